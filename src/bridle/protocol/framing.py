@@ -1,0 +1,104 @@
+"""Bytes into lines: the framing of the CLI's stdout.
+
+Rules. Lines end with the byte 0x0A and with nothing else; one 0x0D before it belongs to the line end. Text is not decoded here, so a
+character may be cut anywhere. A line may have `limit` bytes; one that has more is reported once, as soon as that is known, and its
+remainder is passed over. Whole lines of one read are split in one step; a line that spans reads is joined once, so that a 50 MB
+line costs two copies and not one for each read.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["LineFramer", "OversizedLine"]
+
+_HEAD_BYTES = 200
+
+
+class OversizedLine(NamedTuple):
+    """Stands in for a line that is longer than the limit."""
+
+    size: int
+    head: bytes
+
+
+class LineFramer:
+    """Splits a byte stream into lines.
+
+    Args:
+        limit: the most bytes a line may have, its line end not counted.
+    """
+
+    __slots__ = ("_limit", "_parts", "_size", "_skipping")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._skipping = False
+
+    def receive_data(self, data: bytes) -> list[bytes | OversizedLine]:
+        """Return the lines that `data` completes, without their line ends; blank ones are left out."""
+        lines: list[bytes | OversizedLine]
+        lines = data.split(b"\n")  # type: ignore[assignment]
+        tail: bytes = lines.pop()  # type: ignore[assignment]
+        if self._size or self._skipping:
+            return self._continue(lines, tail)
+        return self._whole(lines, tail, carriage_returns=b"\r" in data)
+
+    def receive_eof(self) -> bytes | OversizedLine | None:
+        """Return what is left without a line end, if anything is."""
+        tail = b"".join(self._parts)
+        self._parts.clear()
+        self._size = 0
+        self._skipping = False
+        if tail.endswith(b"\r"):
+            tail = tail[:-1]
+        return tail if tail.strip() else None
+
+    def _whole(self, lines: list[bytes | OversizedLine], tail: bytes, *, carriage_returns: bool) -> list[bytes | OversizedLine]:
+        if carriage_returns:
+            lines = [line[:-1] if line.endswith(b"\r") else line for line in lines if type(line) is bytes]
+        if b"" in lines:
+            lines = [line for line in lines if line]
+        limit = self._limit
+        # A read is far smaller than the default limit, so this look is free in practice.
+        if sum(map(len, lines)) > limit:
+            lines = [OversizedLine(len(line), line[:_HEAD_BYTES]) if type(line) is bytes and len(line) > limit else line for line in lines]
+        if tail:
+            self._keep(tail, lines)
+        return lines
+
+    def _continue(self, lines: list[bytes | OversizedLine], tail: bytes) -> list[bytes | OversizedLine]:
+        done: list[bytes | OversizedLine] = []
+        if not lines:
+            self._keep(tail, done)
+            return done
+        first: bytes = lines[0]  # type: ignore[assignment]
+        if self._skipping:
+            self._skipping = False
+        else:
+            self._parts.append(first)
+            line = b"".join(self._parts)
+            if line.endswith(b"\r"):
+                line = line[:-1]
+            if len(line) > self._limit:
+                done.append(OversizedLine(len(line), line[:_HEAD_BYTES]))
+            elif line:
+                done.append(line)
+        self._parts.clear()
+        self._size = 0
+        done += self._whole(lines[1:], tail, carriage_returns=True)
+        return done
+
+    def _keep(self, tail: bytes, done: list[bytes | OversizedLine]) -> None:
+        if self._skipping or not tail:
+            return
+        self._parts.append(tail)
+        self._size += len(tail)
+        # One byte more may still turn out to be the carriage return of the line end.
+        if self._size > self._limit + 1 or (self._size == self._limit + 1 and not tail.endswith(b"\r")):
+            done.append(OversizedLine(self._size, b"".join(self._parts)[:_HEAD_BYTES]))
+            self._parts.clear()
+            self._size = 0
+            self._skipping = True

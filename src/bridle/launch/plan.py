@@ -1,0 +1,276 @@
+"""`build_plan`: from options and a prompt to everything that starting the CLI takes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from bridle.errors import OptionsError, StreamWarning, printable
+from bridle.launch.discovery import SCRIPT_SUFFIXES, find_program
+from bridle.launch.encode import in_process_servers
+from bridle.launch.environment import build_environment
+from bridle.launch.table import ROWS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bridle.options import Options
+
+__all__ = ["LaunchPlan", "build_plan", "encode_prompt", "in_process_servers", "needs_session"]
+
+MAX_ARGUMENT = 128 * 1024
+"""The longest single argument or variable that Linux takes, its ending NUL included (MAX_ARG_STRLEN)."""
+
+_BASE = ("--output-format", "stream-json", "--verbose")
+_SECRET = frozenset(
+    {"settings", "sandbox", "managed_settings", "mcp_servers", "extra_args", "prompt", "executable_args"}
+)
+
+
+class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that starting the CLI takes.
+
+    Attributes:
+        argv: the program and its arguments.
+        environment: all variables of the child.
+        cwd: its working directory, or None to inherit.
+        stdin: what is written to its stdin before that is closed; None keeps it open for a session.
+        user: the user it runs as, or None.
+        initialize: fields for the `initialize` request; hooks come on top.
+        warnings: what was decided between options that contradict each other.
+        owners: for each argument the option it comes from, or "".
+    """
+
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+    cwd: str | None = None
+    stdin: bytes | None = None
+    user: str | int | None = None
+    initialize: dict[str, Any] = {}
+    warnings: tuple[StreamWarning, ...] = ()
+    owners: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        """Return the plan as text for people, without secrets."""
+        import shlex
+
+        command = " ".join(shlex.quote(_shown(owner, part)) for owner, part in zip(self.owners, self.argv, strict=True))
+        lines = [
+            f"command: {command}",
+            f"cwd: {self.cwd if self.cwd is not None else '(inherited)'}",
+            f"stdin: {'open' if self.stdin is None else f'{len(self.stdin)} bytes'}",
+            f"variables: {', '.join(sorted(self.environment))}",
+        ]
+        if self.user is not None:
+            lines.append(f"user: {self.user}")
+        if self.initialize:
+            lines.append(f"initialize: {', '.join(self.initialize)}")
+        lines.extend(f"warning: {warning}" for warning in self.warnings)
+        return printable("\n".join(lines), 20_000)
+
+    def __repr__(self) -> str:
+        return f"<LaunchPlan {self.describe()}>"
+
+
+def _shown(owner: str, part: str) -> str:
+    flag, equals, value = part.partition("=")
+    if owner in _SECRET:
+        return f"{flag}=..." if equals and flag.startswith("-") else ("..." if not part.startswith("-") else part)
+    return f"{flag}{equals}{value[:77]}..." if len(value) > 80 else part
+
+
+def needs_session(options: Options) -> list[str]:
+    """Return the names of the set options that need the bidirectional protocol."""
+    names = []
+    for row in ROWS:
+        if row.session is not None:
+            needed = row.session(options)
+        else:
+            needed = row.kind == "initialize" and row.initialize is not None and bool(row.initialize(options))
+        if needed:
+            names.append(row.name)
+    return names
+
+
+def encode_prompt(prompt: str) -> bytes:
+    """Return the prompt as the CLI's stdin takes it.
+
+    Raises:
+        TypeError: it is no str.
+        OptionsError: it is empty, or cannot be written as UTF-8.
+    """
+    if not isinstance(prompt, str):
+        raise TypeError(f"The prompt must be a str here, not {type(prompt).__name__}.")
+    if not prompt.strip():
+        raise OptionsError("The prompt is empty: the CLI needs something to answer.", field="prompt")
+    if "\0" in prompt:
+        raise OptionsError("The prompt contains a NUL character; remove it.", field="prompt")
+    try:
+        return prompt.encode()
+    except UnicodeEncodeError as error:
+        raise OptionsError(
+            f"The prompt has a lone surrogate at position {error.start}, which is no Unicode text; decode it with "
+            "errors='replace' where it comes from.",
+            field="prompt",
+        ) from None
+
+
+def build_plan(
+    options: Options,
+    *,
+    prompt: str | None,
+    cli_path: str = "claude",
+    session: bool,
+    base_environment: Mapping[str, str],
+    child_id: str,
+) -> LaunchPlan:
+    """Return what starting the CLI takes; starts nothing.
+
+    Args:
+        options: what was asked for.
+        prompt: the prompt of a one-shot; None for a session.
+        cli_path: the CLI that was found.
+        session: True for the bidirectional protocol.
+        base_environment: the variables of this process.
+        child_id: a random id for the child.
+
+    Raises:
+        TypeError: the prompt is no str.
+        OptionsError: the prompt is empty or no text, `cwd` is no folder, a settings file cannot be read, or an argument is too
+            long for the operating system.
+    """
+    cwd = None if options.cwd is None else os.path.abspath(options.cwd)
+    if cwd is not None and not os.path.isdir(cwd):
+        problem = "is not a folder" if os.path.exists(cwd) else "does not exist"
+        raise OptionsError(f"`cwd` {problem}: {printable(cwd, 500)}", field="cwd")
+    environment = build_environment(options, base_environment, child_id)
+    owned = _program(options, cli_path, environment)
+    if not session:
+        owned.append(("", "--print"))
+    owned.extend(("", part) for part in _BASE)
+    initialize: dict[str, Any] = {}
+    for row in ROWS:
+        if row.argv is not None:
+            owned.extend((row.name, part) for part in row.argv(options))
+        if session and row.initialize is not None:
+            initialize.update(row.initialize(options))
+    stdin: bytes | None = None
+    if session:
+        owned.extend([("", "--input-format"), ("", "stream-json")])
+    else:
+        stdin = encode_prompt(prompt if prompt is not None else "")
+        if options.prompt_channel == "argv":
+            owned.extend([("", "--"), ("prompt", prompt or "")])
+            stdin = b""
+    _check_sizes(owned, environment)
+    return LaunchPlan(
+        argv=tuple(part for _, part in owned),
+        environment=environment,
+        cwd=cwd,
+        stdin=stdin,
+        user=options.user,
+        initialize=initialize,
+        warnings=tuple(conflicts(options)),
+        owners=tuple(owner for owner, _ in owned),
+    )
+
+
+def _program(options: Options, cli_path: str, environment: Mapping[str, str]) -> list[tuple[str, str]]:
+    if not cli_path.endswith(SCRIPT_SUFFIXES):
+        return [("cli_path", cli_path)]
+    wanted = options.executable or "node"
+    runtime = wanted if os.path.isabs(wanted) else find_program(wanted, environment)
+    if runtime is None:
+        raise OptionsError(
+            f"The CLI is a script and PATH has no {wanted!r} to run it; set `executable`.", field="executable"
+        )
+    return [
+        ("executable", runtime),
+        *(("executable_args", part) for part in options.executable_args),
+        ("cli_path", cli_path),
+    ]
+
+
+def conflicts(options: Options) -> list[StreamWarning]:
+    """Return a warning for each option that another one overrules or makes pointless."""
+    found = []
+
+    def overruled(loser: str, winner: str) -> None:
+        message = f"`{winner}` wins over `{loser}`, which is not sent."
+        found.append(StreamWarning("OPTION_CONFLICT", message, {"field": loser, "winner": winner}))
+
+    if options.resume is not None and options.continue_conversation:
+        overruled("continue_conversation", "resume")
+    if options.system_prompt is not None and options.append_system_prompt is not None:
+        overruled("append_system_prompt", "system_prompt")
+    if options.max_thinking_tokens is not None:
+        if options.thinking is not None:
+            overruled("max_thinking_tokens", "thinking")
+        else:
+            found.append(
+                StreamWarning(
+                    "DEPRECATED_OPTION",
+                    "`max_thinking_tokens` is deprecated: use `thinking`.",
+                    {"field": "max_thinking_tokens"},
+                )
+            )
+    if options.can_use_tool is not None:
+        found.extend(_shadows(options))
+    return found
+
+
+def _shadows(options: Options) -> list[StreamWarning]:
+    """Return a warning for each setting that answers before `can_use_tool` is asked."""
+    shadows = []
+    if options.permission_mode == "bypassPermissions":
+        shadows.append(("permission_mode", "permission_mode='bypassPermissions' allows everything"))
+    whole = [rule for rule in options.allowed_tools if rule.endswith(("()", "(*)")) or "(" not in rule]
+    if whole:
+        shadows.append(("allowed_tools", f"allowed_tools allows {', '.join(whole)} altogether"))
+    if options.skills == "all":
+        shadows.append(("skills", "skills='all' allows the Skill tool altogether"))
+    return [
+        StreamWarning("PERMISSION_CALLBACK_SHADOWED", f"{reason}, so `can_use_tool` is not asked.", {"field": field})
+        for field, reason in shadows
+    ]
+
+
+def _check_sizes(owned: list[tuple[str, str]], environment: Mapping[str, str]) -> None:
+    """Refuse what execve would refuse with a bare E2BIG, and say which option it is."""
+    rows = {row.name: row for row in ROWS}
+    total = 0
+    for owner, part in owned:
+        if "\0" in part:
+            raise OptionsError(f"`{owner}` must not contain a NUL character.", field=owner)
+        try:
+            size = len(os.fsencode(part)) + 1
+        except UnicodeEncodeError:
+            raise OptionsError(f"`{owner}` must not contain lone surrogates.", field=owner) from None
+        if size > MAX_ARGUMENT and sys.platform == "linux":
+            way_out = (
+                "Use prompt_channel='stdin'." if owner == "prompt" else rows[owner].way_out if owner in rows else ""
+            )
+            raise OptionsError(
+                f"`{owner}` is too long for the command line: {size:,} bytes, and one argument may have {MAX_ARGUMENT:,}. {way_out}",
+                field=owner,
+            )
+        total += size + 8
+    for name, value in environment.items():
+        size = len(os.fsencode(name)) + len(os.fsencode(value)) + 2
+        if size > MAX_ARGUMENT and sys.platform == "linux":
+            raise OptionsError(
+                f"The variable {printable(name, 100)} is too long: {size:,} bytes, and one may have {MAX_ARGUMENT:,}.",
+                field=f"env.{name}",
+            )
+        total += size + 8
+    limit = os.sysconf("SC_ARG_MAX") if hasattr(os, "sysconf") else 0
+    if 0 < limit < total + 4096:
+        largest = max(owned, key=lambda entry: len(entry[1]))[0]
+        raise OptionsError(
+            f"Arguments and variables have {total:,} bytes together, and the operating system takes {limit:,}. The longest argument "
+            f"comes from `{largest}`.",
+            field=largest,
+        )

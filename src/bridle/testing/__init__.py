@@ -1,0 +1,70 @@
+"""Test doubles for people who build on Bridle, and for Bridle itself.
+
+`ScriptedModel` plays the model for the real CLI. Names are loaded when they are first used: the pytest plugin lives in
+this package and is imported in every test run of everybody who installed Bridle.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bridle.testing.errors import ScriptError, UnconsumedStepsError, UnexpectedModelRequestError
+    from bridle.testing.model_requests import ModelRequest, RequestKind, ToolResult
+    from bridle.testing.model_steps import (
+        Block,
+        Dropped,
+        HTTPFailure,
+        Repeat,
+        Reply,
+        Stall,
+        Step,
+        Text,
+        Thinking,
+        ToolCall,
+        Usage,
+    )
+    from bridle.testing.scripted_model import ScriptedModel
+
+__all__ = [
+    "Block",
+    "Dropped",
+    "HTTPFailure",
+    "ModelRequest",
+    "Repeat",
+    "Reply",
+    "RequestKind",
+    "ScriptError",
+    "ScriptedModel",
+    "Stall",
+    "Step",
+    "Text",
+    "Thinking",
+    "ToolCall",
+    "ToolResult",
+    "UnconsumedStepsError",
+    "UnexpectedModelRequestError",
+    "Usage",
+]
+
+_HOMES = {
+    "ModelRequest": "model_requests",
+    "RequestKind": "model_requests",
+    "ScriptError": "errors",
+    "ScriptedModel": "scripted_model",
+    "ToolResult": "model_requests",
+    "UnconsumedStepsError": "errors",
+    "UnexpectedModelRequestError": "errors",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'model_steps')}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,52 @@
+"""What a test gets to see when a script and the CLI's requests disagree.
+
+::
+
+    BridleError, AssertionError
+     |- ScriptError
+         |- UnexpectedModelRequestError
+         |- UnconsumedStepsError
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bridle.errors import BridleError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bridle.testing.model_requests import ModelRequest
+
+__all__ = ["ScriptError", "UnconsumedStepsError", "UnexpectedModelRequestError"]
+
+
+class ScriptError(BridleError, AssertionError):
+    """A test's script and what really happened disagree; pytest shows it as a failed assertion."""
+
+
+class UnexpectedModelRequestError(ScriptError):
+    """The CLI sent requests that no step of the script was meant for.
+
+    Attributes:
+        requests: the requests that were refused, in order of arrival.
+        reasons: why, one for each of them.
+    """
+
+    def __init__(self, message: str, requests: Sequence[ModelRequest] = (), reasons: Sequence[str] = ()) -> None:
+        self.requests = tuple(requests)
+        self.reasons = tuple(reasons)
+        super().__init__(message)
+
+
+class UnconsumedStepsError(ScriptError):
+    """The CLI asked for less than the script had to give.
+
+    Attributes:
+        steps: what was left, one description for each step.
+    """
+
+    def __init__(self, message: str, steps: Sequence[str] = ()) -> None:
+        self.steps = tuple(steps)
+        super().__init__(message)

@@ -1,0 +1,445 @@
+"""The steps of a scripted model: what it answers, as values.
+
+A step answers one request. `Reply` is an answer; `HTTPFailure`, `Dropped` and `Stall` are the ways in which an API
+disappoints; `Repeat` answers every further request of its script. A plain string is a `Reply`; a function that takes
+the request and returns a step is a step. This module is pure: it turns steps into the events of the Messages API, and
+sends nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from threading import Event
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from bridle.testing.model_requests import ModelRequest
+
+__all__ = [
+    "Block",
+    "Dropped",
+    "HTTPFailure",
+    "Repeat",
+    "Reply",
+    "Stall",
+    "Step",
+    "Text",
+    "Thinking",
+    "ToolCall",
+    "Usage",
+]
+
+# The names of API errors by status; what the CLI shows is built from them.
+ERROR_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A block of text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """A block of thinking, with the signature that the API would put under it."""
+
+    thinking: str
+    signature: str = "c2NyaXB0ZWQ="
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call of a tool, which the CLI will really run.
+
+    Args:
+        name: the tool's name as the CLI offers it to the model, for example `Bash`.
+        input: its arguments.
+        id: the call's id; by default one that is unique in the script.
+    """
+
+    name: str
+    input: Mapping[str, Any] = field(default_factory=dict)
+    id: str | None = None
+
+
+Block: TypeAlias = "Text | Thinking | ToolCall | Mapping[str, Any] | str"
+"""A content block: one of the classes, a string (text), or a dict in the API's own form that is sent as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The token counts of an answer; the CLI adds them up and computes cost from them."""
+
+    input_tokens: int = 10
+    output_tokens: int = 5
+    cache_creation_input_tokens: int = 0
+    cache_read_input_tokens: int = 0
+
+
+@dataclass(frozen=True)
+class _Expecting:
+    """What every step may demand of the request that it answers.
+
+    Args:
+        expect: a function that gets the request; false, or an `AssertionError`, refuses the request and fails the test.
+        expect_text: text that must occur in the newest content of the request: the prompt or the tool results.
+    """
+
+    _: KW_ONLY
+    expect: Callable[[ModelRequest], object] | None = field(default=None, repr=False, compare=False)
+    expect_text: str | None = None
+
+
+@dataclass(frozen=True, init=False)
+class Reply(_Expecting):
+    """An answer of the model: text, thinking and tool calls in this order, streamed as the API streams them.
+
+    Args:
+        content: blocks; a plain string is text. None at all is an answer without content.
+        chunk: characters in each streamed delta; None sends each block in one delta.
+        delay: seconds between two events of the stream.
+        usage: token counts; a dict in the API's form is merged over the defaults.
+        stop_reason: by default `tool_use` if there is a tool call, else `end_turn`.
+        model: the model that the answer claims to be from; by default the one that was asked for.
+        headers: further HTTP headers, for example rate-limit ones.
+    """
+
+    content: tuple[Block, ...] = ()
+    chunk: int | None = None
+    delay: float = 0.0
+    usage: Usage | Mapping[str, Any] = field(default_factory=Usage)
+    stop_reason: str | None = None
+    model: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def __init__(
+        self,
+        *content: Block,
+        chunk: int | None = None,
+        delay: float = 0.0,
+        usage: Usage | Mapping[str, Any] | None = None,
+        stop_reason: str | None = None,
+        model: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        expect: Callable[[ModelRequest], object] | None = None,
+        expect_text: str | None = None,
+    ) -> None:
+        for block in content:
+            if not isinstance(block, Text | Thinking | ToolCall | Mapping | str):
+                raise TypeError(
+                    f"A reply is made of text, Text, Thinking, ToolCall and dicts, not of {type(block).__name__}"
+                )
+        if chunk is not None and chunk < 1:
+            raise ValueError(f"chunk must be at least 1, not {chunk}")
+        if delay < 0:
+            raise ValueError(f"delay must not be negative, not {delay}")
+        values = {
+            "content": content,
+            "chunk": chunk,
+            "delay": delay,
+            "usage": Usage() if usage is None else usage,
+            "stop_reason": stop_reason,
+            "model": model,
+            "headers": {} if headers is None else headers,
+            "expect": expect,
+            "expect_text": expect_text,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+
+@dataclass(frozen=True)
+class HTTPFailure(_Expecting):
+    """An error answer of the API. The CLI tries again after most of them, and each try takes the next step.
+
+    Seen with CLI 2.1.328: 401, 429, 500 and 529 are tried again up to ten times, with growing pauses unless
+    `retry_after` says otherwise (`CLAUDE_CODE_MAX_RETRIES` bounds it); 400 and 422 are tried six times at once, with
+    fewer features each; 402, 403 and 413 are final. `Repeat(HTTPFailure(500))` is an API that is down.
+
+    Args:
+        status: the HTTP status.
+        retry_after: seconds for the `retry-after` header.
+        retry: what the API advises in `x-should-retry`; False makes the CLI give up at once, None says nothing.
+        message: the error's text.
+        error_type: the API's name for the error; by default the one that belongs to the status.
+        headers: further HTTP headers.
+        body: the whole body instead, for answers that are no API error (a proxy's HTML page, say).
+    """
+
+    status: int = 500
+    retry_after: float | None = field(default=None, kw_only=True)
+    retry: bool | None = field(default=None, kw_only=True)
+    message: str | None = field(default=None, kw_only=True)
+    error_type: str | None = field(default=None, kw_only=True)
+    headers: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    body: bytes | None = field(default=None, kw_only=True)
+
+    def all_headers(self) -> dict[str, str]:
+        """Return the headers to send, those for `retry_after` and `retry` included."""
+        headers = dict(self.headers)
+        if self.retry is not None:
+            headers["x-should-retry"] = "true" if self.retry else "false"
+        if self.retry_after is not None:
+            headers["retry-after"] = f"{self.retry_after:g}"
+        return headers
+
+    def payload(self) -> bytes:
+        """Return the body to send."""
+        if self.body is not None:
+            return self.body
+        kind = self.error_type or ERROR_TYPES.get(self.status, "api_error")
+        message = self.message or f"Scripted failure with status {self.status}"
+        return json.dumps({"type": "error", "error": {"type": kind, "message": message}}).encode()
+
+
+@dataclass(frozen=True)
+class Dropped(_Expecting):
+    """The connection breaks: before the first byte of an answer, or in the middle of one.
+
+    Args:
+        after_events: how many events of `reply` get through; 0 breaks before the status line.
+        reply: the answer that is cut off.
+    """
+
+    after_events: int = 0
+    reply: Reply = field(default_factory=lambda: Reply("This answer is cut off."), kw_only=True)
+
+
+class Stall:
+    """The model is silent, for some seconds or until it is released, and then answers (or breaks the connection).
+
+    The test's side: `wait_started()` returns when the CLI waits, `release()` lets the answer go. A stall ends by itself
+    when the CLI hangs up or the script is closed.
+
+    Args:
+        seconds: how long; None waits for `release()`.
+        then: the step that follows; None breaks the connection.
+        after_events: how many events of `then` (a `Reply`) are sent before the silence.
+        expect: as for every step.
+        expect_text: as for every step.
+    """
+
+    def __init__(
+        self,
+        seconds: float | None = None,
+        *,
+        then: Reply | HTTPFailure | str | None = None,
+        after_events: int = 0,
+        expect: Callable[[ModelRequest], object] | None = None,
+        expect_text: str | None = None,
+    ) -> None:
+        if after_events and not isinstance(then, Reply | str):
+            raise ValueError("after_events needs a Reply in `then`: its events are what is sent before the silence")
+        self.seconds = seconds
+        self.then = Reply(then) if isinstance(then, str) else then
+        self.after_events = after_events
+        self.expect = expect
+        self.expect_text = expect_text
+        self.started = Event()
+        self.released = Event()
+
+    def release(self) -> None:
+        """End the silence, now or as soon as it starts."""
+        self.released.set()
+
+    def wait_started(self, timeout: float = 30.0) -> None:
+        """Return when the CLI waits for this step.
+
+        Raises:
+            TimeoutError: it did not get there within `timeout` seconds.
+        """
+        if not self.started.wait(timeout):
+            raise TimeoutError(f"The CLI did not get to {self!r} within {timeout:g} s")
+
+    def __repr__(self) -> str:
+        parts = [
+            f"{name}={value!r}"
+            for name, value, default in (
+                ("seconds", self.seconds, None),
+                ("then", self.then, None),
+                ("after_events", self.after_events, 0),
+            )
+            if value != default
+        ]
+        return f"Stall({', '.join(parts)})"
+
+
+class Repeat:
+    """The same step for every further request of its script, none included. It must be the last one."""
+
+    def __init__(self, step: Step) -> None:
+        if isinstance(step, Repeat | Stall):
+            raise TypeError(f"Repeat takes a step that can be used again, not a {type(step).__name__}")
+        self.step = step
+
+    def __repr__(self) -> str:
+        return f"Repeat({self.step!r})"
+
+
+Step: TypeAlias = "Reply | HTTPFailure | Dropped | Stall | Repeat | str | Callable[[ModelRequest], Any]"
+"""What a script is made of."""
+
+PlainStep: TypeAlias = Reply | HTTPFailure | Dropped | Stall
+"""A step as the server carries it out: strings wrapped, functions called."""
+
+
+def plain(step: object) -> PlainStep:
+    """Return a step ready to be carried out.
+
+    Raises:
+        TypeError: it is nothing that can answer a request.
+    """
+    if isinstance(step, str):
+        return Reply(step)
+    if isinstance(step, Reply | HTTPFailure | Dropped | Stall):
+        return step
+    raise TypeError(
+        f"A step is a Reply, HTTPFailure, Dropped, Stall, Repeat, string or function, not {type(step).__name__}"
+    )
+
+
+def check_script(name: str, steps: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the steps of a script as a tuple, refused early where they could only fail later.
+
+    Raises:
+        TypeError: something is no step.
+        ValueError: a `Repeat` is not the last step.
+    """
+    checked = tuple(steps)
+    for position, step in enumerate(checked):
+        if isinstance(step, Repeat) and position != len(checked) - 1:
+            raise ValueError(f"{name}: a Repeat answers everything that follows, so it must be the last step")
+        if not isinstance(step, Repeat) and not callable(step):
+            plain(step)
+    return checked
+
+
+def message_events(
+    reply: Reply, *, message_id: str, asked_model: str, new_tool_id: Callable[[], str]
+) -> Iterator[dict[str, Any]]:
+    """Yield the events of a streamed answer, as the Messages API would send them."""
+    usage = _usage(reply)
+    started = {**usage, "output_tokens": min(1, usage.get("output_tokens", 0))}
+    yield {
+        "type": "message_start",
+        "message": {
+            "id": message_id,
+            "type": "message",
+            "role": "assistant",
+            "model": reply.model or asked_model,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": started,
+        },
+    }
+    for index, block in enumerate(reply.content):
+        yield from _block_events(index, block, reply.chunk, new_tool_id)
+    yield {
+        "type": "message_delta",
+        "delta": {"stop_reason": _stop_reason(reply), "stop_sequence": None},
+        "usage": usage,
+    }
+    yield {"type": "message_stop"}
+
+
+def whole_message(reply: Reply, *, message_id: str, asked_model: str, new_tool_id: Callable[[], str]) -> dict[str, Any]:
+    """Return the answer to a request that did not ask for a stream."""
+    return {
+        "id": message_id,
+        "type": "message",
+        "role": "assistant",
+        "model": reply.model or asked_model,
+        "content": [_whole_block(block, new_tool_id) for block in reply.content],
+        "stop_reason": _stop_reason(reply),
+        "stop_sequence": None,
+        "usage": _usage(reply),
+    }
+
+
+def encode_event(event: Mapping[str, Any]) -> bytes:
+    """Return one server-sent event as bytes."""
+    return f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
+
+
+def _usage(reply: Reply) -> dict[str, Any]:
+    given = reply.usage
+    base = given if isinstance(given, Usage) else Usage()
+    counts: dict[str, Any] = {
+        "input_tokens": base.input_tokens,
+        "output_tokens": base.output_tokens,
+        "cache_creation_input_tokens": base.cache_creation_input_tokens,
+        "cache_read_input_tokens": base.cache_read_input_tokens,
+    }
+    return counts if isinstance(given, Usage) else {**counts, **given}
+
+
+def _stop_reason(reply: Reply) -> str:
+    if reply.stop_reason is not None:
+        return reply.stop_reason
+    return "tool_use" if any(_is_call(block) for block in reply.content) else "end_turn"
+
+
+def _is_call(block: Block) -> bool:
+    return isinstance(block, ToolCall) or (isinstance(block, Mapping) and block.get("type") == "tool_use")
+
+
+def _whole_block(block: Block, new_tool_id: Callable[[], str]) -> Mapping[str, Any]:
+    match block:
+        case str():
+            return {"type": "text", "text": block}
+        case Text():
+            return {"type": "text", "text": block.text}
+        case Thinking():
+            return {"type": "thinking", "thinking": block.thinking, "signature": block.signature}
+        case ToolCall():
+            return {"type": "tool_use", "id": block.id or new_tool_id(), "name": block.name, "input": dict(block.input)}
+        case _:
+            return block
+
+
+def _block_events(
+    index: int, block: Block, chunk: int | None, new_tool_id: Callable[[], str]
+) -> Iterator[dict[str, Any]]:
+    whole = _whole_block(block, new_tool_id)
+    deltas: list[dict[str, Any]] = []
+    match whole:
+        case {"type": "text", "text": str(text)}:
+            start: Mapping[str, Any] = {**whole, "text": ""}
+            deltas = [{"type": "text_delta", "text": piece} for piece in _pieces(text, chunk)]
+        case {"type": "thinking", "thinking": str(text)}:
+            start = {**whole, "thinking": "", "signature": ""}
+            deltas = [{"type": "thinking_delta", "thinking": piece} for piece in _pieces(text, chunk)]
+            deltas.append({"type": "signature_delta", "signature": whole.get("signature", "")})
+        case {"type": "tool_use", "input": arguments}:
+            start = {**whole, "input": {}}
+            pieces = _pieces(json.dumps(arguments), chunk)
+            deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+        case _:
+            start = whole
+    yield {"type": "content_block_start", "index": index, "content_block": dict(start)}
+    for delta in deltas:
+        yield {"type": "content_block_delta", "index": index, "delta": delta}
+    yield {"type": "content_block_stop", "index": index}
+
+
+def _pieces(text: str, chunk: int | None) -> list[str]:
+    if chunk is None or not text:
+        return [text] if text else []
+    return [text[start : start + chunk] for start in range(0, len(text), chunk)]

@@ -1,0 +1,454 @@
+"""A model that says what a script tells it to, for the real CLI to talk to.
+
+::
+
+    with ScriptedModel(
+        Reply("I will look.", ToolCall("Bash", {"command": "ls"})),
+        Reply("Two files.", expect_text="README.md"),
+    ) as model:
+        result = bridle.sync.run("What is here?", Options(env=model.env, permission_mode="bypassPermissions"))
+
+The script fails the test when the CLI asks for something that no step is meant for, and when steps are left over. It
+needs no account and reaches no network: the server listens on 127.0.0.1. Behaviour of the CLI named in this package was
+seen with 2.1.328.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import secrets
+import threading
+from collections import Counter
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Self
+
+from bridle.errors import printable
+from bridle.testing.errors import UnconsumedStepsError, UnexpectedModelRequestError
+from bridle.testing.model_requests import SECRET_HEADERS, ModelRequest, classify, shorten, side_answer
+from bridle.testing.model_server import Delivery, ModelServer, Static
+from bridle.testing.model_steps import HTTPFailure, Repeat, Reply, Stall, Step, check_script, plain
+
+if TYPE_CHECKING:
+    import os
+    import re
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from types import TracebackType
+
+    from bridle.testing.model_requests import RequestKind
+    from bridle.testing.model_server import RawRequest
+    from bridle.testing.model_steps import PlainStep
+
+__all__ = ["ScriptedModel"]
+
+_NOT_FOUND = {"type": "error", "error": {"type": "not_found_error", "message": "Not part of the scripted model"}}
+# The CLI gives up at once on this status and shows the message. On 400 it tries six times with fewer features, on 404
+# it blames the model's name, on 5xx it tries for minutes.
+_REFUSED = 418
+_FAKE_KEY = "sk-ant-scripted-model"
+# Other ways to reach a model, which would win over the scripted one; the CLI takes an empty value for "not set".
+_OTHER_PROVIDERS = (
+    "ANTHROPIC_AUTH_TOKEN",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+    "CLAUDE_CODE_USE_BEDROCK",
+    "CLAUDE_CODE_USE_FOUNDRY",
+    "CLAUDE_CODE_USE_VERTEX",
+)
+# What would change the answers of a CLI that runs in a test, and is therefore unset in an isolated environment.
+_NOT_IN_TESTS = (
+    "ANTHROPIC_CUSTOM_HEADERS",
+    "ANTHROPIC_DEFAULT_HAIKU_MODEL",
+    "ANTHROPIC_DEFAULT_OPUS_MODEL",
+    "ANTHROPIC_DEFAULT_SONNET_MODEL",
+    "ANTHROPIC_MODEL",
+    "ANTHROPIC_SMALL_FAST_MODEL",
+    "CLAUDECODE",
+    "CLAUDE_CODE_ENTRYPOINT",
+    "CLAUDE_CODE_EXTRA_BODY",
+    "CLAUDE_CODE_SESSION_ID",
+    "CLAUDE_CODE_SSE_PORT",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "MAX_THINKING_TOKENS",
+    "NODE_OPTIONS",
+    "https_proxy",
+    "http_proxy",
+)
+
+
+class _Script:
+    """Steps in order, and how many of them were used."""
+
+    def __init__(self, name: str, steps: tuple[Any, ...]) -> None:
+        self.name = name
+        self.steps = steps
+        self.used = 0
+
+    def next(self) -> Any:
+        """Return the next step, or None if there is none."""
+        if self.used >= len(self.steps):
+            return None
+        step = self.steps[self.used]
+        if isinstance(step, Repeat):
+            return step.step
+        self.used += 1
+        return step
+
+    def left(self) -> list[Any]:
+        return [step for step in self.steps[self.used :] if not isinstance(step, Repeat)]
+
+    def describe(self) -> str:
+        if not self.steps:
+            return f"{self.name}: no steps"
+        lines = [f"{self.name}:"]
+        for position, step in enumerate(self.steps):
+            state = "always" if isinstance(step, Repeat) else "used" if position < self.used else "open"
+            lines.append(f"  [{state:>6}] {_describe_step(step)}")
+        return "\n".join(lines)
+
+
+class ScriptedModel:
+    """A Messages API server on 127.0.0.1 that answers the CLI by a script; a context manager.
+
+    Args:
+        steps: the answers to the main loop, in order.
+        subagents: scripts for subagents: a text that occurs in the subagent's task (or a compiled pattern, or `"*"` for
+            any) -> its step or steps. Each subagent gets the script from its beginning. The first match in order
+            counts.
+        compaction: the answers when a conversation is compacted. A string is the summary.
+        side: a function that may answer requests of the CLI's helpers (titles, side questions, hooks that ask a model,
+            fetched pages); None from it, or no function, gives an automatic answer that satisfies the CLI.
+
+    Attributes:
+        requests: every request so far, in order of arrival.
+
+    Raises on leaving the `with` block (unless it is left by an exception, which then gets a note instead):
+        UnexpectedModelRequestError: a request came that no step was meant for, or a step's expectation failed.
+        UnconsumedStepsError: steps are left over.
+    """
+
+    def __init__(
+        self,
+        *steps: Step,
+        subagents: Mapping[str | re.Pattern[str], Step | Sequence[Step]] | None = None,
+        compaction: Step | Sequence[Step] = (),
+        side: Callable[[ModelRequest], Step | None] | None = None,
+    ) -> None:
+        self._main = _Script("main loop", check_script("main loop", steps))
+        self._compaction = _Script("compaction", check_script("compaction", _summaries(_as_steps(compaction))))
+        self._subagents = {
+            key: check_script(f"subagent {_key_text(key)!r}", _as_steps(value))
+            for key, value in (subagents or {}).items()
+        }
+        self._side = side
+        self._agents: dict[str, _Script] = {}
+        self._claimed: Counter[str | re.Pattern[str]] = Counter()
+        self._requests: list[ModelRequest] = []
+        self._problems: list[tuple[ModelRequest, str, Exception | None]] = []
+        self._changed = threading.Condition()
+        # Conversations outlive a script (they are resumed with another one), so ids must not repeat.
+        self._token = secrets.token_hex(4)
+        self._numbers = itertools.count(1)
+        self._tool_numbers = itertools.count(1)
+        self._server = ModelServer(self._respond)
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Start the server. `with` does it."""
+        if not self._server.port:
+            self._server.start()
+        return self
+
+    def close(self) -> None:
+        """Stop the server at once, answers in progress included. `with` does it. Checks nothing."""
+        self._server.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+        if error is None:
+            self.check()
+        elif self._problems:
+            error.add_note(self._unexpected().args[0])
+
+    def check(self) -> None:
+        """Do nothing if the script and the requests agree.
+
+        Raises:
+            UnexpectedModelRequestError: a request came that no step was meant for, or a step's expectation failed.
+            UnconsumedStepsError: steps are left over.
+        """
+        with self._changed:
+            if self._problems:
+                causes = [cause for _, _, cause in self._problems if cause is not None]
+                raise self._unexpected() from (causes[0] if causes else None)
+            left = self._left()
+            if left:
+                lines = "\n".join(f"  {line}" for line in left)
+                raise UnconsumedStepsError(
+                    f"{len(left)} step(s) of the script were never asked for:\n{lines}\n{self._both_sides()}", left
+                )
+
+    # -- where it is --------------------------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """The address for `ANTHROPIC_BASE_URL`."""
+        if not self._server.port:
+            raise RuntimeError("The scripted model is not started yet; use it in a `with` block")
+        return self._server.url
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Environment variables that make a CLI talk to this model and to nothing else.
+
+        They are meant to be laid over the usual environment: `Options(env=model.env)`. Settings, plugins and sessions
+        of the user's home folder still count; `isolated_env` leaves them out too.
+        """
+        return {
+            "ANTHROPIC_BASE_URL": self.url,
+            "ANTHROPIC_API_KEY": _FAKE_KEY,
+            **dict.fromkeys(_OTHER_PROVIDERS, ""),
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "CLAUDE_CODE_GATEWAY_HINT_HEADERS": "1",
+            "DISABLE_AUTOUPDATER": "1",
+            "DISABLE_ERROR_REPORTING": "1",
+            "DISABLE_TELEMETRY": "1",
+            "NO_PROXY": "127.0.0.1,localhost",
+            "no_proxy": "127.0.0.1,localhost",
+        }
+
+    def isolated_env(self, directory: str | os.PathLike[str]) -> dict[str, str | None]:
+        """Return `env` with home and configuration folders below `directory`, for tests that must not see the user's.
+
+        Folders that are missing are made. A value of None means that the variable is to be unset: `Options(env=...)`
+        understands it.
+        """
+        home = Path(directory, "home")
+        configuration = Path(directory, "claude-config")
+        temporary = Path(directory, "tmp")
+        for folder in (home, configuration, temporary):
+            folder.mkdir(parents=True, exist_ok=True)
+        return {
+            **dict.fromkeys(_NOT_IN_TESTS),
+            **self.env,
+            "HOME": str(home),
+            "CLAUDE_CONFIG_DIR": str(configuration),
+            "XDG_CACHE_HOME": str(home / ".cache"),
+            "XDG_CONFIG_HOME": str(home / ".config"),
+            "XDG_DATA_HOME": str(home / ".local" / "share"),
+            "XDG_STATE_HOME": str(home / ".local" / "state"),
+            "TMPDIR": str(temporary),
+        }
+
+    # -- what happened ------------------------------------------------------------------------------------------------
+
+    @property
+    def requests(self) -> tuple[ModelRequest, ...]:
+        """Every request so far, in order of arrival."""
+        with self._changed:
+            return tuple(self._requests)
+
+    def requests_of(self, *kinds: RequestKind) -> tuple[ModelRequest, ...]:
+        """Return the requests of these kinds, for example `requests_of("main")`."""
+        return tuple(request for request in self.requests if request.kind in kinds)
+
+    def wait_for_requests(
+        self, count: int = 1, *, kind: RequestKind = "main", timeout: float = 30.0
+    ) -> tuple[ModelRequest, ...]:
+        """Return the requests of a kind as soon as there are `count` of them.
+
+        Raises:
+            TimeoutError: there were fewer after `timeout` seconds.
+        """
+        deadline = monotonic() + timeout
+        with self._changed:
+            while True:
+                found = tuple(request for request in self._requests if request.kind == kind)
+                if len(found) >= count:
+                    return found
+                if not self._changed.wait(max(0.0, deadline - monotonic())) and monotonic() >= deadline:
+                    raise TimeoutError(f"{len(found)} of {count} {kind} requests came within {timeout:g} s")
+
+    def add(self, *steps: Step) -> None:
+        """Append steps to the main loop's script, for tests that decide on the way."""
+        with self._changed:
+            if self._main.steps and isinstance(self._main.steps[-1], Repeat):
+                raise ValueError("main loop: the script ends in a Repeat, nothing can follow it")
+            self._main.steps += check_script("main loop", steps)
+
+    # -- answering ----------------------------------------------------------------------------------------------------
+
+    def _respond(self, raw: RawRequest) -> Delivery:
+        body = _json_object(raw.body)
+        kind = classify(raw.method, raw.path, raw.headers, body)
+        headers = {name: value for name, value in raw.headers.items() if name not in SECRET_HEADERS}
+        with self._changed:
+            number = next(self._numbers)
+            request = ModelRequest(number, kind, raw.method, raw.path, headers, body)
+            self._requests.append(request)
+            self._changed.notify_all()
+        return Delivery(
+            step=self._answer(request),
+            message_id=f"msg_{self._token}_{number}",
+            asked_model=request.model,
+            stream=request.stream,
+            new_tool_id=self._new_tool_id,
+        )
+
+    def _new_tool_id(self) -> str:
+        return f"toolu_{self._token}_{next(self._tool_numbers)}"
+
+    def _answer(self, request: ModelRequest) -> PlainStep | Static:
+        match request.kind:
+            case "probe":
+                known = request.path.partition("?")[0] in ("/", "/api/hello")
+                return Static(200, {}) if known else Static(404, _NOT_FOUND)
+            case "count_tokens":
+                return Static(200, {"input_tokens": max(1, len(request.text) // 4)})
+            case "side":
+                try:
+                    chosen = self._side(request) if self._side is not None else None
+                    return Reply(side_answer(request)) if chosen is None else self._resolve(request, chosen)
+                except Exception as error:  # whatever a test's function raises must reach the test
+                    return self._refuse(request, f"the function `side` raised {error!r}", error)
+        with self._changed:
+            script = self._script_for(request)
+            step = script.next() if script is not None else None
+        if script is None:
+            tasks = ", ".join(repr(_key_text(key)) for key in self._subagents) or "none"
+            return self._refuse(request, f"no script for this subagent; there are scripts for: {tasks}")
+        if step is None:
+            return self._refuse(request, f"the script of the {script.name} has no step left for it")
+        return self._resolve(request, step)
+
+    def _script_for(self, request: ModelRequest) -> _Script | None:
+        if request.kind == "main":
+            return self._main
+        if request.kind == "compaction":
+            return self._compaction
+        task = request.first_prompt
+        agent = request.agent_id or f"prompt {task}"
+        script = self._agents.get(agent)
+        if script is None:
+            for key, steps in self._subagents.items():
+                if _matches(key, task):
+                    self._claimed[key] += 1
+                    script = self._agents[agent] = _Script(f"subagent {_key_text(key)!r}", steps)
+                    break
+        return script
+
+    def _resolve(self, request: ModelRequest, step: Any) -> PlainStep:
+        if callable(step):
+            try:
+                step = step(request)
+            except Exception as error:  # whatever a test's function raises must reach the test
+                return self._refuse(request, f"the step's function raised {type(error).__name__}: {error}", error)
+        try:
+            ready = plain(step)
+        except TypeError as error:
+            return self._refuse(request, str(error), error)
+        try:
+            reason = _disappointed(request, ready)
+        except Exception as error:  # an assertion of the test, or a mistake in it
+            return self._refuse(request, f"`expect` raised {type(error).__name__}: {error}", error)
+        return ready if reason is None else self._refuse(request, f"{reason}; the step was {_describe_step(ready)}")
+
+    def _refuse(self, request: ModelRequest, reason: str, cause: Exception | None = None) -> HTTPFailure:
+        with self._changed:
+            self._problems.append((request, reason, cause))
+            self._changed.notify_all()
+        return HTTPFailure(_REFUSED, retry=False, message=f"Unexpected request to the scripted model: {reason}")
+
+    # -- reporting ----------------------------------------------------------------------------------------------------
+
+    def _unexpected(self) -> UnexpectedModelRequestError:
+        lines = [f"{len(self._problems)} request(s) did not fit the script:"]
+        lines += [f"  {request.describe()}\n    {reason}" for request, reason, _ in self._problems]
+        lines.append(self._both_sides())
+        return UnexpectedModelRequestError(
+            printable("\n".join(lines), 20_000),
+            [request for request, _, _ in self._problems],
+            [reason for _, reason, _ in self._problems],
+        )
+
+    def _left(self) -> list[str]:
+        scripts = [self._main, self._compaction, *self._agents.values()]
+        scripts += [
+            _Script(f"subagent {_key_text(key)!r} (never started)", steps)
+            for key, steps in self._subagents.items()
+            if not self._claimed[key]
+        ]
+        return [f"{script.name}: {_describe_step(step)}" for script in scripts for step in script.left()]
+
+    def _both_sides(self) -> str:
+        unclaimed = [
+            _Script(f"subagent {_key_text(key)!r} (never started)", steps)
+            for key, steps in self._subagents.items()
+            if not self._claimed[key]
+        ]
+        scripts = [self._main, self._compaction, *self._agents.values(), *unclaimed]
+        shown = "\n".join(script.describe() for script in scripts if script.steps or script is self._main)
+        asked = "\n".join(f"  {request.describe()}" for request in self._requests) or "  none"
+        return f"The script\n{_indent(shown)}\nThe requests\n{asked}"
+
+
+def _as_steps(value: Step | Sequence[Step]) -> tuple[Step, ...]:
+    if isinstance(value, str | Reply | HTTPFailure | Stall | Repeat) or callable(value) or not _is_iterable(value):
+        return (value,)  # type: ignore[return-value]
+    return tuple(value)  # type: ignore[arg-type]
+
+
+def _is_iterable(value: object) -> bool:
+    return hasattr(value, "__iter__")
+
+
+def _summaries(steps: Iterable[Step]) -> list[Step]:
+    """Wrap bare summaries as the CLI wants them; it asks a second time if the tags are missing."""
+    return [
+        f"<summary>{step}</summary>" if isinstance(step, str) and "<summary>" not in step else step for step in steps
+    ]
+
+
+def _matches(key: str | re.Pattern[str], task: str) -> bool:
+    if isinstance(key, str):
+        return key == "*" or key in task
+    return key.search(task) is not None
+
+
+def _key_text(key: str | re.Pattern[str]) -> str:
+    return key if isinstance(key, str) else key.pattern
+
+
+def _json_object(body: bytes) -> Mapping[str, Any]:
+    try:
+        decoded = json.loads(body) if body else {}
+    except ValueError:
+        return {}
+    return decoded if isinstance(decoded, dict) else {}
+
+
+def _disappointed(request: ModelRequest, step: PlainStep) -> str | None:
+    """Return why the request is not what the step expects, None if it is; raise what the test's function raises."""
+    if step.expect_text is not None and step.expect_text not in request.newest_text:
+        return f"expected the text {step.expect_text!r}, got {shorten(request.newest_text, 400)!r}"
+    # An expectation written with `assert` returns nothing.
+    if step.expect is not None and (answer := step.expect(request)) is not None and not answer:
+        return "`expect` returned false"
+    return None
+
+
+def _describe_step(step: object) -> str:
+    if callable(step) and not isinstance(step, Stall):
+        return f"function {getattr(step, '__qualname__', repr(step))}"
+    return shorten(repr(plain(step) if isinstance(step, str) else step), 200)
+
+
+def _indent(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())

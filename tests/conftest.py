@@ -1,0 +1,72 @@
+"""Fixtures for tests that run the real Claude Code CLI, pinned in `pinned_cli.toml`, against a scripted model."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from bridle.testing import ScriptedModel
+
+PROJECT = Path(__file__).resolve().parent.parent
+
+
+def pinned_cli_path() -> Path:
+    """Where `./dev` installs the pinned CLI; BRIDLE_TEST_CLI names another one."""
+    if named := os.environ.get("BRIDLE_TEST_CLI"):
+        return Path(named)
+    pinned = tomllib.loads((PROJECT / "pinned_cli.toml").read_text(encoding="utf-8"))
+    return PROJECT / ".dev" / "claude" / str(pinned["version"]) / "claude"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test that uses the real CLI, so that `-m real_cli` and `-m "not real_cli"` select them."""
+    for item in items:
+        if {"claude_path", "real_cli"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.real_cli)
+
+
+@pytest.fixture(scope="session")
+def claude_path() -> str:
+    """Return the pinned CLI's path; without it the test is skipped, or fails with BRIDLE_CI=1."""
+    path = pinned_cli_path()
+    if os.access(path, os.X_OK) and path.is_file():
+        return str(path)
+    reason = f"the pinned Claude Code CLI is not at {path}; `./dev test` installs it"
+    if os.environ.get("BRIDLE_CI") == "1":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@dataclass(frozen=True)
+class RealCLI:
+    """The pinned CLI, and a place of its own for it to run in.
+
+    Attributes:
+        cli_path: the executable.
+        cwd: an empty working directory.
+        directory: the folder that holds everything: home, configuration, `cwd`.
+    """
+
+    cli_path: str
+    cwd: Path
+    directory: Path
+
+    def env(self, model: ScriptedModel) -> dict[str, str]:
+        """The whole environment, for `Options(env=..., inherit_env=False)` or `subprocess.run(env=...)`."""
+        isolated = {name: value for name, value in model.isolated_env(self.directory).items() if value is not None}
+        # IS_SANDBOX: the CLI refuses to run tools unasked as root, which tests in containers are.
+        return {"PATH": os.defpath, "LANG": "C.UTF-8", "IS_SANDBOX": "1", **isolated}
+
+
+@pytest.fixture
+def real_cli(claude_path: str, tmp_path: Path) -> RealCLI:
+    """Return the pinned CLI with a home, a configuration and a working directory that nobody else uses."""
+    cwd = tmp_path / "work"
+    cwd.mkdir()
+    return RealCLI(cli_path=claude_path, cwd=cwd, directory=tmp_path)

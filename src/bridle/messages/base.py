@@ -1,0 +1,155 @@
+"""What all frames, records and blocks share: exact bytes, lazy payloads, equality and a short `repr`."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec import Raw
+
+from bridle.errors import DecodeError
+
+__all__ = ["NO_RAW", "Frame", "Message", "Number", "Record", "plain", "repair_surrogates"]
+
+Number = int | float
+"""A JSON number: an integer stays an integer."""
+
+NO_RAW = Raw()
+
+# Escapes are consumed one after the other, so that the second half of `\\\\` is never taken for the start of one.
+_ESCAPES = re.compile(
+    rb"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
+)
+_plain = msgspec.json.Decoder().decode
+
+
+def repair_surrogates(line: bytes) -> bytes:
+    """Return `line` with every lone surrogate escape replaced by `\\ufffd`; JavaScript cuts strings between the two halves."""
+    if b"\\ud" not in line and b"\\uD" not in line:
+        return line
+    return _ESCAPES.sub(lambda found: b"\\ufffd" if found[2] else found[0], line)
+
+
+def plain(payload: bytes | Raw) -> Any:
+    """Return the plain Python value of JSON that was already found to be well formed.
+
+    Lone surrogates become U+FFFD; a number beyond what a float holds becomes infinity.
+
+    Raises:
+        DecodeError: if it is nested deeper than the interpreter's recursion limit allows at this place.
+    """
+    try:
+        return _plain(payload)
+    except RecursionError:
+        raise DecodeError(bytes(payload), "too-deep", "nested too deep to be decoded here") from None
+    except ValueError:
+        pass
+    import json
+
+    text = repair_surrogates(bytes(payload)).decode("utf-8", "replace")
+    try:
+        return json.loads(text, parse_int=_integer)
+    except RecursionError:
+        raise DecodeError(bytes(payload), "too-deep", "nested too deep to be decoded here") from None
+    except ValueError as error:
+        raise DecodeError(bytes(payload), "not-json", str(error)) from None
+
+
+def _integer(digits: str) -> Number:
+    # Python refuses to read more than 4300 digits at once; as a float they are infinity, like every other excess.
+    try:
+        return int(digits)
+    except ValueError:
+        return float(digits)
+
+
+def _short(value: Any, room: int = 80) -> str:
+    if isinstance(value, (str, bytes)):
+        return repr(value) if len(value) <= room else f"{value[:room]!r}..."
+    if isinstance(value, Raw):
+        start = memoryview(value)[: room + 1].tobytes().decode("utf-8", "replace")
+        return start if len(start) <= room else f"{start[:room]}..."
+    if isinstance(value, list):
+        return "[" + ", ".join([_short(item, room) for item in value[:5]] + ["..."] * (len(value) > 5)) + "]"
+    if isinstance(value, dict):
+        items = [f"{_short(name, room)}: {_short(item, room)}" for name, item in list(value.items())[:5]]
+        return "{" + ", ".join(items + ["..."] * (len(value) > 5)) + "}"
+    return repr(value)
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """A typed part of a message. Frozen; compared by its fields; what it does not name is in the message's `data`."""
+
+    def __repr__(self) -> str:
+        return _represent(self)
+
+
+def _represent(value: msgspec.Struct) -> str:
+    shown = []
+    for name in value.__struct_fields__:
+        field = getattr(value, name)
+        if name == "raw" or field is None or (isinstance(field, (str, list, dict, Raw)) and not field):
+            continue
+        shown.append(f"{name.removesuffix('_raw')}={_short(field)}")
+    return f"{type(value).__name__}({', '.join(shown)})"
+
+
+class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True, tag_field="type", tag=None):
+    """One line of the CLI's output, decoded.
+
+    Frames are equal if their typed fields are; the bytes they came from do not count.
+
+    Attributes:
+        raw: the exact bytes of the line, without the line end.
+    """
+
+    # Decoding always overwrites it, so the wire cannot set it; the odd name keeps a field called `raw` on the wire out of it.
+    raw: bytes = msgspec.field(default=b"", name="(raw)")
+
+    @property
+    def type(self) -> str:
+        """The frame's `type` on the wire."""
+        tag = self.__struct_config__.tag
+        return tag if isinstance(tag, str) else ""
+
+    @property
+    def raw_json(self) -> str:
+        """The line as text."""
+        return self.raw.decode("utf-8", "replace")
+
+    @cached_property
+    def data(self) -> dict[str, Any]:
+        """The whole line as plain Python values, wire names and unknown fields included. Decoded when first asked for.
+
+        Raises:
+            DecodeError: if it is nested deeper than the interpreter's recursion limit allows at this place.
+        """
+        value = plain(self.raw) if self.raw else {}
+        return value if isinstance(value, dict) else {}
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__struct_fields__ if name != "raw")
+
+    def __hash__(self) -> int:
+        return hash((self.__class__, getattr(self, "uuid", None)))
+
+    def __repr__(self) -> str:
+        return _represent(self)
+
+
+class Message(Frame, frozen=True, kw_only=True):
+    """A frame that is delivered to users: the base of all message classes.
+
+    Attributes:
+        uuid: the frame's id.
+        session_id: the session it belongs to.
+    """
+
+    wire_subtype: ClassVar[str | None] = None
+
+    uuid: str | None = None
+    session_id: str | None = None

@@ -1,0 +1,105 @@
+"""Frames of the control protocol. They are decoded like messages and never delivered to users."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from bridle.messages.base import NO_RAW, Frame, plain
+
+__all__ = ["ControlCancelRequest", "ControlRequest", "ControlResponse", "KeepAlive", "TranscriptMirror"]
+
+
+class ControlRequest(Frame, frozen=True, kw_only=True, tag="control_request"):
+    """The CLI asks something of us.
+
+    Attributes:
+        request_id: to be repeated in the answer.
+        request_raw: the bytes of the request.
+    """
+
+    request_id: str | None = None
+    request_raw: Raw = msgspec.field(default=NO_RAW, name="request")
+
+    @cached_property
+    def request(self) -> dict[str, Any]:
+        """The request; empty if it is not an object."""
+        value = plain(self.request_raw) if self.request_raw else {}
+        return value if isinstance(value, dict) else {}
+
+    @property
+    def subtype(self) -> str | None:
+        """What is asked for."""
+        subtype = self.request.get("subtype")
+        return subtype if isinstance(subtype, str) else None
+
+
+class ControlResponse(Frame, frozen=True, kw_only=True, tag="control_response"):
+    """The CLI answers a request of ours.
+
+    Attributes:
+        response_raw: the bytes of the answer.
+        outer_request_id: the request's id where it stands beside the answer instead of in it.
+    """
+
+    response_raw: Raw = msgspec.field(default=NO_RAW, name="response")
+    outer_request_id: str | None = msgspec.field(default=None, name="request_id")
+
+    @cached_property
+    def response(self) -> dict[str, Any]:
+        """The answer; empty if it is not an object."""
+        value = plain(self.response_raw) if self.response_raw else {}
+        return value if isinstance(value, dict) else {}
+
+    @property
+    def request_id(self) -> str | None:
+        """The id of the request that is answered."""
+        inner = self.response.get("request_id")
+        return inner if isinstance(inner, str) else self.outer_request_id
+
+    @property
+    def subtype(self) -> str | None:
+        """`success` or `error`."""
+        subtype = self.response.get("subtype")
+        return subtype if isinstance(subtype, str) else None
+
+
+class ControlCancelRequest(Frame, frozen=True, kw_only=True, tag="control_cancel_request"):
+    """The CLI takes one of its requests back; no answer is expected.
+
+    Attributes:
+        request_id: the request.
+    """
+
+    request_id: str | None = None
+
+
+class KeepAlive(Frame, frozen=True, kw_only=True, tag="keep_alive"):
+    """A sign of life.
+
+    Attributes:
+        startup_mark: how far the start has come, where that was asked for.
+    """
+
+    startup_mark: str | None = None
+
+
+class TranscriptMirror(Frame, frozen=True, kw_only=True, tag="transcript_mirror"):
+    """Lines that the CLI wrote to a transcript (`--session-mirror`).
+
+    Attributes:
+        file_path: the transcript.
+        entries_raw: the bytes of the list of entries.
+    """
+
+    file_path: str | None = msgspec.field(default=None, name="filePath")
+    entries_raw: Raw = msgspec.field(default=NO_RAW, name="entries")
+
+    @cached_property
+    def entries(self) -> list[Any]:
+        """The entries."""
+        value = plain(self.entries_raw) if self.entries_raw else []
+        return value if isinstance(value, list) else []

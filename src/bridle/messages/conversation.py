@@ -1,0 +1,582 @@
+"""The conversation itself: replies, prompts, tool results, and the result of a turn."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from bridle.messages.base import NO_RAW, Message, Number, Record, plain
+from bridle.messages.content import ContentBlock, KnownBlock, TextBlock
+
+__all__ = [
+    "AssistantMessage",
+    "AssistantMessageBody",
+    "CacheCreation",
+    "ContextCategory",
+    "ContextOverLimit",
+    "ContextUsage",
+    "DeferredToolUse",
+    "InvalidConfigFile",
+    "MessageOrigin",
+    "ModelUsage",
+    "PermissionDenial",
+    "ResultMessage",
+    "ServerToolUsage",
+    "OutputTokensDetails",
+    "Usage",
+    "UserMessage",
+    "UserMessageBody",
+]
+
+
+class CacheCreation(Record, frozen=True, kw_only=True):
+    """Tokens written to the cache, by how long they live there.
+
+    Attributes:
+        ephemeral_5m_input_tokens: for five minutes.
+        ephemeral_1h_input_tokens: for an hour.
+    """
+
+    ephemeral_5m_input_tokens: int = 0
+    ephemeral_1h_input_tokens: int = 0
+
+
+class ServerToolUsage(Record, frozen=True, kw_only=True):
+    """How often tools at the API were used.
+
+    Attributes:
+        web_search_requests: searches.
+        web_fetch_requests: pages fetched.
+    """
+
+    web_search_requests: int = 0
+    web_fetch_requests: int = 0
+
+
+class OutputTokensDetails(Record, frozen=True, kw_only=True):
+    """What the output tokens were spent on.
+
+    Attributes:
+        thinking_tokens: on reasoning.
+    """
+
+    thinking_tokens: int | None = None
+
+
+class Usage(Record, frozen=True, kw_only=True):
+    """Tokens that were used, as the Messages API counts them.
+
+    Attributes:
+        input_tokens: read, apart from the cache.
+        output_tokens: written.
+        cache_creation_input_tokens: written to the cache.
+        cache_read_input_tokens: read from the cache.
+        cache_creation: the same writes by lifetime.
+        server_tool_use: uses of tools at the API.
+        service_tier: `standard`, `priority` or `batch`.
+        inference_geo: where it was computed.
+        speed: `standard` or `fast`.
+        output_tokens_details: what the output tokens were spent on.
+        iterations: the same numbers for each step, where a request took several.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_creation_input_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation: CacheCreation | None = None
+    server_tool_use: ServerToolUsage | None = None
+    service_tier: str | None = None
+    inference_geo: str | None = None
+    speed: str | None = None
+    output_tokens_details: OutputTokensDetails | None = None
+    iterations: Any = None
+
+
+class ModelUsage(Record, frozen=True, kw_only=True):
+    """What one model used and cost since the start of the process; the numbers to account with.
+
+    Attributes:
+        input_tokens: read, apart from the cache.
+        output_tokens: written.
+        thinking_tokens: the part of those that was reasoning.
+        cache_read_input_tokens: read from the cache.
+        cache_creation_input_tokens: written to the cache.
+        cache_creation_ephemeral_5m_input_tokens: the part of those that lives for five minutes.
+        cache_creation_ephemeral_1h_input_tokens: the part of those that lives for an hour.
+        web_search_requests: searches.
+        cost_usd: the estimated price in US dollars.
+        context_window: the model's context, in tokens.
+        max_output_tokens: the longest reply, in tokens.
+        canonical_model: the name in the price table.
+        provider: who served it (`firstParty`, `bedrock`, `vertex`, ...).
+        cost_basis: where the price comes from: `list`, `managed` or `unknown`.
+    """
+
+    input_tokens: int = msgspec.field(default=0, name="inputTokens")
+    output_tokens: int = msgspec.field(default=0, name="outputTokens")
+    thinking_tokens: int | None = msgspec.field(default=None, name="thinkingTokens")
+    cache_read_input_tokens: int = msgspec.field(default=0, name="cacheReadInputTokens")
+    cache_creation_input_tokens: int = msgspec.field(default=0, name="cacheCreationInputTokens")
+    cache_creation_ephemeral_5m_input_tokens: int | None = msgspec.field(
+        default=None, name="cacheCreationEphemeral5mInputTokens"
+    )
+    cache_creation_ephemeral_1h_input_tokens: int | None = msgspec.field(
+        default=None, name="cacheCreationEphemeral1hInputTokens"
+    )
+    web_search_requests: int = msgspec.field(default=0, name="webSearchRequests")
+    cost_usd: float = msgspec.field(default=0.0, name="costUSD")
+    context_window: int = msgspec.field(default=0, name="contextWindow")
+    max_output_tokens: int = msgspec.field(default=0, name="maxOutputTokens")
+    canonical_model: str | None = msgspec.field(default=None, name="canonicalModel")
+    provider: str | None = None
+    cost_basis: str | None = msgspec.field(default=None, name="costBasis")
+
+
+class MessageOrigin(Record, frozen=True, kw_only=True):
+    """Where a message came from.
+
+    Attributes:
+        kind: `human`, `channel`, `peer`, `task-notification`, `coordinator`, `unclassified`, `observer`, `auto-continuation`, ...
+        server: the channel's server.
+        from_: who sent it; can be forged.
+        from_mode: `bypass` or `prompting`.
+        name: the sender's name.
+        from_session: the sender's session.
+        sender_task_id: the sender's task.
+        body: the text that was sent.
+        verified_peer_pid: the sender's process id, checked by the kernel.
+        subkind: what kind of task notification.
+        fire_reason: why a schedule fired.
+        run_id: which run it belongs to.
+    """
+
+    kind: str = ""
+    server: str | None = None
+    from_: str | None = msgspec.field(default=None, name="from")
+    from_mode: str | None = msgspec.field(default=None, name="fromMode")
+    name: str | None = None
+    from_session: str | None = msgspec.field(default=None, name="fromSession")
+    sender_task_id: str | None = msgspec.field(default=None, name="senderTaskId")
+    body: str | None = None
+    verified_peer_pid: int | None = msgspec.field(default=None, name="verifiedPeerPid")
+    subkind: str | None = None
+    fire_reason: str | None = msgspec.field(default=None, name="fireReason")
+    run_id: str | None = msgspec.field(default=None, name="runId")
+
+
+class ContextCategory(Record, frozen=True, kw_only=True):
+    """A part of the context.
+
+    Attributes:
+        name: what it is.
+        tokens: how long it is.
+        kind: `used`, `free`, `buffer` or `deferred`.
+    """
+
+    name: str = ""
+    tokens: Number = 0
+    kind: str = ""
+
+
+class ContextOverLimit(Record, frozen=True, kw_only=True):
+    """The context is longer than it may be.
+
+    Attributes:
+        tokens_over: by how much.
+        kind: which limit: `hard_limit` or `compaction_window`.
+    """
+
+    tokens_over: Number = 0
+    kind: str = ""
+
+
+class ContextUsage(Record, frozen=True, kw_only=True):
+    """How full the context is: what `/context` answers.
+
+    Attributes:
+        model: the model.
+        total_tokens: tokens in use.
+        raw_max_tokens: the model's context.
+        percentage: the part in use, in percent.
+        over_limit: set if that is too much.
+        categories: the parts.
+        mcp_tools: the length of each MCP tool's description, as plain dicts.
+        memory_files: the length of each memory file, as plain dicts.
+        agents: the length of each agent's description, as plain dicts.
+        skills: the length of each skill's description, as plain dicts.
+    """
+
+    model: str = ""
+    total_tokens: Number = 0
+    raw_max_tokens: Number = 0
+    percentage: Number = 0
+    over_limit: ContextOverLimit | None = None
+    categories: list[ContextCategory] = msgspec.field(default_factory=list)
+    mcp_tools: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    memory_files: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    agents: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    skills: list[dict[str, Any]] | None = None
+
+
+class AssistantMessageBody(Record, frozen=True, kw_only=True):
+    """The Messages API's part of an `AssistantMessage`.
+
+    Attributes:
+        id: the reply's id; several frames can share it, one for each block.
+        role: `assistant`.
+        model: the model; `<synthetic>` for what the CLI says itself.
+        content: the blocks.
+        stop_reason: why the model stopped; None while the reply goes on.
+        stop_sequence: the sequence it stopped at.
+        stop_details: why it refused, as the API defines it.
+        usage: tokens used; not final while the reply goes on.
+        container: the API's code execution container.
+        context_management: what the API removed from the context.
+    """
+
+    id: str | None = None
+    role: str = "assistant"
+    model: str = ""
+    if TYPE_CHECKING:
+        content: list[ContentBlock] = msgspec.field(default_factory=list)
+    else:
+        content: list[KnownBlock] = msgspec.field(default_factory=list)
+    stop_reason: str | None = None
+    stop_sequence: str | None = None
+    stop_details: Any = None
+    usage: Usage | None = None
+    container: Any = None
+    context_management: Any = None
+
+
+class AssistantMessage(Message, frozen=True, kw_only=True, tag="assistant"):
+    """A piece of the model's reply: one complete block, or several.
+
+    Attributes:
+        message: the Messages API's part; its fields are also at hand here.
+        parent_tool_use_id: the call that started the subagent which is speaking; None in the main conversation.
+        error: what failed, if this reports a failure (`authentication_failed`, `rate_limit`, `overloaded`, ...).
+        request_id: the API request.
+        user_message_uuid: the prompt that is answered, on the first frame after it changed.
+        user_message_uuids: all prompts that this turn has taken up.
+        resume_reason: why the turn runs again, after a restart.
+        resumed_from_incomplete_thinking: True if the reply goes on inside reasoning that was cut off.
+        supersedes: earlier messages that this one replaces.
+        aborted: True if it was cut short by an interrupt.
+        agent_id: the task of the subagent which is speaking.
+        subagent_type: that agent's type.
+        task_description: what that agent was asked for.
+        timestamp: when, for display; not for ordering.
+        context_usage: what `/context` answers.
+        usage_report: what `/usage` answers, as plain values; experimental in the CLI.
+    """
+
+    message: AssistantMessageBody = msgspec.field(default_factory=AssistantMessageBody)
+    parent_tool_use_id: str | None = None
+    error: str | None = None
+    request_id: str | None = None
+    user_message_uuid: str | None = None
+    user_message_uuids: list[str] | None = None
+    resume_reason: str | None = None
+    resumed_from_incomplete_thinking: bool | None = None
+    supersedes: list[str] | None = None
+    aborted: bool | None = None
+    agent_id: str | None = None
+    subagent_type: str | None = None
+    task_description: str | None = None
+    timestamp: str | None = None
+    context_usage: ContextUsage | None = None
+    usage_report: dict[str, Any] | None = None
+
+    @property
+    def content(self) -> list[ContentBlock]:
+        """The blocks."""
+        return self.message.content
+
+    @property
+    def text(self) -> str:
+        """The text of the text blocks, joined; empty if there is none."""
+        return "".join([block.text for block in self.message.content if isinstance(block, TextBlock)])
+
+    @property
+    def model(self) -> str:
+        """The model; `<synthetic>` for what the CLI says itself."""
+        return self.message.model
+
+    @property
+    def message_id(self) -> str | None:
+        """The reply's id; several messages can share it, one for each block."""
+        return self.message.id
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why the model stopped; None while the reply goes on."""
+        return self.message.stop_reason
+
+    @property
+    def usage(self) -> Usage | None:
+        """Tokens used; not final while the reply goes on."""
+        return self.message.usage
+
+
+class UserMessageBody(Record, frozen=True, kw_only=True):
+    """The Messages API's part of a `UserMessage`.
+
+    Attributes:
+        role: `user`.
+        content: a string, or the blocks.
+    """
+
+    role: str = "user"
+    if TYPE_CHECKING:
+        content: str | list[ContentBlock] = ""
+    else:
+        content: str | list[KnownBlock] = ""
+
+
+class UserMessage(Message, frozen=True, kw_only=True, tag="user"):
+    """What is said to the model: tool results, prompts of the CLI's own, and prompts played back.
+
+    Attributes:
+        message: the Messages API's part; its content is also at hand here.
+        parent_tool_use_id: the call that started the subagent which is spoken to; None in the main conversation.
+        is_synthetic: True if nobody typed it.
+        is_replay: True if it repeats a prompt that was sent, or an old message.
+        priority: its place in the queue: `now`, `next` or `later`.
+        origin: where it came from.
+        should_query: False if it starts no turn.
+        timestamp: when, for display.
+        client_composed: True if it is taken word for word: no commands, no file references.
+        pasted_content: what was pasted and is not part of the content.
+        inline_pastes: what was pasted and is part of the content.
+        file_attachments: files that came with it, as the CLI describes them.
+        agent_id: the task of the subagent which is spoken to.
+        subagent_type: that agent's type.
+        task_description: what that agent was asked for.
+    """
+
+    message: UserMessageBody = msgspec.field(default_factory=UserMessageBody)
+    parent_tool_use_id: str | None = None
+    tool_use_result_raw: Raw = msgspec.field(default=NO_RAW, name="tool_use_result")
+    is_synthetic: bool | None = msgspec.field(default=None, name="isSynthetic")
+    is_replay: bool | None = msgspec.field(default=None, name="isReplay")
+    priority: str | None = None
+    origin: MessageOrigin | None = None
+    should_query: bool | None = msgspec.field(default=None, name="shouldQuery")
+    timestamp: str | None = None
+    client_composed: bool | None = None
+    pasted_content: list[Any] | None = None
+    inline_pastes: list[str] | None = None
+    file_attachments: list[Any] | None = None
+    agent_id: str | None = None
+    subagent_type: str | None = None
+    task_description: str | None = None
+
+    @property
+    def content(self) -> str | list[ContentBlock]:
+        """A string, or the blocks."""
+        return self.message.content
+
+    @property
+    def text(self) -> str:
+        """The content if it is a string, else the text of its text blocks, joined; empty if there is none."""
+        content = self.message.content
+        return (
+            content
+            if isinstance(content, str)
+            else "".join([block.text for block in content if isinstance(block, TextBlock)])
+        )
+
+    @cached_property
+    def tool_use_result(self) -> Any:
+        """The tool's whole structured output. Decoded when first asked for; `bytes(message.tool_use_result_raw)` is what came.
+
+        Raises:
+            DecodeError: if it is nested deeper than the interpreter's recursion limit allows at this place.
+        """
+        return plain(self.tool_use_result_raw) if self.tool_use_result_raw else None
+
+
+class PermissionDenial(Record, frozen=True, kw_only=True):
+    """A tool call that was not allowed.
+
+    Attributes:
+        tool_name: the tool.
+        tool_use_id: the call.
+    """
+
+    tool_name: str = ""
+    tool_use_id: str = ""
+    tool_input_raw: Raw = msgspec.field(default=NO_RAW, name="tool_input")
+
+    @cached_property
+    def tool_input(self) -> dict[str, Any]:
+        """The arguments. Decoded when first asked for."""
+        value = plain(self.tool_input_raw) if self.tool_input_raw else {}
+        return value if isinstance(value, dict) else {}
+
+
+class DeferredToolUse(Record, frozen=True, kw_only=True):
+    """A tool call that a `PreToolUse` hook put off.
+
+    Attributes:
+        id: the call.
+        name: the tool.
+    """
+
+    id: str = ""
+    name: str = ""
+    input_raw: Raw = msgspec.field(default=NO_RAW, name="input")
+
+    @cached_property
+    def input(self) -> dict[str, Any]:
+        """The arguments. Decoded when first asked for."""
+        value = plain(self.input_raw) if self.input_raw else {}
+        return value if isinstance(value, dict) else {}
+
+
+class InvalidConfigFile(Record, frozen=True, kw_only=True):
+    """A configuration file that the CLI cannot read.
+
+    Attributes:
+        path: the file.
+        is_global: True for the user's own configuration.
+        backup_searched: True if a backup was looked for.
+        backup_path: the backup.
+    """
+
+    path: str = ""
+    is_global: bool = False
+    backup_searched: bool = False
+    backup_path: str | None = None
+
+
+class ResultMessage(Message, frozen=True, kw_only=True, tag="result"):
+    """A turn has ended, well or not: `is_error` says which.
+
+    Attributes:
+        subtype: `success`, `error_during_execution`, `error_max_turns`, `error_max_budget_usd`, ...
+        is_error: True if the turn failed. Where the CLI says nothing, any subtype but `success` is a failure.
+        result: the final text; the text of the error where an API error ended the turn.
+        errors: what went wrong, for the error subtypes.
+        terminal_reason: why the loop ended: `completed`, `max_turns`, `aborted_streaming`, `api_error`, ...
+        api_error_status: the HTTP status of the API call that failed.
+        stop_reason: why the model stopped.
+        num_turns: requests to the model.
+        duration_ms: the turn's length in milliseconds.
+        duration_api_ms: the part of it that was spent at the API.
+        total_cost_usd: the estimated price of everything since the start of the process, in US dollars.
+        usage: tokens of the main conversation in this turn.
+        model_usage: what each model used since the start of the process; the numbers to account with.
+        permission_denials: tool calls that were not allowed.
+        deferred_tool_use: a tool call that a hook put off.
+        user_message_uuid: the prompt that was answered.
+        user_message_uuids: all prompts that were answered.
+        origin: where the prompt came from.
+        queued_turn_count: prompts that still wait.
+        result_index: number of this result in the run, from 0; a gap means that one is missing.
+        local_command: the local command that answered.
+        resume_reason: why the turn ran again, after a restart.
+        startup_failure_reason: why the CLI refused to start.
+        invalid_config_file: the configuration file that was the reason.
+        credential_expires_at: when the login ends.
+        fast_mode_state: `off`, `cooldown` or `on`.
+        fast_mode_disabled_reason: why there is no fast mode.
+        ttft_ms: milliseconds to the first token.
+        ttft_stream_ms: the same, measured in the stream.
+        time_to_request_ms: milliseconds to the API request.
+        time_to_request_from_spawn_ms: the same from the start of the process.
+        request_sent_wall_ms: wall clock of the API request.
+        time_origin_ms: the clock's origin.
+        first_content_frame_ms: milliseconds to the first frame with content.
+        first_stream_post_ms: a remote worker's latency.
+        first_stream_post_ack_ms: a remote worker's latency.
+        first_stream_post_queue_wait_ms: a remote worker's latency.
+        first_stream_post_queued_behind: what that waited for.
+        first_stream_post_wall_ms: a remote worker's latency.
+        first_text_post_ms: a remote worker's latency.
+        first_text_post_queue_wait_ms: a remote worker's latency.
+        first_text_post_queued_behind: what that waited for.
+        first_text_post_wall_ms: a remote worker's latency.
+        warm_spare_claimed: True if a process answered that had been started ahead.
+    """
+
+    subtype: str | None = None
+    if TYPE_CHECKING:
+        is_error: bool = False
+    else:
+        is_error: bool | UnsetType = UNSET
+    result: str | None = None
+    errors: list[str] = msgspec.field(default_factory=list)
+    structured_output_raw: Raw = msgspec.field(default=NO_RAW, name="structured_output")
+    terminal_reason: str | None = None
+    api_error_status: int | None = None
+    stop_reason: str | None = None
+    num_turns: int = 0
+    duration_ms: Number = 0
+    duration_api_ms: Number = 0
+    total_cost_usd: float | None = None
+    usage: Usage | None = None
+    model_usage: dict[str, ModelUsage] = msgspec.field(default_factory=dict, name="modelUsage")
+    permission_denials: list[PermissionDenial] = msgspec.field(default_factory=list)
+    deferred_tool_use: DeferredToolUse | None = None
+    user_message_uuid: str | None = None
+    user_message_uuids: list[str] | None = None
+    origin: MessageOrigin | None = None
+    queued_turn_count: int | None = None
+    result_index: int | None = None
+    local_command: str | None = None
+    resume_reason: str | None = None
+    startup_failure_reason: str | None = None
+    invalid_config_file: InvalidConfigFile | None = None
+    credential_expires_at: str | None = None
+    fast_mode_state: str | None = None
+    fast_mode_disabled_reason: str | None = None
+    ttft_ms: Number | None = None
+    ttft_stream_ms: Number | None = None
+    time_to_request_ms: Number | None = None
+    time_to_request_from_spawn_ms: Number | None = None
+    request_sent_wall_ms: Number | None = None
+    time_origin_ms: Number | None = None
+    first_content_frame_ms: Number | None = None
+    first_stream_post_ms: Number | None = None
+    first_stream_post_ack_ms: Number | None = None
+    first_stream_post_queue_wait_ms: Number | None = None
+    first_stream_post_queued_behind: str | None = None
+    first_stream_post_wall_ms: Number | None = None
+    first_text_post_ms: Number | None = None
+    first_text_post_queue_wait_ms: Number | None = None
+    first_text_post_queued_behind: str | None = None
+    first_text_post_wall_ms: Number | None = None
+    warm_spare_claimed: bool | None = None
+
+    def __post_init__(self) -> None:
+        # A failure must not pass for a success because one field was left out or could not be read.
+        if self.is_error not in (True, False):
+            msgspec.structs.force_setattr(self, "is_error", self.subtype != "success")
+
+    @cached_property
+    def structured_output(self) -> Any:
+        """The typed output that `output_format` asked for, or None. Decoded when first asked for.
+
+        `bytes(message.structured_output_raw)` is what came.
+
+        Raises:
+            DecodeError: if it is nested deeper than the interpreter's recursion limit allows at this place.
+        """
+        return plain(self.structured_output_raw) if self.structured_output_raw else None
+
+    def raise_for_error(self) -> None:
+        """Do nothing if the turn succeeded.
+
+        Raises:
+            ResultError: if `is_error` is set.
+        """
+        if self.is_error:
+            from bridle.errors import ResultError
+
+            raise ResultError(self)

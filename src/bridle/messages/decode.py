@@ -1,0 +1,145 @@
+"""Turns one line of the CLI's output into a typed frame, whatever the CLI sent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Union
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from bridle.messages import control, conversation, stream, system
+from bridle.messages.base import Frame, Message
+from bridle.messages.unknown import UnknownMessage, UnknownSystemMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from bridle.errors import StreamWarning
+
+__all__ = ["CONTROL_TYPES", "MESSAGE_TYPES", "decode", "from_data"]
+
+
+class _SystemProbe(msgspec.Struct, frozen=True, tag_field="type", tag="system"):
+    subtype: str | None = None
+
+
+MESSAGE_TYPES: dict[tuple[str, str | None], type[Message]] = {
+    ("assistant", None): conversation.AssistantMessage,
+    ("user", None): conversation.UserMessage,
+    ("result", None): conversation.ResultMessage,
+    ("stream_event", None): stream.StreamEvent,
+    ("tool_progress", None): stream.ToolProgressMessage,
+    ("tool_use_summary", None): stream.ToolUseSummaryMessage,
+    ("auth_status", None): stream.AuthStatusMessage,
+    ("rate_limit_event", None): stream.RateLimitEvent,
+    ("prompt_suggestion", None): stream.PromptSuggestionMessage,
+    ("conversation_reset", None): stream.ConversationResetMessage,
+    ("active_goal", None): stream.ActiveGoalMessage,
+    ("command_lifecycle", None): stream.CommandLifecycleMessage,
+}
+"""The class of every message type and subtype that is known."""
+
+CONTROL_TYPES: dict[str, type[Frame]] = {
+    "control_request": control.ControlRequest,
+    "control_response": control.ControlResponse,
+    "control_cancel_request": control.ControlCancelRequest,
+    "keep_alive": control.KeepAlive,
+    "transcript_mirror": control.TranscriptMirror,
+}
+"""The class of every frame type that is not delivered."""
+
+
+def _system_classes(base: type[system.SystemMessage]) -> Iterator[type[system.SystemMessage]]:
+    for kind in base.__subclasses__():
+        if kind.wire_subtype is not None:
+            yield kind
+        yield from _system_classes(kind)
+
+
+_SYSTEM = {kind.wire_subtype: kind for kind in _system_classes(system.SystemMessage)}
+MESSAGE_TYPES.update({("system", subtype): kind for subtype, kind in _SYSTEM.items()})
+
+_TOP_LEVEL: dict[str, type[Frame]] = {kind: cls for (kind, subtype), cls in MESSAGE_TYPES.items() if subtype is None}
+_TOP_LEVEL.update(CONTROL_TYPES)
+_system_decoders: dict[str, Callable[[bytes], system.SystemMessage]] = {}
+_decode: Callable[[bytes], Any] = msgspec.json.Decoder(Union[(*_TOP_LEVEL.values(), _SystemProbe)]).decode
+
+
+def decode(line: bytes, warn: Callable[[StreamWarning], None]) -> Frame:
+    """Return the frame on `line`: a `Message`, or a control frame (see `bridle.messages.control`).
+
+    What cannot be read costs as little as possible: an unknown type becomes an `UnknownMessage`, an unknown block an
+    `UnknownBlock`, and a field of the wrong shape is left out and named in a `FIELD_DROPPED` warning.
+
+    Args:
+        line: the bytes between two line ends.
+        warn: called for each field that was left out.
+
+    Raises:
+        DecodeError: if the line is not JSON, not UTF-8, not an object, or nested too deep.
+    """
+    try:
+        frame = _decode(line)
+        if frame.__class__ is _SystemProbe:
+            frame = _decode_system(line, frame.subtype)
+        # The decoder does not look at the bytes of fields that it skips.
+        if not line.isascii():
+            line.decode()
+    except (ValueError, RecursionError):
+        return _decode_slowly(line, warn)
+    force_setattr(frame, "raw", line)
+    return frame  # type: ignore[no-any-return]
+
+
+def _decode_system(line: bytes, subtype: str | None) -> Message:
+    decoder = _system_decoders.get(subtype or "")
+    if decoder is None:
+        kind = _SYSTEM.get(subtype)
+        if kind is None:
+            return _unknown_system(line)
+        decoder = _system_decoders[subtype or ""] = msgspec.json.Decoder(kind).decode
+    return decoder(line)
+
+
+_unknown_system = msgspec.json.Decoder(UnknownSystemMessage).decode
+
+
+def _decode_slowly(line: bytes, warn: Callable[[StreamWarning], None]) -> Frame:
+    from bridle.messages import degrade
+
+    fields = degrade.split_line(line)
+    report = degrade.Report(line, "?", warn)
+    kind = _text(fields, "type", report) or ""
+    report.kind = kind
+    frame_class: type[Frame] | None = _TOP_LEVEL.get(kind)
+    if frame_class is None and kind == "system":
+        frame_class = _SYSTEM.get(_text(fields, "subtype", report))
+    if frame_class is not None:
+        frame = degrade.build(frame_class, fields, "", report)
+    else:
+        frame = degrade.build(UnknownSystemMessage if kind == "system" else UnknownMessage, fields, "", report)
+        force_setattr(frame, "type", kind)
+    report.finish()
+    force_setattr(frame, "raw", line)
+    return frame  # type: ignore[no-any-return]
+
+
+def _text(fields: dict[str, msgspec.Raw], name: str, report: Any) -> str | None:
+    payload = fields.get(name)
+    if payload is None:
+        return None
+    try:
+        return msgspec.json.decode(payload, type=str)
+    except ValueError as error:
+        report.dropped(name, str(error))
+        return None
+
+
+def from_data(data: dict[str, Any], warn: Callable[[StreamWarning], None] | None = None) -> Frame:
+    """Return the frame that the CLI would mean by `data`: for tests of code that consumes messages.
+
+    Args:
+        data: a frame with its names on the wire, `{"type": "assistant", "message": {...}}`.
+        warn: called for each field that was left out; by default nobody is told.
+    """
+    return decode(msgspec.json.encode(data), warn or (lambda warning: None))

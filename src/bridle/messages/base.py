@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from bridle.errors import DecodeError
 
-__all__ = ["NO_RAW", "Frame", "Message", "Number", "Record", "plain", "repair_surrogates"]
+__all__ = ["NO_RAW", "Frame", "Message", "Number", "Record", "check_shape", "plain", "repair_surrogates"]
 
 Number = int | float
 """A JSON number: an integer stays an integer."""
@@ -26,7 +26,10 @@ _plain = msgspec.json.Decoder().decode
 
 
 def repair_surrogates(line: bytes) -> bytes:
-    """Return `line` with every lone surrogate escape replaced by `\\ufffd`; JavaScript cuts strings between the two halves."""
+    """Return `line` with every lone surrogate escape replaced by `\\ufffd`.
+
+    JavaScript emits them where it cuts a string between the halves of a pair.
+    """
     if b"\\ud" not in line and b"\\uD" not in line:
         return line
     return _ESCAPES.sub(lambda found: b"\\ufffd" if found[2] else found[0], line)
@@ -79,8 +82,21 @@ def _short(value: Any, room: int = 80) -> str:
     return repr(value)
 
 
+def check_shape(payload: Raw, starts: bytes) -> None:
+    """Do nothing if `payload` is absent or begins with one of the bytes `starts`.
+
+    Raises:
+        ValueError: otherwise. While msgspec decodes this sends the line to the slow path, which names the field.
+    """
+    if payload and memoryview(payload)[0] not in starts:
+        raise ValueError("a payload has the wrong shape")
+
+
 class Record(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A typed part of a message. Frozen; compared by its fields; what it does not name is in the message's `data`."""
+
+    # The bytes that an undecoded field may begin with, by wire name.
+    payload_shapes: ClassVar[dict[str, bytes]] = {}
 
     def __repr__(self) -> str:
         return _represent(self)
@@ -105,8 +121,10 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True, tag_field="typ
         raw: the exact bytes of the line, without the line end.
     """
 
-    # Decoding always overwrites it, so the wire cannot set it; the odd name keeps a field called `raw` on the wire out of it.
+    # Decoding always overwrites it, so the wire cannot set it; the odd name keeps a wire field called `raw` out of it.
     raw: bytes = msgspec.field(default=b"", name="(raw)")
+
+    payload_shapes: ClassVar[dict[str, bytes]] = {}
 
     @property
     def type(self) -> str:

@@ -1,18 +1,18 @@
 """Content blocks: what a reply, a prompt or a tool result is made of.
 
-A block of a type that is not listed here is an `UnknownBlock`; nothing is dropped. Tool inputs and tool results belong to the
-user: they are kept as the bytes that came (`input_raw`, `content_raw`) and decoded when they are first touched.
+A block of a type that is not listed here is an `UnknownBlock`; nothing is dropped. Tool inputs and tool results belong
+to the user: they are kept as the bytes that came (`input_raw`, `content_raw`) and decoded when they are first touched.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 from msgspec import Raw
 
-from bridle.messages.base import NO_RAW, Record, plain
+from bridle.messages.base import NO_RAW, Record, check_shape, plain
 
 __all__ = [
     "AdvisorToolResultBlock",
@@ -96,6 +96,11 @@ class _Call(Block, frozen=True, kw_only=True):
     name: str = ""
     input_raw: Raw = msgspec.field(default=NO_RAW, name="input")
 
+    payload_shapes: ClassVar[dict[str, bytes]] = {"input": b"{"}
+
+    def __post_init__(self) -> None:
+        check_shape(self.input_raw, b"{")
+
     @cached_property
     def input(self) -> dict[str, Any]:
         """The arguments. Decoded when first asked for; `bytes(block.input_raw)` is what came.
@@ -150,7 +155,9 @@ class _Outcome(Block, frozen=True, kw_only=True):
 
     @cached_property
     def content(self) -> Any:
-        """What the tool returned, as plain Python values. Decoded when first asked for; `bytes(block.content_raw)` is what came.
+        """What the tool returned, as plain Python values. Decoded when first asked for.
+
+        `bytes(block.content_raw)` is what came.
 
         Raises:
             DecodeError: if it is nested deeper than the interpreter's recursion limit allows at this place.
@@ -176,6 +183,11 @@ class ToolResultBlock(_Outcome, frozen=True, kw_only=True, tag="tool_result"):
         tool_use_id: the call's id.
         is_error: True if the tool failed; None if nothing was said.
     """
+
+    payload_shapes: ClassVar[dict[str, bytes]] = {"content": b'"[n'}
+
+    def __post_init__(self) -> None:
+        check_shape(self.content_raw, b'"[n')
 
     if TYPE_CHECKING:
 
@@ -231,6 +243,11 @@ class McpToolResultBlock(ServerToolResultBlock, frozen=True, kw_only=True, tag="
 
 class _Sourced(Block, frozen=True, kw_only=True):
     source_raw: Raw = msgspec.field(default=NO_RAW, name="source")
+
+    payload_shapes: ClassVar[dict[str, bytes]] = {"source": b"{"}
+
+    def __post_init__(self) -> None:
+        check_shape(self.source_raw, b"{")
 
     @cached_property
     def source(self) -> dict[str, Any]:

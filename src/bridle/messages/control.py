@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec import Raw
 
-from bridle.messages.base import NO_RAW, Frame, plain
+from bridle.messages.base import NO_RAW, Frame, check_shape, plain
 
 __all__ = ["ControlCancelRequest", "ControlRequest", "ControlResponse", "KeepAlive", "TranscriptMirror"]
 
@@ -23,6 +23,11 @@ class ControlRequest(Frame, frozen=True, kw_only=True, tag="control_request"):
 
     request_id: str | None = None
     request_raw: Raw = msgspec.field(default=NO_RAW, name="request")
+
+    payload_shapes: ClassVar[dict[str, bytes]] = {"request": b"{"}
+
+    def __post_init__(self) -> None:
+        check_shape(self.request_raw, b"{")
 
     @cached_property
     def request(self) -> dict[str, Any]:
@@ -47,6 +52,11 @@ class ControlResponse(Frame, frozen=True, kw_only=True, tag="control_response"):
 
     response_raw: Raw = msgspec.field(default=NO_RAW, name="response")
     outer_request_id: str | None = msgspec.field(default=None, name="request_id")
+
+    payload_shapes: ClassVar[dict[str, bytes]] = {"response": b"{"}
+
+    def __post_init__(self) -> None:
+        check_shape(self.response_raw, b"{")
 
     @cached_property
     def response(self) -> dict[str, Any]:
@@ -97,6 +107,11 @@ class TranscriptMirror(Frame, frozen=True, kw_only=True, tag="transcript_mirror"
 
     file_path: str | None = msgspec.field(default=None, name="filePath")
     entries_raw: Raw = msgspec.field(default=NO_RAW, name="entries")
+
+    payload_shapes: ClassVar[dict[str, bytes]] = {"entries": b"["}
+
+    def __post_init__(self) -> None:
+        check_shape(self.entries_raw, b"[")
 
     @cached_property
     def entries(self) -> list[Any]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from bridle.messages.base import NO_RAW, Message, Number, Record, plain
+from bridle.messages.base import NO_RAW, Message, Number, Record, check_shape, plain
 from bridle.messages.content import ContentBlock, KnownBlock, TextBlock
 
 __all__ = [
@@ -140,7 +140,7 @@ class MessageOrigin(Record, frozen=True, kw_only=True):
     """Where a message came from.
 
     Attributes:
-        kind: `human`, `channel`, `peer`, `task-notification`, `coordinator`, `unclassified`, `observer`, `auto-continuation`, ...
+        kind: `human`, `channel`, `peer`, `task-notification`, `coordinator`, `observer`, `auto-continuation`, ...
         server: the channel's server.
         from_: who sent it; can be forged.
         from_mode: `bypass` or `prompting`.
@@ -393,7 +393,9 @@ class UserMessage(Message, frozen=True, kw_only=True, tag="user"):
 
     @cached_property
     def tool_use_result(self) -> Any:
-        """The tool's whole structured output. Decoded when first asked for; `bytes(message.tool_use_result_raw)` is what came.
+        """The tool's whole structured output. Decoded when first asked for.
+
+        `bytes(message.tool_use_result_raw)` is what came.
 
         Raises:
             DecodeError: if it is nested deeper than the interpreter's recursion limit allows at this place.
@@ -413,6 +415,11 @@ class PermissionDenial(Record, frozen=True, kw_only=True):
     tool_use_id: str = ""
     tool_input_raw: Raw = msgspec.field(default=NO_RAW, name="tool_input")
 
+    payload_shapes: ClassVar[dict[str, bytes]] = {"tool_input": b"{"}
+
+    def __post_init__(self) -> None:
+        check_shape(self.tool_input_raw, b"{")
+
     @cached_property
     def tool_input(self) -> dict[str, Any]:
         """The arguments. Decoded when first asked for."""
@@ -431,6 +438,11 @@ class DeferredToolUse(Record, frozen=True, kw_only=True):
     id: str = ""
     name: str = ""
     input_raw: Raw = msgspec.field(default=NO_RAW, name="input")
+
+    payload_shapes: ClassVar[dict[str, bytes]] = {"input": b"{"}
+
+    def __post_init__(self) -> None:
+        check_shape(self.input_raw, b"{")
 
     @cached_property
     def input(self) -> dict[str, Any]:

@@ -8,7 +8,8 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from bridle.messages import control, conversation, stream, system
-from bridle.messages.base import Frame, Message
+from bridle.messages.base import Frame, Message, check_shape
+from bridle.messages.stream import StreamEvent
 from bridle.messages.unknown import UnknownMessage, UnknownSystemMessage
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ def decode(line: bytes, warn: Callable[[StreamWarning], None]) -> Frame:
         frame = _decode(line)
         if frame.__class__ is _SystemProbe:
             frame = _decode_system(line, frame.subtype)
+        elif frame.__class__ is StreamEvent and b'"event":{' not in line:
+            check_shape(frame.event_raw, b"{")
         # The decoder does not look at the bytes of fields that it skips.
         if not line.isascii():
             line.decode()
@@ -108,7 +111,7 @@ def _decode_slowly(line: bytes, warn: Callable[[StreamWarning], None]) -> Frame:
     from bridle.messages import degrade
 
     fields = degrade.split_line(line)
-    report = degrade.Report(line, "?", warn)
+    report = degrade.Report("?", warn)
     kind = _text(fields, "type", report) or ""
     report.kind = kind
     frame_class: type[Frame] | None = _TOP_LEVEL.get(kind)

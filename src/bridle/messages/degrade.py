@@ -1,7 +1,7 @@
 """The slow path: reads what the fast path refuses, field by field, and says what had to be left out.
 
-It works on bytes, not on values: an object is split into its fields, each field is decoded as its type, and only a field that
-cannot be is taken apart further or dropped. So payloads keep their exact bytes here too.
+It works on bytes, not on values: an object is split into its fields, each field is decoded as its type, and only a
+field that cannot be is taken apart further or dropped. So payloads keep their exact bytes here too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 import msgspec
 from msgspec import Raw
 
-from bridle.errors import DecodeError, StreamWarning
+from bridle.errors import DecodeError, StreamWarning, printable
 from bridle.messages.base import Frame, plain, repair_surrogates
 from bridle.messages.content import Block, UnknownBlock
 
@@ -66,8 +66,7 @@ def _refuse(constant: str) -> Any:
 class Report:
     """Turns fields that were left out into warnings, a bounded number for each line."""
 
-    def __init__(self, line: bytes, kind: str, warn: Callable[[StreamWarning], None]) -> None:
-        self.line = line
+    def __init__(self, kind: str, warn: Callable[[StreamWarning], None]) -> None:
         self.kind = kind
         self.warn = warn
         self.count = 0
@@ -76,21 +75,17 @@ class Report:
         """Warn that the field at `path` was left out."""
         self.count += 1
         if self.count <= _MOST_WARNINGS:
-            context = {"field": path, "type": self.kind, "reason": reason}
-            self.warn(
-                StreamWarning(
-                    "FIELD_DROPPED", f"the field {path} of a frame {self.kind} was left out: {reason}", context
-                )
-            )
+            self._warn(path, reason, f"the field `{path}` of a `{self.kind}` frame was left out: {reason}")
 
     def finish(self) -> None:
         """Warn once about all fields beyond the bound."""
         if self.count > _MOST_WARNINGS:
             more = self.count - _MOST_WARNINGS
-            context = {"field": "", "type": self.kind, "reason": f"{more} more fields"}
-            self.warn(
-                StreamWarning("FIELD_DROPPED", f"{more} more fields of a frame {self.kind} were left out", context)
-            )
+            self._warn("", f"{more} more fields", f"{more} more fields of a `{self.kind}` frame were left out")
+
+    def _warn(self, path: str, reason: str, message: str) -> None:
+        context = {"field": path, "type": self.kind, "reason": reason}
+        self.warn(StreamWarning("FIELD_DROPPED", printable(message, 500), context))
 
 
 def build(kind: type[Any], fields: dict[str, Raw], path: str, report: Report) -> Any:
@@ -98,21 +93,29 @@ def build(kind: type[Any], fields: dict[str, Raw], path: str, report: Report) ->
     values = {}
     for name, wire_name, wanted in _plan(kind):
         payload = fields.get(wire_name)
-        if payload is not None:
-            value = _value(payload, wanted, f"{path}.{wire_name}" if path else wire_name, report)
-            if value is not _DROPPED:
-                values[name] = value
+        if payload is None:
+            continue
+        where = f"{path}.{wire_name}" if path else wire_name
+        starts = kind.payload_shapes.get(wire_name)
+        if starts is not None and memoryview(payload)[0] not in starts:
+            report.dropped(where, f"{_kind(payload)} is not expected here")
+            continue
+        value = _value(payload, wanted, where, report)
+        if value is not _DROPPED:
+            values[name] = value
     return kind(**values)
 
 
-@cache
+_plans: dict[type[Any], tuple[tuple[str, str, Any], ...]] = {}
+
+
 def _plan(kind: type[Any]) -> tuple[tuple[str, str, Any], ...]:
-    hidden = ("raw", "type") if issubclass(kind, Frame) else ()
-    return tuple(
-        (field.name, field.encode_name, field.type)
-        for field in msgspec.structs.fields(kind)
-        if field.name not in hidden
-    )
+    plan = _plans.get(kind)
+    if plan is None:
+        hidden = ("raw", "type") if issubclass(kind, Frame) else ()
+        fields = [field for field in msgspec.structs.fields(kind) if field.name not in hidden]
+        plan = _plans[kind] = tuple((field.name, field.encode_name, field.type) for field in fields)
+    return plan
 
 
 @cache
@@ -149,7 +152,7 @@ def _value(payload: Raw, wanted: Any, path: str, report: Report) -> Any:
         report.dropped(path, reason)
         return UnknownBlock(raw=bytes(payload))
     try:
-        # Numbers beyond what the wire format's decoder takes; everything else fails again, for the reason already known.
+        # Numbers beyond the decoder's range; everything else fails again, for the reason already known.
         return msgspec.convert(plain(payload), wanted)
     except (ValueError, RecursionError, DecodeError):
         report.dropped(path, reason)

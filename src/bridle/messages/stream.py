@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec import Raw
@@ -63,6 +63,9 @@ class StreamEvent(Message, frozen=True, kw_only=True, tag="stream_event"):
     user_message_uuids: list[str] | None = None
     resume_reason: str | None = None
 
+    # Checked by `decode` and not by `__post_init__`: there is one of these for every token.
+    payload_shapes: ClassVar[dict[str, bytes]] = {"event": b"{"}
+
     @cached_property
     def event(self) -> dict[str, Any]:
         """The Messages API's stream event. Decoded when first asked for.
@@ -88,7 +91,7 @@ class StreamEvent(Message, frozen=True, kw_only=True, tag="stream_event"):
 
     @property
     def event_type(self) -> str:
-        """The event's type: `message_start`, `content_block_start`, `content_block_delta`, ...; empty if it has none."""
+        """The event's type: `message_start`, `content_block_delta`, ...; empty if it has none."""
         return self._glance().type
 
     @property

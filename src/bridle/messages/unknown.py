@@ -31,3 +31,5 @@ class UnknownMessage(Message, frozen=True, kw_only=True):
 
 class UnknownSystemMessage(UnknownMessage, SystemMessage, frozen=True, kw_only=True):
     """A `system` message of a subtype that is not known: both a `SystemMessage` and an `UnknownMessage`."""
+
+    type: str = msgspec.field(default="system", name="(type)")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bridle.option_fields import Checked, integer, number, option, optional
+from bridle.option_checks import integer, number, optional
+from bridle.option_fields import Checked, option
 
 __all__ = ["Limits", "Timeouts"]
 

@@ -1,51 +1,23 @@
 """The frame for everything that is configured: frozen, keyword-only values that are checked when they are built.
 
-`Checked` is the base class of `Options`, `Timeouts`, `Limits` and the nested configuration classes. A field is declared with
-`option(default=..., check=...)`; a check takes the value and its path (`agents.reviewer.model`), and returns the value to keep or
-raises `OptionsError` with that path. Checks accept what they have returned before, so that `replace` can run them again. No check
-puts a value into its message: values may be secret.
+`Checked` is the base class of `Options`, `Timeouts`, `Limits` and the nested configuration classes. A field is declared
+with `option(default=..., check=...)`; the checks are in `option_checks`.
 
-This is not `dataclasses`, because importing that (with `inspect`) costs more than all of Bridle's own options, and because a
+This is not `dataclasses`, because importing that (with `inspect`) costs more than all of these options, and because a
 wrong keyword should name the right one.
 """
 
 from __future__ import annotations
 
-import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, NoReturn, Self, TypeAlias, dataclass_transform
 
 from bridle.errors import OptionsError
 
-__all__ = [
-    "Check",
-    "Checked",
-    "Field",
-    "boolean",
-    "choice",
-    "constant",
-    "fail",
-    "function",
-    "instance",
-    "integer",
-    "json_object",
-    "json_value",
-    "list_of",
-    "mapping_of",
-    "number",
-    "opaque",
-    "option",
-    "optional",
-    "path_text",
-    "strings",
-    "suggestion",
-    "text",
-    "wire_name",
-]
+__all__ = ["Check", "Checked", "Field", "brief", "option", "redacted", "suggestion", "wire_name"]
 
 Check: TypeAlias = Callable[[Any, str], Any]
-
-_MAX_DEPTH = 200
 
 
 class _Required:
@@ -75,7 +47,7 @@ class _Declared(NamedTuple):
 
 
 def option(*, default: Any = REQUIRED, check: Check, wire: str | None = None, secret: bool = False) -> Any:
-    """Declare a field: its default, its check, its name on the wire (camelCase by default), and whether `repr` must hide it."""
+    """Declare a field: its default, its check, its name on the wire, and whether `repr` must hide it."""
     return _Declared(default, check, wire, secret)
 
 
@@ -95,7 +67,8 @@ class Checked:
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         fields = dict(cls.__fields__)
-        for name, annotation in cls.__dict__.get("__annotations__", {}).items():
+        # Python 3.14 moves annotations: there they must be asked for in text form.
+        for name, annotation in _annotations(cls).items():
             declared = cls.__dict__.get(name)
             if isinstance(declared, _Declared):
                 delattr(cls, name)
@@ -175,6 +148,16 @@ class Checked:
         return f"{type(self).__name__}({shown})"
 
 
+def _annotations(kind: type) -> dict[str, Any]:
+    """Return the class's own annotations, as text."""
+    own: dict[str, Any] | None = kind.__dict__.get("__annotations__")  # noqa: RUF063 - `inspect` costs too much to import
+    if own is None and sys.version_info >= (3, 14):  # pragma: no cover
+        import annotationlib
+
+        own = annotationlib.get_annotations(kind, format=annotationlib.Format.STRING)
+    return own or {}
+
+
 def _restore(kind: type[Checked], given: dict[str, Any]) -> Checked:
     value = kind.__new__(kind)
     for name, field in kind.__fields__.items():
@@ -231,212 +214,3 @@ def _unknown(kind: type[Checked], name: str) -> OptionsError:
     if replaced:
         return OptionsError(f"`{kind.__name__}` takes no `{name}`: {replaced}", field=name)
     return OptionsError(f"`{kind.__name__}` has no field `{name}`.{suggestion(name, kind.__fields__)}", field=name)
-
-
-def fail(path: str, expected: str, value: Any, hint: str = "") -> OptionsError:
-    """Return the error for a value of the wrong kind; it names the value's type and never the value."""
-    found = "None" if value is None else f"{type(value).__name__}"
-    return OptionsError(f"`{path}` must be {expected}, not {found}.{' ' + hint if hint else ''}", field=path)
-
-
-# -- checks ------------------------------------------------------------------------------------------------------------
-
-
-def boolean(value: Any, path: str) -> bool:
-    """Accept True and False."""
-    if not isinstance(value, bool):
-        raise fail(path, "True or False", value)
-    return value
-
-
-def text(value: Any, path: str) -> str:
-    """Accept a string that can be handed to another process."""
-    if not isinstance(value, str):
-        raise fail(path, "a str", value)
-    if "\0" in value:
-        raise OptionsError(f"`{path}` must not contain a NUL character.", field=path)
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise OptionsError(
-            f"`{path}` must not contain lone surrogates (text that is no Unicode); decode it with errors='replace'.",
-            field=path,
-        ) from None
-    return str(value)
-
-
-def name_text(value: Any, path: str) -> str:
-    """Accept a string with something in it."""
-    checked = text(value, path)
-    if not checked.strip():
-        raise OptionsError(f"`{path}` must not be empty.", field=path)
-    return checked
-
-
-def path_text(value: Any, path: str) -> str:
-    """Accept a str or path object, and return it as str (names that are no Unicode included)."""
-    if not isinstance(value, (str, os.PathLike)):
-        raise fail(path, "a str or a path", value)
-    plain = os.fspath(value)
-    if not isinstance(plain, str):
-        raise fail(path, "a str or a path of str", plain)
-    if "\0" in plain:
-        raise OptionsError(f"`{path}` must not contain a NUL character.", field=path)
-    return plain
-
-
-def integer(minimum: int | None = None) -> Check:
-    """Return the check for whole numbers from `minimum` on."""
-
-    def check(value: Any, path: str) -> int:
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise fail(path, "an int", value)
-        if minimum is not None and value < minimum:
-            raise OptionsError(f"`{path}` must be {minimum} or more.", field=path)
-        return value
-
-    return check
-
-
-def number(minimum: float | None = None, *, exclusive: bool = False) -> Check:
-    """Return the check for finite numbers from `minimum` on (above it, with `exclusive`)."""
-
-    def check(value: Any, path: str) -> float:
-        if not isinstance(value, (int, float)) or isinstance(value, bool):
-            raise fail(path, "a number", value)
-        if not float("-inf") < value < float("inf"):
-            raise OptionsError(f"`{path}` must be finite.", field=path)
-        if minimum is not None and (value < minimum or (exclusive and value == minimum)):
-            raise OptionsError(f"`{path}` must be {'more than' if exclusive else 'at least'} {minimum:g}.", field=path)
-        return value
-
-    return check
-
-
-def choice(*values: str) -> Check:
-    """Return the check for a closed set of strings."""
-
-    def check(value: Any, path: str) -> str:
-        if not isinstance(value, str):
-            raise fail(path, f"one of {', '.join(map(repr, values))}", value)
-        if value not in values:
-            raise OptionsError(
-                f"`{path}` must be one of {', '.join(map(repr, values))}.{suggestion(value, values)}", field=path
-            )
-        return value
-
-    return check
-
-
-def constant(expected: str) -> Check:
-    """Return the check for the one value that a tag field may have."""
-    return choice(expected)
-
-
-def optional(check: Check) -> Check:
-    """Return `check` for values that may also be None."""
-
-    def either(value: Any, path: str) -> Any:
-        return None if value is None else check(value, path)
-
-    return either
-
-
-def list_of(check: Check, *, example: str = '["..."]') -> Check:
-    """Return the check for lists and tuples; the result is a tuple. A bare string is refused: it is a list of letters."""
-
-    def every(value: Any, path: str) -> tuple[Any, ...]:
-        if isinstance(value, str):
-            raise fail(path, "a list of strings", value, f"Write `{path}={example}`.")
-        if not isinstance(value, (list, tuple)):
-            raise fail(path, "a list", value)
-        return tuple(check(part, f"{path}[{index}]") for index, part in enumerate(value))
-
-    return every
-
-
-strings = list_of(name_text)
-
-
-def mapping_of(check: Check, *, key: Check = name_text) -> Check:
-    """Return the check for mappings with string keys; the result is a new dict."""
-
-    def every(value: Any, path: str) -> dict[str, Any]:
-        if not isinstance(value, Mapping):
-            raise fail(path, "a dict", value)
-        return {key(name, f"{path} (its keys)"): check(part, f"{path}.{name}") for name, part in value.items()}
-
-    return every
-
-
-def json_value(value: Any, path: str, depth: int = 0) -> Any:
-    """Accept what JSON can carry, and return a copy of it; configuration classes inside become wire dicts."""
-    if value is None or isinstance(value, (bool, int)):
-        return value
-    if isinstance(value, str):
-        return text(value, path)
-    if isinstance(value, float):
-        return number()(value, path)
-    if depth > _MAX_DEPTH:
-        raise OptionsError(f"`{path}` is nested too deeply.", field=path)
-    if isinstance(value, Checked):
-        return value.to_wire()
-    if isinstance(value, Mapping):
-        copy = {}
-        for name, part in value.items():
-            if not isinstance(name, str):
-                raise fail(f"{path} (its keys)", "strings", name)
-            copy[text(name, f"{path} (its keys)")] = json_value(part, f"{path}.{name}", depth + 1)
-        return copy
-    if isinstance(value, (list, tuple)):
-        return [json_value(part, f"{path}[{index}]", depth + 1) for index, part in enumerate(value)]
-    raise fail(path, "JSON (None, bool, int, float, str, list, dict)", value)
-
-
-def json_object(value: Any, path: str) -> dict[str, Any]:
-    """Accept a dict that JSON can carry, and return a copy of it."""
-    if not isinstance(value, Mapping):
-        raise fail(path, "a dict", value)
-    copied: dict[str, Any] = json_value(value, path)
-    return copied
-
-
-def function(value: Any, path: str) -> Any:
-    """Accept anything that can be called."""
-    if not callable(value):
-        raise fail(path, "a function", value)
-    return value
-
-
-def opaque(value: Any, path: str) -> Any:
-    """Accept anything."""
-    del path
-    return value
-
-
-def instance(kind: type[Checked]) -> Check:
-    """Return the check for objects of `kind`, or dicts with its field names."""
-
-    def check(value: Any, path: str) -> Any:
-        if isinstance(value, kind):
-            return value
-        if not isinstance(value, Mapping):
-            raise fail(path, f"a {kind.__name__} or a dict", value)
-        return build(kind, value, path)
-
-    return check
-
-
-def build(kind: type[Checked], given: Mapping[Any, Any], path: str) -> Any:
-    """Build `kind` from a dict with its field names or wire names; errors carry the path."""
-    names = {field.wire: name for name, field in kind.__fields__.items()}
-    arguments: dict[str, Any] = {}
-    for name, value in given.items():
-        if not isinstance(name, str):
-            raise fail(f"{path} (its keys)", "strings", name)
-        arguments[names.get(name, name)] = value
-    try:
-        return kind(**arguments)
-    except OptionsError as error:
-        inner = f"{path}.{error.field}" if error.field else path
-        raise OptionsError(f"In `{path}`: {error}", field=inner) from None

@@ -1,36 +1,35 @@
 """The nested configuration that some options take: agents, servers, sandbox, system prompt, thinking, plugins.
 
-Classes are spelled in snake_case. Where an option also takes a dict, the dict has the CLI's own (camelCase) names, and keys that
-this version does not know are passed on. A snake_case key in such a dict is refused, because the CLI would ignore it.
+Classes are spelled in snake_case. Where an option also takes a dict, the dict has the CLI's own (camelCase) names,
+and keys that this version does not know are passed on. A snake_case key in such a dict is refused: the CLI would
+ignore it.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from bridle.errors import OptionsError
-from bridle.option_fields import (
-    Check,
-    Checked,
+from bridle.option_checks import (
     boolean,
-    build,
     choice,
+    class_or_wire_dict,
     constant,
-    fail,
     integer,
     json_object,
     list_of,
     mapping_of,
     name_text,
     number,
-    option,
     optional,
     path_text,
     strings,
     text,
 )
+from bridle.option_fields import Checked, option
+
+if TYPE_CHECKING:
+    import os
 
 __all__ = [
     "AgentDefinition",
@@ -171,87 +170,12 @@ class McpHttpServerConfig(Checked):
 
 McpServerConfig: TypeAlias = McpStdioServerConfig | McpSSEServerConfig | McpHttpServerConfig
 
-_SERVERS: dict[str, type[Checked]] = {
-    "stdio": McpStdioServerConfig,
-    "sse": McpSSEServerConfig,
-    "http": McpHttpServerConfig,
-}
-
 
 def is_external_server(config: Any) -> bool:
     """Return True if the CLI itself connects to this server, False if it is served by this process."""
     return isinstance(config, (McpStdioServerConfig, McpSSEServerConfig, McpHttpServerConfig)) or (
         isinstance(config, Mapping) and config.get("type") != "sdk"
     )
-
-
-def _server(value: Any, path: str) -> Any:
-    if isinstance(value, Checked):
-        return value
-    if isinstance(value, Mapping):
-        kind = value.get("type", "stdio")
-        if kind == "sdk":
-            if value.get("instance") is None:
-                raise OptionsError(
-                    f"`{path}` has type 'sdk' and needs `instance`, the server object.", field=f"{path}.instance"
-                )
-            return dict(value)
-        known = _SERVERS.get(kind) if isinstance(kind, str) else None
-        if known is None:
-            raise OptionsError(f"`{path}.type` must be one of 'stdio', 'sse', 'http', 'sdk'.", field=f"{path}.type")
-        return wire_dict(known)(value, path)
-    if value is None or isinstance(value, (str, bytes, int, float, list, tuple, set)):
-        raise fail(path, "a server config, a tool server or a function", value)
-    return value
-
-
-def mcp_servers(value: Any, path: str) -> Any:
-    """Accept servers by name, the path of a config file, or its JSON text."""
-    if isinstance(value, str):
-        return name_text(value, path)
-    if isinstance(value, os.PathLike):
-        return path_text(value, path)
-    if not isinstance(value, Mapping):
-        raise fail(path, "a dict of servers by name, or the path of a config file", value)
-    return mapping_of(_server)(value, path)
-
-
-def wire_dict(kind: type[Checked]) -> Check:
-    """Return the check for dicts with the wire names of `kind`; unknown keys are kept, required ones are required."""
-
-    def check(value: Any, path: str) -> dict[str, Any]:
-        copied = json_object(value, path)
-        by_name = kind.__fields__
-        by_wire = {field.wire: field for field in by_name.values()}
-        for key in copied:
-            if key not in by_wire and key in by_name:
-                raise OptionsError(
-                    f"`{path}` is a dict and takes the CLI's own names: write `{by_name[key].wire}` for `{key}`, or use "
-                    f"`{kind.__name__}({key}=...)`.",
-                    field=f"{path}.{key}",
-                )
-        # Building the class checks types and required keys; what is kept is the dict, with the keys that only the CLI knows.
-        build(kind, {key: part for key, part in copied.items() if key in by_wire and part is not None}, path)
-        return copied
-
-    return check
-
-
-def class_or_wire_dict(kind: type[Checked]) -> Check:
-    """Return the check for `kind` objects, or dicts with its wire names."""
-    as_dict = wire_dict(kind)
-
-    def check(value: Any, path: str) -> Any:
-        if isinstance(value, kind):
-            return value
-        if isinstance(value, Mapping):
-            return as_dict(value, path)
-        raise fail(path, f"a {kind.__name__} or a dict", value)
-
-    return check
-
-
-agents = mapping_of(class_or_wire_dict(AgentDefinition))
 
 
 # -- sandbox -----------------------------------------------------------------------------------------------------------
@@ -287,8 +211,8 @@ class SandboxFilesystemConfig(Checked):
 class SandboxSettings(Checked):
     """How shell commands are confined.
 
-    `enabled=True` without `fail_if_unavailable` makes the CLI refuse to start where no sandbox can be had, as the TypeScript
-    package does: running unconfined would be the opposite of what was asked for.
+    `enabled=True` without `fail_if_unavailable` makes the CLI refuse to start where no sandbox can be had, as with the
+    TypeScript package: running unconfined would be the opposite of what was asked for.
     """
 
     enabled: bool | None = option(default=None, check=_optional_boolean)
@@ -339,76 +263,10 @@ class SystemPromptCustom(Checked):
 
 
 class SystemPromptFile(Checked):
-    """A system prompt of your own that the CLI reads from a file: for long ones, and for those that `ps` must not show."""
+    """A system prompt of your own that the CLI reads from a file: for long ones, and those that `ps` must not show."""
 
     path: str | os.PathLike[str] = option(check=path_text)
     type: Literal["file"] = option(default="file", check=constant("file"))
-
-
-_PROMPTS: dict[str, type[Checked]] = {
-    "preset": SystemPromptPreset,
-    "custom": SystemPromptCustom,
-    "file": SystemPromptFile,
-}
-
-
-def _tagged(kinds: Mapping[str, type[Checked]]) -> Check:
-    """Return the check for objects of these classes, or dicts whose `type` names one."""
-
-    def check(value: Any, path: str) -> Any:
-        if isinstance(value, tuple(kinds.values())):
-            return value
-        if not isinstance(value, Mapping):
-            raise fail(path, f"one of {', '.join(kind.__name__ for kind in kinds.values())} or a dict", value)
-        kind = value.get("type")
-        if not isinstance(kind, str) or kind not in kinds:
-            raise OptionsError(f"`{path}.type` must be one of {', '.join(map(repr, kinds))}.", field=f"{path}.type")
-        return build(kinds[kind], value, path)
-
-    return check
-
-
-_prompt_object = _tagged(_PROMPTS)
-
-
-def system_prompt(value: Any, path: str) -> Any:
-    """Accept a text, a list of blocks, one of the three classes, or a dict with `type`."""
-    if isinstance(value, str):
-        return text(value, path)
-    if isinstance(value, (list, tuple)):
-        return list_of(text)(value, path)
-    return _prompt_object(value, path)
-
-
-def tools(value: Any, path: str) -> Any:
-    """Accept a list of tool names, or the preset dict."""
-    if isinstance(value, Mapping):
-        if dict(value) != {"type": "preset", "preset": "claude_code"}:
-            raise OptionsError(
-                f"`{path}` as a dict must be {{'type': 'preset', 'preset': 'claude_code'}}: the default tools.",
-                field=path,
-            )
-        return dict(value)
-    return tool_names(value, path)
-
-
-def _tool_name(value: Any, path: str) -> str:
-    checked = str(name_text(value, path))
-    depth = 0
-    for position, character in enumerate(checked):
-        if character in "()" and (position == 0 or checked[position - 1] != "\\"):
-            depth += 1 if character == "(" else -1
-            if depth < 0:
-                break
-    if depth:
-        # The CLI gets one list: an open parenthesis would swallow the entries after it, and a deny rule with them.
-        raise OptionsError(
-            f"`{path}` has unbalanced parentheses; escape those that are meant literally as \\( and \\).", field=path
-        )
-    return checked
-
-
-tool_names = list_of(_tool_name, example='["Bash"]')
 
 
 class ThinkingConfigAdaptive(Checked):
@@ -438,25 +296,11 @@ class ThinkingConfigDisabled(Checked):
 
 ThinkingConfig: TypeAlias = ThinkingConfigAdaptive | ThinkingConfigEnabled | ThinkingConfigDisabled
 
-thinking = _tagged(
-    {"adaptive": ThinkingConfigAdaptive, "enabled": ThinkingConfigEnabled, "disabled": ThinkingConfigDisabled}
-)
-
 
 class TaskBudget(Checked):
     """A token budget that the model is told about."""
 
     total: int = option(check=integer(1))
-
-
-def task_budget(value: Any, path: str) -> TaskBudget:
-    """Accept a `TaskBudget`, or a dict with `total`."""
-    if isinstance(value, TaskBudget):
-        return value
-    if isinstance(value, Mapping):
-        built: TaskBudget = build(TaskBudget, value, path)
-        return built
-    raise fail(path, "a TaskBudget or {'total': tokens}", value)
 
 
 class SdkPluginConfig(Checked):
@@ -465,155 +309,3 @@ class SdkPluginConfig(Checked):
     path: str | os.PathLike[str] = option(check=path_text)
     skip_mcp_discovery: bool | None = option(default=None, check=_optional_boolean)
     type: Literal["local"] = option(default="local", check=constant("local"))
-
-
-plugins = list_of(
-    lambda value, path: (
-        value if isinstance(value, SdkPluginConfig) else _tagged({"local": SdkPluginConfig})(value, path)
-    ),
-    example='[{"type": "local", "path": "..."}]',
-)
-
-
-def skills(value: Any, path: str) -> Any:
-    """Accept 'all', or a list of skill names."""
-    if isinstance(value, str):
-        if value != "all":
-            raise OptionsError(f"`{path}` must be 'all' or a list of names: write `{path}=[...]`.", field=path)
-        return value
-    return list_of(_skill_name)(value, path)
-
-
-def _skill_name(value: Any, path: str) -> str:
-    checked = str(name_text(value, path))
-    # The name becomes part of a permission rule, `Skill(name)`: nothing in it may change what the rule means.
-    refused = (
-        checked != checked.strip()
-        or any(character in "(),*\ufeff" or ord(character) < 32 or ord(character) == 127 for character in checked)
-        or checked.startswith("/")
-        or checked.endswith("\\")
-        or "\\\\" in checked
-    )
-    if refused:
-        raise OptionsError(
-            f"`{path}` is no skill name: no slash in front, no outer spaces, no parentheses, commas, asterisks or controls.",
-            field=path,
-        )
-    return checked
-
-
-def output_format(value: Any, path: str) -> dict[str, Any]:
-    """Accept `{"type": "json_schema", "schema": {...}}`."""
-    copied = json_object(value, path)
-    if copied.get("type") != "json_schema" or not isinstance(copied.get("schema"), dict) or len(copied) != 2:
-        raise OptionsError(f"`{path}` must be {{'type': 'json_schema', 'schema': {{...}}}}.", field=path)
-    return copied
-
-
-def tool_config(value: Any, path: str) -> dict[str, Any]:
-    """Accept `{"askUserQuestion": {"previewFormat": "markdown" or "html"}}`."""
-    copied = json_object(value, path)
-    question = copied.get("askUserQuestion", {})
-    if set(copied) - {"askUserQuestion"} or not isinstance(question, dict) or set(question) - {"previewFormat"}:
-        raise OptionsError(f"`{path}` knows only {{'askUserQuestion': {{'previewFormat': ...}}}}.", field=path)
-    if "previewFormat" in question:
-        choice("markdown", "html")(question["previewFormat"], f"{path}.askUserQuestion.previewFormat")
-    return copied
-
-
-def settings(value: Any, path: str) -> Any:
-    """Accept a path, JSON text, or a dict."""
-    if isinstance(value, Mapping):
-        return json_object(value, path)
-    if isinstance(value, (str, os.PathLike)):
-        return name_text(path_text(value, path), path)
-    raise fail(path, "a dict, JSON text or a path", value)
-
-
-def debug(value: Any, path: str) -> bool | str:
-    """Accept True, False, or a filter of debug categories."""
-    return str(name_text(value, path)) if isinstance(value, str) else boolean(value, path)
-
-
-def environment(value: Any, path: str) -> dict[str, str | None]:
-    """Accept variables by name; None unsets one."""
-
-    def one(part: Any, where: str) -> str | None:
-        return None if part is None else path_text(text_or_number(part, where), where)
-
-    return dict(mapping_of(one, key=_variable_name)(value, path))
-
-
-def text_or_number(value: Any, path: str) -> str:
-    """Accept a str, and say what to write for a number or a bool."""
-    if not isinstance(value, str):
-        raise fail(path, "a str (or None to unset it)", value, "Write its text, such as '1'.")
-    return value
-
-
-def _variable_name(value: Any, path: str) -> str:
-    checked = str(name_text(value, path))
-    if "=" in checked:
-        raise OptionsError(f"`{path}` must not contain '='.", field=path)
-    return checked
-
-
-def inherit_env(value: Any, path: str) -> bool | tuple[str, ...]:
-    """Accept True, False, or the names of the variables to pass on."""
-    return value if isinstance(value, bool) else tuple(list_of(_variable_name, example='["PATH", "HOME"]')(value, path))
-
-
-def _flag_name(value: Any, path: str) -> str:
-    import re
-
-    checked = str(name_text(value, path))
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]*", checked):
-        raise OptionsError(f"`{path}` must be flag names without the dashes, such as 'chrome'.", field=path)
-    if checked in _RESERVED:
-        raise OptionsError(
-            f"`{path}` must not contain {checked!r}: {_RESERVED[checked]}", field=f"extra_args.{checked}"
-        )
-    return checked
-
-
-_OURS = "Bridle sets it and depends on it."
-_RESERVED = {
-    "print": _OURS,
-    "p": _OURS,
-    "output-format": _OURS,
-    "input-format": _OURS,
-    "verbose": _OURS,
-    "await-initialize": _OURS,
-    "session-mirror": "session stores are not there yet.",
-    "version": "it would print a version and exit.",
-    "v": "it would print a version and exit.",
-    "help": "it would print a help text and exit.",
-    "h": "it would print a help text and exit.",
-    "bg": "a session in the background has no stream.",
-    "background": "a session in the background has no stream.",
-}
-
-extra_args = mapping_of(optional(text), key=_flag_name)
-
-
-def hooks(value: Any, path: str) -> dict[str, tuple[Any, ...]]:
-    """Accept matchers by event; what a matcher is, is checked where hooks are run."""
-
-    def matchers(part: Any, where: str) -> tuple[Any, ...]:
-        if not isinstance(part, (list, tuple)):
-            raise fail(where, "a list of HookMatcher", part, f"Write `[{type(part).__name__}(...)]`.")
-        return tuple(part)
-
-    return dict(mapping_of(matchers)(value, path))
-
-
-def trace(value: Any, path: str) -> Any:
-    """Accept a function, or the path of a file."""
-    return value if callable(value) else path_text(value, path)
-
-
-def user(value: Any, path: str) -> str | int:
-    """Accept the name or number of a user of the operating system."""
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
-    return str(name_text(value, path))

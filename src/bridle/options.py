@@ -1,8 +1,8 @@
 """`Options`: everything that can be asked of a query or a session, checked when it is built.
 
-Field names are those of `claude-agent-sdk`; what only the TypeScript package has is here in snake_case, and a few are ours. What each
-becomes (a flag, a field of `initialize`, a variable, nothing outside this process) is one row in `bridle.launch.table`, from which
-`docs/options.md` is made. This module knows nothing about launching.
+Field names are those of `claude-agent-sdk`; what only the TypeScript package has is here in snake_case, and a few are
+ours. What each becomes (a flag, a field of `initialize`, a variable, nothing outside this process) is one row in
+`bridle.launch.table`, from which `docs/options.md` is made. This module knows nothing about launching.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from bridle import option_types as checks
+from bridle import option_values as checks
 from bridle.bounds import Limits, Timeouts
 from bridle.errors import OptionsError
-from bridle.option_fields import (
-    Checked,
+from bridle.option_checks import (
     boolean,
     choice,
+    class_or_wire_dict,
     function,
     instance,
     integer,
@@ -25,11 +25,11 @@ from bridle.option_fields import (
     mapping_of,
     name_text,
     number,
-    option,
     path_text,
     strings,
     text,
 )
+from bridle.option_fields import Checked, option
 from bridle.option_types import (
     AgentDefinition,
     EffortLevel,
@@ -51,7 +51,9 @@ from bridle.option_types import (
     ThinkingConfigAdaptive,
     ThinkingConfigDisabled,
     ThinkingConfigEnabled,
+    effort_level,
 )
+from bridle.option_types import permission_mode as permission_mode_check
 
 if TYPE_CHECKING:
     import os
@@ -113,8 +115,8 @@ _NOT_YET = "session stores are not supported yet."
 class Options(Checked):
     """Everything that can be asked of a query or a session: frozen, keyword-only, checked when it is built.
 
-    None means that nothing is said to the CLI, which then does what it does by default. docs/options.md says what every field
-    means and becomes.
+    None means that nothing is said to the CLI, which then does what it does by default. docs/options.md says what every
+    field means and becomes.
 
     Raises:
         OptionsError: a name, a type or a value is wrong; `field` says where.
@@ -149,7 +151,7 @@ class Options(Checked):
     disallowed_tools: Sequence[str] = option(default=(), check=checks.tool_names)
     tool_aliases: Mapping[str, str] | None = option(default=None, check=mapping_of(name_text))
     tool_config: Mapping[str, Any] | None = option(default=None, check=checks.tool_config)
-    permission_mode: PermissionMode | None = option(default=None, check=checks.permission_mode)
+    permission_mode: PermissionMode | None = option(default=None, check=permission_mode_check)
     allow_dangerously_skip_permissions: bool = option(default=False, check=boolean)
     permission_prompt_tool_name: str | None = option(default=None, check=name_text)
     permission_prompts: Literal["host", "none"] | None = option(default=None, check=choice("host", "none"))
@@ -159,7 +161,7 @@ class Options(Checked):
     on_user_dialog: Callable[..., Any] | None = option(default=None, check=function)
     supported_dialog_kinds: Sequence[str] | None = option(default=None, check=strings)
     sandbox: SandboxSettings | Mapping[str, Any] | None = option(
-        default=None, check=checks.class_or_wire_dict(SandboxSettings), secret=True
+        default=None, check=class_or_wire_dict(SandboxSettings), secret=True
     )
 
     # servers, agents, skills, plugins
@@ -182,12 +184,12 @@ class Options(Checked):
     betas: Sequence[str] = option(default=(), check=strings)
     thinking: ThinkingConfig | Mapping[str, Any] | None = option(default=None, check=checks.thinking)
     max_thinking_tokens: int | None = option(default=None, check=integer(0))
-    effort: EffortLevel | None = option(default=None, check=checks.effort_level)
+    effort: EffortLevel | None = option(default=None, check=effort_level)
     output_format: Mapping[str, Any] | None = option(default=None, check=checks.output_format)
 
     # budgets
     max_turns: int | None = option(default=None, check=integer(0))
-    max_budget_usd: float | None = option(default=None, check=number(0))
+    max_budget_usd: float | None = option(default=None, check=number(0, exclusive=True))
     task_budget: TaskBudget | Mapping[str, int] | None = option(default=None, check=checks.task_budget)
 
     # which conversation
@@ -261,9 +263,13 @@ class Options(Checked):
             and not self.fork_session
         ):
             raise OptionsError(
-                "`session_id` with `resume` or `continue_conversation` needs `fork_session=True`: the copy gets that id.",
+                "`session_id` with `resume` or `continue_conversation` needs `fork_session=True`: the copy gets it.",
                 field="session_id",
             )
+        if self.resume_session_at is not None and self.resume is None:
+            raise OptionsError("`resume_session_at` needs `resume`.", field="resume_session_at")
+        if self.resume_drops_turn is not None and self.resume_session_at is None:
+            raise OptionsError("`resume_drops_turn` needs `resume_session_at`.", field="resume_drops_turn")
         if self.model is not None and self.model == self.fallback_model:
             raise OptionsError("`fallback_model` must differ from `model`.", field="fallback_model")
 
@@ -276,12 +282,12 @@ class Options(Checked):
         environment: Mapping[str, str] | None = None,
         **explicit: Any,
     ) -> Self:
-        """Return options layered from explicit arguments, `BRIDLE_<FIELD>` variables, and a TOML file, in that order of priority.
+        """Return options layered from explicit arguments, `BRIDLE_<FIELD>` variables and a TOML file, in that priority.
 
         Args:
             file: a TOML file with field names as keys; None reads no file, wherever one may lie.
-            trust_file: True also takes from the file what could run programs, loosen permissions or read secrets. Leave it
-                False for a file from a checkout that somebody else wrote.
+            trust_file: True also takes from the file what could run programs, loosen permissions or read secrets. Leave
+                it False for a file from a checkout that somebody else wrote.
             environment: the variables to look at; None means `os.environ`.
             **explicit: fields as for `Options`; they win.
 

@@ -1,4 +1,7 @@
-"""From options to a `LaunchPlan`: argument list, environment, the CLI's place and version. Starts nothing and waits for nothing."""
+"""From options to a `LaunchPlan`: arguments, environment, the CLI's place and version.
+
+Starts nothing and waits for nothing.
+"""
 
 from __future__ import annotations
 

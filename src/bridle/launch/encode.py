@@ -1,7 +1,7 @@
 """How the options that are more than one flag become arguments, fields of `initialize`, and variables.
 
-Values go behind an equals sign, because some may start with a dash. A function gets the whole `Options` and returns nothing for what
-is not set.
+Values go behind an equals sign, because some may start with a dash. A function gets the whole `Options` and returns
+nothing for what is not set.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def system_prompt_argv(options: Options) -> list[str]:
         case SystemPromptCustom(prompt=prompt, snapshot=snapshot):
             return [*([f"--system-prompt={prompt}"] if isinstance(prompt, str) else []), *_snapshot(snapshot)]
         case SystemPromptFile(path=path):
-            return [f"--system-prompt-file={_from(options, os.fspath(path))}"]
+            return [f"--system-prompt-file={os.fspath(path)}"]
         case SystemPromptPreset(append=append, exclude_dynamic_sections=exclude, snapshot=snapshot):
             return [
                 *([f"--append-system-prompt={append}"] if append is not None else []),
@@ -64,11 +64,6 @@ def system_prompt_argv(options: Options) -> list[str]:
 
 def _snapshot(value: bool | None) -> list[str]:
     return [] if value is None else [f"--system-prompt-snapshot={'on' if value else 'off'}"]
-
-
-def _from(options: Options, path: str) -> str:
-    del options  # the CLI resolves relative paths from its working directory, which is `cwd`
-    return path
 
 
 def system_prompt_initialize(options: Options) -> Mapping[str, Any]:
@@ -101,10 +96,7 @@ def tools_argv(options: Options) -> list[str]:
 def allowed_tools_argv(options: Options) -> list[str]:
     """Return the flag of `allowed_tools`, with the rules that `skills` adds."""
     rules = list(options.allowed_tools)
-    if options.skills == "all":
-        added = ["Skill"]
-    else:
-        added = [f"Skill({name})" for name in options.skills or ()]
+    added = ["Skill"] if options.skills == "all" else [f"Skill({name})" for name in options.skills or ()]
     rules += [rule for rule in added if rule not in rules]
     return [f"--allowedTools={','.join(rules)}"] if rules else []
 

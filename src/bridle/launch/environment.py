@@ -22,21 +22,41 @@ ENTRY_POINT = "sdk-py-bridle"
 
 NOT_INHERITED = frozenset(
     {
+        # set by the CLI for the shells it starts
+        "AI_AGENT",
         "CLAUDECODE",
+        "CLAUDE_CODE_CHILD_NOTES_DIR",
+        "CLAUDE_CODE_CHILD_SESSION",
         "CLAUDE_CODE_ENTRYPOINT",
-        "CLAUDE_CODE_SSE_PORT",
+        "CLAUDE_CODE_EXECPATH",
+        "CLAUDE_CODE_LAUNCHED_BY_SESSION_IDS",
+        "CLAUDE_CODE_MESSAGING_SOCKET",
+        "CLAUDE_CODE_MESSAGING_TOKEN",
+        "CLAUDE_CODE_SESSION_ATTENDED",
         "CLAUDE_CODE_SESSION_ID",
-        "CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING",
-        "CLAUDE_CODE_SDK_READS_SESSION_STATE",
-        "CLAUDE_CODE_QUESTION_PREVIEW_FORMAT",
+        "CLAUDE_CODE_SESSION_KIND",
+        "CLAUDE_CODE_SESSION_NAME",
+        "CLAUDE_CODE_SSE_PORT",
+        "CLAUDE_CODE_TOOL_USE_ID",
+        "CLAUDE_EFFORT",
+        "CLAUDE_PID",
+        # set by an SDK for the CLI it starts: promises that its host will answer certain requests
         "CLAUDE_AGENT_SDK_VERSION",
-        "CLAUDE_AGENT_SDK_CLIENT_APP",
+        "CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING",
+        "CLAUDE_CODE_QUESTION_PREVIEW_FORMAT",
+        "CLAUDE_CODE_SDK_HAS_HOST_AUTH_REFRESH",
+        "CLAUDE_CODE_SDK_HAS_OAUTH_REFRESH",
+        "CLAUDE_CODE_SDK_HAS_SESSIONS_OAUTH_REFRESH",
+        "CLAUDE_CODE_SDK_READS_SESSION_STATE",
+        "CLAUDE_CODE_SDK_READS_STARTUP_MARKS",
+        # meant for a Node.js of the host: a debugger port, a preloaded module
         "NODE_OPTIONS",
         CHILD_ID,
     }
 )
-"""What an enclosing CLI (or its SDK) sets for itself: it would make ours think that it runs inside of another one. `options.env`
-can set each of them again, except for the child's id."""
+"""What an enclosing CLI or SDK sets for itself and for what runs inside of it, as seen with 2.1.328.
+
+`options.env` can set each of them again, except for the child's id. What users configure the CLI with is passed on."""
 
 
 def build_environment(options: Options, base: Mapping[str, str], child_id: str) -> dict[str, str]:

@@ -139,8 +139,9 @@ def build_plan(
 
     Raises:
         TypeError: the prompt is no str.
-        OptionsError: the prompt is empty or no text, `cwd` is no folder, a settings file cannot be read, or an argument is too
-            long for the operating system.
+        OptionsError: the prompt is empty or no text, `cwd` is no folder, a settings file cannot be read, or an
+        argument is
+            too long for the operating system.
     """
     cwd = None if options.cwd is None else os.path.abspath(options.cwd)
     if cwd is not None and not os.path.isdir(cwd):
@@ -254,7 +255,8 @@ def _check_sizes(owned: list[tuple[str, str]], environment: Mapping[str, str]) -
                 "Use prompt_channel='stdin'." if owner == "prompt" else rows[owner].way_out if owner in rows else ""
             )
             raise OptionsError(
-                f"`{owner}` is too long for the command line: {size:,} bytes, and one argument may have {MAX_ARGUMENT:,}. {way_out}",
+                f"`{owner}` is too long for a command line: {size:,} bytes, and one argument may have {MAX_ARGUMENT:,}. "
+                + way_out,
                 field=owner,
             )
         total += size + 8
@@ -270,7 +272,7 @@ def _check_sizes(owned: list[tuple[str, str]], environment: Mapping[str, str]) -
     if 0 < limit < total + 4096:
         largest = max(owned, key=lambda entry: len(entry[1]))[0]
         raise OptionsError(
-            f"Arguments and variables have {total:,} bytes together, and the operating system takes {limit:,}. The longest argument "
-            f"comes from `{largest}`.",
+            f"Arguments and variables have {total:,} bytes together, and the operating system takes {limit:,}. "
+            f"The longest argument comes from `{largest}`.",
             field=largest,
         )

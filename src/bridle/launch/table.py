@@ -1,9 +1,10 @@
 """One row per option: what it becomes, and in one line what it means.
 
-The order of the rows is the order on the command line. Kinds: `argv` (flags of the CLI), `initialize` (fields of the first control
-request, so the option needs a bidirectional session), `environment` (variables of the child), `host` (stays in this process). A few
-options become two things; their kind is the one that carries the value. docs/options.md is made from these rows, and tests compare
-them with the fields of `Options` and with the CLI's own `--help`.
+The order of the rows is the order on the command line. Kinds: `argv` (flags of the CLI), `initialize` (fields of the
+first control request, so the option needs a bidirectional session), `environment` (variables of the child), `host`
+(stays in this process). A few options become two things; their kind is the one that carries the value.
+docs/options.md is made from these rows, and tests compare them with the fields of `Options` and with the CLI's own
+`--help`.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ ROWS: tuple[OptionRow, ...] = (
         "system_prompt",
         "argv",
         TOLD,
-        "`--system-prompt=V`, `--system-prompt-file=PATH`, `--append-system-prompt=V`; a list `initialize.systemPrompt`",
+        "`--system-prompt=V`, `--system-prompt-file=PATH`, `--append-system-prompt=V`; list: `initialize.systemPrompt`",
         "Replaces the system prompt (str, list of blocks, file), or adds to Claude Code's own (`SystemPromptPreset`).",
         argv=encode.system_prompt_argv,
         initialize=encode.system_prompt_initialize,

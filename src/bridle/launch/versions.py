@@ -38,7 +38,8 @@ MINIMUM_ONE_SHOT: Version = (1, 0, 0)
 MINIMUM_SESSION: Version = (2, 0, 0)
 """The lowest CLI version for sessions."""
 
-# Nine digits are enough for a date, and bound the work that a hostile output can make. ASCII only: `\d` knows other digits.
+# Nine digits are enough for a date, and bound the work that a hostile output can make. ASCII only: `\d` knows other
+# digits.
 _VERSION = re.compile(r"(?<![0-9.])([0-9]{1,9})\.([0-9]{1,9})\.([0-9]{1,9})(?![0-9])")
 
 
@@ -116,7 +117,7 @@ class VersionCache:
 
     @classmethod
     def in_user_folder(cls, environment: Mapping[str, str]) -> VersionCache:
-        """Return the cache whose file is `$XDG_CACHE_HOME/bridle/versions.json`, or `~/.cache/...`; in memory without both."""
+        """Return the cache in `bridle/versions.json` of `$XDG_CACHE_HOME` or `~/.cache`; in memory without both."""
         folder = environment.get("XDG_CACHE_HOME", "")
         if not os.path.isabs(folder):
             home = environment.get("HOME", "")

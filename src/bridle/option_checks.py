@@ -1,0 +1,294 @@
+"""Checks: functions of a value and its path; they return the value to keep, or raise `OptionsError` with that path.
+
+They accept what they have returned before, so that `replace` can run them again. No check puts a value into its
+message, because values may be secret.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from bridle.errors import OptionsError
+from bridle.option_fields import Checked, suggestion
+
+if TYPE_CHECKING:
+    from bridle.option_fields import Check
+
+__all__ = [
+    "boolean",
+    "build",
+    "choice",
+    "class_or_wire_dict",
+    "constant",
+    "fail",
+    "function",
+    "instance",
+    "integer",
+    "json_object",
+    "json_value",
+    "list_of",
+    "mapping_of",
+    "name_text",
+    "number",
+    "optional",
+    "path_text",
+    "strings",
+    "tagged",
+    "text",
+    "wire_dict",
+]
+
+_MAX_DEPTH = 200
+
+
+def fail(path: str, expected: str, value: Any, hint: str = "") -> OptionsError:
+    """Return the error for a value of the wrong kind; it names the value's type and never the value."""
+    found = "None" if value is None else f"{type(value).__name__}"
+    return OptionsError(f"`{path}` must be {expected}, not {found}.{' ' + hint if hint else ''}", field=path)
+
+
+def boolean(value: Any, path: str) -> bool:
+    """Accept True and False."""
+    if not isinstance(value, bool):
+        raise fail(path, "True or False", value)
+    return value
+
+
+def text(value: Any, path: str) -> str:
+    """Accept a string that can be handed to another process."""
+    if not isinstance(value, str):
+        raise fail(path, "a str", value)
+    if "\0" in value:
+        raise OptionsError(f"`{path}` must not contain a NUL character.", field=path)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise OptionsError(
+            f"`{path}` must not contain lone surrogates (text that is no Unicode); decode it with errors='replace'.",
+            field=path,
+        ) from None
+    return str(value)
+
+
+def name_text(value: Any, path: str) -> str:
+    """Accept a string with something in it."""
+    checked = text(value, path)
+    if not checked.strip():
+        raise OptionsError(f"`{path}` must not be empty.", field=path)
+    return checked
+
+
+def path_text(value: Any, path: str) -> str:
+    """Accept a str or path object, and return it as str (names that are no Unicode included)."""
+    if not isinstance(value, (str, os.PathLike)):
+        raise fail(path, "a str or a path", value)
+    plain = os.fspath(value)
+    if not isinstance(plain, str):
+        raise fail(path, "a str or a path of str", plain)
+    if "\0" in plain:
+        raise OptionsError(f"`{path}` must not contain a NUL character.", field=path)
+    return plain
+
+
+def integer(minimum: int | None = None) -> Check:
+    """Return the check for whole numbers from `minimum` on."""
+
+    def check(value: Any, path: str) -> int:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise fail(path, "an int", value)
+        if minimum is not None and value < minimum:
+            raise OptionsError(f"`{path}` must be {minimum} or more.", field=path)
+        return value
+
+    return check
+
+
+def number(minimum: float | None = None, *, exclusive: bool = False) -> Check:
+    """Return the check for finite numbers from `minimum` on (above it, with `exclusive`)."""
+
+    def check(value: Any, path: str) -> float:
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            raise fail(path, "a number", value)
+        if not float("-inf") < value < float("inf"):
+            raise OptionsError(f"`{path}` must be finite.", field=path)
+        if minimum is not None and (value < minimum or (exclusive and value == minimum)):
+            raise OptionsError(f"`{path}` must be {'more than' if exclusive else 'at least'} {minimum:g}.", field=path)
+        return value
+
+    return check
+
+
+def choice(*values: str) -> Check:
+    """Return the check for a closed set of strings."""
+
+    def check(value: Any, path: str) -> str:
+        if not isinstance(value, str):
+            raise fail(path, f"one of {', '.join(map(repr, values))}", value)
+        if value not in values:
+            raise OptionsError(
+                f"`{path}` must be one of {', '.join(map(repr, values))}.{suggestion(value, values)}", field=path
+            )
+        return value
+
+    return check
+
+
+def constant(expected: str) -> Check:
+    """Return the check for the one value that a tag field may have."""
+    return choice(expected)
+
+
+def optional(check: Check) -> Check:
+    """Return `check` for values that may also be None."""
+
+    def either(value: Any, path: str) -> Any:
+        return None if value is None else check(value, path)
+
+    return either
+
+
+def list_of(check: Check, *, example: str = '["..."]') -> Check:
+    """Return the check for lists and tuples; the result is a tuple. A bare string is no list of its letters."""
+
+    def every(value: Any, path: str) -> tuple[Any, ...]:
+        if isinstance(value, str):
+            raise fail(path, "a list of strings", value, f"Write `{path}={example}`.")
+        if not isinstance(value, (list, tuple)):
+            raise fail(path, "a list", value)
+        return tuple(check(part, f"{path}[{index}]") for index, part in enumerate(value))
+
+    return every
+
+
+strings = list_of(name_text)
+
+
+def mapping_of(check: Check, *, key: Check = name_text) -> Check:
+    """Return the check for mappings with string keys; the result is a new dict."""
+
+    def every(value: Any, path: str) -> dict[str, Any]:
+        if not isinstance(value, Mapping):
+            raise fail(path, "a dict", value)
+        return {key(name, f"{path} (its keys)"): check(part, f"{path}.{name}") for name, part in value.items()}
+
+    return every
+
+
+def json_value(value: Any, path: str, depth: int = 0) -> Any:
+    """Accept what JSON can carry, and return a copy of it; configuration classes inside become wire dicts."""
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, str):
+        return text(value, path)
+    if isinstance(value, float):
+        return number()(value, path)
+    if depth > _MAX_DEPTH:
+        raise OptionsError(f"`{path}` is nested too deeply.", field=path)
+    if isinstance(value, Checked):
+        return value.to_wire()
+    if isinstance(value, Mapping):
+        copy = {}
+        for name, part in value.items():
+            if not isinstance(name, str):
+                raise fail(f"{path} (its keys)", "strings", name)
+            copy[text(name, f"{path} (its keys)")] = json_value(part, f"{path}.{name}", depth + 1)
+        return copy
+    if isinstance(value, (list, tuple)):
+        return [json_value(part, f"{path}[{index}]", depth + 1) for index, part in enumerate(value)]
+    raise fail(path, "JSON (None, bool, int, float, str, list, dict)", value)
+
+
+def json_object(value: Any, path: str) -> dict[str, Any]:
+    """Accept a dict that JSON can carry, and return a copy of it."""
+    if not isinstance(value, Mapping):
+        raise fail(path, "a dict", value)
+    copied: dict[str, Any] = json_value(value, path)
+    return copied
+
+
+def function(value: Any, path: str) -> Any:
+    """Accept anything that can be called."""
+    if not callable(value):
+        raise fail(path, "a function", value)
+    return value
+
+
+def instance(kind: type[Checked]) -> Check:
+    """Return the check for objects of `kind`, or dicts with its field names."""
+
+    def check(value: Any, path: str) -> Any:
+        if isinstance(value, kind):
+            return value
+        if not isinstance(value, Mapping):
+            raise fail(path, f"a {kind.__name__} or a dict", value)
+        return build(kind, value, path)
+
+    return check
+
+
+def build(kind: type[Checked], given: Mapping[Any, Any], path: str) -> Any:
+    """Build `kind` from a dict with its field names or wire names; errors carry the path."""
+    names = {field.wire: name for name, field in kind.__fields__.items()}
+    arguments: dict[str, Any] = {}
+    for name, value in given.items():
+        if not isinstance(name, str):
+            raise fail(f"{path} (its keys)", "strings", name)
+        arguments[names.get(name, name)] = value
+    try:
+        return kind(**arguments)
+    except OptionsError as error:
+        inner = f"{path}.{error.field}" if error.field else path
+        raise OptionsError(f"In `{path}`: {error}", field=inner) from None
+
+
+def wire_dict(kind: type[Checked]) -> Check:
+    """Return the check for dicts with the wire names of `kind`; unknown keys are kept, required ones are required."""
+
+    def check(value: Any, path: str) -> dict[str, Any]:
+        copied = json_object(value, path)
+        by_name = kind.__fields__
+        by_wire = {field.wire: field for field in by_name.values()}
+        for key in copied:
+            if key not in by_wire and key in by_name:
+                raise OptionsError(
+                    f"`{path}` is a dict and takes the CLI's own names: write `{by_name[key].wire}` for `{key}`, or "
+                    f"use `{kind.__name__}({key}=...)`.",
+                    field=f"{path}.{key}",
+                )
+        # Building the class checks types and required keys; the dict is kept, with the keys that only the CLI knows.
+        build(kind, {key: part for key, part in copied.items() if key in by_wire and part is not None}, path)
+        return copied
+
+    return check
+
+
+def class_or_wire_dict(kind: type[Checked]) -> Check:
+    """Return the check for `kind` objects, or dicts with its wire names."""
+    as_dict = wire_dict(kind)
+
+    def check(value: Any, path: str) -> Any:
+        if isinstance(value, kind):
+            return value
+        if isinstance(value, Mapping):
+            return as_dict(value, path)
+        raise fail(path, f"a {kind.__name__} or a dict", value)
+
+    return check
+
+
+def tagged(kinds: Mapping[str, type[Checked]]) -> Check:
+    """Return the check for objects of these classes, or dicts whose `type` names one."""
+
+    def check(value: Any, path: str) -> Any:
+        if isinstance(value, tuple(kinds.values())):
+            return value
+        if not isinstance(value, Mapping):
+            raise fail(path, f"one of {', '.join(kind.__name__ for kind in kinds.values())} or a dict", value)
+        kind = value.get("type")
+        if not isinstance(kind, str) or kind not in kinds:
+            raise OptionsError(f"`{path}.type` must be one of {', '.join(map(repr, kinds))}.", field=f"{path}.type")
+        return build(kinds[kind], value, path)
+
+    return check

@@ -1,0 +1,297 @@
+"""The checks of single options: what each accepts, and what it is kept as."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from bridle.errors import OptionsError
+from bridle.option_checks import (
+    boolean,
+    build,
+    choice,
+    class_or_wire_dict,
+    fail,
+    json_object,
+    list_of,
+    mapping_of,
+    name_text,
+    optional,
+    path_text,
+    tagged,
+    text,
+    wire_dict,
+)
+from bridle.option_fields import Checked
+from bridle.option_types import (
+    AgentDefinition,
+    McpHttpServerConfig,
+    McpSSEServerConfig,
+    McpStdioServerConfig,
+    SdkPluginConfig,
+    SystemPromptCustom,
+    SystemPromptFile,
+    SystemPromptPreset,
+    TaskBudget,
+    ThinkingConfigAdaptive,
+    ThinkingConfigDisabled,
+    ThinkingConfigEnabled,
+)
+
+agents = mapping_of(class_or_wire_dict(AgentDefinition))
+
+
+_SERVERS: dict[str, type[Checked]] = {
+    "stdio": McpStdioServerConfig,
+    "sse": McpSSEServerConfig,
+    "http": McpHttpServerConfig,
+}
+
+
+def _server(value: Any, path: str) -> Any:
+    if isinstance(value, Checked):
+        return value
+    if isinstance(value, Mapping):
+        kind = value.get("type", "stdio")
+        if kind == "sdk":
+            if value.get("instance") is None:
+                raise OptionsError(
+                    f"`{path}` has type 'sdk' and needs `instance`, the server object.", field=f"{path}.instance"
+                )
+            return dict(value)
+        known = _SERVERS.get(kind) if isinstance(kind, str) else None
+        if known is None:
+            raise OptionsError(f"`{path}.type` must be one of 'stdio', 'sse', 'http', 'sdk'.", field=f"{path}.type")
+        return wire_dict(known)(value, path)
+    if value is None or isinstance(value, (str, bytes, int, float, list, tuple, set)):
+        raise fail(path, "a server config, a tool server or a function", value)
+    return value
+
+
+def mcp_servers(value: Any, path: str) -> Any:
+    """Accept servers by name, the path of a config file, or its JSON text."""
+    if isinstance(value, str):
+        return name_text(value, path)
+    if isinstance(value, os.PathLike):
+        return path_text(value, path)
+    if not isinstance(value, Mapping):
+        raise fail(path, "a dict of servers by name, or the path of a config file", value)
+    return mapping_of(_server)(value, path)
+
+
+_PROMPTS: dict[str, type[Checked]] = {
+    "preset": SystemPromptPreset,
+    "custom": SystemPromptCustom,
+    "file": SystemPromptFile,
+}
+
+
+_prompt_object = tagged(_PROMPTS)
+
+
+def system_prompt(value: Any, path: str) -> Any:
+    """Accept a text, a list of blocks, one of the three classes, or a dict with `type`."""
+    if isinstance(value, str):
+        return text(value, path)
+    if isinstance(value, (list, tuple)):
+        return list_of(text)(value, path)
+    return _prompt_object(value, path)
+
+
+def tools(value: Any, path: str) -> Any:
+    """Accept a list of tool names, or the preset dict."""
+    if isinstance(value, Mapping):
+        if dict(value) != {"type": "preset", "preset": "claude_code"}:
+            raise OptionsError(
+                f"`{path}` as a dict must be {{'type': 'preset', 'preset': 'claude_code'}}: the default tools.",
+                field=path,
+            )
+        return dict(value)
+    return tool_names(value, path)
+
+
+def _tool_name(value: Any, path: str) -> str:
+    checked = str(name_text(value, path))
+    depth = 0
+    for position, character in enumerate(checked):
+        if character in "()" and (position == 0 or checked[position - 1] != "\\"):
+            depth += 1 if character == "(" else -1
+            if depth < 0:
+                break
+    if depth:
+        # The CLI gets one list: an open parenthesis would swallow the entries after it, and a deny rule with them.
+        raise OptionsError(
+            f"`{path}` has unbalanced parentheses; escape those that are meant literally as \\( and \\).", field=path
+        )
+    return checked
+
+
+tool_names = list_of(_tool_name, example='["Bash"]')
+
+
+thinking = tagged(
+    {"adaptive": ThinkingConfigAdaptive, "enabled": ThinkingConfigEnabled, "disabled": ThinkingConfigDisabled}
+)
+
+
+def task_budget(value: Any, path: str) -> TaskBudget:
+    """Accept a `TaskBudget`, or a dict with `total`."""
+    if isinstance(value, TaskBudget):
+        return value
+    if isinstance(value, Mapping):
+        built: TaskBudget = build(TaskBudget, value, path)
+        return built
+    raise fail(path, "a TaskBudget or {'total': tokens}", value)
+
+
+plugins = list_of(
+    lambda value, path: (
+        value if isinstance(value, SdkPluginConfig) else tagged({"local": SdkPluginConfig})(value, path)
+    ),
+    example='[{"type": "local", "path": "..."}]',
+)
+
+
+def skills(value: Any, path: str) -> Any:
+    """Accept 'all', or a list of skill names."""
+    if isinstance(value, str):
+        if value != "all":
+            raise OptionsError(f"`{path}` must be 'all' or a list of names: write `{path}=[...]`.", field=path)
+        return value
+    return list_of(_skill_name)(value, path)
+
+
+def _skill_name(value: Any, path: str) -> str:
+    checked = str(name_text(value, path))
+    # The name becomes part of a permission rule, `Skill(name)`: nothing in it may change what the rule means.
+    refused = (
+        checked != checked.strip()
+        or any(character in "(),*\ufeff" or ord(character) < 32 or ord(character) == 127 for character in checked)
+        or checked.startswith("/")
+        or checked.endswith("\\")
+        or "\\\\" in checked
+    )
+    if refused:
+        raise OptionsError(
+            f"`{path}` is no skill name: no leading slash, outer spaces, parentheses, commas, asterisks or controls.",
+            field=path,
+        )
+    return checked
+
+
+def output_format(value: Any, path: str) -> dict[str, Any]:
+    """Accept `{"type": "json_schema", "schema": {...}}`."""
+    copied = json_object(value, path)
+    if copied.get("type") != "json_schema" or not isinstance(copied.get("schema"), dict) or len(copied) != 2:
+        raise OptionsError(f"`{path}` must be {{'type': 'json_schema', 'schema': {{...}}}}.", field=path)
+    return copied
+
+
+def tool_config(value: Any, path: str) -> dict[str, Any]:
+    """Accept `{"askUserQuestion": {"previewFormat": "markdown" or "html"}}`."""
+    copied = json_object(value, path)
+    question = copied.get("askUserQuestion", {})
+    if set(copied) - {"askUserQuestion"} or not isinstance(question, dict) or set(question) - {"previewFormat"}:
+        raise OptionsError(f"`{path}` knows only {{'askUserQuestion': {{'previewFormat': ...}}}}.", field=path)
+    if "previewFormat" in question:
+        choice("markdown", "html")(question["previewFormat"], f"{path}.askUserQuestion.previewFormat")
+    return copied
+
+
+def settings(value: Any, path: str) -> Any:
+    """Accept a path, JSON text, or a dict."""
+    if isinstance(value, Mapping):
+        return json_object(value, path)
+    if isinstance(value, (str, os.PathLike)):
+        return name_text(path_text(value, path), path)
+    raise fail(path, "a dict, JSON text or a path", value)
+
+
+def debug(value: Any, path: str) -> bool | str:
+    """Accept True, False, or a filter of debug categories."""
+    return str(name_text(value, path)) if isinstance(value, str) else boolean(value, path)
+
+
+def environment(value: Any, path: str) -> dict[str, str | None]:
+    """Accept variables by name; None unsets one."""
+
+    def one(part: Any, where: str) -> str | None:
+        return None if part is None else path_text(text_or_number(part, where), where)
+
+    return dict(mapping_of(one, key=_variable_name)(value, path))
+
+
+def text_or_number(value: Any, path: str) -> str:
+    """Accept a str, and say what to write for a number or a bool."""
+    if not isinstance(value, str):
+        raise fail(path, "a str (or None to unset it)", value, "Write its text, such as '1'.")
+    return value
+
+
+def _variable_name(value: Any, path: str) -> str:
+    checked = str(name_text(value, path))
+    if "=" in checked:
+        raise OptionsError(f"`{path}` must not contain '='.", field=path)
+    return checked
+
+
+def inherit_env(value: Any, path: str) -> bool | tuple[str, ...]:
+    """Accept True, False, or the names of the variables to pass on."""
+    return value if isinstance(value, bool) else tuple(list_of(_variable_name, example='["PATH", "HOME"]')(value, path))
+
+
+def _flag_name(value: Any, path: str) -> str:
+    import re
+
+    checked = str(name_text(value, path))
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]*", checked):
+        raise OptionsError(f"`{path}` must be flag names without the dashes, such as 'chrome'.", field=path)
+    if checked in _RESERVED:
+        raise OptionsError(
+            f"`{path}` must not contain {checked!r}: {_RESERVED[checked]}", field=f"extra_args.{checked}"
+        )
+    return checked
+
+
+_OURS = "Bridle sets it and depends on it."
+_RESERVED = {
+    "print": _OURS,
+    "p": _OURS,
+    "output-format": _OURS,
+    "input-format": _OURS,
+    "verbose": _OURS,
+    "await-initialize": _OURS,
+    "session-mirror": "session stores are not there yet.",
+    "version": "it would print a version and exit.",
+    "v": "it would print a version and exit.",
+    "help": "it would print a help text and exit.",
+    "h": "it would print a help text and exit.",
+    "bg": "a session in the background has no stream.",
+    "background": "a session in the background has no stream.",
+}
+
+extra_args = mapping_of(optional(text), key=_flag_name)
+
+
+def hooks(value: Any, path: str) -> dict[str, tuple[Any, ...]]:
+    """Accept matchers by event; what a matcher is, is checked where hooks are run."""
+
+    def matchers(part: Any, where: str) -> tuple[Any, ...]:
+        if not isinstance(part, (list, tuple)):
+            raise fail(where, "a list of HookMatcher", part, f"Write `[{type(part).__name__}(...)]`.")
+        return tuple(part)
+
+    return dict(mapping_of(matchers)(value, path))
+
+
+def trace(value: Any, path: str) -> Any:
+    """Accept a function, or the path of a file."""
+    return value if callable(value) else path_text(value, path)
+
+
+def user(value: Any, path: str) -> str | int:
+    """Accept the name or number of a user of the operating system."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    return str(name_text(value, path))

@@ -1,0 +1,207 @@
+"""Bridle steers the Claude Code CLI from Python: typed, async and blocking, impossible to hang or leak.
+
+::
+
+    import bridle
+
+    async for message in bridle.query("What does this project do?"):
+        print(message)
+
+    answer = await bridle.run("How many tests are there?", output_type=int)  # answer.output
+
+Without an event loop the same names are in `bridle.sync`. Everything is loaded when it is first used: importing costs little.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bridle._version import __version__
+
+if TYPE_CHECKING:
+    from bridle import messages, sync, testing
+    from bridle.aio import QueryStream, query, run
+    from bridle.bounds import Limits, Timeouts
+    from bridle.errors import (
+        BridleError,
+        CheckpointingNotEnabledError,
+        CLIExitedDuringInitError,
+        CLINotFoundError,
+        ConcurrentUseError,
+        ControlError,
+        ControlRejectedError,
+        ControlTimeoutError,
+        DecodeError,
+        Diagnostic,
+        InitializationError,
+        InitializationTimeoutError,
+        InitQueueOverflowError,
+        LineTooLongError,
+        NotSupportedError,
+        OptionsError,
+        ProcessError,
+        ResultError,
+        SessionClosedError,
+        SlowConsumerError,
+        SpawnError,
+        StartError,
+        StreamError,
+        StreamWarning,
+        TooManyDecodeErrors,
+        TooManyPendingRequestsError,
+        TurnTimeoutError,
+        UnknownVersionError,
+        UnsupportedCLIVersionError,
+        VersionDetectionError,
+    )
+    from bridle.messages import (
+        AssistantMessage,
+        ContentBlock,
+        Message,
+        RateLimitEvent,
+        ResultMessage,
+        StreamEvent,
+        SystemMessage,
+        TextBlock,
+        ThinkingBlock,
+        ToolResultBlock,
+        ToolUseBlock,
+        UnknownBlock,
+        UnknownMessage,
+        UserMessage,
+    )
+    from bridle.option_types import (
+        AgentDefinition,
+        McpHttpServerConfig,
+        McpSSEServerConfig,
+        McpStdioServerConfig,
+        SandboxSettings,
+        SdkPluginConfig,
+        SystemPromptCustom,
+        SystemPromptFile,
+        SystemPromptPreset,
+        TaskBudget,
+        ThinkingConfigAdaptive,
+        ThinkingConfigDisabled,
+        ThinkingConfigEnabled,
+    )
+    from bridle.options import Options
+    from bridle.outcomes import CollectResult, RunResult
+    from bridle.structured import OutputError
+
+_PLACES: dict[str, str] = {
+    name: module
+    for module, names in {
+        "bridle.aio": "QueryStream query run",
+        "bridle.bounds": "Limits Timeouts",
+        "bridle.errors": (
+            "BridleError CLIExitedDuringInitError CLINotFoundError CheckpointingNotEnabledError ConcurrentUseError ControlError "
+            "ControlRejectedError ControlTimeoutError DecodeError Diagnostic InitQueueOverflowError InitializationError "
+            "InitializationTimeoutError LineTooLongError NotSupportedError OptionsError ProcessError ResultError "
+            "SessionClosedError SlowConsumerError SpawnError StartError StreamError StreamWarning TooManyDecodeErrors "
+            "TooManyPendingRequestsError TurnTimeoutError UnknownVersionError UnsupportedCLIVersionError VersionDetectionError"
+        ),
+        "bridle.messages": (
+            "AssistantMessage ContentBlock Message RateLimitEvent ResultMessage StreamEvent SystemMessage TextBlock ThinkingBlock "
+            "ToolResultBlock ToolUseBlock UnknownBlock UnknownMessage UserMessage"
+        ),
+        "bridle.option_types": (
+            "AgentDefinition McpHttpServerConfig McpSSEServerConfig McpStdioServerConfig SandboxSettings SdkPluginConfig "
+            "SystemPromptCustom SystemPromptFile SystemPromptPreset TaskBudget ThinkingConfigAdaptive ThinkingConfigDisabled "
+            "ThinkingConfigEnabled"
+        ),
+        "bridle.options": "Options",
+        "bridle.outcomes": "CollectResult RunResult",
+        "bridle.structured": "OutputError",
+    }.items()
+    for name in names.split()
+}
+_SUBMODULES = frozenset({"messages", "sync", "testing"})
+
+__all__ = [
+    "AgentDefinition",
+    "AssistantMessage",
+    "BridleError",
+    "CLIExitedDuringInitError",
+    "CLINotFoundError",
+    "CheckpointingNotEnabledError",
+    "CollectResult",
+    "ConcurrentUseError",
+    "ContentBlock",
+    "ControlError",
+    "ControlRejectedError",
+    "ControlTimeoutError",
+    "DecodeError",
+    "Diagnostic",
+    "InitQueueOverflowError",
+    "InitializationError",
+    "InitializationTimeoutError",
+    "Limits",
+    "LineTooLongError",
+    "McpHttpServerConfig",
+    "McpSSEServerConfig",
+    "McpStdioServerConfig",
+    "Message",
+    "NotSupportedError",
+    "Options",
+    "OptionsError",
+    "OutputError",
+    "ProcessError",
+    "QueryStream",
+    "RateLimitEvent",
+    "ResultError",
+    "ResultMessage",
+    "RunResult",
+    "SandboxSettings",
+    "SdkPluginConfig",
+    "SessionClosedError",
+    "SlowConsumerError",
+    "SpawnError",
+    "StartError",
+    "StreamError",
+    "StreamEvent",
+    "StreamWarning",
+    "SystemMessage",
+    "SystemPromptCustom",
+    "SystemPromptFile",
+    "SystemPromptPreset",
+    "TaskBudget",
+    "TextBlock",
+    "ThinkingBlock",
+    "ThinkingConfigAdaptive",
+    "ThinkingConfigDisabled",
+    "ThinkingConfigEnabled",
+    "Timeouts",
+    "TooManyDecodeErrors",
+    "TooManyPendingRequestsError",
+    "ToolResultBlock",
+    "ToolUseBlock",
+    "TurnTimeoutError",
+    "UnknownBlock",
+    "UnknownMessage",
+    "UnknownVersionError",
+    "UnsupportedCLIVersionError",
+    "UserMessage",
+    "VersionDetectionError",
+    "__version__",
+    "messages",
+    "query",
+    "run",
+    "sync",
+    "testing",
+]
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name in _SUBMODULES:
+        return import_module(f"bridle.{name}")
+    if name in _PLACES:
+        value = globals()[name] = getattr(import_module(_PLACES[name]), name)
+        return value
+    raise AttributeError(f"module 'bridle' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

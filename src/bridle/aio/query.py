@@ -1,0 +1,321 @@
+"""One-shot queries for asyncio and trio.
+
+`QueryStream` moves bytes between a transport and the core and owns the clock; it decides nothing itself. It holds no task, scope or
+lock between calls. Messages that one read brought are handed out without touching the event loop.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+
+import anyio
+import anyio.to_thread
+
+from bridle.errors import BridleError, ConcurrentUseError, DecodeError, StreamWarning
+from bridle.outcomes import CollectResult, RunResult, conclude
+from bridle.protocol.states import State
+from bridle.stream import StreamBase, warn_before_start, with_output_type
+from bridle.transports.prepare import Preparation
+from bridle.transports.subprocess_async import AsyncChildProcess
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from types import TracebackType
+
+    from bridle.launch import LaunchPlan
+    from bridle.messages import Message, ResultMessage
+    from bridle.options import Options
+    from bridle.transports.base import AsyncTransport
+
+__all__ = ["QueryStream", "query", "run"]
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+
+class QueryStream(StreamBase):
+    """The messages of one query, as they come.
+
+    `async for message in stream` gives messages and raises what ends the stream in error; warnings and undecodable lines are collected
+    in `warnings` and `errors`. `next_item()` and `items()` give those as values too. `async with stream` makes sure that nothing is left
+    when the block is left; without it, leaving early still stops the process, in the background.
+    """
+
+    def __init__(self, prompt: object, options: Options | None = None, *, transport: AsyncTransport | None = None) -> None:
+        super().__init__(prompt, options)
+        self._own_transport = transport is None
+        self._transport: AsyncTransport = transport if transport is not None else self._child_process()
+        self._started = False
+        self._finished = False
+
+    def _child_process(self) -> AsyncChildProcess:
+        timeouts = self.options.timeouts
+        return AsyncChildProcess(
+            stop_grace=timeouts.stop_grace,
+            kill_grace=timeouts.kill_grace,
+            stderr_tail_bytes=self.options.limits.stderr_tail,
+            on_stderr=self.options.stderr,
+        )
+
+    @property
+    def pid(self) -> int | None:
+        """The CLI's process id, once it is started."""
+        return self._transport.pid
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start the CLI and hand it the prompt. Reading does this by itself; call it to meet start errors early.
+
+        Raises:
+            StartError: the CLI cannot be started.
+            OptionsError: options that do not fit the file system.
+        """
+        if self._started or self._ended:
+            return
+        with self._reading("start"):
+            await self._start()
+
+    async def _start(self) -> None:
+        self._started = True
+        try:
+            plan = await self._prepare()
+            await self._transport.start(plan)
+            self._connect(time.monotonic())
+            if plan.stdin:
+                await self._transport.send(plan.stdin)
+            await self._transport.end_input()
+        except BaseException:
+            self._ended = True
+            await self._transport.stop(turn_open=True)
+            raise
+
+    async def _prepare(self) -> LaunchPlan:
+        preparation = Preparation(self.options, self._prompt, find=self._own_transport)
+        try:
+            plan = await anyio.to_thread.run_sync(preparation.run, abandon_on_cancel=True)
+        except anyio.get_cancelled_exc_class():
+            preparation.cancel()
+            raise
+        warn_before_start(preparation.warnings)
+        return plan
+
+    async def aclose(self) -> None:
+        """Stop the CLI, if it still runs, and end the stream: when this returns, no process is left. Idempotent."""
+        self._closing = self._ended = True
+        self._items.clear()
+        await self._transport.stop(turn_open=self._connection.turn_open)
+        self._finished = True
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __del__(self) -> None:
+        transport = getattr(self, "_transport", None)
+        if transport is not None and self._started and not self._finished:
+            transport.abandon()
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self
+
+    async def __anext__(self) -> Message:
+        items = self._items
+        while True:
+            while items:
+                item = items.popleft()
+                if not isinstance(item, _NOT_MESSAGES):
+                    return item
+                self._note(item)
+            try:
+                if not await self._more("async for"):
+                    raise StopAsyncIteration
+            except (StopAsyncIteration, BridleError):
+                raise
+            except BaseException:
+                # Cancelled in the middle of an iteration, which cannot be taken up again: the model must not work on for nobody.
+                self._ended = True
+                self._transport.abandon()
+                raise
+            items = self._items
+
+    async def next_item(self) -> Message | StreamWarning | DecodeError | None:
+        """Return the next item, or None at the end. Always safe to call again, after an error or a cancellation too.
+
+        Raises:
+            BridleError: what ended the stream, once.
+            ConcurrentUseError: another task is reading.
+        """
+        if not self._items and not await self._more("next_item"):
+            return None
+        item = self._items.popleft()
+        if isinstance(item, _NOT_MESSAGES):
+            self._note(item)
+        return item
+
+    async def items(self) -> AsyncIterator[Message | StreamWarning | DecodeError]:
+        """Give everything: messages, warnings and undecodable lines, in order.
+
+        Raises:
+            BridleError: what ended the stream.
+        """
+        while (item := await self.next_item()) is not None:
+            yield item
+
+    async def collect(self) -> CollectResult:
+        """Read to the end and return everything. What ends the stream in error is returned too, not raised; start errors are raised."""
+        messages: list[Message] = []
+        terminal_error: BridleError | None = None
+        async with self:
+            try:
+                async for message in self:
+                    messages.append(message)  # noqa: PERF401 - what came before an error is kept
+            except ConcurrentUseError:
+                raise
+            except BridleError as error:
+                terminal_error = error
+        return CollectResult(messages, self.warnings, self.errors, terminal_error)
+
+    async def fold(self, initial: A, combine: Callable[[A, Message], A]) -> A:
+        """Read to the end and return `combine` of all messages, beginning with `initial`.
+
+        Raises:
+            BridleError: what ended the stream.
+        """
+        value = initial
+        async with self:
+            async for message in self:
+                value = combine(value, message)
+        return value
+
+    async def result(self) -> ResultMessage | None:
+        """Read to the end and return the last result; None if the CLI ended well without one (`warnings` says so).
+
+        Raises:
+            BridleError: what ended the stream.
+        """
+        async with self:
+            async for _ in self:
+                pass
+        return self._connection.last_result
+
+    async def _more(self, call: str) -> bool:
+        """Wait until there is an item; False at the end. The end is given only when the process is gone."""
+        if self._ended:
+            return False
+        with self._reading(call):
+            if not self._started:
+                await self._start()
+            connection = self._connection
+            while not self._items and not connection.over:
+                await self._advance()
+                if self._closing:
+                    self._items.clear()
+                    await self._transport.stop(turn_open=connection.turn_open)
+                    return False
+            if self._items:
+                return True
+            if not self._finished:
+                await self._transport.stop(turn_open=connection.turn_open)
+                self._finished = True
+            error = self._give_end()
+            if error is not None:
+                raise error
+            return False
+
+    async def _advance(self) -> None:
+        """Wait for one happening and tell the core."""
+        connection, transport = self._connection, self._transport
+        seconds = self._wait_seconds(time.monotonic())
+        if connection.output_ended:
+            exit_code: int | None = None
+            with anyio.move_on_after(seconds):
+                exit_code = await transport.wait_exit()
+            if exit_code is not None:
+                # Stopped first: then everything that was on stderr has been read, and the diagnosis is complete.
+                await transport.stop(turn_open=connection.state is State.STREAMING)
+                self._finished = True
+                connection.process_exited(exit_code, transport.stderr_tail)
+            else:
+                connection.expire(time.monotonic(), transport.stderr_tail)
+            return
+        data: bytes | None = None
+        if seconds is None:
+            data = await transport.receive()
+        else:
+            with anyio.move_on_after(seconds):
+                data = await transport.receive()
+        self._took(data, transport.stderr_tail)
+
+
+_NOT_MESSAGES = (StreamWarning, DecodeError)
+
+
+def query(prompt: object, options: Options | None = None, *, transport: AsyncTransport | None = None) -> QueryStream:
+    """Ask once: return the stream of messages. Nothing is started before the stream is read, entered or started.
+
+    Args:
+        prompt: what to ask.
+        options: how; `Options()` if None.
+        transport: where the CLI is; a local child process if None.
+
+    Raises:
+        TypeError: the prompt is nothing that can be a prompt.
+        NotSupportedError: the prompt or an option needs what this version does not have yet.
+    """
+    return QueryStream(prompt, options, transport=transport)
+
+
+@overload
+async def run(
+    prompt: object,
+    options: Options | None = None,
+    *,
+    output_type: type[T],
+    check: bool = True,
+    transport: AsyncTransport | None = None,
+) -> RunResult[T]: ...
+@overload
+async def run(
+    prompt: object,
+    options: Options | None = None,
+    *,
+    output_type: Any = None,
+    check: bool = True,
+    transport: AsyncTransport | None = None,
+) -> RunResult[Any]: ...
+async def run(
+    prompt: object,
+    options: Options | None = None,
+    *,
+    output_type: Any = None,
+    check: bool = True,
+    transport: AsyncTransport | None = None,
+) -> RunResult[Any]:
+    """Ask once and return the answer: text, typed output, messages, cost.
+
+    Args:
+        prompt: what to ask.
+        options: how; `Options()` if None.
+        output_type: a type (dataclass, TypedDict, msgspec struct, pydantic model, ...): the model is asked for JSON that fits it, and
+            `output` is an object of it.
+        check: raise `ResultError` if the turn ended in an error. What ends the stream in error is raised in any case.
+        transport: where the CLI is; a local child process if None.
+
+    Raises:
+        ResultError: the turn ended in an error. (CLI 2.1.328 then exits with code 1; that is no error of its own.)
+        OutputError: the structured output does not fit `output_type`.
+        StartError, StreamError: as their names say.
+    """
+    stream = query(prompt, with_output_type(options, output_type), transport=transport)
+    return conclude(await stream.collect(), output_type, check=check)
+
+

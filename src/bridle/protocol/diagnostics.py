@@ -1,0 +1,117 @@
+"""Why a process failed, in words: exit codes, stderr and what was on stdout, ranked into one error.
+
+Sources: seed 3 (hint per exit code), corrected by CLI 2.1.328: an unknown flag exits 1 and not 2, and "not logged in" is an error
+result and not an empty stdout.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from bridle.errors import Diagnostic, ProcessError, UnsupportedCLIVersionError, printable
+
+if TYPE_CHECKING:
+    from bridle.errors import BridleError
+    from bridle.messages import ResultMessage
+
+__all__ = ["exit_code_hint", "process_failure"]
+
+_UNKNOWN_OPTION = re.compile(r"unknown option '?([^'\n]+)'?", re.IGNORECASE)
+
+_SIGNALS = {
+    1: ("SIGHUP", "its terminal or parent went away"),
+    2: ("SIGINT", "it was interrupted"),
+    4: ("SIGILL", "this machine's processor cannot run the binary"),
+    6: ("SIGABRT", "it crashed"),
+    7: ("SIGBUS", "it crashed"),
+    9: ("SIGKILL", "it was killed, often because memory ran out or a supervisor gave up on it"),
+    11: ("SIGSEGV", "it crashed"),
+    13: ("SIGPIPE", "whoever read its output went away"),
+    15: ("SIGTERM", "something asked it to stop"),
+}
+
+_KNOWN_STDERR: tuple[tuple[str, str], ...] = (
+    ("cannot be used with root", "Run as another user, or choose another `permission_mode`; in a sandbox, IS_SANDBOX=1 says that it is one."),
+    ("is already in use", "Choose another `session_id`, or continue that session with `resume=`."),
+    ("No conversation found", "Check the session id and `cwd`: sessions are stored by working directory."),
+    ("Invalid API key", "Check ANTHROPIC_API_KEY."),
+    ("requires --verbose", "This is a bug in Bridle: please report it."),
+    ("ENOSPC", "The disk is full."),
+    ("ENOMEM", "The machine is out of memory."),
+)
+
+
+def exit_code_hint(exit_code: int | None, *, stdout_was_empty: bool) -> str:
+    """Return what an exit code usually means, in one sentence."""
+    if exit_code is None:
+        return "It closed its output and did not exit, so it was stopped."
+    if exit_code == 0:
+        return "It ended as if all were well, but no result came."
+    if exit_code == 1 and stdout_was_empty:
+        return "It printed nothing on stdout: it may not be logged in, or it refused its arguments or its settings."
+    if exit_code == 1:
+        return "It failed after it had started to work."
+    if exit_code == 2:
+        return "It refused its arguments: this version of the CLI and of Bridle may not fit together."
+    if exit_code == 126:
+        return "The file is there and could not be executed."
+    if exit_code == 127:
+        return "The command, or the interpreter that it needs, was not found: it may have been moved or removed."
+    number = -exit_code if exit_code < 0 else exit_code - 128
+    if number in _SIGNALS:
+        name, reason = _SIGNALS[number]
+        return f"It was ended by {name}: {reason}."
+    if exit_code < 0:
+        return f"It was ended by signal {-exit_code}."
+    return "This exit code has no known meaning."
+
+
+def _troubleshooting(exit_code: int | None, stderr: str, *, stdout_was_empty: bool) -> list[str]:
+    advice = [hint for text, hint in _KNOWN_STDERR if text in stderr]
+    if advice:
+        return advice
+    if exit_code == 1 and stdout_was_empty:
+        advice.append("Log in with `claude` (then `/login`), or set ANTHROPIC_API_KEY in the environment of this process.")
+    elif exit_code == 2:
+        advice.append("Compare `claude --version` with the documented minimum, and update both.")
+    elif exit_code == 126:
+        advice.append("Check its permissions and that its path is not a directory.")
+    elif exit_code == 127:
+        advice.append("Check `cli_path`, and install it again if need be.")
+    elif exit_code in {-9, 137}:
+        advice.append("Look at the memory limit of the container or machine.")
+    if not stderr.strip():
+        advice.append("Its stderr was empty; `bridle doctor` shows what is started, and `Options(debug_file=...)` writes its log.")
+    return advice
+
+
+def process_failure(
+    exit_code: int | None,
+    *,
+    stderr_tail: bytes,
+    stdout_was_empty: bool,
+    message_count: int,
+    last_non_json_line: bytes | None,
+    last_result: ResultMessage | None,
+) -> BridleError:
+    """Build the error for a process that ended without success: the known cause first, the exit code last."""
+    stderr = stderr_tail.decode("utf-8", "replace")
+    if message_count == 0 and (refused := _UNKNOWN_OPTION.search(stderr)):
+        return UnsupportedCLIVersionError(
+            None,
+            "a version that knows it",
+            "Update the CLI with `npm install -g @anthropic-ai/claude-code@latest`, or leave the option out.",
+            detail=f"it does not know the option {printable(refused[1].strip(), 80)!r}",
+        )
+    return ProcessError(
+        exit_code,
+        Diagnostic(
+            exit_code_hint=exit_code_hint(exit_code, stdout_was_empty=stdout_was_empty),
+            troubleshooting=_troubleshooting(exit_code, stderr, stdout_was_empty=stdout_was_empty),
+            stdout_was_empty=stdout_was_empty,
+            last_non_json_line=last_non_json_line.decode("utf-8", "replace") if last_non_json_line is not None else None,
+            stderr_tail=stderr,
+            last_result=last_result,
+        ),
+    )

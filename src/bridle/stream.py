@@ -1,0 +1,182 @@
+"""What both shells' query streams share: checks at the call, bookkeeping of items. No waiting here."""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from bridle.errors import ConcurrentUseError, DecodeError, NotSupportedError, StreamWarning
+from bridle.launch import needs_session
+from bridle.options import Options
+from bridle.protocol.oneshot import Deadlines, OneShotConnection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bridle.errors import BridleError
+    from bridle.messages import ResultMessage
+
+__all__ = ["StreamBase", "checked_prompt", "warn_before_start", "with_output_type"]
+
+logger = logging.getLogger("bridle")
+
+_SHORTEST_WAIT = 0.01
+"""A deadline that is due still leaves one look at what is readable, so that data which came in time is not overlooked."""
+
+
+def checked_prompt(prompt: object, options: Options) -> str:
+    """Return the prompt if this version can send it.
+
+    Raises:
+        TypeError: it is nothing that can be a prompt.
+        NotSupportedError: it, or an option that is set, needs the bidirectional protocol.
+    """
+    if not isinstance(prompt, str):
+        if isinstance(prompt, (bytes, bytearray, dict)) or not (hasattr(prompt, "__iter__") or hasattr(prompt, "__aiter__")):
+            raise TypeError(
+                f"`prompt` must be a str, a list of content blocks, or an (async) iterable of prompts; got {type(prompt).__name__}"
+            )
+        raise NotSupportedError(
+            "query", "Prompts of content blocks and iterables of prompts need the bidirectional protocol, which this version has not yet."
+        )
+    needed = needs_session(options)
+    if needed:
+        raise NotSupportedError(
+            "query",
+            f"These options need the bidirectional protocol, which this version has not yet: {', '.join(needed)}. Leave them out.",
+        )
+    return prompt
+
+
+def with_output_type(options: Options | None, output_type: Any) -> Options:
+    """Return the options with the JSON schema of `output_type` in them.
+
+    Raises:
+        OptionsError: no schema can be made of it, or `output_format` is set as well.
+    """
+    from bridle.errors import OptionsError
+    from bridle.structured import schema_for
+
+    options = options if options is not None else Options()
+    if output_type is None:
+        return options
+    if options.output_format is not None:
+        raise OptionsError("`output_type` and the option `output_format` exclude each other: give one", field="output_format")
+    return options.replace(output_format={"type": "json_schema", "schema": schema_for(output_type)})
+
+
+class StreamBase:
+    """The part of a query stream that knows no event loop."""
+
+    def __init__(self, prompt: object, options: Options | None) -> None:
+        if options is not None and not isinstance(options, Options):
+            raise TypeError(f"`options` must be a bridle.Options, not {type(options).__name__}")
+        self.options = options if options is not None else Options()
+        self._prompt = checked_prompt(prompt, self.options)
+        self.warnings: list[StreamWarning] = []
+        """What was degraded so far."""
+        self.errors: list[DecodeError] = []
+        """Lines so far that were no JSON objects."""
+        self._connection = self._new_connection(0.0)
+        self._items = self._connection.items
+        self._error_given = False
+        self._ended = False
+        self._closing = False
+        self._busy = False
+
+    @property
+    def session_id(self) -> str | None:
+        """The session, as soon as a message has named it: for `Options(resume=...)`."""
+        return self._connection.session_id
+
+    @property
+    def results(self) -> list[ResultMessage]:
+        """The results received so far."""
+        return list(self._connection.results)
+
+    def _new_connection(self, now: float) -> OneShotConnection:
+        options = self.options
+        timeouts, limits = options.timeouts, options.limits
+        return OneShotConnection(
+            line_bytes=limits.line_bytes,
+            bad_line_limit=limits.consecutive_decode_errors,
+            skip_oversized=options.on_oversize == "skip",
+            strict_exit_status=options.strict_exit_status,
+            deadlines=Deadlines(
+                first_message=timeouts.first_message,
+                idle=timeouts.idle,
+                turn=timeouts.turn,
+                after_result=timeouts.after_result,
+                background=timeouts.background,
+            ),
+            now=now,
+        )
+
+    def _connect(self, now: float) -> None:
+        self._connection = self._new_connection(now)
+        self._items = self._connection.items
+
+    def _note(self, item: StreamWarning | DecodeError) -> None:
+        """Keep an item that is no message, and tell `on_warning`."""
+        if isinstance(item, DecodeError):
+            self.errors.append(item)
+            return
+        self.warnings.append(item)
+        if self.options.on_warning is not None:
+            try:
+                self.options.on_warning(item)
+            except Exception:
+                logger.exception("`on_warning` raised; the stream goes on")
+
+    def _wait_seconds(self, now: float) -> float | None:
+        seconds = self._connection.wait_seconds(now)
+        return None if seconds is None else max(_SHORTEST_WAIT, seconds)
+
+    def _took(self, data: bytes | None, stderr_tail: bytes) -> None:
+        """Tell the core what reading brought: bytes, their end (b""), or nothing in time (None)."""
+        now = time.monotonic()
+        if data:
+            self._connection.receive_data(data, now)
+        elif data is None:
+            self._connection.expire(now, stderr_tail)
+        else:
+            self._connection.receive_eof(now)
+
+    def _reading(self, call: str) -> _Reading:
+        """Mark the stream as being read for the length of a `with` block.
+
+        Raises:
+            ConcurrentUseError: it is being read already.
+        """
+        if self._busy:
+            raise ConcurrentUseError.for_call(call)
+        return _Reading(self)
+
+    def _give_end(self) -> BridleError | None:
+        """Return the terminal error the first time, then None: an error is raised once."""
+        self._ended = True
+        if self._error_given or self._closing:
+            return None
+        self._error_given = True
+        return self._connection.terminal_error
+
+
+class _Reading:
+    __slots__ = ("_stream",)
+
+    def __init__(self, stream: StreamBase) -> None:
+        self._stream = stream
+
+    def __enter__(self) -> None:
+        self._stream._busy = True
+
+    def __exit__(self, *_: object) -> None:
+        self._stream._busy = False
+
+
+def warn_before_start(found: Iterable[StreamWarning]) -> None:
+    """Issue warnings with `warnings.warn`: nothing runs yet, so a filter that makes errors of them stops the start."""
+    for warning in found:
+        warnings.warn(warning, stacklevel=3)

@@ -1,0 +1,139 @@
+"""Structured output: a JSON schema from a Python type, and the typed object back.
+
+msgspec knows dataclasses, TypedDicts, named tuples, enums, literals, unions and its own structs; pydantic models are asked themselves
+(pydantic is imported by whoever defined the model, never here). The CLI wants a schema whose top level is an object: anything else is
+wrapped as `{"value": ...}` and unwrapped again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from bridle.errors import OptionsError, ResultError, printable
+
+if TYPE_CHECKING:
+    from bridle.messages import ResultMessage
+
+__all__ = ["OutputError", "decode_output", "schema_for"]
+
+_WRAPPER_KEY = "value"
+_KNOWN_WRAPPERS = (_WRAPPER_KEY, "output", "result")
+
+
+class OutputError(ResultError):
+    """The turn succeeded and its structured output does not fit `output_type`.
+
+    Attributes:
+        result: the `ResultMessage`.
+        reason: what does not fit, with the path into the output.
+        raw: the JSON that came, or None if there was none.
+    """
+
+    def __init__(self, result: ResultMessage, reason: str, raw: bytes | None) -> None:
+        super().__init__(result)
+        self.reason = reason
+        self.raw = raw
+        shown = f" It was: {printable(raw.decode('utf-8', 'replace'), 500)}" if raw is not None else ""
+        self.args = (f"The structured output does not fit `output_type`: {printable(reason)}.{shown}",)
+
+
+def schema_for(output_type: Any) -> dict[str, Any]:
+    """Return the JSON schema to ask the model for.
+
+    Raises:
+        OptionsError: no schema can be made of this type.
+    """
+    schema, _ = _schema(output_type)
+    return schema
+
+
+def _schema(output_type: Any) -> tuple[dict[str, Any], bool]:
+    """Return the schema and whether the value is wrapped in it."""
+    try:
+        if _is_pydantic(output_type):
+            schema: dict[str, Any] = output_type.model_json_schema()
+        else:
+            schema = msgspec.json.schema(output_type)
+    except (TypeError, RuntimeError, ValueError) as error:
+        raise OptionsError(f"`output_type`: no JSON schema can be made of {output_type!r}: {error}", field="output_type") from error
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#/$defs/"):
+        # The top level must be the object itself; the definition stays, since the type may refer to itself.
+        name = reference.removeprefix("#/$defs/")
+        top = dict(schema["$defs"][name])
+        rest = {key: value for key, value in schema["$defs"].items() if key != name or f'"{reference}"' in _text(schema["$defs"])}
+        schema = {**top, "$defs": rest} if rest else top
+    if schema.get("type") == "object":
+        return schema, False
+    definitions = schema.pop("$defs", None)
+    wrapped: dict[str, Any] = {
+        "type": "object",
+        "properties": {_WRAPPER_KEY: schema},
+        "required": [_WRAPPER_KEY],
+        "additionalProperties": False,
+    }
+    if definitions:
+        wrapped["$defs"] = definitions
+    return wrapped, True
+
+
+def decode_output(result: ResultMessage, output_type: Any) -> Any:
+    """Return the structured output of `result` as `output_type` (or as plain values if that is None).
+
+    Raises:
+        OutputError: it is missing or does not fit.
+    """
+    if output_type is None:
+        return result.structured_output
+    raw = _raw_output(result)
+    if raw is None:
+        raise OutputError(result, "the result has no structured output", None)
+    _, wrapped = _schema(output_type)
+    if not wrapped:
+        try:
+            return _convert(raw, output_type)
+        except (msgspec.MsgspecError, ValueError) as error:
+            # Models like to wrap what they were asked for in an object with one key.
+            inner = _unwrap(raw)
+            if inner is None:
+                raise OutputError(result, str(error), raw) from error
+            raw = inner
+    else:
+        raw = _unwrap(raw) or raw
+    try:
+        return _convert(raw, output_type)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise OutputError(result, str(error), raw) from error
+
+
+def _raw_output(result: ResultMessage) -> bytes | None:
+    raw = bytes(result.structured_output_raw)
+    return raw if raw and raw != b"null" else None
+
+
+def _unwrap(raw: bytes) -> bytes | None:
+    try:
+        outer = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+    except msgspec.MsgspecError:
+        return None
+    if len(outer) == 1:
+        key, inner = next(iter(outer.items()))
+        if key in _KNOWN_WRAPPERS:
+            return bytes(inner)
+    return None
+
+
+def _convert(raw: bytes, output_type: Any) -> Any:
+    if _is_pydantic(output_type):
+        return output_type.model_validate_json(raw)
+    return msgspec.json.decode(raw, type=output_type)
+
+
+def _is_pydantic(output_type: Any) -> bool:
+    return isinstance(output_type, type) and hasattr(output_type, "model_validate_json") and hasattr(output_type, "model_json_schema")
+
+
+def _text(value: object) -> str:
+    return msgspec.json.encode(value).decode()

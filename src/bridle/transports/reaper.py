@@ -1,0 +1,209 @@
+"""One thread that ends children: the only place where a child's end is awaited.
+
+It exists only while there is something to end. Whoever wants a child gone hands it over and waits, or does not: a cancelled task, a
+garbage collector and a dying interpreter all get the same sequence to the same end. While a child is being stopped its output is read
+and thrown away, so that it cannot hang in a write.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import selectors
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from bridle.transports.shutdown import stop_sequence
+from bridle.transports.wakeup import Wakeup
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from bridle.transports.child import Child
+
+__all__ = ["EXIT_SECONDS", "Reaper", "reaper"]
+
+logger = logging.getLogger("bridle")
+
+EXIT_SECONDS = 2.0
+"""What the end of the interpreter may cost, all children together."""
+_EXIT_KILL_GRACE = 1.5
+_POLL_SECONDS = 0.02
+"""Where the operating system cannot tell when a process ends, this often it is asked."""
+
+
+class _Job:
+    """A child on its way out."""
+
+    __slots__ = ("child", "deadline", "steps")
+
+    def __init__(self, child: Child, steps: Generator[float, bool, None]) -> None:
+        self.child = child
+        self.steps = steps
+        self.deadline = 0.0
+
+    def advance(self, now: float, *, first: bool = False) -> bool:
+        """Take the next step; False when there is none."""
+        try:
+            self.deadline = now + (next(self.steps) if first else self.steps.send(self.child.exited))
+        except StopIteration:
+            return False
+        except Exception:
+            logger.exception("a step of stopping process %d failed", self.child.pid)
+            return False
+        return True
+
+
+class Reaper:
+    """Ends children. Safe from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._arrivals: list[_Job] = []
+        self._live: set[Child] = set()
+        self._thread: threading.Thread | None = None
+        self._wakeup: Wakeup | None = None
+        self._closing_down = False
+
+    def register(self, child: Child) -> None:
+        """Remember a running child for the interpreter's exit."""
+        with self._lock:
+            self._live.add(child)
+
+    def submit(self, child: Child, *, turn_open: bool) -> None:
+        """Take a child over and end it; `child.done` tells when it is gone and reaped."""
+        steps = stop_sequence(
+            child,
+            turn_open=turn_open,
+            stop_grace=0.0 if self._closing_down else child.stop_grace,
+            kill_grace=_EXIT_KILL_GRACE if self._closing_down else child.kill_grace,
+        )
+        with self._lock:
+            self._arrivals.append(_Job(child, steps))
+            if self._thread is None and not self._closing_down:
+                self._wakeup = Wakeup()
+                self._thread = threading.Thread(target=self._run, args=(self._wakeup,), name="bridle-reaper", daemon=True)
+                self._thread.start()
+            elif self._wakeup is not None:
+                self._wakeup.set()
+
+    def _run(self, wakeup: Wakeup) -> None:
+        try:
+            self._work(wakeup, until=None)
+        finally:
+            wakeup.close()
+
+    def _work(self, wakeup: Wakeup | None, *, until: float | None) -> None:
+        """End all that arrives, until nothing is left (or the time is up)."""
+        jobs: list[_Job] = []
+        selector = selectors.DefaultSelector()
+        try:
+            if wakeup is not None:
+                selector.register(wakeup.fileno(), selectors.EVENT_READ)
+            while True:
+                jobs += self._arrived(selector)
+                now = time.monotonic()
+                if until is not None and now >= until:
+                    break
+                jobs = [job for job in jobs if self._still_busy(job, selector, now)]
+                if not jobs and self._leave_if_idle():
+                    return
+                if jobs:
+                    self._wait(jobs, selector, until)
+            for job in jobs:  # the interpreter's time is up: what is left is killed and not awaited
+                job.child.signal_group(9)
+                job.child.signal(9)
+        finally:
+            selector.close()
+
+    def _arrived(self, selector: selectors.BaseSelector) -> list[_Job]:
+        with self._lock:
+            arrivals, self._arrivals = self._arrivals, []
+        jobs: list[_Job] = []
+        now = time.monotonic()
+        for job in arrivals:
+            job.child.poll_exit()
+            if job.advance(now, first=True):
+                for descriptor in job.child.descriptors():
+                    selector.register(descriptor, selectors.EVENT_READ, job)
+                jobs.append(job)
+            else:
+                self._finish(job)
+        return jobs
+
+    def _still_busy(self, job: _Job, selector: selectors.BaseSelector, now: float) -> bool:
+        job.child.poll_exit()
+        # After SIGKILL nothing is left to be tried: a sequence that ends without an exit ends all the same.
+        while job.child.exited or now >= job.deadline:
+            if not job.advance(now):
+                for key in [key for key in selector.get_map().values() if key.data is job]:
+                    selector.unregister(key.fileobj)
+                self._finish(job)
+                return False
+        return True
+
+    def _finish(self, job: _Job) -> None:
+        with self._lock:
+            self._live.discard(job.child)
+        job.child.dispose()
+
+    def _leave_if_idle(self) -> bool:
+        with self._lock:
+            if self._arrivals:
+                return False
+            self._thread = None
+            self._wakeup = None
+            return True
+
+    def _wait(self, jobs: list[_Job], selector: selectors.BaseSelector, until: float | None) -> None:
+        due = min(job.deadline for job in jobs)
+        timeout = max(0.0, (due if until is None else min(due, until)) - time.monotonic())
+        if any(job.child.exit_descriptor is None for job in jobs):
+            timeout = min(timeout, _POLL_SECONDS)
+        for key, _ in selector.select(timeout):
+            if key.data is None:
+                if self._wakeup is not None:
+                    self._wakeup.clear()
+                continue
+            job: _Job = key.data
+            if key.fileobj == job.child.exit_descriptor:
+                if not job.child.poll_exit():
+                    continue
+                selector.unregister(key.fileobj)
+            elif not job.child.discard_output():
+                selector.unregister(key.fileobj)
+
+    def at_exit(self) -> None:
+        """Stop all children in parallel, within `EXIT_SECONDS`: called when the interpreter ends."""
+        with self._lock:
+            self._closing_down = True
+            waiting = [child for child in self._live if not child.stopping]
+            handed_over = [child for child in self._live if child.stopping]
+        until = time.monotonic() + EXIT_SECONDS
+        for child in waiting:
+            child.stop(turn_open=True)
+        thread = self._thread
+        if thread is None or not thread.is_alive():
+            # No thread can be started any more when the interpreter ends: the steps are taken here.
+            self._work(None, until=until)
+            return
+        for child in waiting + handed_over:
+            if not child.done.wait(max(0.0, until - time.monotonic())):
+                child.signal_group(9)
+                child.signal(9)
+        for child in waiting + handed_over:
+            child.done.wait(0.2)
+
+    def after_fork(self) -> None:
+        """Forget everything in a forked copy: the children belong to the parent."""
+        live = self._live
+        self.__init__()  # type: ignore[misc]
+        for child in live:
+            child.disown()
+
+
+reaper = Reaper()
+atexit.register(reaper.at_exit)
+os.register_at_fork(after_in_child=reaper.after_fork)

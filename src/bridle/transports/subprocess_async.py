@@ -1,0 +1,155 @@
+"""A local child process for asyncio and trio.
+
+It holds no task, no scope and no loop between calls, so a stream may be opened in one task and closed in another. Waiting is
+`anyio.wait_readable` on the child's one descriptor.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+
+from bridle.transports.child import Child
+from bridle.transports.wakeup import Wakeup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridle.launch.plan import LaunchPlan
+
+__all__ = ["AsyncChildProcess"]
+
+
+class AsyncChildProcess:
+    """Runs the CLI as a child process; an `AsyncTransport`.
+
+    Args:
+        stop_grace: seconds for an exit by itself.
+        kill_grace: seconds for an exit after SIGTERM.
+        stderr_tail_bytes: how much of the end of stderr to keep.
+        on_stderr: called with each line of stderr, in a thread of its own.
+    """
+
+    def __init__(
+        self,
+        *,
+        stop_grace: float = 5.0,
+        kill_grace: float = 5.0,
+        stderr_tail_bytes: int = 65_536,
+        on_stderr: Callable[[str], object] | None = None,
+    ) -> None:
+        self._stop_grace = stop_grace
+        self._kill_grace = kill_grace
+        self._stderr_tail_bytes = stderr_tail_bytes
+        self._on_stderr = on_stderr
+        self._child: Child | None = None
+        self._stopped_early = False
+
+    @property
+    def pid(self) -> int | None:
+        """The process id once it is started."""
+        return self._child.pid if self._child is not None else None
+
+    @property
+    def stderr_tail(self) -> bytes:
+        """The last part of stderr."""
+        return self._child.stderr_tail if self._child is not None else b""
+
+    async def start(self, plan: LaunchPlan) -> None:
+        """Start the process, in a worker thread: a fork of a large host takes long enough to be felt by an event loop.
+
+        Raises:
+            SpawnError: the operating system refused.
+        """
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(self._spawn, plan)
+        await anyio.lowlevel.checkpoint_if_cancelled()
+
+    def _spawn(self, plan: LaunchPlan) -> None:
+        self._child = Child(
+            plan,
+            stop_grace=self._stop_grace,
+            kill_grace=self._kill_grace,
+            stderr_tail_bytes=self._stderr_tail_bytes,
+            on_stderr=self._on_stderr,
+        )
+        if self._stopped_early:
+            self._child.stop(turn_open=True)
+
+    def _started(self) -> Child:
+        if self._child is None:
+            raise RuntimeError("the transport was not started")
+        return self._child
+
+    async def send(self, data: bytes) -> None:
+        """Queue `data` for stdin; reading goes on writing what the pipe does not take at once."""
+        self._started().queue(data)
+        await anyio.lowlevel.checkpoint()
+
+    async def end_input(self) -> None:
+        """Close stdin after everything queued."""
+        self._started().end_input()
+        await anyio.lowlevel.checkpoint()
+
+    async def receive(self) -> bytes:
+        """Return the next bytes of stdout; b"" at their end, or half a second after the exit."""
+        child = self._started()
+        data = child.take()
+        if data is not None:
+            # One turn of the loop for each read, not for each frame: other tasks must get their time.
+            await anyio.lowlevel.checkpoint()
+            return data
+        while data is None:
+            await self._wait(child)
+            data = child.take()
+        return data
+
+    async def wait_exit(self) -> int | None:
+        """Wait for the exit status; None if the process is being stopped."""
+        child = self._started()
+        while not child.poll_exit() and not child.stopping:
+            await self._wait(child)
+        return child.exit_code
+
+    async def _wait(self, child: Child) -> None:
+        limit = child.wait_limit()
+        descriptor = child.wait_descriptor()
+        if descriptor is None:
+            return
+        try:
+            if limit is None:
+                await anyio.wait_readable(descriptor)
+            else:
+                with anyio.move_on_after(limit):
+                    await anyio.wait_readable(descriptor)
+        finally:
+            child.waited()
+
+    async def stop(self, *, turn_open: bool) -> None:
+        """End the process and all that it started; returns when it is gone. Goes on even if this call is torn out of its loop."""
+        self._stopped_early = True
+        child = self._child
+        if child is None:
+            return
+        child.stop(turn_open=turn_open)
+        wakeup = Wakeup()
+        try:
+            child.add_done_wakeup(wakeup)
+            with anyio.CancelScope(shield=True):
+                while not child.done.is_set():
+                    await anyio.wait_readable(wakeup.fileno())
+        finally:
+            child.remove_done_wakeup(wakeup)
+            wakeup.close()
+
+    def abandon(self) -> None:
+        """End the process without waiting: the reaper sees it through."""
+        self._stopped_early = True
+        if self._child is not None:
+            self._child.stop(turn_open=True)
+
+    def __del__(self) -> None:
+        self.abandon()

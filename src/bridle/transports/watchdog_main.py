@@ -1,0 +1,74 @@
+"""The watchdog process: ends what a host leaves behind when the host itself is killed.
+
+Run as a script (`python -I -S watchdog_main.py`) by `watchdog.py`, with the standard library alone. It reads lines from its standard
+input: `add CHILD_ID`, `started CHILD_ID PID START_TIME`, `remove CHILD_ID`. The end of input means that the host is gone: whatever
+is still on the list is ended, within five seconds, and the watchdog with it. With nothing on the list it just ends.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+TERMINATE_SECONDS = 2.0
+"""How long a CLI may take to end its own children after SIGTERM before everything is killed."""
+_POLL_SECONDS = 0.05
+
+
+def watch(lines: object) -> dict[str, tuple[int, str] | None]:
+    """Follow the host until it is gone; return the children that it left, by child id."""
+    children: dict[str, tuple[int, str] | None] = {}
+    for line in lines:  # type: ignore[attr-defined]
+        match line.split():
+            case ["add", child_id]:
+                children[child_id] = None
+            case ["started", child_id, pid, start_time]:
+                children[child_id] = (int(pid), start_time)
+            case ["remove", child_id]:
+                children.pop(child_id, None)
+            case _:
+                pass
+    return children
+
+
+def end(children: dict[str, tuple[int, str] | None]) -> None:
+    """End the children and all that descends from them."""
+    import processes
+
+    doomed: set[tuple[int, str]] = set()
+
+    def note() -> None:
+        for child_id, who in children.items():
+            if who is not None:
+                doomed.add(who)
+                doomed.update(processes.descendants(who[0]))
+            doomed.update(processes.marked_with(child_id))
+
+    note()
+    for child_id, who in children.items():
+        # A child whose pid never arrived is known by its mark alone.
+        for target in [who] if who is not None else processes.marked_with(child_id):
+            processes.kill_identity(target, signal.SIGTERM)
+    until = time.monotonic() + TERMINATE_SECONDS
+    while time.monotonic() < until and any(processes.identity(who[0]) == who for who in doomed):
+        time.sleep(_POLL_SECONDS)
+    note()
+    for who in doomed:
+        processes.kill_identity(who, signal.SIGKILL)
+
+
+def main() -> None:
+    """Run until the host is gone."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    children = watch(sys.stdin)
+    if children:
+        sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+        end(children)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

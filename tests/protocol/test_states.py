@@ -1,0 +1,354 @@
+"""Every cell of the one-shot table, visited through the connection and through nothing else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from bridle.errors import (
+    BridleError,
+    DecodeError,
+    LineTooLongError,
+    ProcessError,
+    StreamWarning,
+    TooManyDecodeErrors,
+    TurnTimeoutError,
+    UnsupportedCLIVersionError,
+)
+from bridle.messages import AssistantMessage, ResultMessage, UnknownMessage
+from bridle.protocol.oneshot import Deadlines, OneShotConnection
+from bridle.protocol.states import ONE_SHOT, Happening, State, Yield
+
+ASSISTANT = b'{"type":"assistant","message":{"content":[{"type":"text","text":"hi"}]},"session_id":"s1"}\n'
+RESULT = b'{"duration_ms":1,"type":"result","subtype":"success","is_error":false,"result":"hi","session_id":"s1"}\n'
+ERROR_RESULT = b'{"type":"result","subtype":"error_during_execution","is_error":true,"errors":["no"]}\n'
+BAD = b"this is noise\n"
+
+
+def connection(**changes: Any) -> OneShotConnection:
+    settings: dict[str, Any] = {"line_bytes": 1000, "bad_line_limit": 5}
+    return OneShotConnection(**(settings | changes))
+
+
+def kinds(core: OneShotConnection) -> list[str]:
+    found: list[str] = []
+    while core.items:
+        item = core.items.popleft()
+        found.append(item.code if isinstance(item, StreamWarning) else type(item).__name__)
+    return found
+
+
+def in_state(state: State, **changes: Any) -> OneShotConnection:
+    """Bring a connection into a state by what the outside can do."""
+    core = connection(**changes)
+    match state:
+        case State.STREAMING:
+            core.receive_data(ASSISTANT, 0.0)
+        case State.RESULT_RECEIVED:
+            core.receive_data(ASSISTANT + RESULT, 0.0)
+        case State.ENDING:
+            core.receive_eof(0.0)
+            core.process_exited(0, b"")
+        case State.CLOSED:
+            core.receive_data(RESULT, 0.0)
+            core.receive_eof(0.0)
+            core.process_exited(0, b"")
+    core.items.clear()
+    assert core.state is state
+    return core
+
+
+def make_happen(core: OneShotConnection, happening: Happening) -> None:
+    """Let something happen, by bytes, exits and time alone."""
+    match happening:
+        case Happening.MESSAGE:
+            core.receive_data(ASSISTANT, 1.0)
+        case Happening.RESULT:
+            core.receive_data(RESULT, 1.0)
+        case Happening.BAD_LINE:
+            core.receive_data(BAD, 1.0)
+        case Happening.BAD_LINE_LIMIT:
+            core.receive_data(BAD * 5, 1.0)
+        case Happening.OVERSIZED_LINE | Happening.OVERSIZED_LINE_SKIPPED:
+            core.receive_data(b"x" * 1001 + b"\n", 1.0)
+        case Happening.INCOMPLETE_LAST_LINE:
+            core.receive_data(b'{"type":"assist', 1.0)
+            core.receive_eof(1.0)
+            core.process_exited(0, b"")
+        case Happening.EXITED_CLEAN | Happening.EXITED_EMPTY:
+            core.receive_eof(1.0)
+            core.process_exited(0, b"")
+        case Happening.EXITED_WITH_ERROR | Happening.EXITED_WITH_ERROR_STRICT:
+            core.receive_eof(1.0)
+            core.process_exited(3, b"some words on stderr")
+        case Happening.DEADLINE:
+            core.expire(100.0)
+        case Happening.STILL_RUNNING:
+            core.receive_eof(1.0)
+            core.expire(100.0)
+
+
+SETTINGS: dict[Happening, dict[str, Any]] = {
+    Happening.OVERSIZED_LINE_SKIPPED: {"skip_oversized": True},
+    Happening.EXITED_WITH_ERROR_STRICT: {"strict_exit_status": True},
+    Happening.DEADLINE: {"deadlines": Deadlines(turn=50.0)},
+}
+
+EXPECTED: dict[tuple[State, Happening], tuple[list[str], type[BridleError] | None]] = {
+    (State.STREAMING, Happening.MESSAGE): (["AssistantMessage"], None),
+    (State.STREAMING, Happening.RESULT): (["ResultMessage"], None),
+    (State.STREAMING, Happening.BAD_LINE): (["DecodeError"], None),
+    (State.STREAMING, Happening.BAD_LINE_LIMIT): (["DecodeError"] * 4, TooManyDecodeErrors),
+    (State.STREAMING, Happening.OVERSIZED_LINE): ([], LineTooLongError),
+    (State.STREAMING, Happening.OVERSIZED_LINE_SKIPPED): (["OVERSIZED_LINE_SKIPPED"], None),
+    (State.STREAMING, Happening.INCOMPLETE_LAST_LINE): (["INCOMPLETE_LAST_LINE", "CLEAN_EXIT_NO_RESULT"], None),
+    (State.STREAMING, Happening.EXITED_CLEAN): (["CLEAN_EXIT_NO_RESULT"], None),
+    (State.STREAMING, Happening.EXITED_EMPTY): (["EMPTY_RESPONSE"], None),
+    (State.STREAMING, Happening.EXITED_WITH_ERROR): ([], ProcessError),
+    (State.STREAMING, Happening.EXITED_WITH_ERROR_STRICT): ([], ProcessError),
+    (State.STREAMING, Happening.DEADLINE): ([], TurnTimeoutError),
+    (State.STREAMING, Happening.STILL_RUNNING): ([], ProcessError),
+    (State.RESULT_RECEIVED, Happening.MESSAGE): (["AssistantMessage"], None),
+    (State.RESULT_RECEIVED, Happening.RESULT): (["ResultMessage"], None),
+    (State.RESULT_RECEIVED, Happening.BAD_LINE): (["UNEXPECTED_DATA_AFTER_RESULT"], None),
+    (State.RESULT_RECEIVED, Happening.BAD_LINE_LIMIT): (["UNEXPECTED_DATA_AFTER_RESULT"] * 5, None),
+    (State.RESULT_RECEIVED, Happening.OVERSIZED_LINE): ([], LineTooLongError),
+    (State.RESULT_RECEIVED, Happening.OVERSIZED_LINE_SKIPPED): (["OVERSIZED_LINE_SKIPPED"], None),
+    (State.RESULT_RECEIVED, Happening.INCOMPLETE_LAST_LINE): (["UNEXPECTED_DATA_AFTER_RESULT"], None),
+    (State.RESULT_RECEIVED, Happening.EXITED_CLEAN): ([], None),
+    (State.RESULT_RECEIVED, Happening.EXITED_WITH_ERROR): (["NONZERO_EXIT_AFTER_RESULT"], None),
+    (State.RESULT_RECEIVED, Happening.EXITED_WITH_ERROR_STRICT): ([], ProcessError),
+    (State.RESULT_RECEIVED, Happening.STILL_RUNNING): (["CLI_DID_NOT_EXIT"], None),
+} | {(state, happening): ([], None) for state in (State.ENDING, State.CLOSED) for happening in Happening}
+
+
+def test_the_expectations_cover_the_table() -> None:
+    assert set(EXPECTED) == set(ONE_SHOT)
+
+
+@pytest.mark.parametrize("cell", EXPECTED, ids=lambda cell: f"{cell[0].name}-{cell[1].name}")
+def test_cell(cell: tuple[State, Happening]) -> None:
+    state, happening = cell
+    expected_items, expected_error = EXPECTED[cell]
+    core = connection() if happening is Happening.EXITED_EMPTY else in_state(state, **SETTINGS.get(happening, {}))
+    make_happen(core, happening)
+    if happening is Happening.EXITED_EMPTY and state in {State.ENDING, State.CLOSED}:
+        core = in_state(state)
+        make_happen(core, happening)
+    assert kinds(core) == expected_items
+    assert type(core.terminal_error) is (expected_error or type(None))
+    if happening is not Happening.INCOMPLETE_LAST_LINE:  # that one is followed by the exit
+        assert core.state is ONE_SHOT[cell].then
+    assert core.over is (core.state in {State.ENDING, State.CLOSED})
+
+
+def test_unreachable_cells_are_missing() -> None:
+    """What cannot happen has no cell: a result excludes emptiness, and no turn is open whose deadline could pass."""
+    missing = {(state, happening) for state in State for happening in Happening} - set(ONE_SHOT)
+    assert missing == {(State.RESULT_RECEIVED, Happening.EXITED_EMPTY), (State.RESULT_RECEIVED, Happening.DEADLINE)}
+
+
+def test_every_yield_is_used() -> None:
+    assert {cell.gives for cell in ONE_SHOT.values()} == set(Yield)
+
+
+def test_a_message_resets_the_count_of_bad_lines() -> None:
+    core = connection()
+    core.receive_data((BAD * 4 + ASSISTANT) * 3 + BAD * 4, 0.0)
+    assert kinds(core) == (["DecodeError"] * 4 + ["AssistantMessage"]) * 3 + ["DecodeError"] * 4
+    core.receive_data(BAD, 0.0)
+    error = core.terminal_error
+    assert isinstance(error, TooManyDecodeErrors)
+    assert error.count == 5
+    assert error.last.line == BAD.strip()
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [(b"noise", "not-json"), (b'"\xff\xfe"', "not-utf8"), (b"[1]", "not-an-object"), (b"17", "not-an-object"), (b"[" * 5000, "too-deep")],
+)
+def test_bad_lines_say_why(line: bytes, reason: str) -> None:
+    core = connection(line_bytes=100_000)
+    core.receive_data(line + b"\n", 0.0)
+    item = core.items.popleft()
+    assert isinstance(item, DecodeError)
+    assert item.line == line
+    assert item.reason in {reason, "not-json"} if reason == "too-deep" else item.reason == reason
+
+
+def test_a_last_line_without_newline_that_parses_is_a_line() -> None:
+    core = connection()
+    core.receive_data(ASSISTANT + RESULT.rstrip(), 0.0)
+    core.receive_eof(0.0)
+    core.process_exited(0, b"")
+    assert kinds(core) == ["AssistantMessage", "ResultMessage"]
+    assert core.state is State.CLOSED
+
+
+def test_any_exit_code_after_an_error_result_is_the_end() -> None:
+    for code in (0, 1, 143, -9):
+        core = connection(strict_exit_status=True)
+        core.receive_data(ERROR_RESULT, 0.0)
+        core.receive_eof(0.0)
+        core.process_exited(code, b"error: it went wrong")
+        assert kinds(core) == ["ResultMessage"]
+        assert core.terminal_error is None
+        assert core.state is State.CLOSED
+
+
+def test_an_unknown_option_is_named_as_the_cause() -> None:
+    core = connection()
+    core.receive_eof(0.0)
+    core.process_exited(1, b"error: unknown option '--nonsense'\n")
+    error = core.terminal_error
+    assert isinstance(error, UnsupportedCLIVersionError)
+    assert "--nonsense" in str(error)
+
+
+def test_an_unknown_option_after_messages_is_not_the_cause() -> None:
+    core = in_state(State.STREAMING)
+    core.receive_eof(0.0)
+    core.process_exited(1, b"error: unknown option '--nonsense'\n")
+    assert isinstance(core.terminal_error, ProcessError)
+
+
+@pytest.mark.parametrize(
+    ("code", "word"),
+    [(1, "logged in"), (2, "arguments"), (126, "executed"), (127, "not found"), (143, "SIGTERM"), (-15, "SIGTERM"), (-9, "SIGKILL"), (99, "99")],
+)
+@pytest.mark.parametrize("stderr", [b"", b"words of the program"])
+@pytest.mark.parametrize("output", [b"", BAD])
+def test_exit_codes_have_hints(code: int, word: str, stderr: bytes, output: bytes) -> None:
+    core = connection()
+    core.receive_data(output, 0.0) if output else None
+    core.receive_eof(0.0)
+    core.process_exited(code, stderr)
+    error = core.terminal_error
+    assert isinstance(error, ProcessError)
+    assert error.exit_code == code
+    assert str(code) in str(error)
+    if code != 1 or not output:
+        assert word in str(error)
+    assert error.diagnostic.stdout_was_empty is (not output)
+    assert error.diagnostic.stderr_tail == stderr.decode()
+    assert error.diagnostic.last_non_json_line == (BAD.decode().strip() if output else None)
+    assert (stderr.decode() in str(error)) or not stderr
+    assert error.diagnostic.troubleshooting or stderr
+
+
+def test_control_characters_of_stderr_do_not_reach_the_message_raw() -> None:
+    core = connection()
+    core.receive_eof(0.0)
+    core.process_exited(1, b"\x1b]0;owned\x07 \xe2\x80\xae text")
+    assert "\x1b" not in str(core.terminal_error)
+    assert "\u202e" not in str(core.terminal_error)
+
+
+# -- deadlines -----------------------------------------------------------------------------------------------------------
+
+
+def test_first_message_idle_and_turn_deadlines() -> None:
+    deadlines = Deadlines(first_message=5, idle=3, turn=60)
+    core = connection(deadlines=deadlines, now=100.0)
+    assert core.wait_seconds(101.0) == 4
+    core.receive_data(ASSISTANT, 104.0)
+    assert core.wait_seconds(104.0) == 3
+    core.expire(106.9)
+    assert not core.over
+    core.expire(107.0)
+    error = core.terminal_error
+    assert isinstance(error, TurnTimeoutError)
+    assert (error.kind, error.seconds) == ("idle", 3)
+    assert isinstance(error, TimeoutError)
+
+
+def test_keep_alives_extend_no_deadline() -> None:
+    core = connection(deadlines=Deadlines(first_message=5, idle=5))
+    core.receive_data(b'{"type":"keep_alive"}\n', 4.0)
+    assert kinds(core) == []
+    assert core.wait_seconds(4.0) == 1
+    core.receive_data(ASSISTANT, 4.5)
+    core.receive_data(b'{"type":"keep_alive"}\n' * 3, 9.0)
+    assert core.wait_seconds(9.0) == 0.5
+
+
+def test_after_the_result_idleness_counts_and_every_message_starts_it_anew() -> None:
+    core = connection(deadlines=Deadlines(after_result=30))
+    core.receive_data(RESULT, 10.0)
+    assert core.wait_seconds(10.0) == 30
+    core.receive_data(ASSISTANT, 39.0)
+    assert core.wait_seconds(39.0) == 30
+    core.receive_data(BAD, 50.0)
+    assert core.wait_seconds(50.0) == 19
+    core.expire(69.0)
+    assert kinds(core)[-1] == "CLI_DID_NOT_EXIT"
+    assert core.over
+
+
+def test_with_background_tasks_the_longer_deadline_counts() -> None:
+    tasks = {"type": "system", "subtype": "background_tasks_changed", "tasks": [{"task_id": "b1", "task_type": "shell", "description": ""}]}
+    core = connection(deadlines=Deadlines(after_result=30, background=600))
+    core.receive_data(json.dumps(tasks).encode() + b"\n" + RESULT, 0.0)
+    assert core.wait_seconds(0.0) == 600
+    assert core.turn_open
+    core.receive_data(json.dumps(tasks | {"tasks": []}).encode() + b"\n", 10.0)
+    assert core.wait_seconds(10.0) == 30
+    assert not core.turn_open
+
+
+def test_after_the_end_of_output_the_exit_is_awaited_for_five_seconds() -> None:
+    core = in_state(State.STREAMING, deadlines=Deadlines(idle=1000))
+    core.receive_eof(10.0)
+    assert core.wait_seconds(10.0) == 5
+    core.expire(15.0, b"tail")
+    error = core.terminal_error
+    assert isinstance(error, ProcessError)
+    assert error.exit_code is None
+    assert error.diagnostic.stderr_tail == "tail"
+
+
+def test_nothing_is_awaited_once_over() -> None:
+    for state in (State.ENDING, State.CLOSED):
+        assert in_state(state).wait_seconds(1e9) is None
+
+
+# -- what is delivered ----------------------------------------------------------------------------------------------------
+
+
+def test_control_frames_are_not_delivered() -> None:
+    core = connection()
+    core.receive_data(b'{"type":"control_request","request_id":"r","request":{"subtype":"x"}}\n{"type":"keep_alive"}\n', 0.0)
+    assert kinds(core) == []
+
+
+def test_unknown_types_are_delivered_and_count_as_messages() -> None:
+    core = connection()
+    core.receive_data(b'{"type":"from_the_future","x":1}\n', 0.0)
+    item = core.items.popleft()
+    assert isinstance(item, UnknownMessage)
+    assert item.raw == b'{"type":"from_the_future","x":1}'
+
+
+def test_a_wrong_field_warns_before_its_message() -> None:
+    core = connection()
+    core.receive_data(b'{"type":"assistant","message":{"content":[]},"session_id":17}\n', 0.0)
+    assert kinds(core) == ["FIELD_DROPPED", "AssistantMessage"]
+
+
+def test_the_session_id_is_known_with_the_first_message_that_names_it() -> None:
+    core = connection()
+    core.receive_data(b'{"type":"from_the_future"}\n', 0.0)
+    assert core.session_id is None
+    core.receive_data(ASSISTANT, 0.0)
+    assert core.session_id == "s1"
+
+
+def test_results_are_kept_in_order() -> None:
+    core = connection()
+    core.receive_data(RESULT + ASSISTANT + RESULT.replace(b'"hi"', b'"again"'), 0.0)
+    assert [result.result for result in core.results] == ["hi", "again"]
+    assert core.last_result is core.results[-1]
+    assert isinstance(core.items[0], ResultMessage)
+    assert isinstance(core.items[1], AssistantMessage)

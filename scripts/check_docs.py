@@ -1,0 +1,135 @@
+"""Check the documentation: links lead somewhere, generated parts are current, Python snippets run.
+
+With `--write` the generated parts are brought up to date first. A snippet is a block fenced as `python`. It is run,
+with `await` allowed at its top level, against the pinned CLI and a scripted model that answers `4`. HTML comments
+before the fence change that: `<!-- scripted: Reply("two"), Reply("three") -->` gives the model's answers, `<!-- not run
+-->` only compiles the snippet, for those that need what is not there.
+"""
+
+# ruff: noqa: T201 - a script talks by printing
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from run_examples import AT_ONCE, PROJECT, checked, steps_in
+
+# Programs that print nothing and rewrite their page with `--write`, or fail without it if the page is not current.
+GENERATORS: tuple[tuple[str, ...], ...] = ()
+
+_FENCE = re.compile(r"^(?P<indent> *)```python\n(?P<code>.*?)^(?P=indent)```", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\((?P<target>[^)\s]+)\)")
+_COMMENT_BEFORE = re.compile(r"<!--\s*(?P<text>.*?)\s*-->\s*\Z", re.DOTALL)
+_ANY_FENCE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
+_RUNNER = """
+import ast, asyncio, inspect, sys
+path = sys.argv[1]
+source = open(path, encoding="utf-8").read()
+code = compile(source, path, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+names = {"__name__": "__main__"}
+if code.co_flags & inspect.CO_COROUTINE:
+    asyncio.run(eval(code, names))
+else:
+    exec(code, names)
+"""
+
+
+@dataclass(frozen=True)
+class Snippet:
+    """A block of Python in a page."""
+
+    page: Path
+    line: int
+    code: str
+    comment: str
+
+    @property
+    def place(self) -> str:
+        """Where it stands, for messages."""
+        return f"{self.page.relative_to(PROJECT)}:{self.line}"
+
+
+def pages() -> list[Path]:
+    """Return every page that belongs to the documentation."""
+    return [*sorted(PROJECT.glob("*.md")), *sorted((PROJECT / "docs").glob("**/*.md"))]
+
+
+def snippets(page: Path) -> list[Snippet]:
+    """Return the Python blocks of a page."""
+    text = page.read_text(encoding="utf-8")
+    found = []
+    for fence in _FENCE.finditer(text):
+        before = _COMMENT_BEFORE.search(text[: fence.start()])
+        line = text.count("\n", 0, fence.start()) + 2
+        code = re.sub(f"^{fence['indent']}", "", fence["code"], flags=re.MULTILINE)
+        found.append(Snippet(page, line, code, before["text"] if before else ""))
+    return found
+
+
+def slug(heading: str) -> str:
+    """Return the anchor that a heading gets."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower().replace("`", "")).replace(" ", "-")
+
+
+def broken_links(page: Path) -> list[str]:
+    """Return the links of a page, to files and headings of this project, that lead nowhere."""
+    problems = []
+    for link in _LINK.finditer(_ANY_FENCE.sub("", page.read_text(encoding="utf-8"))):
+        target = link["target"]
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        path = (page.parent / name).resolve() if name else page
+        if not path.exists():
+            problems.append(f"{page.relative_to(PROJECT)}: the link to {target} leads nowhere")
+        elif anchor and path.suffix == ".md":
+            text = _ANY_FENCE.sub("", path.read_text(encoding="utf-8"))
+            if anchor not in {slug(heading) for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}:
+                problems.append(f"{page.relative_to(PROJECT)}: there is no heading for the link to {target}")
+    return problems
+
+
+def run_snippet(snippet: Snippet) -> str | None:
+    """Run a snippet; return what went wrong, or None."""
+    try:
+        # Empty lines before it, so that errors name the line in the page.
+        source = "\n" * (snippet.line - 1) + snippet.code
+        compile(source, snippet.place, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    except SyntaxError as error:
+        return f"{snippet.place}: {error}"
+    if snippet.comment.startswith("not run"):
+        return None
+    with tempfile.TemporaryDirectory(prefix="bridle-snippet-") as folder:
+        path = Path(folder, f"{snippet.page.stem}.py")
+        path.write_text(source, encoding="utf-8")
+        problem, _ = checked(["-c", _RUNNER, str(path)], steps_in(f"# {snippet.comment}"))
+    return None if problem is None else f"{snippet.place}: {problem}"
+
+
+def main(arguments: list[str]) -> int:
+    """Check everything, and say what is wrong."""
+    problems = [
+        f"{' '.join(generator)} failed; `./dev docs` brings generated pages up to date"
+        for generator in GENERATORS
+        if subprocess.run([sys.executable, *generator, *arguments], cwd=PROJECT, check=False).returncode
+    ]
+    for page in pages():
+        problems += broken_links(page)
+    found = [snippet for page in pages() for snippet in snippets(page)]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        problems += [problem for problem in pool.map(run_snippet, found) if problem is not None]
+    for problem in problems:
+        print(problem)
+    print(f"{len(pages())} pages, {len(found)} snippets, {len(problems)} problems")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

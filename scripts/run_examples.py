@@ -1,0 +1,108 @@
+"""Run every program in `examples/` against the pinned CLI and a scripted model; all must succeed.
+
+An example may say in a comment what the model answers, with the names of `bridle.testing`::
+
+    # scripted: Reply(ToolCall("Bash", {"command": "ls"})), Reply("Two files.")
+
+Without it the model answers every request with `4`. Files whose name starts with an underscore are not run. Arguments
+are the examples to run.
+"""
+
+# ruff: noqa: T201 - a script talks by printing
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import install_cli
+
+import bridle.testing
+from bridle.testing import Repeat, ScriptedModel
+
+PROJECT = Path(__file__).resolve().parent.parent
+TIMEOUT = 120
+AT_ONCE = 4
+_SCRIPTED = re.compile(r"^# scripted: (.+(?:\n#   .+)*)", re.MULTILINE)
+
+
+def pinned_cli() -> Path:
+    """Return the path of the CLI to run against."""
+    if named := os.environ.get("BRIDLE_TEST_CLI"):
+        return Path(named)
+    return install_cli.install()
+
+
+def steps_in(text: str) -> tuple[Any, ...]:
+    """Return the steps that a `scripted:` comment in `text` asks for."""
+    found = _SCRIPTED.search(text)
+    if found is None:
+        return (Repeat("4"),)
+    source = re.sub(r"\n#   ", "\n", found[1])
+    names = {name: getattr(bridle.testing, name) for name in bridle.testing.__all__}
+    steps: tuple[Any, ...] = eval(f"({source},)", names)  # noqa: S307 - our own examples, which are about to run anyway
+    return steps
+
+
+def run_python(arguments: list[str], steps: tuple[Any, ...]) -> str | None:
+    """Run a Python program in an environment of its own; return None if it succeeded, else what went wrong."""
+    with tempfile.TemporaryDirectory(prefix="bridle-example-") as folder, ScriptedModel(*steps) as model:
+        work = Path(folder, "work")
+        work.mkdir()
+        environment = {name: value for name, value in model.isolated_env(folder).items() if value is not None}
+        # IS_SANDBOX: as root, as in containers, the CLI would refuse to run tools unasked.
+        environment |= {"PATH": os.environ["PATH"], "BRIDLE_CLI_PATH": str(pinned_cli()), "IS_SANDBOX": "1"}
+        try:
+            done = subprocess.run(
+                [sys.executable, "-W", "error", *arguments],
+                capture_output=True,
+                text=True,
+                env=environment,
+                cwd=work,
+                stdin=subprocess.DEVNULL,
+                timeout=TIMEOUT,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            output = b"".join(part for part in (error.stdout, error.stderr) if isinstance(part, bytes))
+            return f"not finished after {TIMEOUT} s\n{output.decode('utf-8', 'replace')}"
+        if done.returncode:
+            return f"exit code {done.returncode}\n{done.stdout}{done.stderr}"
+        return None
+
+
+def checked(arguments: list[str], steps: tuple[Any, ...]) -> tuple[str | None, float]:
+    """Run a program; return what went wrong, a script that does not fit included, and the seconds that it took."""
+    started = time.monotonic()
+    try:
+        problem = run_python(arguments, steps)
+    except AssertionError as error:
+        problem = str(error)
+    return problem, time.monotonic() - started
+
+
+def main(names: list[str]) -> int:
+    """Run the named examples, or all."""
+    paths = [Path(name).resolve() for name in names] or sorted((PROJECT / "examples").glob("[!_]*.py"))
+    failures = 0
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        runs = [pool.submit(checked, [str(path)], steps_in(path.read_text(encoding="utf-8"))) for path in paths]
+        for path, run in zip(paths, runs, strict=True):
+            problem, seconds = run.result()
+            print(f"{'ok    ' if problem is None else 'FAILED'} {path.name} ({seconds:.1f} s)")
+            if problem is not None:
+                failures += 1
+                print("    " + problem.replace("\n", "\n    "))
+    print(f"{len(paths) - failures} of {len(paths)} examples succeeded")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

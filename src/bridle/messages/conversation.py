@@ -260,6 +260,7 @@ class AssistantMessage(Message, frozen=True, kw_only=True, tag="assistant"):
         message: the Messages API's part; its fields are also at hand here.
         parent_tool_use_id: the call that started the subagent which is speaking; None in the main conversation.
         error: what failed, if this reports a failure (`authentication_failed`, `rate_limit`, `overloaded`, ...).
+        is_api_error_message: True if the CLI says this itself, to report a failure of the API.
         request_id: the API request.
         user_message_uuid: the prompt that is answered, on the first frame after it changed.
         user_message_uuids: all prompts that this turn has taken up.
@@ -278,6 +279,7 @@ class AssistantMessage(Message, frozen=True, kw_only=True, tag="assistant"):
     message: AssistantMessageBody = msgspec.field(default_factory=AssistantMessageBody)
     parent_tool_use_id: str | None = None
     error: str | None = None
+    is_api_error_message: bool | None = None
     request_id: str | None = None
     user_message_uuid: str | None = None
     user_message_uuids: list[str] | None = None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Union
 import msgspec
 from msgspec.structs import force_setattr
 
+from bridle.errors import DecodeError
 from bridle.messages import control, conversation, stream, system
 from bridle.messages.base import Frame, Message, check_shape
 from bridle.messages.stream import StreamEvent
@@ -89,9 +90,11 @@ def decode(line: bytes, warn: Callable[[StreamWarning], None]) -> Frame:
         if not line.isascii():
             line.decode()
     except (ValueError, RecursionError):
-        return _decode_slowly(line, warn)
-    force_setattr(frame, "raw", line)
-    return frame  # type: ignore[no-any-return]
+        pass
+    else:
+        force_setattr(frame, "raw", line)
+        return frame  # type: ignore[no-any-return]
+    return _decode_slowly(line, warn)
 
 
 def _decode_system(line: bytes, subtype: str | None) -> Message:
@@ -117,10 +120,13 @@ def _decode_slowly(line: bytes, warn: Callable[[StreamWarning], None]) -> Frame:
     frame_class: type[Frame] | None = _TOP_LEVEL.get(kind)
     if frame_class is None and kind == "system":
         frame_class = _SYSTEM.get(_text(fields, "subtype", report))
-    if frame_class is not None:
+    if frame_class is None:
+        frame_class = UnknownSystemMessage if kind == "system" else UnknownMessage
+    try:
         frame = degrade.build(frame_class, fields, "", report)
-    else:
-        frame = degrade.build(UnknownSystemMessage if kind == "system" else UnknownMessage, fields, "", report)
+    except RecursionError:
+        raise DecodeError(line, "too-deep", "nested deeper than the interpreter's recursion limit") from None
+    if frame_class is UnknownMessage:
         force_setattr(frame, "type", kind)
     report.finish()
     force_setattr(frame, "raw", line)

@@ -152,6 +152,7 @@ class InitMessage(SystemMessage, frozen=True, kw_only=True):
         fast_mode_disabled_reason: why there is no fast mode.
         effort: `low`, `medium`, `high`, `xhigh` or `max`.
         view_mode: `focus` or `default`.
+        user_message_uuids: the prompts that this turn has taken up.
     """
 
     wire_subtype: ClassVar[str | None] = "init"
@@ -176,6 +177,7 @@ class InitMessage(SystemMessage, frozen=True, kw_only=True):
     fast_mode_disabled_reason: str | None = None
     effort: str | None = None
     view_mode: str | None = None
+    user_message_uuids: list[str] | None = None
 
 
 class PreservedSegment(Record, frozen=True, kw_only=True):
@@ -244,6 +246,7 @@ class StatusMessage(SystemMessage, frozen=True, kw_only=True):
         permission_mode: the new permission mode, if it changed.
         compact_result: `success` or `failed`, after a compaction.
         compact_error: why it failed.
+        user_message_uuids: the prompts that this turn has taken up.
     """
 
     wire_subtype: ClassVar[str | None] = "status"
@@ -252,6 +255,7 @@ class StatusMessage(SystemMessage, frozen=True, kw_only=True):
     permission_mode: str | None = msgspec.field(default=None, name="permissionMode")
     compact_result: str | None = None
     compact_error: str | None = None
+    user_message_uuids: list[str] | None = None
 
 
 class NoResponse(Record, frozen=True, kw_only=True):

@@ -1,0 +1,83 @@
+"""Whatever stands on a line: it decodes, or it is a `DecodeError`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.messages.support import LINES
+
+from bridle.errors import DecodeError
+from bridle.messages import MESSAGE_TYPES, Frame, decode
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+anything = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
+names = sorted({name for line in LINES for name in json.loads(line)} - {"type", "subtype"})
+kinds = sorted({kind for kind, _ in MESSAGE_TYPES})
+subtypes = sorted({subtype for _, subtype in MESSAGE_TYPES if subtype})
+frames = st.fixed_dictionaries(
+    {"type": st.sampled_from(kinds) | anything, "subtype": st.sampled_from(subtypes) | anything},
+    optional=dict.fromkeys(names, anything),
+)
+blocks = st.fixed_dictionaries(
+    {"type": st.sampled_from(["text", "tool_use", "tool_result", "image", "new"])},
+    optional=dict.fromkeys(
+        ("text", "id", "name", "input", "content", "source", "tool_use_id", "is_error", "citations"), anything
+    ),
+)
+replies = st.fixed_dictionaries(
+    {"type": st.sampled_from(["assistant", "user"])},
+    optional={
+        "message": st.fixed_dictionaries({}, optional={"content": st.lists(blocks | anything), "usage": anything})
+    },
+)
+
+
+def check(line: bytes) -> Frame | None:
+    try:
+        frame = decode(line, str)
+    except DecodeError:
+        return None
+    assert isinstance(frame, Frame)
+    assert frame.raw == line
+    assert isinstance(frame.data, dict)
+    repr(frame)
+    assert hash(frame) == hash(frame)
+    return frame
+
+
+@given(st.binary())
+def test_arbitrary_bytes(line: bytes) -> None:
+    check(line)
+
+
+@given(st.text())
+def test_arbitrary_text(line: str) -> None:
+    check(line.encode("utf-8", "surrogatepass"))
+
+
+@given(anything)
+def test_arbitrary_json(value: Any) -> None:
+    line = json.dumps(value).encode()
+    assert (check(line) is not None) == isinstance(value, dict) or b"Infinity" in line
+
+
+@settings(max_examples=200)
+@given(frames | replies, st.booleans())
+def test_arbitrary_objects_of_known_types(value: dict[str, Any], ascii_only: bool) -> None:
+    line = json.dumps(value, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+    frame = check(line)
+    if frame is not None:
+        for name in dir(type(frame)):
+            if not name.startswith("_") and name != "raise_for_error":
+                getattr(frame, name)
+
+
+@settings(max_examples=200)
+@given(st.sampled_from(LINES), st.data())
+def test_damaged_lines(line: bytes, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(line)))
+    end = data.draw(st.integers(start, min(len(line), start + 20)))
+    check(line[:start] + data.draw(st.binary(max_size=4)) + line[end:])

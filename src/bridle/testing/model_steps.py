@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, MISSING, dataclass, field, fields
 from threading import Event
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -92,7 +92,7 @@ class Usage:
     cache_read_input_tokens: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Expecting:
     """What every step may demand of the request that it answers.
 
@@ -102,11 +102,22 @@ class _Expecting:
     """
 
     _: KW_ONLY
-    expect: Callable[[ModelRequest], object] | None = field(default=None, repr=False, compare=False)
+    expect: Callable[[ModelRequest], object] | None = field(default=None, compare=False)
     expect_text: str | None = None
 
+    def __repr__(self) -> str:
+        # Reports show steps, so only what differs from the defaults is named.
+        parts = []
+        for spec in fields(self):
+            value = getattr(self, spec.name)
+            if spec.name == "content":
+                parts += map(repr, value)
+            elif value != (spec.default if spec.default_factory is MISSING else spec.default_factory()):
+                parts.append(f"{spec.name}={value!r}")
+        return f"{type(self).__name__}({', '.join(parts)})"
 
-@dataclass(frozen=True, init=False)
+
+@dataclass(frozen=True, init=False, repr=False)
 class Reply(_Expecting):
     """An answer of the model: text, thinking and tool calls in this order, streamed as the API streams them.
 
@@ -164,7 +175,7 @@ class Reply(_Expecting):
             object.__setattr__(self, name, value)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class HTTPFailure(_Expecting):
     """An error answer of the API. The CLI tries again after most of them, and each try takes the next step.
 
@@ -208,7 +219,7 @@ class HTTPFailure(_Expecting):
         return json.dumps({"type": "error", "error": {"type": kind, "message": message}}).encode()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Dropped(_Expecting):
     """The connection breaks: before the first byte of an answer, or in the middle of one.
 

@@ -32,7 +32,6 @@ from bridle.testing.model_steps import HTTPFailure, Repeat, Reply, Stall, Step, 
 
 if TYPE_CHECKING:
     import os
-    import re
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
@@ -113,9 +112,8 @@ class ScriptedModel:
 
     Args:
         steps: the answers to the main loop, in order.
-        subagents: scripts for subagents: a text that occurs in the subagent's task (or a compiled pattern, or `"*"` for
-            any) -> its step or steps. Each subagent gets the script from its beginning. The first match in order
-            counts.
+        subagents: scripts for subagents: a text that occurs in the subagent's task (or `"*"` for any) -> its step or
+            steps. Each subagent gets the script from its beginning. The first match in order counts.
         compaction: the answers when a conversation is compacted. A string is the summary.
         side: a function that may answer requests of the CLI's helpers (titles, side questions, hooks that ask a model,
             fetched pages); None from it, or no function, gives an automatic answer that satisfies the CLI.
@@ -131,19 +129,18 @@ class ScriptedModel:
     def __init__(
         self,
         *steps: Step,
-        subagents: Mapping[str | re.Pattern[str], Step | Sequence[Step]] | None = None,
+        subagents: Mapping[str, Step | Sequence[Step]] | None = None,
         compaction: Step | Sequence[Step] = (),
         side: Callable[[ModelRequest], Step | None] | None = None,
     ) -> None:
         self._main = _Script("main loop", check_script("main loop", steps))
         self._compaction = _Script("compaction", check_script("compaction", _summaries(_as_steps(compaction))))
         self._subagents = {
-            key: check_script(f"subagent {_key_text(key)!r}", _as_steps(value))
-            for key, value in (subagents or {}).items()
+            key: check_script(f"subagent {key!r}", _as_steps(value)) for key, value in (subagents or {}).items()
         }
         self._side = side
         self._agents: dict[str, _Script] = {}
-        self._claimed: Counter[str | re.Pattern[str]] = Counter()
+        self._claimed: Counter[str] = Counter()
         self._requests: list[ModelRequest] = []
         self._problems: list[tuple[ModelRequest, str, Exception | None]] = []
         self._changed = threading.Condition()
@@ -322,7 +319,7 @@ class ScriptedModel:
             script = self._script_for(request)
             step = script.next() if script is not None else None
         if script is None:
-            tasks = ", ".join(repr(_key_text(key)) for key in self._subagents) or "none"
+            tasks = ", ".join(repr(key) for key in self._subagents) or "none"
             return self._refuse(request, f"no script for this subagent; there are scripts for: {tasks}")
         if step is None:
             return self._refuse(request, f"the script of the {script.name} has no step left for it")
@@ -338,9 +335,9 @@ class ScriptedModel:
         script = self._agents.get(agent)
         if script is None:
             for key, steps in self._subagents.items():
-                if _matches(key, task):
+                if key == "*" or key in task:
                     self._claimed[key] += 1
-                    script = self._agents[agent] = _Script(f"subagent {_key_text(key)!r}", steps)
+                    script = self._agents[agent] = _Script(f"subagent {key!r}", steps)
                     break
         return script
 
@@ -381,7 +378,7 @@ class ScriptedModel:
     def _left(self) -> list[str]:
         scripts = [self._main, self._compaction, *self._agents.values()]
         scripts += [
-            _Script(f"subagent {_key_text(key)!r} (never started)", steps)
+            _Script(f"subagent {key!r} (never started)", steps)
             for key, steps in self._subagents.items()
             if not self._claimed[key]
         ]
@@ -389,7 +386,7 @@ class ScriptedModel:
 
     def _both_sides(self) -> str:
         unclaimed = [
-            _Script(f"subagent {_key_text(key)!r} (never started)", steps)
+            _Script(f"subagent {key!r} (never started)", steps)
             for key, steps in self._subagents.items()
             if not self._claimed[key]
         ]
@@ -414,16 +411,6 @@ def _summaries(steps: Iterable[Step]) -> list[Step]:
     return [
         f"<summary>{step}</summary>" if isinstance(step, str) and "<summary>" not in step else step for step in steps
     ]
-
-
-def _matches(key: str | re.Pattern[str], task: str) -> bool:
-    if isinstance(key, str):
-        return key == "*" or key in task
-    return key.search(task) is not None
-
-
-def _key_text(key: str | re.Pattern[str]) -> str:
-    return key if isinstance(key, str) else key.pattern
 
 
 def _json_object(body: bytes) -> Mapping[str, Any]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
+import threading
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import pytest
 
 from bridle.testing import (
@@ -193,16 +195,13 @@ def test_a_subagent_has_a_script_of_its_own(real_cli: RealCLI) -> None:
     def answer(request: ModelRequest) -> Reply:
         return Reply(f"The answer is {request.tool_results[0].text}.")
 
+    task = {"description": "Count", "prompt": "Count the files.", "subagent_type": "general-purpose"}
     with ScriptedModel(
-        Reply(
-            ToolCall(
-                "Agent", {"description": "Count", "prompt": "Count the files.", "subagent_type": "general-purpose"}
-            )
-        ),
+        Reply(ToolCall("Agent", {**task, "run_in_background": False})),
         Reply("All counted.", expect_text="The answer is 42."),
         subagents={"Count the files": [Reply(ToolCall("Bash", {"command": "echo 42"})), answer]},
     ) as model:
-        done = run(real_cli, model, *ALLOW_ALL, CLAUDE_CODE_DISABLE_BACKGROUND_TASKS="1")
+        done = run(real_cli, model, *ALLOW_ALL)
 
     assert done.result["result"] == "All counted."
     first, second = model.requests_of("subagent")
@@ -214,10 +213,12 @@ def test_a_subagent_has_a_script_of_its_own(real_cli: RealCLI) -> None:
 
 @pytest.mark.parametrize("hints", ["1", "0"], ids=["with-headers", "by-shape"])
 def test_kinds_of_requests_are_told_apart(real_cli: RealCLI, hints: str) -> None:
-    environment = {"CLAUDE_CODE_GATEWAY_HINT_HEADERS": hints, "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1"}
+    environment = {"CLAUDE_CODE_GATEWAY_HINT_HEADERS": hints}
     session = "6a1b3f0e-0000-4000-8000-000000000001"
-    agent = ToolCall("Agent", {"description": "Look", "prompt": "Look around.", "subagent_type": "general-purpose"})
-    with ScriptedModel(Reply(agent), "Seen.", subagents={"*": "Nothing here."}, compaction="A short talk.") as model:
+    task = {"description": "Look", "prompt": "Look around.", "run_in_background": False}
+    with ScriptedModel(
+        Reply(ToolCall("Agent", task)), "Seen.", subagents={"*": "Nothing here."}, compaction="A short talk."
+    ) as model:
         run(real_cli, model, *ALLOW_ALL, "--session-id", session, **environment)
         compacted = run(real_cli, model, "--resume", session, prompt="/compact", **environment)
         titled = ask(
@@ -238,6 +239,65 @@ def test_kinds_of_requests_are_told_apart(real_cli: RealCLI, hints: str) -> None
     assert titled["title"] == "scripted"
     assert asked["response"] == "OK"
     assert counted["totalTokens"] > 0
+
+
+def test_a_subagent_in_the_background_brings_a_turn_of_its_own(real_cli: RealCLI) -> None:
+    stall = Stall(then="Nine files.")
+    with ScriptedModel(
+        Reply(ToolCall("Agent", {"description": "Count", "prompt": "Count.", "run_in_background": True})),
+        Reply("It is being counted.", expect=lambda _: stall.release()),
+        Reply("Nine, I hear.", expect_text="Nine files."),
+        subagents={"Count": stall},
+    ) as model:
+        done = run(real_cli, model)
+
+    assert [frame["result"] for frame in done.of("result")] == ["It is being counted.", "Nine, I hear."]
+
+
+def test_a_full_context_is_compacted_before_the_next_request(real_cli: RealCLI) -> None:
+    with ScriptedModel(
+        Reply(ToolCall("Bash", {"command": "echo hi"}), usage=Usage(input_tokens=990_000)),
+        Reply("Going on.", expect_text="What was said so far."),
+        compaction="What was said so far.",
+    ) as model:
+        done = run(real_cli, model, *ALLOW_ALL)
+
+    assert done.result["result"] == "Going on."
+    assert done.of("system", "compact_boundary")
+    assert [request.kind for request in model.requests] == ["main", "compaction", "main"]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_it_serves_while_an_event_loop_runs(real_cli: RealCLI, backend: str) -> None:
+    async def talk(model: ScriptedModel) -> bytes:
+        finished = await anyio.run_process(
+            command(real_cli), input=b"Say hello", env=real_cli.env(model), cwd=real_cli.cwd
+        )
+        return finished.stdout
+
+    with ScriptedModel("Hello.") as model:
+        assert b'"result":"Hello."' in anyio.run(talk, model, backend=backend)
+
+
+def test_a_cli_that_is_killed_while_it_waits_leaves_nothing_behind(real_cli: RealCLI) -> None:
+    stall = Stall()
+    before = threading.active_count()
+    with (
+        ScriptedModel(stall) as model,
+        subprocess.Popen(
+            command(real_cli),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            env=real_cli.env(model),
+            cwd=real_cli.cwd,
+        ) as process,
+    ):
+        assert process.stdin is not None
+        process.stdin.write(b"Say hello")
+        process.stdin.close()
+        stall.wait_started()
+        process.kill()
+    assert threading.active_count() == before
 
 
 def ask(cli: RealCLI, model: ScriptedModel, request: dict[str, Any], *arguments: str, **env: str) -> dict[str, Any]:

@@ -111,7 +111,7 @@ class _Expecting:
         for spec in fields(self):
             value = getattr(self, spec.name)
             if spec.name == "content":
-                parts += map(repr, value)
+                parts[:0] = map(repr, value)
             elif value != (spec.default if spec.default_factory is MISSING else spec.default_factory()):
                 parts.append(f"{spec.name}={value!r}")
         return f"{type(self).__name__}({', '.join(parts)})"

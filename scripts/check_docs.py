@@ -21,8 +21,11 @@ from pathlib import Path
 
 from run_examples import AT_ONCE, PROJECT, checked, steps_in
 
-# Programs that print nothing and rewrite their page with `--write`, or fail without it if the page is not current.
-GENERATORS: tuple[tuple[str, ...], ...] = ()
+# Programs that make pages: how each is called to compare, and how to write.
+GENERATORS = (
+    (("docs/make_options.py", "--check"), ("docs/make_options.py",)),
+    (("scripts/messages_page.py",), ("scripts/messages_page.py", "--write")),
+)
 
 _FENCE = re.compile(r"^(?P<indent> *)```python\n(?P<code>.*?)^(?P=indent)```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\((?P<target>[^)\s]+)\)")
@@ -115,10 +118,11 @@ def run_snippet(snippet: Snippet) -> str | None:
 
 def main(arguments: list[str]) -> int:
     """Check everything, and say what is wrong."""
+    write = "--write" in arguments
     problems = [
-        f"{' '.join(generator)} failed; `./dev docs` brings generated pages up to date"
-        for generator in GENERATORS
-        if subprocess.run([sys.executable, *generator, *arguments], cwd=PROJECT, check=False).returncode
+        f"{' '.join(compare)} failed; `./dev docs` brings generated pages up to date"
+        for compare, rewrite in GENERATORS
+        if subprocess.run([sys.executable, *(rewrite if write else compare)], cwd=PROJECT, check=False).returncode
     ]
     for page in pages():
         problems += broken_links(page)

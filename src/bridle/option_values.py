@@ -245,8 +245,8 @@ def _flag_name(value: Any, path: str) -> str:
     import re
 
     checked = str(name_text(value, path))
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]*", checked):
-        raise OptionsError(f"`{path}` must be flag names without the dashes, such as 'chrome'.", field=path)
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]+", checked):
+        raise OptionsError(f"`{path}` must be long flag names without the dashes, such as 'chrome'.", field=path)
     if checked in _RESERVED:
         raise OptionsError(
             f"`{path}` must not contain {checked!r}: {_RESERVED[checked]}", field=f"extra_args.{checked}"
@@ -257,16 +257,13 @@ def _flag_name(value: Any, path: str) -> str:
 _OURS = "Bridle sets it and depends on it."
 _RESERVED = {
     "print": _OURS,
-    "p": _OURS,
     "output-format": _OURS,
     "input-format": _OURS,
     "verbose": _OURS,
     "await-initialize": _OURS,
     "session-mirror": "session stores are not there yet.",
     "version": "it would print a version and exit.",
-    "v": "it would print a version and exit.",
     "help": "it would print a help text and exit.",
-    "h": "it would print a help text and exit.",
     "bg": "a session in the background has no stream.",
     "background": "a session in the background has no stream.",
 }

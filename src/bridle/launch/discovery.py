@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from bridle.errors import CLINotFoundError
+from bridle.errors import CLINotFoundError, SpawnError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -120,13 +121,10 @@ def _explicit(given: str, source: str, environment: Mapping[str, str], home: str
     if _is_executable(path) or (os.path.isfile(path) and path.endswith(SCRIPT_SUFFIXES)):
         return path
     if os.path.isdir(path):
-        problem = "is a folder"
-    elif os.path.exists(path):
-        problem = "is not executable (`chmod +x` it)"
-    elif os.path.islink(path):
-        problem = "is a broken symbolic link"
-    else:
-        problem = "does not exist"
+        raise SpawnError(path, os.strerror(errno.EISDIR), errno=errno.EISDIR, hint=f"{source} must name the file itself.")
+    if os.path.exists(path):
+        raise SpawnError(path, os.strerror(errno.EACCES), errno=errno.EACCES, hint="It is not executable: `chmod +x` it.")
+    problem = "is a broken symbolic link" if os.path.islink(path) else "does not exist"
     raise CLINotFoundError([path], message=f"The CLI named by {source} {problem}.")
 
 

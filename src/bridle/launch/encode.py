@@ -263,10 +263,7 @@ def setting_sources_argv(options: Options) -> list[str]:
 
 def extra_args_argv(options: Options) -> list[str]:
     """Return the flags of `extra_args`, in their order."""
-    return [
-        f"{'--' if len(name) > 1 else '-'}{name}" if value is None else f"--{name}={value}"
-        for name, value in options.extra_args.items()
-    ]
+    return [f"--{name}" if value is None else f"--{name}={value}" for name, value in options.extra_args.items()]
 
 
 def thinking_argv(options: Options) -> list[str]:

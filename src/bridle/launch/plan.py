@@ -239,6 +239,12 @@ def _shadows(options: Options) -> list[StreamWarning]:
     ]
 
 
+def argument_space() -> int:
+    """Return how many bytes arguments and variables may have together."""
+    # Linux reports a quarter of the stack limit, but never takes more than 6 MiB. One page is left for what execve adds.
+    return min(os.sysconf("SC_ARG_MAX"), 6 * 1024 * 1024) - 4096
+
+
 def _check_sizes(owned: list[tuple[str, str]], environment: Mapping[str, str]) -> None:
     """Refuse what execve would refuse with a bare E2BIG, and say which option it is."""
     rows = {row.name: row for row in ROWS}
@@ -255,7 +261,7 @@ def _check_sizes(owned: list[tuple[str, str]], environment: Mapping[str, str]) -
                 "Use prompt_channel='stdin'." if owner == "prompt" else rows[owner].way_out if owner in rows else ""
             )
             raise OptionsError(
-                f"`{owner}` is too long for a command line: {size:,} bytes, and one argument may have {MAX_ARGUMENT:,}. "
+                f"`{owner}` is too long for a command line: {size:,} bytes; one argument may have {MAX_ARGUMENT:,}. "
                 + way_out,
                 field=owner,
             )
@@ -268,8 +274,8 @@ def _check_sizes(owned: list[tuple[str, str]], environment: Mapping[str, str]) -
                 field=f"env.{name}",
             )
         total += size + 8
-    limit = os.sysconf("SC_ARG_MAX") if hasattr(os, "sysconf") else 0
-    if 0 < limit < total + 4096:
+    limit = argument_space()
+    if limit < total:
         largest = max(owned, key=lambda entry: len(entry[1]))[0]
         raise OptionsError(
             f"Arguments and variables have {total:,} bytes together, and the operating system takes {limit:,}. "

@@ -1,0 +1,162 @@
+"""Finding the CLI: the order of contract section 6, and never the working directory."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bridle.errors import CLINotFoundError
+from bridle.launch.discovery import Found, find_cli, find_program
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def program(path: Path, mode: int = 0o755) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    path.chmod(mode)
+    return str(path)
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Return one CLI in each kind of place; the working directory has some too."""
+    work = tmp_path / "work"
+    for trap in ("claude", "bin/claude", "node_modules/.bin/claude", "claude_agent_sdk/_bundled/claude"):
+        program(work / trap)
+    monkeypatch.chdir(work)
+    home = tmp_path / "home"
+    return {
+        "cli_path": program(tmp_path / "given" / "my-claude"),
+        "BRIDLE_CLI_PATH": program(tmp_path / "named" / "claude"),
+        "PATH": program(tmp_path / "path" / "claude"),
+        "install-place": program(home / ".local" / "bin" / "claude"),
+        "node-modules": program(home / "node_modules" / ".bin" / "claude"),
+        "claude-agent-sdk": program(tmp_path / "site-packages" / "claude_agent_sdk" / "_bundled" / "claude"),
+    }
+
+
+def look(places: dict[str, str], tmp_path: Path, **changes: Any) -> Found:
+    environment = {
+        "HOME": str(tmp_path / "home"),
+        "PATH": os.pathsep.join(["", ".", "bin", str(tmp_path / "none"), str(tmp_path / "path")]),
+    }
+    if os.path.exists(places["BRIDLE_CLI_PATH"]):
+        environment["BRIDLE_CLI_PATH"] = places["BRIDLE_CLI_PATH"]
+    cli_path = places["cli_path"] if os.path.exists(places["cli_path"]) else None
+    arguments: dict[str, Any] = {
+        "python_path": ["", ".", str(tmp_path / "work"), "site-packages", str(tmp_path / "site-packages")],
+        "system_places": (),
+        **changes,
+    }
+    return find_cli(cli_path, environment, **arguments)
+
+
+def test_places_are_looked_at_in_order(places: dict[str, str], tmp_path: Path) -> None:
+    for source, path in places.items():
+        assert look(places, tmp_path) == (path, source)
+        os.unlink(path)
+    with pytest.raises(CLINotFoundError) as caught:
+        look(places, tmp_path)
+    searched = caught.value.searched
+    assert str(tmp_path / "path" / "claude") in searched
+    assert str(tmp_path / "home" / ".claude" / "local" / "claude") in searched
+    assert all(os.path.isabs(place) and str(tmp_path / "work") not in place for place in searched)
+    assert len(set(searched)) == len(searched)
+    assert "npm install" in str(caught.value)
+
+
+def test_the_working_directory_is_never_looked_at(places: dict[str, str], tmp_path: Path) -> None:
+    for path in places.values():
+        os.unlink(path)
+    for changes in ({}, {"home": "."}, {"home": ""}):
+        with pytest.raises(CLINotFoundError):
+            look(places, tmp_path, **changes)
+    with pytest.raises(CLINotFoundError):
+        find_cli(None, {"PATH": "", "HOME": ""}, python_path=[], system_places=())
+    with pytest.raises(CLINotFoundError):
+        find_cli("claude", {"PATH": f"{os.pathsep}."}, python_path=[], system_places=())
+
+
+def test_what_cannot_be_run_is_passed_over(places: dict[str, str], tmp_path: Path) -> None:
+    os.unlink(places["cli_path"])
+    os.unlink(places["BRIDLE_CLI_PATH"])
+    os.unlink(places["PATH"])
+    os.mkdir(places["PATH"])
+    os.chmod(places["install-place"], 0o644)
+    assert look(places, tmp_path).source == "node-modules"
+
+
+def test_system_places_come_before_node_modules(places: dict[str, str], tmp_path: Path) -> None:
+    for source in ("cli_path", "BRIDLE_CLI_PATH", "PATH", "install-place"):
+        os.unlink(places[source])
+    system = program(tmp_path / "opt" / "claude")
+    assert look(places, tmp_path, system_places=(system,)) == (system, "install-place")
+
+
+def test_the_home_argument_wins_over_the_variable(places: dict[str, str], tmp_path: Path) -> None:
+    other = program(tmp_path / "other" / ".claude" / "local" / "claude")
+    environment = {"HOME": str(tmp_path / "home"), "PATH": ""}
+    assert find_cli(None, environment, str(tmp_path / "other"), python_path=[], system_places=()).path == other
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (lambda path: None, "does not exist"),
+        (lambda path: path.mkdir(), "is a folder"),
+        (lambda path: path.touch(0o644), "is not executable"),
+        (lambda path: path.symlink_to("nowhere"), "broken symbolic link"),
+    ],
+)
+def test_a_given_path_that_is_no_program_says_why(tmp_path: Path, make: Any, problem: str) -> None:
+    path = tmp_path / "claude"
+    make(path)
+    with pytest.raises(CLINotFoundError, match=problem) as caught:
+        find_cli(path, {"PATH": "/bin"})
+    assert caught.value.searched == (str(path),)
+    with pytest.raises(CLINotFoundError, match="BRIDLE_CLI_PATH"):
+        find_cli(None, {"BRIDLE_CLI_PATH": str(path)})
+
+
+def test_a_given_relative_path_is_meant(places: dict[str, str], tmp_path: Path) -> None:
+    assert find_cli("./claude", {}).path == str(tmp_path / "work" / "claude")
+    assert find_cli("bin/claude", {}).path == str(tmp_path / "work" / "bin" / "claude")
+
+
+def test_a_given_name_is_looked_up_in_path(places: dict[str, str], tmp_path: Path) -> None:
+    environment = {"PATH": os.pathsep.join([".", str(tmp_path / "given")])}
+    assert find_cli("my-claude", environment) == (places["cli_path"], "cli_path")
+    with pytest.raises(CLINotFoundError, match="PATH does not have") as caught:
+        find_cli("no-claude", environment)
+    assert caught.value.searched == (str(tmp_path / "given" / "no-claude"),)
+
+
+def test_a_tilde_is_the_home_folder(places: dict[str, str], tmp_path: Path) -> None:
+    assert find_cli("~/.local/bin/claude", {"HOME": str(tmp_path / "home")}).path == places["install-place"]
+
+
+def test_a_script_need_not_be_executable(tmp_path: Path) -> None:
+    script = program(tmp_path / "cli.js", 0o644)
+    assert find_cli(script, {}).path == script
+
+
+def test_only_installed_packages_count(tmp_path: Path) -> None:
+    program(tmp_path / "checkout" / "claude_agent_sdk" / "_bundled" / "claude")
+    with pytest.raises(CLINotFoundError):
+        find_cli(None, {"PATH": ""}, python_path=[str(tmp_path / "checkout")], system_places=())
+
+
+def test_the_official_package_is_not_imported(tmp_path: Path) -> None:
+    path = program(tmp_path / "dist-packages" / "claude_agent_sdk" / "_bundled" / "claude")
+    assert find_cli(None, {"PATH": ""}, python_path=[str(tmp_path / "dist-packages")], system_places=()).path == path
+    assert "claude_agent_sdk" not in sys.modules
+
+
+def test_find_program_skips_relative_entries(places: dict[str, str], tmp_path: Path) -> None:
+    assert find_program("claude", {"PATH": f".{os.pathsep}bin"}) is None
+    assert find_program("claude", {"PATH": f".{os.pathsep}{tmp_path / 'path'}"}) == places["PATH"]

@@ -1,0 +1,45 @@
+"""docs/options.md is made from the table, and is current."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+from bridle.options import Options
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def maker() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("make_options", DOCS / "make_options.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_of_options_is_current() -> None:
+    page = maker().page()
+    assert (DOCS / "options.md").read_text(encoding="utf-8") == page, "run: python docs/make_options.py"
+
+
+def test_the_page_names_every_option() -> None:
+    page = (DOCS / "options.md").read_text(encoding="utf-8")
+    assert [name for name in Options.__fields__ if f"| `{name}`" not in page] == []
+
+
+def test_the_page_about_finding_the_cli_names_every_place_and_variable() -> None:
+    from bridle.launch import discovery, environment
+
+    page = (DOCS / "finding-the-cli.md").read_text(encoding="utf-8")
+    for place in (*discovery._HOME_PLACES, *discovery._SYSTEM_PLACES):
+        assert str(Path(place).parent) in page
+    for name in (
+        "BRIDLE_CLI_PATH",
+        environment.CHILD_ID,
+        environment.ENTRY_POINT,
+        "CLAUDE_CODE_SDK_READS_SESSION_STATE",
+    ):
+        assert name in page

@@ -1,0 +1,218 @@
+"""`Options.load`: explicit arguments over variables over a named file, and what a file may not say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bridle.errors import OptionsError
+from bridle.option_sources import REFUSED_FROM_FILES
+from bridle.options import Options, Timeouts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECRET = "s3cr3t-value"
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    file = tmp_path / "options.toml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_without_sources_there_are_defaults() -> None:
+    assert Options.load(environment={}) == Options()
+
+
+def test_explicit_wins_over_variables_over_file_over_defaults(tmp_path: Path) -> None:
+    file = written(tmp_path, 'model = "file"\nmax_turns = 1\neffort = "low"\n')
+    environment = {"BRIDLE_MODEL": "variable", "BRIDLE_MAX_TURNS": "2"}
+    options = Options.load(file, environment=environment, model="explicit")
+    assert (options.model, options.max_turns, options.effort, options.agent) == ("explicit", 2, "low", None)
+
+
+def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BRIDLE_MODEL", "variable")
+    assert Options.load().model == "variable"
+    assert Options().model is None
+
+
+def test_no_file_is_read_unless_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("bridle.toml", "options.toml", ".bridle.toml", "pyproject.toml"):
+        (tmp_path / name).write_text('model = "trap"\n', encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert Options.load(environment={}) == Options()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "field", "expected"),
+    [
+        ("BRIDLE_MODEL", "5", "model", "5"),
+        ("BRIDLE_RESUME", "true", "resume", "true"),
+        ("BRIDLE_CLI_PATH", "/bin/claude", "cli_path", "/bin/claude"),
+        ("BRIDLE_MAX_BUDGET_USD", "0.5", "max_budget_usd", 0.5),
+        ("BRIDLE_STRICT_MCP_CONFIG", "true", "strict_mcp_config", True),
+        ("BRIDLE_ALLOWED_TOOLS", '["Read"]', "allowed_tools", ("Read",)),
+        ("BRIDLE_ENV", '{"A": null, "B": "c"}', "env", {"A": None, "B": "c"}),
+        ("BRIDLE_SYSTEM_PROMPT", "be brief", "system_prompt", "be brief"),
+        ("BRIDLE_SYSTEM_PROMPT", '["a", "b"]', "system_prompt", ("a", "b")),
+        ("BRIDLE_SETTINGS", "file.json", "settings", "file.json"),
+        ("BRIDLE_SETTINGS", '{"a": 1}', "settings", {"a": 1}),
+        ("BRIDLE_SKILLS", "all", "skills", "all"),
+        ("BRIDLE_SKILLS", '["pdf"]', "skills", ("pdf",)),
+        ("BRIDLE_DEBUG", "true", "debug", True),
+        ("BRIDLE_DEBUG", "api,hooks", "debug", "api,hooks"),
+        ("BRIDLE_TIMEOUTS", '{"turn": 5}', "timeouts", Timeouts(turn=5)),
+        ("BRIDLE_INHERIT_ENV", "false", "inherit_env", False),
+        ("BRIDLE_USER", "nobody", "user", "nobody"),
+    ],
+)
+def test_variables_are_json_except_for_plain_strings(variable: str, value: str, field: str, expected: Any) -> None:
+    assert getattr(Options.load(environment={variable: value}), field) == expected
+
+
+@pytest.mark.parametrize("name", sorted(Options.__fields__))
+def test_every_field_can_come_from_a_variable_or_says_that_it_is_a_function(name: str) -> None:
+    try:
+        Options.load(environment={f"BRIDLE_{name.upper()}": "\0"})
+    except OptionsError as error:
+        field, message = error.field, str(error)
+    assert field == name
+    is_function = name in ("can_use_tool", "hooks", "on_elicitation", "on_user_dialog", "on_warning", "stderr")
+    assert ("is a function" in message) is is_function
+
+
+def test_a_variable_that_is_no_json_is_refused_without_its_value() -> None:
+    with pytest.raises(OptionsError, match="BRIDLE_ENV must be JSON") as caught:
+        Options.load(environment={"BRIDLE_ENV": f"TOKEN={SECRET}"})
+    assert SECRET not in str(caught.value)
+    assert caught.value.field == "env"
+
+
+def test_other_variables_are_left_alone_and_misspelt_ones_are_not() -> None:
+    assert (
+        Options.load(environment={"BRIDLE_CHILD_ID": "x", "BRIDLE_HOME": "y", "MODEL": "z", "bridle_model": "q"})
+        == Options()
+    )
+    for variable in ("BRIDLE_MODEL_", "BRIDLE_DISSALLOWED_TOOLS", "Bridle_Model".replace("Bridle", "BRIDLE")):
+        with pytest.raises(OptionsError, match="Did you mean"):
+            Options.load(environment={variable: "x"})
+
+
+# -- layers
+
+
+def test_env_and_settings_are_merged_deeply(tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        '[env]\nA = "file"\nB = "file"\n[settings.permissions]\nallow = ["x"]\ndeny = ["y"]\n[settings]\nmodel = "m"\n',
+    )
+    environment = {
+        "BRIDLE_SETTINGS": '{"permissions": {"allow": ["z"]}}',
+        "BRIDLE_ENV": '{"B": "variable", "C": "variable"}',
+    }
+    options = Options.load(file, trust_file=True, environment=environment, env={"C": None}, settings='{"extra": 1}')
+    assert options.env == {"A": "file", "B": "variable", "C": None}
+    assert options.settings == {"permissions": {"allow": ["z"], "deny": ["y"]}, "model": "m", "extra": 1}
+
+
+def test_a_settings_path_cannot_be_merged_and_wins_whole(tmp_path: Path) -> None:
+    options = Options.load(environment={"BRIDLE_SETTINGS": '{"a": 1}'}, settings="file.json")
+    assert options.settings == "file.json"
+
+
+def test_add_dirs_and_extra_args_are_put_together_lowest_first(tmp_path: Path) -> None:
+    file = written(tmp_path, 'add_dirs = ["/file"]\n[extra_args]\na-a = "1"\nb-b = "1"\n')
+    environment = {"BRIDLE_ADD_DIRS": '["/variable"]', "BRIDLE_EXTRA_ARGS": '{"b-b": "2", "c-c": null}'}
+    options = Options.load(file, trust_file=True, environment=environment, add_dirs=("/explicit",))
+    assert options.add_dirs == ("/file", "/variable", "/explicit")
+    assert options.extra_args == {"a-a": "1", "b-b": "2", "c-c": None}
+    assert list(options.extra_args) == ["a-a", "b-b", "c-c"]
+
+
+def test_of_everything_else_the_highest_source_wins_whole(tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        'betas = ["a"]\ndisallowed_tools = ["X"]\n'
+        '[agents.file]\ndescription = "d"\nprompt = "p"\n[timeouts]\nturn = 5\n',
+    )
+    environment = {"BRIDLE_BETAS": '["b"]', "BRIDLE_AGENTS": '{"v": {"description": "d", "prompt": "p"}}'}
+    options = Options.load(file, environment=environment, timeouts=Timeouts(idle=3))
+    assert options.betas == ("b",)
+    assert list(options.agents or ()) == ["v"]
+    assert options.timeouts == Timeouts(idle=3)
+    assert options.disallowed_tools == ("X",)
+
+
+# -- files
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "message"),
+    [
+        ("modle = 1", "modle", "Did you mean `model`"),
+        ("model = ", "file", "no TOML"),
+        ("model = 5", "model", "must be a str"),
+        ("hooks = {}", "hooks", "is a function"),
+        ("[timeouts]\nturn = 0", "timeouts.turn", "more than 0"),
+    ],
+)
+def test_a_wrong_file_names_what_is_wrong(tmp_path: Path, text: str, field: str, message: str) -> None:
+    with pytest.raises(OptionsError, match=message) as caught:
+        Options.load(written(tmp_path, text), environment={})
+    assert caught.value.field == field
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    for path in (tmp_path / "missing.toml", tmp_path):
+        with pytest.raises(OptionsError, match="cannot be read") as caught:
+            Options.load(path, environment={})
+        assert str(path) in str(caught.value)
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(OptionsError, match="no TOML"):
+        Options.load(tmp_path / "binary.toml", environment={})
+
+
+REFUSED = {
+    "cli_path": 'cli_path = "/x"',
+    "env": 'env = {A = "b"}',
+    "extra_args": 'extra_args = {chrome = ""}',
+    "settings": "settings = {}",
+    "mcp_servers": 'mcp_servers = {a = {command = "x"}}',
+    "plugins": 'plugins = [{type = "local", path = "x"}]',
+    "executable": 'executable = "x"',
+    "executable_args": 'executable_args = ["x"]',
+    "inherit_env": "inherit_env = false",
+    "managed_settings": "managed_settings = {}",
+    "sandbox": "sandbox = {}",
+    "permission_prompt_tool_name": 'permission_prompt_tool_name = "x"',
+    "allow_dangerously_skip_permissions": "allow_dangerously_skip_permissions = true",
+    "project_config_root": 'project_config_root = "x"',
+    "user": 'user = "x"',
+    "debug_file": 'debug_file = "x"',
+    "trace": 'trace = "x"',
+    "permission_mode": 'permission_mode = "bypassPermissions"',
+    "permission_mode ": 'permission_mode = "auto"',
+    "agents.r.permissionMode": '[agents.r]\ndescription = "d"\nprompt = "p"\npermissionMode = "bypassPermissions"',
+    "agents.r.mcpServers": '[agents.r]\ndescription = "d"\nprompt = "p"\nmcpServers = [{x = {command = "y"}}]',
+}
+
+
+def test_all_refusals_are_tested() -> None:
+    assert set(REFUSED_FROM_FILES) <= set(REFUSED)
+    assert set(REFUSED_FROM_FILES) <= set(Options.__fields__)
+
+
+@pytest.mark.parametrize(("field", "text"), REFUSED.items())
+def test_what_a_stranger_could_misuse_is_refused_from_a_file(tmp_path: Path, field: str, text: str) -> None:
+    file = written(tmp_path, text)
+    with pytest.raises(OptionsError, match="trust_file=True") as caught:
+        Options.load(file, environment={})
+    assert caught.value.field == field.strip()
+    assert Options.load(file, trust_file=True, environment={}) != Options()
+
+
+def test_harmless_modes_are_taken_from_a_file(tmp_path: Path) -> None:
+    assert Options.load(written(tmp_path, 'permission_mode = "plan"'), environment={}).permission_mode == "plan"

@@ -1,0 +1,415 @@
+"""`Options`: checked when built, frozen, comparable, picklable, and silent about secrets."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridle.errors import OptionsError
+from bridle.options import (
+    AgentDefinition,
+    Limits,
+    McpHttpServerConfig,
+    McpStdioServerConfig,
+    Options,
+    SandboxSettings,
+    SdkPluginConfig,
+    SystemPromptPreset,
+    TaskBudget,
+    ThinkingConfigEnabled,
+    Timeouts,
+)
+
+SECRET = "s3cr3t-value"
+
+
+def answer(*arguments: object) -> None:
+    """A callback that pickle can find."""
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"disallowed_tools": "Bash"}, "disallowed_tools"),
+    ({"allowed_tools": "Bash"}, "allowed_tools"),
+    ({"allowed_tools": None}, "allowed_tools"),
+    ({"allowed_tools": [""]}, "allowed_tools[0]"),
+    ({"allowed_tools": ["Read", 5]}, "allowed_tools[1]"),
+    ({"allowed_tools": {"Read"}}, "allowed_tools"),
+    ({"disallowed_tools": ["Bash(rm", "Write"]}, "disallowed_tools[0]"),
+    ({"disallowed_tools": ["Bash)rm("]}, "disallowed_tools[0]"),
+    ({"tools": "Bash"}, "tools"),
+    ({"tools": {"type": "preset"}}, "tools"),
+    ({"betas": "x"}, "betas"),
+    ({"model": 5}, "model"),
+    ({"model": ""}, "model"),
+    ({"model": "a\0b"}, "model"),
+    ({"system_prompt": "\ud800"}, "system_prompt"),
+    ({"system_prompt": {"type": "other"}}, "system_prompt.type"),
+    ({"system_prompt": {"type": "file"}}, "system_prompt.path"),
+    ({"system_prompt": {"type": "preset", "preset": "claude_code", "apend": "x"}}, "system_prompt.apend"),
+    ({"system_prompt": 5}, "system_prompt"),
+    ({"permission_mode": "acceptedits"}, "permission_mode"),
+    ({"permission_mode": 1}, "permission_mode"),
+    ({"effort": "huge"}, "effort"),
+    ({"max_turns": "3"}, "max_turns"),
+    ({"max_turns": True}, "max_turns"),
+    ({"max_turns": -1}, "max_turns"),
+    ({"max_turns": 1.0}, "max_turns"),
+    ({"max_budget_usd": 0}, "max_budget_usd"),
+    ({"max_budget_usd": float("nan")}, "max_budget_usd"),
+    ({"max_budget_usd": float("inf")}, "max_budget_usd"),
+    ({"task_budget": 5}, "task_budget"),
+    ({"task_budget": {"total": 0}}, "task_budget.total"),
+    ({"session_id": "abc"}, "session_id"),
+    ({"session_id": "11111111-2222-4333-8444-555555555555", "resume": "x"}, "session_id"),
+    ({"resume_session_at": "x"}, "resume_session_at"),
+    ({"resume_session_at": "x", "continue_conversation": True}, "resume_session_at"),
+    ({"resume": "r", "resume_drops_turn": "x"}, "resume_drops_turn"),
+    ({"model": "a", "fallback_model": "a"}, "fallback_model"),
+    ({"can_use_tool": answer, "permission_prompt_tool_name": "x"}, "permission_prompt_tool_name"),
+    ({"can_use_tool": "x"}, "can_use_tool"),
+    ({"supported_dialog_kinds": ["a"]}, "supported_dialog_kinds"),
+    ({"hooks": {"Stop": answer}}, "hooks.Stop"),
+    ({"hooks": [answer]}, "hooks"),
+    ({"mcp_servers": ["x"]}, "mcp_servers"),
+    ({"mcp_servers": {"a": "x"}}, "mcp_servers.a"),
+    ({"mcp_servers": {"a": {}}}, "mcp_servers.a.command"),
+    ({"mcp_servers": {"a": {"type": "ws", "url": "u"}}}, "mcp_servers.a.type"),
+    ({"mcp_servers": {"a": {"type": "http"}}}, "mcp_servers.a.url"),
+    ({"mcp_servers": {"a": {"type": "sdk", "name": "x"}}}, "mcp_servers.a.instance"),
+    ({"mcp_servers": {"a": {"command": "x", "args": "-y"}}}, "mcp_servers.a.args"),
+    ({"mcp_servers": {"a": {"command": "x", "env": {"A": 1}}}}, "mcp_servers.a.env.A"),
+    ({"mcp_servers": {"a": {"command": "x", "always_load": True}}}, "mcp_servers.a.always_load"),
+    ({"mcp_servers": {1: {"command": "x"}}}, "mcp_servers (its keys)"),
+    ({"agents": {"r": {"description": "d"}}}, "agents.r.prompt"),
+    ({"agents": {"r": {"description": "d", "prompt": "p", "max_turns": 1}}}, "agents.r.max_turns"),
+    ({"agents": {"r": {"description": "d", "prompt": "p", "tools": "Bash"}}}, "agents.r.tools"),
+    ({"agents": {"r": {"description": "d", "prompt": "p", "model": object()}}}, "agents.r.model"),
+    ({"agents": {"r": "x"}}, "agents.r"),
+    ({"sandbox": {"network": {"allowed_domains": ["x"]}}}, "sandbox.network.allowed_domains"),
+    ({"sandbox": {"enabled": 1}}, "sandbox.enabled"),
+    ({"sandbox": True}, "sandbox"),
+    ({"skills": "pdf"}, "skills"),
+    ({"skills": ["a)", "b"]}, "skills[0]"),
+    ({"skills": [" a"]}, "skills[0]"),
+    ({"skills": ["/a"]}, "skills[0]"),
+    ({"skills": ["a*"]}, "skills[0]"),
+    ({"skills": ["a\\"]}, "skills[0]"),
+    ({"plugins": [{"type": "remote", "path": "x"}]}, "plugins[0].type"),
+    ({"plugins": ["x"]}, "plugins[0]"),
+    ({"plugins": "x"}, "plugins"),
+    ({"thinking": {"type": "sometimes"}}, "thinking.type"),
+    ({"thinking": "adaptive"}, "thinking"),
+    ({"thinking": {"type": "enabled", "budget_tokens": 0}}, "thinking.budget_tokens"),
+    ({"output_format": {"type": "json_schema"}}, "output_format"),
+    ({"output_format": {"type": "text"}}, "output_format"),
+    ({"output_format": {"type": "json_schema", "schema": {"x": {1, 2}}}}, "output_format.schema.x"),
+    ({"output_format": {"type": "json_schema", "schema": {"x": float("nan")}}}, "output_format.schema.x"),
+    ({"tool_config": {"bash": {}}}, "tool_config"),
+    ({"tool_config": {"askUserQuestion": {"previewFormat": "pdf"}}}, "tool_config.askUserQuestion.previewFormat"),
+    ({"setting_sources": ["users"]}, "setting_sources[0]"),
+    ({"setting_sources": "user"}, "setting_sources"),
+    ({"settings": 5}, "settings"),
+    ({"settings": ""}, "settings"),
+    ({"settings": {"a": b"x"}}, "settings.a"),
+    ({"cwd": b"/"}, "cwd"),
+    ({"cwd": "a\0"}, "cwd"),
+    ({"add_dirs": "x"}, "add_dirs"),
+    ({"cli_path": ""}, "cli_path"),
+    ({"env": {"A": 1}}, "env.A"),
+    ({"env": {"A=B": "x"}}, "env (its keys)"),
+    ({"env": {"": "x"}}, "env (its keys)"),
+    ({"env": {"A": "x\0"}}, "env.A"),
+    ({"env": "A=B"}, "env"),
+    ({"inherit_env": "PATH"}, "inherit_env"),
+    ({"inherit_env": None}, "inherit_env"),
+    ({"extra_args": {"--chrome": None}}, "extra_args (its keys)"),
+    ({"extra_args": {"a b": None}}, "extra_args (its keys)"),
+    ({"extra_args": {"output-format": "text"}}, "extra_args.output-format"),
+    ({"extra_args": {"chrome": True}}, "extra_args.chrome"),
+    ({"extra_args": ["chrome"]}, "extra_args"),
+    ({"user": -1}, "user"),
+    ({"user": True}, "user"),
+    ({"debug": 1}, "debug"),
+    ({"prompt_channel": "file"}, "prompt_channel"),
+    ({"version_check": "lenient"}, "version_check"),
+    ({"on_oversize": "warn"}, "on_oversize"),
+    ({"strict_exit_status": 1}, "strict_exit_status"),
+    ({"timeouts": 5}, "timeouts"),
+    ({"timeouts": {"turn": 0}}, "timeouts.turn"),
+    ({"timeouts": {"turns": 5}}, "timeouts.turns"),
+    ({"limits": {"line_bytes": 0}}, "limits.line_bytes"),
+    ({"trace": 5}, "trace"),
+    ({"on_warning": 5}, "on_warning"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "field"), WRONG, ids=[f"{field}-{index}" for index, (_, field) in enumerate(WRONG)])
+def test_a_wrong_value_is_refused_and_the_field_is_named(wrong: dict[str, Any], field: str) -> None:
+    with pytest.raises(OptionsError) as caught:
+        Options(**wrong)
+    assert caught.value.field == field
+    assert str(caught.value).count("\n") == 0
+
+
+UNKNOWN = [
+    ("modle", "Did you mean `model`?"),
+    ("maxTurns", "Did you mean `max_turns`?"),
+    ("dissallowed_tools", "Did you mean `disallowed_tools`?"),
+    ("permissionMode", "Did you mean `permission_mode`?"),
+    ("max_buffer_size", "Limits(line_bytes"),
+    ("load_timeout_ms", "not supported yet"),
+    ("session_store", "not supported yet"),
+    ("session_store_flush", "not supported yet"),
+    ("debug_stderr", "stderr="),
+    ("abort_controller", "close()"),
+    ("spawn_claude_code_process", "transport="),
+    ("completely_else", "has no field"),
+]
+
+
+@pytest.mark.parametrize(("name", "hint"), UNKNOWN)
+def test_an_unknown_name_is_refused_with_a_hint(name: str, hint: str) -> None:
+    unknown: dict[str, Any] = {name: 1}
+    with pytest.raises(OptionsError) as caught:
+        Options(**unknown)
+    assert caught.value.field == name
+    assert hint in str(caught.value)
+
+
+def test_positional_arguments_are_refused() -> None:
+    with pytest.raises(TypeError):
+        Options("hello")  # type: ignore[call-arg]
+
+
+def test_a_bare_string_says_what_to_write() -> None:
+    with pytest.raises(OptionsError, match=r'disallowed_tools=\["Bash"\]'):
+        Options(disallowed_tools="Bash")
+
+
+def test_a_misspelt_mode_is_corrected() -> None:
+    with pytest.raises(OptionsError, match="Did you mean `acceptEdits`"):
+        Options(permission_mode="acceptedits")  # type: ignore[arg-type]
+
+
+def test_a_snake_case_key_in_a_wire_dict_names_both_ways_out() -> None:
+    with pytest.raises(
+        OptionsError, match=r"write `maxTurns` for `max_turns`, or use `AgentDefinition\(max_turns=...\)`"
+    ):
+        Options(agents={"r": {"description": "d", "prompt": "p", "max_turns": 1}})
+
+
+def test_options_are_frozen() -> None:
+    options = Options(model="a")
+    with pytest.raises(AttributeError, match="replace"):
+        options.model = "b"  # type: ignore[misc]
+    with pytest.raises(AttributeError, match="replace"):
+        del options.model
+
+
+def test_what_was_given_is_copied() -> None:
+    tools = ["Bash"]
+    env: dict[str, str | None] = {"A": "b"}
+    schema = {"type": "json_schema", "schema": {"a": [1]}}
+    options = Options(allowed_tools=tools, env=env, output_format=schema)
+    tools.append("Write")
+    env["C"] = "d"
+    schema["schema"]["a"].append(2)  # type: ignore[index]
+    assert options == Options(
+        allowed_tools=["Bash"], env={"A": "b"}, output_format={"type": "json_schema", "schema": {"a": [1]}}
+    )
+
+
+def test_defaults_cannot_be_changed_through_an_instance() -> None:
+    with pytest.raises(TypeError):
+        Options().env["A"] = "b"  # type: ignore[index]
+    assert dict(Options().env) == {}
+
+
+def test_replace_checks_and_keeps_the_rest() -> None:
+    options = Options(model="a", max_turns=3, agents={"r": AgentDefinition(description="d", prompt="p")})
+    other = options.replace(model="b")
+    assert (other.model, other.max_turns, options.model) == ("b", 3, "a")
+    assert other.agents == options.agents
+    assert other.replace(model=None, max_turns=None, agents=None) == Options()
+    with pytest.raises(OptionsError, match="max_turns"):
+        options.replace(max_turn=3)
+    with pytest.raises(OptionsError):
+        options.replace(allowed_tools="Bash")
+
+
+def test_equality_and_hash() -> None:
+    assert Options(allowed_tools=["a"]) == Options(allowed_tools=("a",))
+    assert Options(model="a") != Options(model="b")
+    assert Options() != object()
+    assert Options(system_prompt={"type": "preset", "preset": "claude_code"}) == Options(
+        system_prompt=SystemPromptPreset()
+    )
+    assert hash(Timeouts(turn=3)) == hash(Timeouts(turn=3))
+    assert Options(strict_mcp_config=True).given() == {"strict_mcp_config": True}
+
+
+FULL: dict[str, Any] = {
+    "model": "m",
+    "env": {"TOKEN": SECRET, "GONE": None},
+    "settings": {"env": {"KEY": SECRET}},
+    "managed_settings": {"k": SECRET},
+    "mcp_servers": {
+        "a": McpStdioServerConfig(command="c", args=[SECRET], env={"K": SECRET}),
+        "b": {"type": "http", "url": f"https://user:{SECRET}@h", "headers": {"Authorization": SECRET}},
+    },
+    "extra_args": {"token": SECRET},
+    "agents": {"r": AgentDefinition(description="d", prompt="p", mcp_servers=[{"x": {"command": SECRET}}])},
+    "sandbox": SandboxSettings(credentials={"files": [{"path": SECRET}]}),
+    "plugins": [SdkPluginConfig(path="p")],
+    "thinking": ThinkingConfigEnabled(budget_tokens=5),
+    "task_budget": TaskBudget(total=5),
+    "timeouts": Timeouts(turn=5),
+    "limits": Limits(line_bytes=5),
+    "hooks": {"Stop": [answer]},
+    "can_use_tool": answer,
+    "cwd": Path("/"),
+}
+
+
+def test_repr_shows_no_secret() -> None:
+    shown = repr(Options(**FULL))
+    assert SECRET not in shown
+    assert "'TOKEN': '...'" in shown
+    assert "model='m'" in shown
+    for nested in (
+        McpStdioServerConfig(command="c", args=[SECRET], env={"K": SECRET}),
+        McpHttpServerConfig(url=SECRET, headers={"A": SECRET}),
+        FULL["agents"]["r"],
+        FULL["sandbox"],
+        Options(settings=SECRET),
+        Options(mcp_servers=SECRET),
+    ):
+        assert SECRET not in repr(nested)
+
+
+def test_errors_show_no_secret() -> None:
+    wrongs: list[dict[str, Any]] = [
+        {"env": {"A": 5, "B": SECRET}},
+        {"mcp_servers": {"a": {"command": SECRET, "args": SECRET}}},
+        {"settings": {"a": {SECRET.encode()}}},
+        {"extra_args": {"token": SECRET + "\0"}},
+        {"env": {"A": SECRET + "\0"}},
+    ]
+    for wrong in wrongs:
+        with pytest.raises(OptionsError) as caught:
+            Options(**wrong)
+        assert SECRET not in str(caught.value)
+
+
+def test_repr_is_short() -> None:
+    assert len(repr(Options(system_prompt="x" * 100_000))) < 400
+
+
+def test_options_pickle_and_copy() -> None:
+    options = Options(**FULL)
+    for other in (pickle.loads(pickle.dumps(options)), copy.copy(options), copy.deepcopy(options), options.replace()):
+        assert other == options
+        assert type(other) is Options
+    assert pickle.loads(pickle.dumps(Options())) == Options()
+
+
+def test_options_error_pickles() -> None:
+    with pytest.raises(OptionsError) as caught:
+        Options(model=5)  # type: ignore[arg-type]
+    other = pickle.loads(pickle.dumps(caught.value))
+    assert (str(other), other.field) == (str(caught.value), "model")
+
+
+def test_timeouts_and_limits_have_the_contracts_defaults() -> None:
+    assert {name: field.default for name, field in Timeouts.__fields__.items()} == {
+        "version_check": 30,
+        "initialize": 60,
+        "control": 30,
+        "rewind": 60,
+        "hook": 60,
+        "permission": None,
+        "mcp": None,
+        "first_message": None,
+        "idle": None,
+        "turn": None,
+        "after_result": 30,
+        "background": 600,
+        "stop_grace": 5,
+        "kill_grace": 5,
+    }
+    assert {name: field.default for name, field in Limits.__fields__.items()} == {
+        "line_bytes": 64 * 2**20,
+        "consecutive_decode_errors": 5,
+        "queued_operations": 16,
+        "pending_requests": 64,
+        "inflight_callbacks": 32,
+        "early_requests": 100,
+        "buffered_bytes": 64 * 2**20,
+        "stderr_tail": 64 * 2**10,
+    }
+
+
+@pytest.mark.parametrize("name", sorted(Timeouts.__fields__))
+def test_every_timeout_refuses_what_is_no_deadline(name: str) -> None:
+    none: dict[str, Any] = {name: None}
+    wrongs: list[Any] = [-1, "5", float("inf"), float("nan"), True]
+    for wrong in wrongs:
+        with pytest.raises(OptionsError) as caught:
+            Timeouts(**{name: wrong})
+        assert caught.value.field == name
+    assert getattr(Timeouts(**{name: 0.5}), name) == 0.5
+    if name.endswith("_grace"):
+        assert getattr(Timeouts(**{name: 0}), name) == 0
+        with pytest.raises(OptionsError):
+            Timeouts(**none)
+    else:
+        assert getattr(Timeouts(**none), name) is None
+
+
+def test_a_config_that_nests_too_deeply_is_refused() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(5_000):
+        deep = {"a": deep}
+    with pytest.raises(OptionsError, match="nested too deeply"):
+        Options(settings=deep)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(name=st.sampled_from(sorted(Options.__fields__)), value=JSON)
+def test_any_value_is_taken_or_refused_with_an_options_error(name: str, value: Any) -> None:
+    given_value: dict[str, Any] = {name: value}
+    try:
+        options = Options(**given_value)
+    except OptionsError as error:
+        named = error.field
+    else:
+        named = name
+        assert options.replace() == options
+        assert repr(options)
+    assert named.startswith(name)
+
+
+def test_importing_options_is_light() -> None:
+    # `inspect` comes with msgspec.
+    heavy = ("asyncio", "dataclasses", "subprocess", "json", "tomllib", "difflib", "tempfile")
+    code = (
+        "import sys; before = set(sys.modules); import bridle.options, bridle.launch; "
+        f"print([name for name in {heavy!r} if name in sys.modules and name not in before])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout.strip() == "[]"

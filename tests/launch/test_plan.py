@@ -1,0 +1,257 @@
+"""`build_plan`: command line, stdin, working directory, sizes, warnings, and what it shows of itself."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bridle.errors import OptionsError
+from bridle.launch import LaunchPlan, build_plan, needs_session
+from bridle.launch.plan import MAX_ARGUMENT, argument_space
+from bridle.options import Options, SystemPromptFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ONE_SHOT = ("/bin/claude", "--print", "--output-format", "stream-json", "--verbose")
+SECRET = "s3cr3t-value"
+
+
+def answer(*arguments: object) -> None:
+    """A callback."""
+
+
+def plan_of(options: Options | None = None, prompt: Any = "hello", **changes: Any) -> LaunchPlan:
+    arguments: dict[str, Any] = {
+        "prompt": prompt,
+        "cli_path": "/bin/claude",
+        "session": False,
+        "base_environment": {"PATH": "/bin"},
+        "child_id": "child",
+        **changes,
+    }
+    return build_plan(options or Options(), **arguments)
+
+
+def test_a_prompt_goes_through_stdin() -> None:
+    plan = plan_of(Options(model="m"), "-é\r\n ")
+    assert plan.argv == (*ONE_SHOT, "--model=m")
+    assert plan.stdin == "-é\r\n ".encode()
+
+
+def test_a_prompt_goes_onto_the_command_line_on_request() -> None:
+    plan = plan_of(Options(prompt_channel="argv", allowed_tools=["Read"]), "--version")
+    assert plan.argv == (*ONE_SHOT, "--allowedTools=Read", "--", "--version")
+    assert plan.stdin == b""
+
+
+def test_a_session_keeps_stdin_open_and_takes_no_prompt() -> None:
+    plan = plan_of(Options(title="t"), None, session=True)
+    assert plan.argv == ("/bin/claude", *ONE_SHOT[2:], "--input-format", "stream-json")
+    assert plan.stdin is None
+    assert plan.initialize == {"title": "t"}
+
+
+def test_a_one_shot_has_no_initialize_fields() -> None:
+    assert plan_of(Options(title="t")).initialize == {}
+
+
+@pytest.mark.parametrize("prompt", ["", " \n\t ", None])
+def test_an_empty_prompt_is_refused(prompt: str | None) -> None:
+    with pytest.raises(OptionsError, match="empty") as caught:
+        plan_of(prompt=prompt)
+    assert caught.value.field == "prompt"
+
+
+@pytest.mark.parametrize("channel", ["stdin", "argv"])
+def test_a_prompt_that_is_no_text_is_refused(channel: Any) -> None:
+    options = Options(prompt_channel=channel)
+    with pytest.raises(OptionsError, match="lone surrogate at position 1"):
+        plan_of(options, "a\ud800")
+    with pytest.raises(OptionsError, match="NUL"):
+        plan_of(options, "a\0b")
+    with pytest.raises(TypeError, match="bytes"):
+        plan_of(options, b"x")
+
+
+def test_cwd_must_be_a_folder(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(OptionsError, match="not a folder") as caught:
+        plan_of(Options(cwd=file))
+    assert caught.value.field == "cwd"
+    with pytest.raises(OptionsError, match="does not exist"):
+        plan_of(Options(cwd=tmp_path / "missing"))
+    plan = plan_of(Options(cwd=tmp_path))
+    assert plan.cwd == str(tmp_path)
+    assert plan.environment["PWD"] == str(tmp_path)
+    assert plan_of(Options(cwd="")).cwd is None
+
+
+def test_a_relative_cwd_becomes_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path)
+    plan = plan_of(Options(cwd="sub"))
+    assert plan.cwd == plan.environment["PWD"] == str(tmp_path / "sub")
+
+
+def test_paths_that_are_no_unicode_are_passed_on(tmp_path: Path) -> None:
+    odd = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
+    os.mkdir(odd)
+    plan = plan_of(Options(cwd=odd, add_dirs=[odd]))
+    assert plan.cwd == odd
+    assert os.fsencode(plan.argv[-1]) == b"--add-dir=" + os.fsencode(odd)
+    plan.describe().encode()
+
+
+# -- sizes
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux bounds single arguments")
+@pytest.mark.parametrize(
+    ("options", "field", "way_out"),
+    [
+        (Options(system_prompt="x" * 300_000), "system_prompt", "'type': 'file'"),
+        (Options(append_system_prompt="x" * 300_000), "append_system_prompt", "append-system-prompt-file"),
+        (Options(mcp_servers={"a": {"command": "x" * 300_000}}), "mcp_servers", "file"),
+        (Options(settings={"a": "x" * 300_000}), "settings", "file"),
+        (Options(prompt_channel="argv"), "prompt", "stdin"),
+        (Options(env={"A": "x" * 300_000}), "env.A", ""),
+    ],
+    ids=["system_prompt", "append", "servers", "settings", "prompt", "env"],
+)
+def test_an_argument_that_is_too_long_is_refused_with_a_way_out(options: Options, field: str, way_out: str) -> None:
+    with pytest.raises(OptionsError) as caught:
+        plan_of(options, "x" * 300_000 if field == "prompt" else "hello")
+    assert caught.value.field == field
+    assert way_out in str(caught.value)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux bounds single arguments")
+def test_the_longest_argument_is_the_kernels() -> None:
+    import subprocess
+
+    longest = MAX_ARGUMENT - len("--system-prompt=") - 1
+    plan = plan_of(Options(system_prompt="x" * longest), cli_path="/bin/true")
+    assert subprocess.run(plan.argv, env=plan.environment, timeout=20).returncode == 0
+    with pytest.raises(OptionsError):
+        plan_of(Options(system_prompt="x" * (longest + 1)))
+    with pytest.raises(OSError, match="too long"):
+        subprocess.run([*plan.argv[:-1], plan.argv[-1] + "x"], env=plan.environment, timeout=20)
+
+
+def test_arguments_that_are_too_long_together_are_refused() -> None:
+    limit = argument_space()
+    with pytest.raises(OptionsError, match="together") as caught:
+        plan_of(Options(add_dirs=["x" * 100_000] * (limit // 100_000 + 1)))
+    assert caught.value.field == "add_dirs"
+
+
+def test_a_long_prompt_is_no_problem_on_stdin() -> None:
+    assert len(plan_of(prompt="x" * 3_000_000).stdin or b"") == 3_000_000
+
+
+def test_a_long_system_prompt_fits_as_a_file() -> None:
+    assert plan_of(Options(system_prompt=SystemPromptFile(path="p"))).argv[-1] == "--system-prompt-file=p"
+
+
+# -- settings and sandbox
+
+
+def test_settings_from_a_file_are_merged_with_the_sandbox(tmp_path: Path) -> None:
+    (tmp_path / "settings.json").write_text('\ufeff{"model": "m", "sandbox": {"old": 1}}', encoding="utf-8")
+    plan = plan_of(Options(settings="settings.json", sandbox={"enabled": False}, cwd=tmp_path))
+    assert plan.argv[-1] == '--settings={"model":"m","sandbox":{"enabled":false}}'
+
+
+@pytest.mark.parametrize("content", ["[]", "{", "[" * 100_000, None])
+def test_settings_that_cannot_be_merged_are_refused(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "s.json").write_text(content, encoding="utf-8")
+    with pytest.raises(OptionsError, match="cannot be merged") as caught:
+        plan_of(Options(settings=tmp_path / "s.json", sandbox={"enabled": True}))
+    assert caught.value.field == "settings"
+
+
+# -- a CLI that is a script
+
+
+def test_a_script_is_run_by_a_runtime_of_path(tmp_path: Path) -> None:
+    node = tmp_path / "node"
+    node.touch(mode=0o755)
+    options = Options(executable_args=["--smol"], env={"PATH": f"relative:{tmp_path}"})
+    plan = plan_of(options, cli_path="/x/cli.js")
+    assert plan.argv[:4] == (str(node), "--smol", "/x/cli.js", "--print")
+    assert plan_of(Options(executable="/opt/bun"), cli_path="/x/cli.mjs").argv[0] == "/opt/bun"
+    with pytest.raises(OptionsError, match="'deno'"):
+        plan_of(Options(executable="deno", env={"PATH": str(tmp_path)}), cli_path="/x/cli.js")
+
+
+def test_the_runtime_is_not_used_for_a_program() -> None:
+    assert plan_of(Options(executable="bun", executable_args=["--smol"])).argv[0] == "/bin/claude"
+
+
+# -- warnings
+
+
+def codes(options: Options) -> list[tuple[str, str]]:
+    return [(warning.code, warning.context["field"]) for warning in plan_of(options).warnings]
+
+
+def test_conflicts_warn_and_name_the_winner() -> None:
+    assert codes(Options()) == []
+    assert codes(Options(resume="r", continue_conversation=True)) == [("OPTION_CONFLICT", "continue_conversation")]
+    assert codes(Options(system_prompt="a", append_system_prompt="b")) == [("OPTION_CONFLICT", "append_system_prompt")]
+    assert codes(Options(max_thinking_tokens=1)) == [("DEPRECATED_OPTION", "max_thinking_tokens")]
+    assert codes(Options(max_thinking_tokens=1, thinking={"type": "disabled"})) == [
+        ("OPTION_CONFLICT", "max_thinking_tokens")
+    ]
+    plan = plan_of(Options(system_prompt="a", append_system_prompt="b"))
+    assert plan.argv[5:] == ("--system-prompt=a",)
+    assert "`system_prompt` wins" in plan.warnings[0].message
+
+
+def test_a_permission_callback_that_is_not_asked_warns() -> None:
+    shadowed = "PERMISSION_CALLBACK_SHADOWED"
+    assert codes(Options(can_use_tool=answer, permission_mode="bypassPermissions")) == [(shadowed, "permission_mode")]
+    assert codes(Options(can_use_tool=answer, allowed_tools=["Read"])) == [(shadowed, "allowed_tools")]
+    assert codes(Options(can_use_tool=answer, allowed_tools=["Read(*)"])) == [(shadowed, "allowed_tools")]
+    assert codes(Options(can_use_tool=answer, allowed_tools=["Bash(git status)"])) == []
+    assert codes(Options(can_use_tool=answer, skills="all")) == [(shadowed, "skills")]
+    assert codes(Options(allowed_tools=["Read"])) == []
+
+
+# -- what it shows
+
+
+def test_a_plan_describes_itself_without_secrets() -> None:
+    options = Options(
+        env={"TOKEN": SECRET},
+        settings={"k": SECRET},
+        managed_settings={"k": SECRET},
+        mcp_servers={"a": {"command": SECRET}},
+        extra_args={"token": SECRET},
+        prompt_channel="argv",
+        system_prompt="long " * 100,
+    )
+    plan = plan_of(options, f"prompt with {SECRET}")
+    for shown in (plan.describe(), repr(plan), str(plan)):
+        assert SECRET not in shown
+        assert "--mcp-config=..." in shown
+        assert "TOKEN" in shown
+        assert len(shown) < 2_000
+
+
+def test_a_description_has_no_control_characters() -> None:
+    plan = plan_of(Options(model="\x1b[31mred"))
+    assert "\x1b" not in plan.describe()
+
+
+def test_needs_session_names_all_options() -> None:
+    options = Options(
+        hooks={"Stop": [answer]}, title="t", can_use_tool=answer, model="m", enable_file_checkpointing=True
+    )
+    assert sorted(needs_session(options)) == ["can_use_tool", "enable_file_checkpointing", "hooks", "title"]

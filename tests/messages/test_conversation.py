@@ -80,7 +80,7 @@ def test_a_tool_result(content: object, text: str) -> None:
     block = {"type": "tool_result", "tool_use_id": "toolu_1", "content": content, "is_error": True}
     message = from_data({"type": "user", "message": {"content": [block]}, "tool_use_result": {"stdout": "x"}})
     assert isinstance(message, UserMessage)
-    (result,) = message.content
+    result = message.content[0]
     assert isinstance(result, ToolResultBlock)
     assert (result.tool_use_id, result.content, result.is_error, result.text) == ("toolu_1", content, True, text)
     assert message.tool_use_result == {"stdout": "x"}

@@ -167,7 +167,7 @@ def test_the_path_leads_into_blocks() -> None:
     assert isinstance(frame, AssistantMessage)
     assert [warning.context["field"] for warning in warnings] == ["message.content[1].name", "message.content[1].input"]
     assert frame.content[1] == ToolUseBlock()
-    assert frame.content[1].input == {}  # type: ignore[union-attr]
+    assert frame.content[1].input == {}
 
 
 def test_payloads_keep_their_bytes_on_the_slow_path_too() -> None:
@@ -222,7 +222,7 @@ def test_lone_surrogates_become_replacement_characters(escape: bytes, text: str)
     assert frame.raw == line
     assert frame.content[0] == TextBlock(text=text)
     assert frame.content[1].input == {text: text}  # type: ignore[union-attr]
-    assert frame.content[2].data["x"] == text  # type: ignore[union-attr]
+    assert frame.content[2].data["x"] == text  # type: ignore[union-attr,index]
     assert frame.data[text] == 1
     text.encode()
 

@@ -66,6 +66,9 @@ _TOP_LEVEL.update(CONTROL_TYPES)
 _system_decoders: dict[str, Callable[[bytes], system.SystemMessage]] = {}
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder(Union[(*_TOP_LEVEL.values(), _SystemProbe)]).decode
 
+# The CLI's key order saves looking into the payload: there is one of these lines for every token.
+_USUAL_EVENT = b'{"type":"stream_event","event":{'
+
 
 def decode(line: bytes, warn: Callable[[StreamWarning], None]) -> Frame:
     """Return the frame on `line`: a `Message`, or a control frame (see `bridle.messages.control`).
@@ -84,7 +87,7 @@ def decode(line: bytes, warn: Callable[[StreamWarning], None]) -> Frame:
         frame = _decode(line)
         if frame.__class__ is _SystemProbe:
             frame = _decode_system(line, frame.subtype)
-        elif frame.__class__ is StreamEvent and b'"event":{' not in line:
+        elif frame.__class__ is StreamEvent and not line.startswith(_USUAL_EVENT):
             check_shape(frame.event_raw, b"{")
         # The decoder does not look at the bytes of fields that it skips.
         if not line.isascii():

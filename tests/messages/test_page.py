@@ -1,0 +1,13 @@
+"""The page about messages is current."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+def test_the_tables_are_current() -> None:
+    subprocess.run([sys.executable, str(PROJECT / "scripts" / "messages_page.py")], check=True, timeout=30)

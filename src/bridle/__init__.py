@@ -20,7 +20,7 @@ from bridle._version import __version__
 
 if TYPE_CHECKING:
     from bridle import messages, sync, testing
-    from bridle.aio import QueryStream, query, run
+    from bridle.aio.query import QueryStream, query, run
     from bridle.bounds import Limits, Timeouts
     from bridle.errors import (
         BridleError,

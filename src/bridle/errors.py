@@ -82,9 +82,7 @@ __all__ = [
 
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
-INSTALL_HINT = (
-    "Install it with `npm install -g @anthropic-ai/claude-code`, or pass `cli_path=` (or set BRIDLE_CLI_PATH) to an existing one."
-)
+INSTALL_HINT = "Install it with `npm install -g @anthropic-ai/claude-code`, or pass `cli_path=` (or set BRIDLE_CLI_PATH) to an existing one."
 
 
 def printable(text: str, limit: int = 2_000) -> str:
@@ -94,7 +92,9 @@ def printable(text: str, limit: int = 2_000) -> str:
     """
     if len(text) > limit:
         text = f"[... {len(text) - limit} characters left out] " + text[-limit:]
-    return _UNPRINTABLE.sub(lambda found: f"\\x{ord(found[0]):02x}" if ord(found[0]) < 256 else f"\\u{ord(found[0]):04x}", text)
+    return _UNPRINTABLE.sub(
+        lambda found: f"\\x{ord(found[0]):02x}" if ord(found[0]) < 256 else f"\\u{ord(found[0]):04x}", text
+    )
 
 
 WarningCode = Literal[
@@ -158,7 +158,14 @@ class Diagnostic:
         last_result: the last `ResultMessage` that came, if any.
     """
 
-    __slots__ = ("exit_code_hint", "last_non_json_line", "last_result", "stderr_tail", "stdout_was_empty", "troubleshooting")
+    __slots__ = (
+        "exit_code_hint",
+        "last_non_json_line",
+        "last_result",
+        "stderr_tail",
+        "stdout_was_empty",
+        "troubleshooting",
+    )
 
     def __init__(
         self,
@@ -182,12 +189,14 @@ class Diagnostic:
         return f"Diagnostic({facts})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Diagnostic) and all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+        return isinstance(other, Diagnostic) and all(
+            getattr(self, name) == getattr(other, name) for name in self.__slots__
+        )
 
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (Diagnostic, {}, {name: getattr(self, name) for name in self.__slots__})
+        return _restore, (Diagnostic, (), {name: getattr(self, name) for name in self.__slots__})
 
 
 class BridleError(Exception):
@@ -198,13 +207,8 @@ class BridleError(Exception):
         return _restore, (type(self), self.args, self.__dict__.copy())
 
 
-def _restore(kind: type[Any], args: tuple[Any, ...], state: dict[str, Any]) -> Any:
-    if issubclass(kind, BaseException):
-        error = kind.__new__(kind, *args)
-        error.args = args
-        error.__dict__.update(state)
-        return error
-    value = kind.__new__(kind)
+def _restore(kind: Any, args: tuple[Any, ...], state: dict[str, Any]) -> Any:
+    value: Any = kind.__new__(kind, *args)
     for name, fact in state.items():
         setattr(value, name, fact)
     return value
@@ -254,8 +258,14 @@ class UnsupportedCLIVersionError(StartError):
         self.minimum = minimum
         self.suggestion = suggestion or "Update it with `npm install -g @anthropic-ai/claude-code@latest`."
         self.detail = detail
-        found = f"Claude Code CLI {detected} is too old" if detected and not detail else "This Claude Code CLI is not supported"
-        super().__init__(f"{found}: {printable(detail) + '; ' if detail else ''}needed is {minimum} or newer. {self.suggestion}")
+        found = (
+            f"Claude Code CLI {detected} is too old"
+            if detected and not detail
+            else "This Claude Code CLI is not supported"
+        )
+        super().__init__(
+            f"{found}: {printable(detail) + '; ' if detail else ''}needed is {minimum} or newer. {self.suggestion}"
+        )
 
 
 class UnknownVersionError(StartError):
@@ -271,7 +281,9 @@ class UnknownVersionError(StartError):
         self.suggestion = suggestion or (
             "Check that `cli_path` is the Claude Code CLI; `version_check='permissive'` goes on with a warning instead."
         )
-        super().__init__(f"No version number in the output of `claude --version`: {printable(output, 300)!r}. {self.suggestion}")
+        super().__init__(
+            f"No version number in the output of `claude --version`: {printable(output, 300)!r}. {self.suggestion}"
+        )
 
 
 class VersionDetectionError(StartError):
@@ -299,7 +311,9 @@ class SpawnError(StartError):
         errno: the operating system's error number, or None.
     """
 
-    def __init__(self, path: str, reason: str, *, cwd: str | None = None, errno: int | None = None, hint: str = "") -> None:
+    def __init__(
+        self, path: str, reason: str, *, cwd: str | None = None, errno: int | None = None, hint: str = ""
+    ) -> None:
         self.path = path
         self.reason = reason
         self.cwd = cwd
@@ -362,7 +376,9 @@ class DecodeError(StreamError):
         detail: what the decoder said.
     """
 
-    def __init__(self, line: bytes, reason: Literal["not-json", "not-utf8", "not-an-object", "too-deep"], detail: str) -> None:
+    def __init__(
+        self, line: bytes, reason: Literal["not-json", "not-utf8", "not-an-object", "too-deep"], detail: str
+    ) -> None:
         self.line = line
         self.reason = reason
         self.detail = detail
@@ -488,7 +504,9 @@ class ControlTimeoutError(ControlError, TimeoutError):
         self.request_id = request_id
         self.seconds = seconds
         within = f" within {seconds:g} s" if seconds is not None else " in time"
-        super().__init__(operation, f"`{operation}` was not answered{within} (request {request_id}); pass a longer `timeout=`.")
+        super().__init__(
+            operation, f"`{operation}` was not answered{within} (request {request_id}); pass a longer `timeout=`."
+        )
 
 
 class ControlRejectedError(ControlError):
@@ -502,7 +520,9 @@ class ControlRejectedError(ControlError):
     def __init__(self, operation: str, message: str, code: str | None = None) -> None:
         self.message = message
         self.code = code
-        super().__init__(operation, f"`{operation}` was rejected: {printable(message)}" + (f" ({code})" if code else ""))
+        super().__init__(
+            operation, f"`{operation}` was rejected: {printable(message)}" + (f" ({code})" if code else "")
+        )
 
 
 class TooManyPendingRequestsError(ControlError):
@@ -511,7 +531,10 @@ class TooManyPendingRequestsError(ControlError):
     def __init__(self, operation: str, count: int, limit: int) -> None:
         self.count = count
         self.limit = limit
-        super().__init__(operation, f"`{operation}` was not sent: {count} requests wait already; `Limits.pending_requests` is {limit}.")
+        super().__init__(
+            operation,
+            f"`{operation}` was not sent: {count} requests wait already; `Limits.pending_requests` is {limit}.",
+        )
 
 
 class InitQueueOverflowError(ControlError):
@@ -520,7 +543,9 @@ class InitQueueOverflowError(ControlError):
     def __init__(self, operation: str, count: int, limit: int) -> None:
         self.count = count
         self.limit = limit
-        super().__init__(operation, f"`{operation}` was not queued: {count} wait already; `Limits.queued_operations` is {limit}.")
+        super().__init__(
+            operation, f"`{operation}` was not queued: {count} wait already; `Limits.queued_operations` is {limit}."
+        )
 
 
 class CheckpointingNotEnabledError(ControlError):
@@ -580,4 +605,6 @@ class ConcurrentUseError(BridleError, RuntimeError):
     @classmethod
     def for_call(cls, call: str) -> Self:
         """Build the error for `call`."""
-        return cls(f"`{call}` is already running in another task or thread. One reader at a time: collect in one place and pass on.")
+        return cls(
+            f"`{call}` is already running in another task or thread. One reader at a time: collect in one place and pass on."
+        )

@@ -34,12 +34,15 @@ def checked_prompt(prompt: object, options: Options) -> str:
         NotSupportedError: it, or an option that is set, needs the bidirectional protocol.
     """
     if not isinstance(prompt, str):
-        if isinstance(prompt, (bytes, bytearray, dict)) or not (hasattr(prompt, "__iter__") or hasattr(prompt, "__aiter__")):
+        if isinstance(prompt, (bytes, bytearray, dict)) or not (
+            hasattr(prompt, "__iter__") or hasattr(prompt, "__aiter__")
+        ):
             raise TypeError(
                 f"`prompt` must be a str, a list of content blocks, or an (async) iterable of prompts; got {type(prompt).__name__}"
             )
         raise NotSupportedError(
-            "query", "Prompts of content blocks and iterables of prompts need the bidirectional protocol, which this version has not yet."
+            "query",
+            "Prompts of content blocks and iterables of prompts need the bidirectional protocol, which this version has not yet.",
         )
     needed = needs_session(options)
     if needed:
@@ -63,7 +66,9 @@ def with_output_type(options: Options | None, output_type: Any) -> Options:
     if output_type is None:
         return options
     if options.output_format is not None:
-        raise OptionsError("`output_type` and the option `output_format` exclude each other: give one", field="output_format")
+        raise OptionsError(
+            "`output_type` and the option `output_format` exclude each other: give one", field="output_format"
+        )
     return options.replace(output_format={"type": "json_schema", "schema": schema_for(output_type)})
 
 

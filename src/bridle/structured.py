@@ -57,13 +57,19 @@ def _schema(output_type: Any) -> tuple[dict[str, Any], bool]:
         else:
             schema = msgspec.json.schema(output_type)
     except (TypeError, RuntimeError, ValueError) as error:
-        raise OptionsError(f"`output_type`: no JSON schema can be made of {output_type!r}: {error}", field="output_type") from error
+        raise OptionsError(
+            f"`output_type`: no JSON schema can be made of {output_type!r}: {error}", field="output_type"
+        ) from error
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference.startswith("#/$defs/"):
         # The top level must be the object itself; the definition stays, since the type may refer to itself.
         name = reference.removeprefix("#/$defs/")
         top = dict(schema["$defs"][name])
-        rest = {key: value for key, value in schema["$defs"].items() if key != name or f'"{reference}"' in _text(schema["$defs"])}
+        rest = {
+            key: value
+            for key, value in schema["$defs"].items()
+            if key != name or f'"{reference}"' in _text(schema["$defs"])
+        }
         schema = {**top, "$defs": rest} if rest else top
     if schema.get("type") == "object":
         return schema, False
@@ -132,7 +138,11 @@ def _convert(raw: bytes, output_type: Any) -> Any:
 
 
 def _is_pydantic(output_type: Any) -> bool:
-    return isinstance(output_type, type) and hasattr(output_type, "model_validate_json") and hasattr(output_type, "model_json_schema")
+    return (
+        isinstance(output_type, type)
+        and hasattr(output_type, "model_validate_json")
+        and hasattr(output_type, "model_json_schema")
+    )
 
 
 def _text(value: object) -> str:

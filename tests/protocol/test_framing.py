@@ -69,7 +69,9 @@ def test_oversized_lines_inside_one_read() -> None:
 
 
 @given(
-    lines=st.lists(st.binary(max_size=40).filter(lambda line: b"\n" not in line and b"\r" not in line and line.strip() != b"")),
+    lines=st.lists(
+        st.binary(max_size=40).filter(lambda line: b"\n" not in line and b"\r" not in line and line.strip() != b"")
+    ),
     ends=st.lists(st.sampled_from([b"\n", b"\r\n", b"\n\n"]), min_size=1),
     places=st.lists(st.integers(0, 10_000)),
     last_end=st.booleans(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -96,7 +97,7 @@ SETTINGS: dict[Happening, dict[str, Any]] = {
     Happening.DEADLINE: {"deadlines": Deadlines(turn=50.0)},
 }
 
-EXPECTED: dict[tuple[State, Happening], tuple[list[str], type[BridleError] | None]] = {
+EXPECTED: Mapping[tuple[State, Happening], tuple[list[str], type[BridleError] | None]] = {
     (State.STREAMING, Happening.MESSAGE): (["AssistantMessage"], None),
     (State.STREAMING, Happening.RESULT): (["ResultMessage"], None),
     (State.STREAMING, Happening.BAD_LINE): (["DecodeError"], None),
@@ -167,7 +168,13 @@ def test_a_message_resets_the_count_of_bad_lines() -> None:
 
 @pytest.mark.parametrize(
     ("line", "reason"),
-    [(b"noise", "not-json"), (b'"\xff\xfe"', "not-utf8"), (b"[1]", "not-an-object"), (b"17", "not-an-object"), (b"[" * 5000, "too-deep")],
+    [
+        (b"noise", "not-json"),
+        (b'"\xff\xfe"', "not-utf8"),
+        (b"[1]", "not-an-object"),
+        (b"17", "not-an-object"),
+        (b"[" * 5000, "too-deep"),
+    ],
 )
 def test_bad_lines_say_why(line: bytes, reason: str) -> None:
     core = connection(line_bytes=100_000)
@@ -216,7 +223,16 @@ def test_an_unknown_option_after_messages_is_not_the_cause() -> None:
 
 @pytest.mark.parametrize(
     ("code", "word"),
-    [(1, "logged in"), (2, "arguments"), (126, "executed"), (127, "not found"), (143, "SIGTERM"), (-15, "SIGTERM"), (-9, "SIGKILL"), (99, "99")],
+    [
+        (1, "logged in"),
+        (2, "arguments"),
+        (126, "executed"),
+        (127, "not found"),
+        (143, "SIGTERM"),
+        (-15, "SIGTERM"),
+        (-9, "SIGKILL"),
+        (99, "99"),
+    ],
 )
 @pytest.mark.parametrize("stderr", [b"", b"words of the program"])
 @pytest.mark.parametrize("output", [b"", BAD])
@@ -288,7 +304,11 @@ def test_after_the_result_idleness_counts_and_every_message_starts_it_anew() -> 
 
 
 def test_with_background_tasks_the_longer_deadline_counts() -> None:
-    tasks = {"type": "system", "subtype": "background_tasks_changed", "tasks": [{"task_id": "b1", "task_type": "shell", "description": ""}]}
+    tasks = {
+        "type": "system",
+        "subtype": "background_tasks_changed",
+        "tasks": [{"task_id": "b1", "task_type": "shell", "description": ""}],
+    }
     core = connection(deadlines=Deadlines(after_result=30, background=600))
     core.receive_data(json.dumps(tasks).encode() + b"\n" + RESULT, 0.0)
     assert core.wait_seconds(0.0) == 600
@@ -319,7 +339,9 @@ def test_nothing_is_awaited_once_over() -> None:
 
 def test_control_frames_are_not_delivered() -> None:
     core = connection()
-    core.receive_data(b'{"type":"control_request","request_id":"r","request":{"subtype":"x"}}\n{"type":"keep_alive"}\n', 0.0)
+    core.receive_data(
+        b'{"type":"control_request","request_id":"r","request":{"subtype":"x"}}\n{"type":"keep_alive"}\n', 0.0
+    )
     assert kinds(core) == []
 
 

@@ -4,11 +4,17 @@ Run as a program. The steps come as JSON in the variable STAND_IN_STEPS; each is
 the standard library and starts in about 15 ms.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import signal
 import sys
 import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 INIT = {"type": "system", "subtype": "init", "session_id": "5e551011", "model": "stand-in", "tools": [], "cwd": "/"}
 ASSISTANT = {
@@ -28,7 +34,13 @@ RESULT = {
     "usage": {"input_tokens": 3, "output_tokens": 5},
     "session_id": "5e551011",
 }
-ERROR_RESULT = {**RESULT, "subtype": "error_during_execution", "is_error": True, "errors": ["it went wrong"], "result": ""}
+ERROR_RESULT = {
+    **RESULT,
+    "subtype": "error_during_execution",
+    "is_error": True,
+    "errors": ["it went wrong"],
+    "result": "",
+}
 NAMED = {"init": INIT, "assistant": ASSISTANT, "result": RESULT, "error_result": ERROR_RESULT}
 
 
@@ -39,20 +51,24 @@ def write(data: bytes, descriptor: int = 1) -> None:
 
 
 def frame(value: object) -> bytes:
-    return json.dumps(NAMED.get(value, value) if isinstance(value, str) else value).encode() + b"\n"
+    return (
+        json.dumps(NAMED.get(value, value) if isinstance(value, str) else value, separators=(",", ":")).encode() + b"\n"
+    )
 
 
 def grandchild(seconds: float, *, mark: str, new_session: bool) -> None:
     """Start a process that outlives this one; its pid goes to the file `mark`."""
     import subprocess
 
-    process = subprocess.Popen([sys.executable, "-I", "-S", "-c", f"import time; time.sleep({seconds})"], start_new_session=new_session)
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", f"import time; time.sleep({seconds})"], start_new_session=new_session
+    )
     with open(mark + ".part", "w") as file:
         file.write(str(process.pid))
     os.rename(mark + ".part", mark)
 
 
-def play(step: list) -> None:
+def play(step: list[Any]) -> None:
     match step:
         case ["frame", value]:
             write(frame(value))
@@ -77,7 +93,9 @@ def play(step: list) -> None:
             write((b"e" * 99 + b"\n") * (count // 100), 2)
         case ["read_prompt"]:
             text = sys.stdin.buffer.read()
-            write(frame({"type": "user", "message": {"role": "user", "content": text.decode("utf-8", "surrogatepass")}}))
+            write(
+                frame({"type": "user", "message": {"role": "user", "content": text.decode("utf-8", "surrogatepass")}})
+            )
         case ["echo_argv"]:
             write(frame({"type": "user", "message": {"role": "user", "content": json.dumps(sys.argv[1:])}}))
         case ["echo_env"]:

@@ -42,7 +42,9 @@ class QueryStream(StreamBase):
     when the block is left; without it, leaving early still stops the process, in the background.
     """
 
-    def __init__(self, prompt: object, options: Options | None = None, *, transport: AsyncTransport | None = None) -> None:
+    def __init__(
+        self, prompt: object, options: Options | None = None, *, transport: AsyncTransport | None = None
+    ) -> None:
         super().__init__(prompt, options)
         self._own_transport = transport is None
         self._transport: AsyncTransport = transport if transport is not None else self._child_process()
@@ -224,7 +226,8 @@ class QueryStream(StreamBase):
             if self._items:
                 return True
             if not self._finished:
-                await self._transport.stop(turn_open=connection.turn_open)
+                # It was given its time, or may be at work for nobody: there is nothing to wait for.
+                await self._transport.stop(turn_open=True)
                 self._finished = True
             error = self._give_end()
             if error is not None:
@@ -317,5 +320,3 @@ async def run(
     """
     stream = query(prompt, with_output_type(options, output_type), transport=transport)
     return conclude(await stream.collect(), output_type, check=check)
-
-

@@ -60,6 +60,7 @@ def find_cli(
 
     Raises:
         CLINotFoundError: none was found; `searched` lists the places.
+        SpawnError: the path that was given is a folder, or is not executable.
     """
     home = home or environment.get("HOME") or ""
     if not os.path.isabs(home):

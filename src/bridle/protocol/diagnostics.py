@@ -32,7 +32,10 @@ _SIGNALS = {
 }
 
 _KNOWN_STDERR: tuple[tuple[str, str], ...] = (
-    ("cannot be used with root", "Run as another user, or choose another `permission_mode`; in a sandbox, IS_SANDBOX=1 says that it is one."),
+    (
+        "cannot be used with root",
+        "Run as another user, or choose another `permission_mode`; in a sandbox, IS_SANDBOX=1 says that it is one.",
+    ),
     ("is already in use", "Choose another `session_id`, or continue that session with `resume=`."),
     ("No conversation found", "Check the session id and `cwd`: sessions are stored by working directory."),
     ("Invalid API key", "Check ANTHROPIC_API_KEY."),
@@ -72,7 +75,9 @@ def _troubleshooting(exit_code: int | None, stderr: str, *, stdout_was_empty: bo
     if advice:
         return advice
     if exit_code == 1 and stdout_was_empty:
-        advice.append("Log in with `claude` (then `/login`), or set ANTHROPIC_API_KEY in the environment of this process.")
+        advice.append(
+            "Log in with `claude` (then `/login`), or set ANTHROPIC_API_KEY in the environment of this process."
+        )
     elif exit_code == 2:
         advice.append("Compare `claude --version` with the documented minimum, and update both.")
     elif exit_code == 126:
@@ -82,7 +87,9 @@ def _troubleshooting(exit_code: int | None, stderr: str, *, stdout_was_empty: bo
     elif exit_code in {-9, 137}:
         advice.append("Look at the memory limit of the container or machine.")
     if not stderr.strip():
-        advice.append("Its stderr was empty; `bridle doctor` shows what is started, and `Options(debug_file=...)` writes its log.")
+        advice.append(
+            "Its stderr was empty; `bridle doctor` shows what is started, and `Options(debug_file=...)` writes its log."
+        )
     return advice
 
 
@@ -110,7 +117,9 @@ def process_failure(
             exit_code_hint=exit_code_hint(exit_code, stdout_was_empty=stdout_was_empty),
             troubleshooting=_troubleshooting(exit_code, stderr, stdout_was_empty=stdout_was_empty),
             stdout_was_empty=stdout_was_empty,
-            last_non_json_line=last_non_json_line.decode("utf-8", "replace") if last_non_json_line is not None else None,
+            last_non_json_line=last_non_json_line.decode("utf-8", "replace")
+            if last_non_json_line is not None
+            else None,
             stderr_tail=stderr,
             last_result=last_result,
         ),

@@ -56,7 +56,9 @@ class LineFramer:
             tail = tail[:-1]
         return tail if tail.strip() else None
 
-    def _whole(self, lines: list[bytes | OversizedLine], tail: bytes, *, carriage_returns: bool) -> list[bytes | OversizedLine]:
+    def _whole(
+        self, lines: list[bytes | OversizedLine], tail: bytes, *, carriage_returns: bool
+    ) -> list[bytes | OversizedLine]:
         if carriage_returns:
             lines = [line[:-1] if line.endswith(b"\r") else line for line in lines if type(line) is bytes]
         if b"" in lines:
@@ -64,7 +66,10 @@ class LineFramer:
         limit = self._limit
         # A read is far smaller than the default limit, so this look is free in practice.
         if sum(map(len, lines)) > limit:
-            lines = [OversizedLine(len(line), line[:_HEAD_BYTES]) if type(line) is bytes and len(line) > limit else line for line in lines]
+            lines = [
+                OversizedLine(len(line), line[:_HEAD_BYTES]) if type(line) is bytes and len(line) > limit else line
+                for line in lines
+            ]
         if tail:
             self._keep(tail, lines)
         return lines

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from bridle.errors import DecodeError, LineTooLongError, StreamWarning, TooManyDecodeErrors, TurnTimeoutError
 from bridle.messages import (
+    MESSAGE_TYPES,
     BackgroundTasksChangedMessage,
     Frame,
     Message,
@@ -26,7 +27,6 @@ from bridle.protocol.framing import LineFramer, OversizedLine
 from bridle.protocol.states import ONE_SHOT, Happening, State, Yield
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
 
     from bridle.errors import BridleError, WarningCode
 
@@ -148,11 +148,9 @@ class OneShotConnection:
                 continue
             if self._bad_lines:
                 self._bad_lines = 0
-            if type(frame) in _SPECIAL or not isinstance(frame, Message):
-                if not self._special(frame, now):
-                    continue
-            delivered += 1
-            append(frame)
+            if frame.__class__ in _PLAIN or self._special(frame, now):
+                delivered += 1
+                append(frame)  # type: ignore[arg-type]  # what is plain is a message
         if delivered:
             self._message_count += delivered
             self._last_message_at = now
@@ -180,7 +178,7 @@ class OneShotConnection:
             self._last_bad_line = tail
             self._incomplete = error
             return
-        if (type(frame) not in _SPECIAL and isinstance(frame, Message)) or self._special(frame, now):
+        if frame.__class__ in _PLAIN or self._special(frame, now):
             self._message_count += 1
             self.items.append(frame)  # type: ignore[arg-type]
         self._last_message_at = now
@@ -215,7 +213,7 @@ class OneShotConnection:
             if now < at or self.over:
                 continue
             if kind in {"first_message", "idle", "turn"}:
-                self._happen(Happening.DEADLINE, deadline=TurnTimeoutError(kind, seconds))  # type: ignore[arg-type]
+                self._happen(Happening.DEADLINE, deadline=TurnTimeoutError(kind, seconds))
             else:
                 self._happen(Happening.STILL_RUNNING, exit_code=None, stderr_tail=stderr_tail, waited=seconds)
             return
@@ -324,13 +322,19 @@ class OneShotConnection:
                     last_result=self.last_result,
                 )
             case Yield.WARN_UNEXPECTED_DATA_AFTER_RESULT:
-                self._warn("UNEXPECTED_DATA_AFTER_RESULT", "Something that is not a message came after the result.", line=line[:2_000])
+                self._warn(
+                    "UNEXPECTED_DATA_AFTER_RESULT",
+                    "Something that is not a message came after the result.",
+                    line=line[:2_000],
+                )
             case Yield.WARN_INCOMPLETE_LAST_LINE:
                 self._warn("INCOMPLETE_LAST_LINE", "The output ended in the middle of a line.", line=line[:2_000])
             case Yield.WARN_EMPTY_RESPONSE:
                 self._warn("EMPTY_RESPONSE", "The CLI exited with code 0 and printed nothing.", exit_code=exit_code)
             case Yield.WARN_CLEAN_EXIT_NO_RESULT:
-                self._warn("CLEAN_EXIT_NO_RESULT", "The CLI exited with code 0 before a result came.", exit_code=exit_code)
+                self._warn(
+                    "CLEAN_EXIT_NO_RESULT", "The CLI exited with code 0 before a result came.", exit_code=exit_code
+                )
             case Yield.WARN_NONZERO_EXIT_AFTER_RESULT:
                 self._warn(
                     "NONZERO_EXIT_AFTER_RESULT",
@@ -354,4 +358,5 @@ class OneShotConnection:
         self.items.append(StreamWarning(code, message, context))
 
 
-_SPECIAL: frozenset[type[Frame]] = frozenset({ResultMessage, *_TASK_FRAMES})
+_PLAIN = frozenset(MESSAGE_TYPES.values()) - {ResultMessage, *_TASK_FRAMES}
+"""What is delivered and changes nothing else: almost every frame."""

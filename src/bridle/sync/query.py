@@ -41,7 +41,9 @@ class QueryStream(StreamBase):
     One thread reads at a time; `close()` may be called from any thread and ends a blocked read at once.
     """
 
-    def __init__(self, prompt: object, options: Options | None = None, *, transport: SyncTransport | None = None) -> None:
+    def __init__(
+        self, prompt: object, options: Options | None = None, *, transport: SyncTransport | None = None
+    ) -> None:
         super().__init__(prompt, options)
         self._own_transport = transport is None
         self._transport: SyncTransport = transport if transport is not None else self._child_process()
@@ -107,7 +109,9 @@ class QueryStream(StreamBase):
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self.close()
 
     def __del__(self) -> None:
@@ -217,7 +221,8 @@ class QueryStream(StreamBase):
             if self._items:
                 return True
             if not self._finished:
-                self._transport.stop(turn_open=connection.turn_open)
+                # It was given its time, or may be at work for nobody: there is nothing to wait for.
+                self._transport.stop(turn_open=True)
                 self._finished = True
             error = self._give_end()
             if error is not None:

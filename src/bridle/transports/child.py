@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from bridle.launch.plan import LaunchPlan
 
-__all__ = ["Child"]
+__all__ = ["Child", "spawn_error"]
 
 logger = logging.getLogger("bridle")
 
@@ -413,10 +413,10 @@ def _spawn(plan: LaunchPlan) -> subprocess.Popen[bytes]:
             start_new_session=True,
         )
     except (OSError, ValueError, LookupError, subprocess.SubprocessError) as error:
-        raise _spawn_error(path, plan.cwd, error) from error
+        raise spawn_error(path, plan.cwd, error) from error
 
 
-def _spawn_error(path: str, cwd: str | None, error: Exception) -> SpawnError:
+def spawn_error(path: str, cwd: str | None, error: Exception) -> SpawnError:
     """Say what the operating system meant: ENOENT can be the program, its interpreter or the working directory."""
     number = error.errno if isinstance(error, OSError) else None
     reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
@@ -442,5 +442,7 @@ def _spawn_error(path: str, cwd: str | None, error: Exception) -> SpawnError:
     elif number == 8:  # ENOEXEC
         hint = "It is no program for this machine: install the package for this platform and processor."
     elif number == 7:  # E2BIG
-        hint = "The arguments and the environment together are too long: use files for long settings and system prompts."
+        hint = (
+            "The arguments and the environment together are too long: use files for long settings and system prompts."
+        )
     return SpawnError(path, reason, cwd=cwd, errno=number, hint=hint)

@@ -14,6 +14,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from bridle.launch import MINIMUM_ONE_SHOT, MINIMUM_SESSION, VersionCache, VersionFailure, build_plan, check, find_cli
+from bridle.transports.child import spawn_error
 from bridle.transports.processes import identity, kill_identity, marked_with
 from bridle.transports.watchdog import watchdog
 
@@ -119,7 +120,8 @@ class Preparation:
                     start_new_session=True,
                 )
             except (OSError, ValueError) as error:
-                return VersionFailure("spawn", str(error))
+                # The start itself would fail in the same way, and this error says more than that no version is known.
+                raise spawn_error(cli_path, None, error) from error
         who = identity(process.pid)
         if who is not None:
             watchdog.started(child_id, who)

@@ -140,7 +140,11 @@ def _ps_rows() -> list[tuple[int, int, str]]:
 
     try:
         printed = subprocess.run(
-            ["/bin/ps", "-axo", "pid=,ppid=,stat=,lstart="], capture_output=True, check=False, timeout=5, env={"LC_ALL": "C"}
+            ["/bin/ps", "-axo", "pid=,ppid=,stat=,lstart="],
+            capture_output=True,
+            check=False,
+            timeout=5,
+            env={"LC_ALL": "C"},
         ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return []

@@ -84,7 +84,9 @@ class Reaper:
             self._arrivals.append(_Job(child, steps))
             if self._thread is None and not self._closing_down:
                 self._wakeup = Wakeup()
-                self._thread = threading.Thread(target=self._run, args=(self._wakeup,), name="bridle-reaper", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._run, args=(self._wakeup,), name="bridle-reaper", daemon=True
+                )
                 self._thread.start()
             elif self._wakeup is not None:
                 self._wakeup.set()

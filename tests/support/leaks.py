@@ -1,0 +1,89 @@
+"""Nothing may be left: processes, threads, descriptors."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from bridle.transports.processes import descendants, identity
+from bridle.transports.watchdog import watchdog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SECONDS = 15.0
+
+
+def open_descriptors() -> dict[int, str]:
+    found: dict[int, str] = {}
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:
+            continue
+    return found
+
+
+def join_library_threads() -> list[str]:
+    """Wait for the library's own threads, which end when there is nothing to do; return the names of those that did not."""
+    left: list[str] = []
+    for thread in threading.enumerate():
+        if thread.name.startswith("bridle-"):
+            thread.join(SECONDS)
+            if thread.is_alive():
+                left.append(thread.name)
+    return left
+
+
+@contextmanager
+def nothing_left(allowed_processes: int = 0) -> Iterator[None]:
+    """Fail if the block leaves a process, a thread or a descriptor."""
+    threads = {thread.ident for thread in threading.enumerate()}
+    descriptors = open_descriptors()
+    processes = {pid for pid, _ in descendants(os.getpid())}
+    yield
+    assert join_library_threads() == []
+    left_processes = [pid for pid, _ in descendants(os.getpid()) if pid not in processes]
+    assert len(left_processes) <= allowed_processes, [command_line(pid) for pid in left_processes]
+    assert watchdog.pid is None
+    # Worker threads of anyio and trio are pooled, and belong to them.
+    pooled = ("AnyIO worker thread", "Trio thread", "asyncio_")
+    left_threads = [
+        thread.name
+        for thread in threading.enumerate()
+        if thread.ident not in threads and not thread.name.startswith(pooled)
+    ]
+    assert left_threads == []
+    left_descriptors = {number: target for number, target in open_descriptors().items() if number not in descriptors}
+    assert left_descriptors == {}
+
+
+def command_line(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read().replace(b"\0", b" ").decode()
+    except OSError:
+        return f"{pid} is gone"
+
+
+def alive(pid: int) -> bool:
+    """True if `pid` runs and is no zombie."""
+    return identity(pid) is not None
+
+
+def wait_gone(pid: int, seconds: float = SECONDS) -> bool:
+    """Wait until a process that need not be our child has ended; False if it has not."""
+    import select
+
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        return bool(poll.poll(seconds * 1000)) or not alive(pid)
+    finally:
+        os.close(descriptor)

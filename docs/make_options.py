@@ -64,8 +64,8 @@ refused with an `OptionsError` that names the option and the way out, before any
 
 The CLI reads the prompt from stdin as it is: spaces around it are kept, and a first `-`, `!` or `#` means nothing to it.
 A prompt that begins with the name of a command (`/compact`) runs that command; an unknown `/word` is plain text. A file
-that is named with `@path` is attached by the CLI, so a prompt made from strangers' text can pull in files. (Seen with
-2.1.328.)
+that is named with `@path` is attached by the CLI, so a prompt made from strangers' text can pull in files.
+`verbatim_prompts=True` switches all of this off. (Seen with 2.1.328.)
 """
 
 LOADING = """## Options from variables and files

@@ -89,6 +89,10 @@ def path_text(value: Any, path: str) -> str:
         raise fail(path, "a str or a path of str", plain)
     if "\0" in plain:
         raise OptionsError(f"`{path}` must not contain a NUL character.", field=path)
+    try:
+        os.fsencode(plain)
+    except UnicodeEncodeError:
+        raise OptionsError(f"`{path}` must not contain lone surrogates.", field=path) from None
     return plain
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle.errors import CLINotFoundError
+from bridle.errors import CLINotFoundError, SpawnError
 from bridle.launch.discovery import Found, find_cli, find_program
 
 if TYPE_CHECKING:
@@ -108,8 +109,6 @@ def test_the_home_argument_wins_over_the_variable(places: dict[str, str], tmp_pa
     ("make", "problem"),
     [
         (lambda path: None, "does not exist"),
-        (lambda path: path.mkdir(), "is a folder"),
-        (lambda path: path.touch(0o644), "is not executable"),
         (lambda path: path.symlink_to("nowhere"), "broken symbolic link"),
     ],
 )
@@ -121,6 +120,20 @@ def test_a_given_path_that_is_no_program_says_why(tmp_path: Path, make: Any, pro
     assert caught.value.searched == (str(path),)
     with pytest.raises(CLINotFoundError, match="BRIDLE_CLI_PATH"):
         find_cli(None, {"BRIDLE_CLI_PATH": str(path)})
+
+
+@pytest.mark.parametrize(
+    ("make", "number", "hint"),
+    [(lambda path: path.mkdir(), errno.EISDIR, "file itself"), (lambda path: path.touch(0o644), errno.EACCES, "chmod")],
+)
+def test_a_given_path_that_cannot_be_started_is_a_spawn_error(
+    tmp_path: Path, make: Any, number: int, hint: str
+) -> None:
+    path = tmp_path / "claude"
+    make(path)
+    with pytest.raises(SpawnError, match=hint) as caught:
+        find_cli(path, {"PATH": "/bin"})
+    assert (caught.value.path, caught.value.errno) == (str(path), number)
 
 
 def test_a_given_relative_path_is_meant(places: dict[str, str], tmp_path: Path) -> None:

@@ -127,6 +127,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"env": {"A=B": "x"}}, "env (its keys)"),
     ({"env": {"": "x"}}, "env (its keys)"),
     ({"env": {"A": "x\0"}}, "env.A"),
+    ({"env": {"A": "\ud800"}}, "env.A"),
+    ({"cwd": "\ud800"}, "cwd"),
     ({"env": "A=B"}, "env"),
     ({"inherit_env": "PATH"}, "inherit_env"),
     ({"inherit_env": None}, "inherit_env"),

@@ -185,12 +185,14 @@ def test_a_script_is_run_by_a_runtime_of_path(tmp_path: Path) -> None:
     options = Options(executable_args=["--smol"], env={"PATH": f"relative:{tmp_path}"})
     plan = plan_of(options, cli_path="/x/cli.js")
     assert plan.argv[:4] == (str(node), "--smol", "/x/cli.js", "--print")
+    assert plan.version_argv == (str(node), "--smol", "/x/cli.js", "--version")
     assert plan_of(Options(executable="/opt/bun"), cli_path="/x/cli.mjs").argv[0] == "/opt/bun"
     with pytest.raises(OptionsError, match="'deno'"):
         plan_of(Options(executable="deno", env={"PATH": str(tmp_path)}), cli_path="/x/cli.js")
 
 
 def test_the_runtime_is_not_used_for_a_program() -> None:
+    assert plan_of().version_argv == ("/bin/claude", "--version")
     assert plan_of(Options(executable="bun", executable_args=["--smol"])).argv[0] == "/bin/claude"
 
 

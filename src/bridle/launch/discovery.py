@@ -122,9 +122,13 @@ def _explicit(given: str, source: str, environment: Mapping[str, str], home: str
     if _is_executable(path) or (os.path.isfile(path) and path.endswith(SCRIPT_SUFFIXES)):
         return path
     if os.path.isdir(path):
-        raise SpawnError(path, os.strerror(errno.EISDIR), errno=errno.EISDIR, hint=f"{source} must name the file itself.")
+        raise SpawnError(
+            path, os.strerror(errno.EISDIR), errno=errno.EISDIR, hint=f"{source} must name the file itself."
+        )
     if os.path.exists(path):
-        raise SpawnError(path, os.strerror(errno.EACCES), errno=errno.EACCES, hint="It is not executable: `chmod +x` it.")
+        raise SpawnError(
+            path, os.strerror(errno.EACCES), errno=errno.EACCES, hint="It is not executable: `chmod +x` it."
+        )
     problem = "is a broken symbolic link" if os.path.islink(path) else "does not exist"
     raise CLINotFoundError([path], message=f"The CLI named by {source} {problem}.")
 

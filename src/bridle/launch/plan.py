@@ -42,6 +42,7 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
         initialize: fields for the `initialize` request; hooks come on top.
         warnings: what was decided between options that contradict each other.
         owners: for each argument the option it comes from, or "".
+        program_length: how many arguments the program itself takes: 1, or more for a script with its runtime.
     """
 
     argv: tuple[str, ...]
@@ -52,6 +53,12 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
     initialize: dict[str, Any] = {}
     warnings: tuple[StreamWarning, ...] = ()
     owners: tuple[str, ...] = ()
+    program_length: int = 1
+
+    @property
+    def version_argv(self) -> tuple[str, ...]:
+        """The command that asks for the version."""
+        return (*self.argv[: self.program_length], "--version")
 
     def describe(self) -> str:
         """Return the plan as text for people, without secrets."""
@@ -149,6 +156,7 @@ def build_plan(
         raise OptionsError(f"`cwd` {problem}: {printable(cwd, 500)}", field="cwd")
     environment = build_environment(options, base_environment, child_id)
     owned = _program(options, cli_path, environment)
+    program_length = len(owned)
     if not session:
         owned.append(("", "--print"))
     owned.extend(("", part) for part in _BASE)
@@ -176,6 +184,7 @@ def build_plan(
         initialize=initialize,
         warnings=tuple(conflicts(options)),
         owners=tuple(owner for owner, _ in owned),
+        program_length=program_length,
     )
 
 

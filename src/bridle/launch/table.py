@@ -143,7 +143,13 @@ ROWS: tuple[OptionRow, ...] = (
         "Permission rules for what runs without asking. It does not take other tools away: that is `tools`.",
         argv=encode.allowed_tools_argv,
     ),
-    _flag("max_turns", BUDGET, "--max-turns", "The number of turns after which it stops; 0 is sent too.", shown="=N"),
+    _flag(
+        "max_turns",
+        BUDGET,
+        "--max-turns",
+        "The number of turns after which it stops; 0 is sent, and means no limit to the CLI (2.1.328).",
+        shown="=N",
+    ),
     _flag("max_budget_usd", BUDGET, "--max-budget-usd", "The cost in US dollars at which it stops.", shown="=X"),
     _list_flag(
         "disallowed_tools",

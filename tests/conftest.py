@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from bridle.testing import ScriptedModel
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -31,16 +33,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.real_cli)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Turn skipped tests into failures with BRIDLE_CI=1: there, what was not run was not shown to hold."""
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("BRIDLE_CI") == "1":
+        report.outcome = "failed"
+        report.longrepr = f"skipped, which BRIDLE_CI=1 forbids: {report.longrepr}"
+    return report
+
+
 @pytest.fixture(scope="session")
 def claude_path() -> str:
-    """Return the pinned CLI's path; without it the test is skipped, or fails with BRIDLE_CI=1."""
+    """Return the pinned CLI's path; the test is skipped without it."""
     path = pinned_cli_path()
     if os.access(path, os.X_OK) and path.is_file():
         return str(path)
-    reason = f"the pinned Claude Code CLI is not at {path}; `./dev test` installs it"
-    if os.environ.get("BRIDLE_CI") == "1":
-        pytest.fail(reason)
-    pytest.skip(reason)
+    pytest.skip(f"the pinned Claude Code CLI is not at {path}; `./dev test` installs it")
 
 
 @dataclass(frozen=True)

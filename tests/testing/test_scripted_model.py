@@ -241,6 +241,7 @@ def fail_an_assertion(request: ModelRequest) -> None:
         (Reply("x", expect_text="Goodbye"), "expected the text 'Goodbye', got 'Hello'"),
         (Reply("x", expect=lambda request: request.stream), "`expect` returned false"),
         (Reply("x", expect=fail_an_assertion), "`expect` raised AssertionError"),
+        (Reply("x", expect=lambda _: pytest.fail("not this")), "`expect` raised Failed: not this"),
         (lambda request: request.nonsense, "the step's function raised AttributeError"),
         (lambda _: 17, "not int"),
     ],
@@ -279,7 +280,7 @@ def test_an_expectation_sees_the_tool_results() -> None:
 
 
 def test_an_error_of_the_body_is_not_hidden_and_gets_a_note() -> None:
-    with pytest.raises(ZeroDivisionError) as caught, ScriptedModel("never asked for") as model:  # noqa: PT012
+    with pytest.raises(ZeroDivisionError) as caught, ScriptedModel("never asked for") as model:
         post(model, path="/v1/messages", headers={"x-claude-code-request-class": "compaction"})
         raise ZeroDivisionError
 

@@ -241,6 +241,25 @@ def test_kinds_of_requests_are_told_apart(real_cli: RealCLI, hints: str) -> None
     assert counted["totalTokens"] > 0
 
 
+@pytest.mark.parametrize("hints", ["1", "0"], ids=["with-headers", "by-shape"])
+def test_a_hook_that_asks_a_model_takes_no_step(real_cli: RealCLI, hints: str) -> None:
+    hook = {"matcher": "Bash", "hooks": [{"type": "prompt", "prompt": "May it? $ARGUMENTS"}]}
+    settings = json.dumps({"hooks": {"PreToolUse": [hook]}})
+    with ScriptedModel(Reply(ToolCall("Bash", {"command": "echo hi"})), Reply("Done.", expect_text="hi")) as model:
+        done = run(real_cli, model, *ALLOW_ALL, "--settings", settings, CLAUDE_CODE_GATEWAY_HINT_HEADERS=hints)
+
+    assert done.result["result"] == "Done."
+    assert [request.kind for request in model.requests] == ["main", "side", "main"]
+
+
+def test_structured_output_is_a_tool_call(real_cli: RealCLI) -> None:
+    schema = json.dumps({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
+    with ScriptedModel(Reply(ToolCall("StructuredOutput", {"n": 4}))) as model:
+        done = run(real_cli, model, "--json-schema", schema, CLAUDE_CODE_GATEWAY_HINT_HEADERS="0")
+
+    assert done.result["structured_output"] == {"n": 4}
+
+
 def test_a_subagent_in_the_background_brings_a_turn_of_its_own(real_cli: RealCLI) -> None:
     stall = Stall(then="Nine files.")
     with ScriptedModel(

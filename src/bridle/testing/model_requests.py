@@ -216,7 +216,8 @@ def _kind_by_shape(headers: Mapping[str, str], body: Mapping[str, Any]) -> Reque
         return "compaction"
     if body.get("max_tokens") == 1 or any(text.startswith(_SIDE_MARKS) for text in last_texts):
         return "side"
-    if not probe.tools and set(_schema(body).get("properties", ())) in ({"title"}, {"title", "branch"}):
+    # Titles, hooks that ask a model. The main loop always has tools: structured output is one.
+    if not probe.tools and _schema(body):
         return "side"
     if "x-claude-code-agent-id" in headers or "cc_is_subagent=true" in probe.system_text[:500]:
         return "subagent"

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from bridle.testing.model_steps import Dropped, HTTPFailure, Reply, Stall, encode_event, message_events, whole_message
+from bridle.testing.model_events import encode_event, message_events, whole_message
+from bridle.testing.model_steps import Dropped, HTTPFailure, Reply, Stall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -20,19 +20,20 @@ import json
 import secrets
 import threading
 from collections import Counter
-from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
 from bridle.errors import printable
 from bridle.testing.errors import UnconsumedStepsError, UnexpectedModelRequestError
+from bridle.testing.model_environment import environment, isolated_environment
 from bridle.testing.model_requests import SECRET_HEADERS, ModelRequest, classify, shorten, side_answer
+from bridle.testing.model_script import Script, as_steps, describe_step, summaries
 from bridle.testing.model_server import Delivery, ModelServer, Static
-from bridle.testing.model_steps import HTTPFailure, Repeat, Reply, Stall, Step, check_script, plain
+from bridle.testing.model_steps import HTTPFailure, Repeat, Reply, Step, check_script, plain
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
     from bridle.testing.model_requests import RequestKind
@@ -45,66 +46,6 @@ _NOT_FOUND = {"type": "error", "error": {"type": "not_found_error", "message": "
 # The CLI gives up at once on this status and shows the message. On 400 it tries six times with fewer features, on 404
 # it blames the model's name, on 5xx it tries for minutes.
 _REFUSED = 418
-_FAKE_KEY = "sk-ant-scripted-model"
-# Other ways to reach a model, which would win over the scripted one; the CLI takes an empty value for "not set".
-_OTHER_PROVIDERS = (
-    "ANTHROPIC_AUTH_TOKEN",
-    "CLAUDE_CODE_OAUTH_TOKEN",
-    "CLAUDE_CODE_USE_BEDROCK",
-    "CLAUDE_CODE_USE_FOUNDRY",
-    "CLAUDE_CODE_USE_VERTEX",
-)
-# What would change the answers of a CLI that runs in a test, and is therefore unset in an isolated environment.
-_NOT_IN_TESTS = (
-    "ANTHROPIC_CUSTOM_HEADERS",
-    "ANTHROPIC_DEFAULT_HAIKU_MODEL",
-    "ANTHROPIC_DEFAULT_OPUS_MODEL",
-    "ANTHROPIC_DEFAULT_SONNET_MODEL",
-    "ANTHROPIC_MODEL",
-    "ANTHROPIC_SMALL_FAST_MODEL",
-    "CLAUDECODE",
-    "CLAUDE_CODE_ENTRYPOINT",
-    "CLAUDE_CODE_EXTRA_BODY",
-    "CLAUDE_CODE_SESSION_ID",
-    "CLAUDE_CODE_SSE_PORT",
-    "HTTPS_PROXY",
-    "HTTP_PROXY",
-    "MAX_THINKING_TOKENS",
-    "NODE_OPTIONS",
-    "https_proxy",
-    "http_proxy",
-)
-
-
-class _Script:
-    """Steps in order, and how many of them were used."""
-
-    def __init__(self, name: str, steps: tuple[Any, ...]) -> None:
-        self.name = name
-        self.steps = steps
-        self.used = 0
-
-    def next(self) -> Any:
-        """Return the next step, or None if there is none."""
-        if self.used >= len(self.steps):
-            return None
-        step = self.steps[self.used]
-        if isinstance(step, Repeat):
-            return step.step
-        self.used += 1
-        return step
-
-    def left(self) -> list[Any]:
-        return [step for step in self.steps[self.used :] if not isinstance(step, Repeat)]
-
-    def describe(self) -> str:
-        if not self.steps:
-            return f"{self.name}: no steps"
-        lines = [f"{self.name}:"]
-        for position, step in enumerate(self.steps):
-            state = "always" if isinstance(step, Repeat) else "used" if position < self.used else "open"
-            lines.append(f"  [{state:>6}] {_describe_step(step)}")
-        return "\n".join(lines)
 
 
 class ScriptedModel:
@@ -133,16 +74,16 @@ class ScriptedModel:
         compaction: Step | Sequence[Step] = (),
         side: Callable[[ModelRequest], Step | None] | None = None,
     ) -> None:
-        self._main = _Script("main loop", check_script("main loop", steps))
-        self._compaction = _Script("compaction", check_script("compaction", _summaries(_as_steps(compaction))))
+        self._main = Script("main loop", check_script("main loop", steps))
+        self._compaction = Script("compaction", check_script("compaction", summaries(as_steps(compaction))))
         self._subagents = {
-            key: check_script(f"subagent {key!r}", _as_steps(value)) for key, value in (subagents or {}).items()
+            key: check_script(f"subagent {key!r}", as_steps(value)) for key, value in (subagents or {}).items()
         }
         self._side = side
-        self._agents: dict[str, _Script] = {}
+        self._agents: dict[str, Script] = {}
         self._claimed: Counter[str] = Counter()
         self._requests: list[ModelRequest] = []
-        self._problems: list[tuple[ModelRequest, str, Exception | None]] = []
+        self._problems: list[tuple[ModelRequest, str, BaseException | None]] = []
         self._changed = threading.Condition()
         # Conversations outlive a script (they are resumed with another one), so ids must not repeat.
         self._token = secrets.token_hex(4)
@@ -208,18 +149,7 @@ class ScriptedModel:
         They are meant to be laid over the usual environment: `Options(env=model.env)`. Settings, plugins and sessions
         of the user's home folder still count; `isolated_env` leaves them out too.
         """
-        return {
-            "ANTHROPIC_BASE_URL": self.url,
-            "ANTHROPIC_API_KEY": _FAKE_KEY,
-            **dict.fromkeys(_OTHER_PROVIDERS, ""),
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            "CLAUDE_CODE_GATEWAY_HINT_HEADERS": "1",
-            "DISABLE_AUTOUPDATER": "1",
-            "DISABLE_ERROR_REPORTING": "1",
-            "DISABLE_TELEMETRY": "1",
-            "NO_PROXY": "127.0.0.1,localhost",
-            "no_proxy": "127.0.0.1,localhost",
-        }
+        return environment(self.url)
 
     def isolated_env(self, directory: str | os.PathLike[str]) -> dict[str, str | None]:
         """Return `env` with home and configuration folders below `directory`, for tests that must not see the user's.
@@ -227,22 +157,7 @@ class ScriptedModel:
         Folders that are missing are made. A value of None means that the variable is to be unset: `Options(env=...)`
         understands it.
         """
-        home = Path(directory, "home")
-        configuration = Path(directory, "claude-config")
-        temporary = Path(directory, "tmp")
-        for folder in (home, configuration, temporary):
-            folder.mkdir(parents=True, exist_ok=True)
-        return {
-            **dict.fromkeys(_NOT_IN_TESTS),
-            **self.env,
-            "HOME": str(home),
-            "CLAUDE_CONFIG_DIR": str(configuration),
-            "XDG_CACHE_HOME": str(home / ".cache"),
-            "XDG_CONFIG_HOME": str(home / ".config"),
-            "XDG_DATA_HOME": str(home / ".local" / "share"),
-            "XDG_STATE_HOME": str(home / ".local" / "state"),
-            "TMPDIR": str(temporary),
-        }
+        return isolated_environment(self.url, directory)
 
     # -- what happened ------------------------------------------------------------------------------------------------
 
@@ -313,7 +228,7 @@ class ScriptedModel:
                 try:
                     chosen = self._side(request) if self._side is not None else None
                     return Reply(side_answer(request)) if chosen is None else self._resolve(request, chosen)
-                except Exception as error:  # whatever a test's function raises must reach the test
+                except BaseException as error:  # whatever a test's function raises must reach the test
                     return self._refuse(request, f"the function `side` raised {error!r}", error)
         with self._changed:
             script = self._script_for(request)
@@ -325,7 +240,7 @@ class ScriptedModel:
             return self._refuse(request, f"the script of the {script.name} has no step left for it")
         return self._resolve(request, step)
 
-    def _script_for(self, request: ModelRequest) -> _Script | None:
+    def _script_for(self, request: ModelRequest) -> Script | None:
         if request.kind == "main":
             return self._main
         if request.kind == "compaction":
@@ -337,7 +252,7 @@ class ScriptedModel:
             for key, steps in self._subagents.items():
                 if key == "*" or key in task:
                     self._claimed[key] += 1
-                    script = self._agents[agent] = _Script(f"subagent {key!r}", steps)
+                    script = self._agents[agent] = Script(f"subagent {key!r}", steps)
                     break
         return script
 
@@ -345,7 +260,7 @@ class ScriptedModel:
         if callable(step):
             try:
                 step = step(request)
-            except Exception as error:  # whatever a test's function raises must reach the test
+            except BaseException as error:  # whatever a test's function raises must reach the test
                 return self._refuse(request, f"the step's function raised {type(error).__name__}: {error}", error)
         try:
             ready = plain(step)
@@ -353,11 +268,11 @@ class ScriptedModel:
             return self._refuse(request, str(error), error)
         try:
             reason = _disappointed(request, ready)
-        except Exception as error:  # an assertion of the test, or a mistake in it
+        except BaseException as error:  # an assertion of the test, or a mistake in it
             return self._refuse(request, f"`expect` raised {type(error).__name__}: {error}", error)
-        return ready if reason is None else self._refuse(request, f"{reason}; the step was {_describe_step(ready)}")
+        return ready if reason is None else self._refuse(request, f"{reason}; the step was {describe_step(ready)}")
 
-    def _refuse(self, request: ModelRequest, reason: str, cause: Exception | None = None) -> HTTPFailure:
+    def _refuse(self, request: ModelRequest, reason: str, cause: BaseException | None = None) -> HTTPFailure:
         with self._changed:
             self._problems.append((request, reason, cause))
             self._changed.notify_all()
@@ -378,15 +293,15 @@ class ScriptedModel:
     def _left(self) -> list[str]:
         scripts = [self._main, self._compaction, *self._agents.values()]
         scripts += [
-            _Script(f"subagent {key!r} (never started)", steps)
+            Script(f"subagent {key!r} (never started)", steps)
             for key, steps in self._subagents.items()
             if not self._claimed[key]
         ]
-        return [f"{script.name}: {_describe_step(step)}" for script in scripts for step in script.left()]
+        return [f"{script.name}: {describe_step(step)}" for script in scripts for step in script.left()]
 
     def _both_sides(self) -> str:
         unclaimed = [
-            _Script(f"subagent {key!r} (never started)", steps)
+            Script(f"subagent {key!r} (never started)", steps)
             for key, steps in self._subagents.items()
             if not self._claimed[key]
         ]
@@ -394,23 +309,6 @@ class ScriptedModel:
         shown = "\n".join(script.describe() for script in scripts if script.steps or script is self._main)
         asked = "\n".join(f"  {request.describe()}" for request in self._requests) or "  none"
         return f"The script\n{_indent(shown)}\nThe requests\n{asked}"
-
-
-def _as_steps(value: Step | Sequence[Step]) -> tuple[Step, ...]:
-    if isinstance(value, str | Reply | HTTPFailure | Stall | Repeat) or callable(value) or not _is_iterable(value):
-        return (value,)  # type: ignore[return-value]
-    return tuple(value)  # type: ignore[arg-type]
-
-
-def _is_iterable(value: object) -> bool:
-    return hasattr(value, "__iter__")
-
-
-def _summaries(steps: Iterable[Step]) -> list[Step]:
-    """Wrap bare summaries as the CLI wants them; it asks a second time if the tags are missing."""
-    return [
-        f"<summary>{step}</summary>" if isinstance(step, str) and "<summary>" not in step else step for step in steps
-    ]
 
 
 def _json_object(body: bytes) -> Mapping[str, Any]:
@@ -429,12 +327,6 @@ def _disappointed(request: ModelRequest, step: PlainStep) -> str | None:
     if step.expect is not None and (answer := step.expect(request)) is not None and not answer:
         return "`expect` returned false"
     return None
-
-
-def _describe_step(step: object) -> str:
-    if callable(step) and not isinstance(step, Stall):
-        return f"function {getattr(step, '__qualname__', repr(step))}"
-    return shorten(repr(plain(step) if isinstance(step, str) else step), 200)
 
 
 def _indent(text: str) -> str:

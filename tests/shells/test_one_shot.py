@@ -675,23 +675,18 @@ def test_a_second_reader_gets_a_clear_error(shell: Shell, playing: StandIn, tmp_
     async def scenario() -> None:
         stream = shell.query("hi", playing(INIT, ["await_file", str(mark)], RESULT))
         await stream.next_item()
-        first_reads = threading.Event()
-
-        async def first() -> Any:
-            first_reads.set()
-            return await stream.next_item()
 
         async def second() -> Any:
-            assert first_reads.wait(10)
             until = time.monotonic() + 10
             while not stream.wrapped._busy:
                 assert time.monotonic() < until
+                await shell.let_others_run()
             try:
                 return await stream.next_item()
             finally:
                 mark.touch()
 
-        read, refused = await shell.meanwhile(first, second)
+        read, refused = await shell.meanwhile(stream.next_item, second)
         assert isinstance(read, ResultMessage)
         assert isinstance(refused, ConcurrentUseError)
         assert await stream.next_item() is None

@@ -33,6 +33,14 @@ class Shell:
             return sync.run(prompt, options, **more)
         return await bridle.run(prompt, options, **more)
 
+    async def let_others_run(self) -> None:
+        if self.blocking:
+            threading.Event().wait(0.001)
+        else:
+            import anyio.lowlevel
+
+            await anyio.lowlevel.checkpoint()
+
     async def meanwhile(
         self, action: Callable[[], Awaitable[Any]], other: Callable[[], Awaitable[Any]]
     ) -> tuple[Any, Any]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from bridle.launch import MINIMUM_ONE_SHOT, MINIMUM_SESSION, VersionCache, VersionFailure, build_plan, check, find_cli
 from bridle.transports.child import spawn_error
-from bridle.transports.processes import identity, kill_identity, marked_with
+from bridle.transports.processes import CHILD_ID_VARIABLE, identity, kill_identity, marked_with
 from bridle.transports.watchdog import watchdog
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Preparation:
         )
         self.warnings += plan.warnings
         if self._find and self._options.version_check != "skip":
-            answer = self._version(cli_path, plan.environment)
+            answer = self._version(cli_path, plan)
             minimum = MINIMUM_SESSION if self._session else MINIMUM_ONE_SHOT
             self.warnings += check(answer, self._options.version_check, minimum)
         return plan
@@ -86,42 +86,42 @@ class Preparation:
             if self._process is not None:
                 self._process.kill()
 
-    def _version(self, cli_path: str, environment: dict[str, str]) -> str | VersionFailure:
+    def _version(self, cli_path: str, plan: LaunchPlan) -> str | VersionFailure:
         cache = _cache()
         known = cache.get(cli_path)
         if known is not None:
             return known
-        answer = self._ask(cli_path, environment)
+        answer = self._ask(plan)
         if isinstance(answer, str):
             cache.put(cli_path, answer)
         return answer
 
-    def _ask(self, cli_path: str, environment: dict[str, str]) -> str | VersionFailure:
+    def _ask(self, plan: LaunchPlan) -> str | VersionFailure:
         child_id = secrets.token_hex(16)
         watchdog.add(child_id)
         try:
-            return self._ask_guarded(cli_path, {**environment, "BRIDLE_CHILD_ID": child_id}, child_id)
+            return self._ask_guarded(plan, child_id)
         finally:
             watchdog.remove(child_id)
 
-    def _ask_guarded(self, cli_path: str, environment: dict[str, str], child_id: str) -> str | VersionFailure:
+    def _ask_guarded(self, plan: LaunchPlan, child_id: str) -> str | VersionFailure:
         with self._lock:
             if self._cancelled:
                 return VersionFailure("timeout", "it was cancelled")
             try:
                 process = self._process = subprocess.Popen(
-                    [cli_path, "--version"],
+                    plan.version_argv,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
-                    env=environment,
+                    env={**plan.environment, CHILD_ID_VARIABLE: child_id},
                     encoding="utf-8",
                     errors="replace",
                     start_new_session=True,
                 )
             except (OSError, ValueError) as error:
                 # The start itself would fail in the same way, and this error says more than that no version is known.
-                raise spawn_error(cli_path, None, error) from error
+                raise spawn_error(plan.version_argv[0], None, error) from error
         who = identity(process.pid)
         if who is not None:
             watchdog.started(child_id, who)

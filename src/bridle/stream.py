@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridle.errors import ConcurrentUseError, DecodeError, NotSupportedError, StreamWarning
 from bridle.launch import needs_session
+from bridle.launch.plan import encode_prompt
 from bridle.options import Options
 from bridle.protocol.oneshot import Deadlines, OneShotConnection
 
@@ -31,6 +32,7 @@ def checked_prompt(prompt: object, options: Options) -> str:
 
     Raises:
         TypeError: it is nothing that can be a prompt.
+        OptionsError: it is empty, or holds what no process can be told (NUL, half characters).
         NotSupportedError: it, or an option that is set, needs the bidirectional protocol.
     """
     if not isinstance(prompt, str):
@@ -50,6 +52,7 @@ def checked_prompt(prompt: object, options: Options) -> str:
             "query",
             f"These options need the bidirectional protocol, which this version has not yet: {', '.join(needed)}. Leave them out.",
         )
+    encode_prompt(prompt)
     return prompt
 
 

@@ -17,6 +17,7 @@ from bridle.messages import (
     Frame,
     Message,
     ResultMessage,
+    SessionStateChangedMessage,
     TaskNotificationMessage,
     TaskStartedMessage,
     TaskUpdatedMessage,
@@ -27,7 +28,6 @@ from bridle.protocol.framing import LineFramer, OversizedLine
 from bridle.protocol.states import ONE_SHOT, Happening, State, Yield
 
 if TYPE_CHECKING:
-
     from bridle.errors import BridleError, WarningCode
 
     Item = Message | StreamWarning | DecodeError
@@ -248,6 +248,8 @@ class OneShotConnection:
         if isinstance(frame, _TASK_FRAMES):
             self._track_tasks(frame)
             return True
+        if isinstance(frame, SessionStateChangedMessage) and frame.sdk_host_only:
+            return False  # the launch asked for it, on behalf of the library and not of its user
         if isinstance(frame, Message):
             return True
         logger.debug("frame of type %r is not for the user of a one-shot stream", frame.type)
@@ -358,5 +360,5 @@ class OneShotConnection:
         self.items.append(StreamWarning(code, message, context))
 
 
-_PLAIN = frozenset(MESSAGE_TYPES.values()) - {ResultMessage, *_TASK_FRAMES}
+_PLAIN = frozenset(MESSAGE_TYPES.values()) - {ResultMessage, SessionStateChangedMessage, *_TASK_FRAMES}
 """What is delivered and changes nothing else: almost every frame."""

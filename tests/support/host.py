@@ -1,0 +1,170 @@
+"""A program that uses the library and ends in some way: for what can only be seen from outside of it.
+
+Arguments: backend (asyncio, trio, threads), ending, the options as JSON, the file that tells that the tool call runs. It prints the
+CLI's pid and the watchdog's, goes through the ending, prints `ended`, and stays until its stdin closes (or it is killed).
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+import bridle
+import bridle.sync
+from bridle import Options
+from bridle.transports.watchdog import watchdog
+
+
+class Wanted(Exception):  # noqa: N818
+    """Raised on purpose."""
+
+
+def wait_for(path: str) -> None:
+    until = time.monotonic() + 30
+    while not os.path.exists(path):
+        if time.monotonic() > until:
+            raise TimeoutError(path)
+        threading.Event().wait(0.01)
+
+
+def report(stream: Any) -> None:
+    print(json.dumps({"cli": stream.pid, "watchdog": watchdog.pid}), flush=True)
+
+
+def stay() -> None:
+    print("ended", flush=True)
+    sys.stdin.read()
+
+
+def end_here(ending: str) -> None:
+    """The endings that happen in the middle of the loop's body."""
+    match ending:
+        case "exception":
+            raise Wanted
+        case "exit":
+            sys.exit(0)
+        case "hard-exit":
+            os._exit(0)
+        case "ctrl-c" | "sigterm" | "sigkill":
+            print("ready", flush=True)
+            while True:
+                signal.pause()
+        case "fork":
+            child = os.fork()
+            if child == 0:
+                gc.collect()
+                sys.exit(0)
+            os.waitpid(child, 0)
+            print("forked", flush=True)
+            sys.stdin.readline()
+
+
+def blocking(ending: str, options: Options, mark: str) -> None:
+    stream = bridle.sync.query("go", options)
+    if ending == "close":
+        with stream:
+            stream.next_item()
+            wait_for(mark)
+            report(stream)
+        return
+    if ending == "waiting-ctrl-c":
+        threading.Thread(target=lambda: (wait_for(mark), report(stream), print("ready", flush=True)), daemon=True).start()
+        for _ in stream:
+            pass
+    for _ in stream:
+        wait_for(mark)
+        report(stream)
+        if ending in {"break", "cancel", "task-cancel"}:
+            break
+        if ending == "gc":
+            cycle: list[Any] = [stream]
+            cycle.append(cycle)
+            break
+        end_here(ending)
+    cycle = []
+    del stream
+    gc.collect()
+
+
+async def waiting(ending: str, options: Options, mark: str) -> None:
+    import anyio
+
+    stream = bridle.query("go", options)
+    if ending == "close":
+        async with stream:
+            await stream.next_item()
+            wait_for(mark)
+            report(stream)
+        return
+    if ending == "waiting-ctrl-c":
+        threading.Thread(target=lambda: (wait_for(mark), report(stream), print("ready", flush=True)), daemon=True).start()
+        async for _ in stream:
+            pass
+    if ending == "cancel":
+        with anyio.CancelScope() as scope:
+            async for _ in stream:
+                wait_for(mark)
+                report(stream)
+                scope.cancel()
+    elif ending == "task-cancel":
+        import asyncio
+
+        async def read() -> None:
+            async for _ in stream:
+                wait_for(mark)
+
+        task = asyncio.create_task(read())
+        while not os.path.exists(mark):
+            await asyncio.sleep(0.01)
+        report(stream)
+        task.cancel()
+        try:
+            await task
+        except asyncio.CancelledError:
+            pass
+        del task
+    else:
+        async for _ in stream:
+            wait_for(mark)
+            report(stream)
+            if ending == "break":
+                break
+            if ending == "gc":
+                cycle: list[Any] = [stream]
+                cycle.append(cycle)
+                break
+            if ending == "ctrl-c":
+                # The loop has to run: asyncio turns the signal into a cancellation of the main task.
+                print("ready", flush=True)
+                await anyio.sleep_forever()
+            end_here(ending)
+    cycle = []
+    del stream
+    gc.collect()
+    await anyio.sleep(0)
+
+
+def main() -> None:
+    backend, ending, wire, mark = sys.argv[1:5]
+    options = Options(**json.loads(wire))
+    try:
+        if backend == "threads":
+            blocking(ending, options, mark)
+        else:
+            import anyio
+
+            anyio.run(waiting, ending, options, mark, backend=backend)
+    except Wanted:
+        pass
+    gc.collect()
+    stay()
+
+
+if __name__ == "__main__":
+    main()

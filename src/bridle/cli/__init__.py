@@ -1,0 +1,24 @@
+"""The command `bridle`: ask, check the installation, see a demonstration. Needs the extra `cli` (typer and rich)."""
+
+from __future__ import annotations
+
+__all__ = ["main"]
+
+_NEEDED = frozenset({"typer", "rich", "click"})
+
+
+def main() -> None:
+    """Run the command with the arguments of this process and exit."""
+    import sys
+
+    try:
+        from bridle.cli.app import run_app
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _NEEDED:
+            raise
+        sys.stderr.write(
+            f"The command `bridle` needs the package {error.name!r}. Install what it needs with:\n\n"
+            "    pip install 'bridle[cli]'\n\nThe library itself works without it.\n"
+        )
+        sys.exit(2)
+    sys.exit(run_app(sys.argv[1:]))

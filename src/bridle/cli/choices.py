@@ -1,0 +1,148 @@
+"""From what was typed to `Options` and a prompt."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from bridle.errors import OptionsError, printable
+from bridle.option_fields import suggestion
+from bridle.options import Options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["build_options", "read_prompt"]
+
+_SAME_NAME = (
+    "model",
+    "cwd",
+    "system_prompt",
+    "append_system_prompt",
+    "permission_mode",
+    "max_turns",
+    "max_budget_usd",
+    "resume",
+    "session_id",
+    "cli_path",
+)
+_FUNCTIONS = frozenset({"can_use_tool", "hooks", "on_elicitation", "on_user_dialog", "on_warning", "stderr"})
+
+
+def read_prompt(prompt: str | None) -> str:
+    """Return the prompt: what was typed, or standard input for `-` or for nothing.
+
+    Raises:
+        OptionsError: there is none, or it is no UTF-8.
+    """
+    if prompt is not None and prompt != "-":
+        return prompt
+    if prompt is None and (sys.stdin is None or sys.stdin.isatty()):
+        raise OptionsError("There is no prompt: give one, or pipe it in.", field="prompt")
+    if sys.stdin is None:
+        raise OptionsError("There is no prompt: standard input is closed.", field="prompt")
+    try:
+        return sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise OptionsError(
+            f"The prompt on standard input is no UTF-8 text (byte {error.start}); convert it first, with `iconv`.",
+            field="prompt",
+        ) from None
+    except OSError as error:
+        raise OptionsError(f"Standard input cannot be read: {error.strerror}.", field="prompt") from None
+
+
+def build_options(given: Mapping[str, Any], **more: Any) -> Options:
+    """Return the options that the flags ask for, over `BRIDLE_...` variables, over the file of `--config`.
+
+    Args:
+        given: the flags by the names of their parameters; None or empty for those that were not used.
+        **more: options that the command itself sets.
+
+    Raises:
+        OptionsError: a name, a type or a value is wrong, or a file cannot be read.
+    """
+    explicit: dict[str, Any] = dict(_named_options(given.get("option") or ()))
+    explicit.update({name: given[name] for name in _SAME_NAME if given.get(name) is not None})
+    for name in ("allowed_tools", "disallowed_tools"):
+        if given.get(name):
+            explicit[name] = _split(given[name])
+    if given.get("tools") is not None and given["tools"]:
+        names = _split(given["tools"])
+        explicit["tools"] = {"type": "preset", "preset": "claude_code"} if names == ["default"] else names
+    if given.get("add_dirs"):
+        explicit["add_dirs"] = list(given["add_dirs"])
+    if given.get("mcp_config") is not None:
+        explicit["mcp_servers"] = given["mcp_config"]
+    if given.get("setting_sources") is not None:
+        explicit["setting_sources"] = [part.strip() for part in given["setting_sources"].split(",") if part.strip()]
+    if given.get("continue_conversation"):
+        explicit["continue_conversation"] = True
+    if given.get("fork_session"):
+        explicit["fork_session"] = True
+    if given.get("output_schema") is not None:
+        schema = _read_schema(given["output_schema"])
+        explicit["output_format"] = {"type": "json_schema", "schema": schema}
+    explicit.update(more)
+    options = Options.load(given.get("config"), trust_file=bool(given.get("trust_config")), **explicit)
+    if given.get("timeout") is not None:
+        options = options.replace(timeouts=options.timeouts.replace(turn=given["timeout"]))
+    return options
+
+
+def _split(values: Iterable[str]) -> list[str]:
+    """Split at commas and spaces outside of parentheses, as the CLI does."""
+    parts = []
+    for value in values:
+        depth, part = 0, ""
+        for character in value:
+            depth += {"(": 1, ")": -1}.get(character, 0)
+            if character in ", " and depth <= 0:
+                parts.append(part)
+                part = ""
+            else:
+                part += character
+        parts.append(part)
+    return [part for part in parts if part]
+
+
+def _named_options(texts: Iterable[str]) -> Iterable[tuple[str, Any]]:
+    for text in texts:
+        name, equals, value = text.partition("=")
+        name = name.strip().replace("-", "_")
+        if not equals:
+            raise OptionsError(f"`--option` needs NAME=JSON, not {printable(text, 100)!r}.", field="option")
+        if name not in Options.__fields__:
+            hint = suggestion(name, Options.__fields__)
+            raise OptionsError(f"There is no option `{printable(name, 100)}`.{hint}", field=name)
+        if name in _FUNCTIONS:
+            raise OptionsError(f"`{name}` is a function: it can only be set from Python.", field=name)
+        yield name, _value(name, value)
+
+
+def _value(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        if text.lstrip()[:1] in ("{", "[", '"'):
+            raise OptionsError(f"`--option {name}=...` is no JSON.", field=name) from None
+        # A bare word is what people mean by text: `--option effort=high`.
+        return text
+
+
+def _read_schema(path: str | os.PathLike[str]) -> Any:
+    shown = printable(os.fspath(path), 300)
+    try:
+        with open(path, "rb") as source:
+            schema = json.loads(source.read())
+    except OSError as error:
+        raise OptionsError(
+            f"The schema file {shown} cannot be read: {error.strerror}.", field="output_schema"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise OptionsError(f"The schema file {shown} is no JSON: {error}", field="output_schema") from None
+    if not isinstance(schema, dict):
+        raise OptionsError(f"The schema file {shown} must hold a JSON object.", field="output_schema")
+    return schema

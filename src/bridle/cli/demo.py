@@ -1,0 +1,208 @@
+"""`bridle demo`: the real CLI at work, with a model that is a script. No account, no network, a temporary folder."""
+
+from __future__ import annotations
+
+import os
+import time
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from bridle.bounds import Timeouts
+from bridle.cli.running import FAILED, NOT_STARTED, show_query
+from bridle.cli.terminal import clean
+from bridle.cli.transcript import Transcript, summary
+from bridle.errors import CLINotFoundError
+from bridle.launch import find_cli
+from bridle.options import Options
+from bridle.sync import run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bridle.cli.terminal import Terminal
+    from bridle.testing import ModelRequest, Reply, ScriptedModel
+
+__all__ = ["demo"]
+
+_PROMPT = "What is in this folder? Look for yourself, and write NOTES.md about it."
+_TYPED_PROMPT = "Sum it up for a program."
+_COMMAND = 'wc -c *; echo; echo "this ran on $(uname -s), as process $$"'
+_PACE = 0.03
+
+
+@dataclass
+class Inventory:
+    """What the typed question answers."""
+
+    files: int
+    largest: str
+    total_bytes: int
+
+
+def demo(given: Mapping[str, Any], terminal: Terminal) -> int:
+    """Show it; return the exit code.
+
+    Raises:
+        BridleError: it could not be started, or the stream broke.
+    """
+    from bridle.testing import ScriptedModel
+    from bridle.testing.errors import ScriptError
+
+    started = time.monotonic()
+    try:
+        cli_path, origin = _find(given.get("cli_path"))
+    except CLINotFoundError as error:
+        terminal.error(
+            f"The demo shows the real Claude Code CLI, and none was found. {error}\n"
+            "In a checkout of Bridle, `./dev demo` installs one into the project's own folder."
+        )
+        return NOT_STARTED
+    _introduce(terminal, cli_path, origin)
+    with TemporaryDirectory(prefix="bridle-demo-", ignore_cleanup_errors=True) as folder:
+        project = _make_project(Path(folder))
+        try:
+            with ScriptedModel(*_script(project, terminal)) as model:
+                code = _play(terminal, model, cli_path, Path(folder), project)
+        except ScriptError as error:
+            terminal.error(f"This CLI did not do what the demo was made for (it was tried with 2.1.328).\n{error}")
+            return FAILED
+    if code == 0:
+        terminal.line()
+        terminal.line(f"That took {time.monotonic() - started:.1f} s. Nothing is left of it.", "dim")
+        terminal.line('Now with your own account:  bridle run "What does this project do?"')
+    return code
+
+
+def _find(cli_path: str | None) -> tuple[str, str]:
+    """Return the CLI and how it was found: as named, then the one of the checkout, then as always.
+
+    Raises:
+        StartError: there is none, or the one that was named is none.
+    """
+    named = cli_path or os.environ.get("BRIDLE_CLI_PATH")
+    if not named:
+        pinned = _pinned()
+        if pinned is not None:
+            return str(pinned), "installed by ./dev"
+    found = find_cli(cli_path, os.environ, os.path.expanduser("~"))
+    return found.path, {"PATH": "from PATH", "cli_path": "as you said"}.get(found.source, found.source)
+
+
+def _pinned() -> Path | None:
+    """Return the CLI that `./dev` has installed, if this is a checkout."""
+    project = Path(__file__).resolve().parents[3]
+    try:
+        version = str(tomllib.loads((project / "pinned_cli.toml").read_text(encoding="utf-8"))["version"])
+    except (OSError, ValueError, KeyError):
+        return None
+    path = project / ".dev" / "claude" / version / "claude"
+    return path if path.is_file() and os.access(path, os.X_OK) else None
+
+
+def _introduce(terminal: Terminal, cli_path: str, origin: str) -> None:
+    terminal.line("Bridle demo", "bold")
+    terminal.line("No account is used and nothing leaves this machine: the model is a script on 127.0.0.1,")
+    terminal.line("and everything happens in a temporary folder. The CLI, its tools and its files are real.")
+    terminal.line(f"CLI: {cli_path} ({origin})", "dim")
+
+
+def _make_project(folder: Path) -> Path:
+    project = folder / "project"
+    project.mkdir()
+    (project / "hello.py").write_text('print("Hello from a bridle.")\n', encoding="utf-8")
+    (project / "data.csv").write_text("horse,height\nAda,163\nGrace,158\nBarbara,171\n", encoding="utf-8")
+    return project
+
+
+def _options(model: ScriptedModel, cli_path: str, folder: Path, project: Path, **more: Any) -> Options:
+    isolated = {name: value for name, value in model.isolated_env(folder).items() if value is not None}
+    return Options(
+        cli_path=cli_path,
+        cwd=project,
+        env={"PATH": os.defpath, "LANG": "C.UTF-8", **isolated},
+        inherit_env=False,
+        # Named one by one, so that it also works as root, where the CLI refuses to skip all checks.
+        allowed_tools=["Bash", "Write"],
+        setting_sources=[],
+        version_check="skip",
+        timeouts=Timeouts(turn=60),
+        **more,
+    )
+
+
+def _play(terminal: Terminal, model: ScriptedModel, cli_path: str, folder: Path, project: Path) -> int:
+    _head(terminal, "1. A question, streamed: thinking, text, a Bash command, a file")
+    _code(terminal, f'for message in bridle.sync.query("{_PROMPT}", options): ...')
+    terminal.line()
+    options = _options(model, cli_path, folder, project, include_partial_messages=True)
+    result = show_query(_PROMPT, options, Transcript(terminal))
+    if result is None or result.is_error:
+        return FAILED
+    _head(terminal, "2. The file, read from the disk")
+    notes = project / "NOTES.md"
+    if not notes.is_file():
+        terminal.error(f"{notes} was not written.")
+        return FAILED
+    for line in clean(notes.read_text(encoding="utf-8", errors="replace")).rstrip("\n").split("\n"):
+        terminal.line(f"  {line}", "cyan")
+    _head(terminal, "3. An answer as a Python object")
+    _code(terminal, "@dataclass\nclass Inventory:\n    files: int\n    largest: str\n    total_bytes: int\n")
+    _code(terminal, f'bridle.sync.run("{_TYPED_PROMPT}", options, output_type=Inventory).output')
+    answer = run(_TYPED_PROMPT, _options(model, cli_path, folder, project), output_type=Inventory)
+    terminal.line()
+    terminal.line(repr(answer.output), "bold")
+    if answer.result is not None:
+        terminal.line()
+        terminal.write(f"{terminal.tick} ", "green")
+        terminal.write(summary(answer.result, terminal.dot), "dim")
+        terminal.write("\n")
+    return 0
+
+
+def _script(project: Path, terminal: Terminal) -> list[Any]:
+    from bridle.testing import Reply, Thinking, ToolCall
+
+    # For a reader who watches; into a file it may go at once.
+    pace: dict[str, Any] = {"chunk": 9, "delay": _PACE} if terminal.interactive else {"chunk": 40}
+
+    def write_notes(request: ModelRequest) -> Reply:
+        output = request.tool_results[-1].text if request.tool_results else ""
+        counts = [line.split() for line in output.split("\n") if line.endswith((".py", ".csv"))]
+        lines = [f"- `{name}`, {size} bytes" for size, name in (pair for pair in counts if len(pair) == 2)]
+        content = "# Notes\n\n" + "\n".join(lines) + "\n"
+        return Reply(
+            "Two files: a program and a table. Writing that down.",
+            ToolCall("Write", {"file_path": str(project / "NOTES.md"), "content": content}),
+            **pace,
+        )
+
+    def typed(_: ModelRequest) -> Reply:
+        sizes = {path.name: path.stat().st_size for path in project.iterdir() if path.is_file()}
+        largest = max(sizes, key=lambda name: sizes[name])
+        found = {"files": len(sizes), "largest": largest, "total_bytes": sum(sizes.values())}
+        return Reply(ToolCall("StructuredOutput", found))
+
+    return [
+        Reply(
+            Thinking("The folder is best looked at with a command, before anything is written about it."),
+            "I will look at the files first.",
+            ToolCall("Bash", {"command": _COMMAND, "description": "Count bytes"}),
+            **pace,
+        ),
+        write_notes,
+        Reply("Done: **NOTES.md** lists both files. [This is no markup], and \x1b[31mthis is not red\x1b[0m.", **pace),
+        typed,
+    ]
+
+
+def _head(terminal: Terminal, text: str) -> None:
+    terminal.line()
+    terminal.line(f"{terminal.rule * 2} {text} {terminal.rule * max(2, 74 - len(text))}", "bold blue")
+
+
+def _code(terminal: Terminal, text: str) -> None:
+    for line in text.split("\n"):
+        terminal.line(f"   {line}".rstrip(), "green")

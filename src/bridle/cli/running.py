@@ -1,0 +1,168 @@
+"""`bridle run`, and what every command needs to end well: signals, exit codes, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import warnings
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from bridle.cli.choices import build_options, read_prompt
+from bridle.cli.transcript import FinalText, RawLines, Transcript
+from bridle.errors import BridleError, NotSupportedError, OptionsError, ResultError, StartError, StreamWarning
+from bridle.sync import query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from types import FrameType
+
+    from bridle.cli.terminal import Terminal
+    from bridle.messages import ResultMessage
+    from bridle.options import Options
+
+__all__ = ["FAILED", "NOT_STARTED", "USAGE", "Stopped", "ending_well", "run", "show_query"]
+
+FAILED = 1
+USAGE = 2
+NOT_STARTED = 3
+_BROKEN_PIPE = 128 + signal.SIGPIPE
+
+
+class Stopped(BaseException):
+    """A signal asked this process to end."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(number)
+
+
+def run(given: Mapping[str, Any], terminal: Terminal) -> int:
+    """Ask, show the answer as it comes, return the exit code.
+
+    Raises:
+        BridleError: it could not be asked, or the stream broke.
+    """
+    quiet, as_json = bool(given.get("quiet")), bool(given.get("as_json"))
+    partial = given.get("partial")
+    if partial is None:
+        partial = terminal.interactive and not quiet and not as_json
+    more = {"include_partial_messages": True} if partial else {}
+    options = build_options(given, **more)
+    prompt = read_prompt(given.get("prompt"))
+    view: RawLines | FinalText | Transcript
+    view = RawLines(terminal) if as_json else FinalText(terminal) if quiet else Transcript(terminal)
+    result = show_query(prompt, options, view)
+    return FAILED if result is None or result.is_error else 0
+
+
+def show_query(prompt: str, options: Options, view: RawLines | FinalText | Transcript) -> ResultMessage | None:
+    """Ask and show every item; return the last result.
+
+    Raises:
+        BridleError: it could not be asked, or the stream broke.
+    """
+    with query(prompt, options) as stream:
+        for item in stream.items():
+            view.show(item)
+        result = stream.results[-1] if stream.results else None
+        view.finish(result)
+    return result
+
+
+def ending_well(terminal: Terminal, action: Callable[[], int]) -> int:
+    """Return the exit code of `action`, whatever ends it; by then nothing that it started is left."""
+    try:
+        with _signals(), _warnings_shown(terminal):
+            return _guarded(terminal, action)
+    except KeyboardInterrupt:
+        return _said(terminal, "Interrupted.", 128 + signal.SIGINT)
+    except Stopped as stopped:
+        return _said(terminal, "", 128 + stopped.number)
+    except BrokenPipeError:
+        return _quiet_end()
+
+
+def _guarded(terminal: Terminal, action: Callable[[], int]) -> int:
+    try:
+        code = action()
+        sys.stdout.flush()
+    except StartError as error:
+        terminal.error(f"{error}\n`bridle doctor` shows what was looked at and what would be sent.")
+        return NOT_STARTED
+    except (OptionsError, NotSupportedError) as error:
+        terminal.error(str(error))
+        return USAGE
+    except ResultError as error:
+        terminal.error(str(error))
+        return FAILED
+    except (BridleError, StreamWarning) as error:
+        # A warning is raised where a filter (`python -W error`) makes errors of warnings.
+        terminal.error(str(error))
+        return FAILED
+    return code
+
+
+def _said(terminal: Terminal, text: str, code: int) -> int:
+    try:
+        if text:
+            terminal.note(text, "yellow")
+        else:
+            terminal.fresh_line()
+    except OSError:
+        return _quiet_end(code)
+    return code
+
+
+def _quiet_end(code: int = _BROKEN_PIPE) -> int:
+    """Make sure that the interpreter does not complain about the pipe when it flushes at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in (1, 2):
+        os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+    return code
+
+
+@contextmanager
+def _signals() -> Iterator[None]:
+    """Turn the first signal that asks for an end into an exception, and ignore those that follow: stopping takes its bounded time."""
+    watched = [number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if _is_default(number)]
+
+    def stop(number: int, _: FrameType | None) -> None:
+        for each in watched:
+            signal.signal(each, signal.SIG_IGN)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        raise Stopped(number)
+
+    before = {number: signal.signal(number, stop) for number in watched}
+    try:
+        yield
+    finally:
+        # After a signal the rest of the process is its end, and stays undisturbed.
+        if all(signal.getsignal(number) is stop for number in watched):
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _is_default(number: int) -> bool:
+    # Ignored signals (nohup, jobs in the background) stay ignored.
+    return signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler)
+
+
+@contextmanager
+def _warnings_shown(terminal: Terminal) -> Iterator[None]:
+    """Show Bridle's warnings as such, without the line of source that Python adds."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", StreamWarning, append=True)
+        original = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *rest: Any, **more: Any) -> None:
+            if issubclass(category, StreamWarning):
+                terminal.warning(str(message))
+            else:
+                original(message, category, *rest, **more)
+
+        warnings.showwarning = show
+        yield

@@ -1,0 +1,441 @@
+"""A run as people read it: text as it is written, tool calls, shortened results, notes, and a summary line."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from bridle.cli.terminal import clean, escape_json, shorten_line
+from bridle.errors import DecodeError, ResultError, StreamWarning
+from bridle.messages import AssistantMessage, ResultMessage, StreamEvent, TextBlock, UserMessage
+from bridle.messages import content as blocks
+from bridle.messages import stream as stream_messages
+from bridle.messages import system as system_messages
+
+if TYPE_CHECKING:
+    from bridle.cli.terminal import Terminal
+    from bridle.messages import Message
+
+__all__ = ["FinalText", "RawLines", "Transcript", "summary"]
+
+_THINKING = "dim italic"
+_RESULT_LINES = 6
+_CALL_LINES = 4
+# The argument that says most about a call; of other tools all arguments are shown as JSON.
+_TELLING = ("command", "file_path", "notebook_path", "pattern", "url", "query", "description", "skill")
+_SECONDARY = frozenset({"description", "timeout", "content", "old_string", "new_string", "prompt", "subagent_type"})
+
+
+class RawLines:
+    """`--json`: the raw lines on standard output; what is no message on standard error."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+
+    def show(self, item: Message | StreamWarning | DecodeError) -> None:
+        """Write one item."""
+        if isinstance(item, (StreamWarning, DecodeError)):
+            _show_trouble(self._terminal, item)
+        else:
+            self._terminal.raw_line(item.raw)
+
+    def finish(self, result: ResultMessage | None) -> None:
+        """Do nothing: the lines say it all."""
+
+
+class FinalText:
+    """`--quiet`: the final text on standard output, and nothing else there."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+        self._last_text = ""
+
+    def show(self, item: Message | StreamWarning | DecodeError) -> None:
+        """Take note of one item."""
+        if isinstance(item, (StreamWarning, DecodeError)):
+            _show_trouble(self._terminal, item)
+        elif isinstance(item, AssistantMessage) and item.parent_tool_use_id is None:
+            self._last_text = _text_of(item) or self._last_text
+
+    def finish(self, result: ResultMessage | None) -> None:
+        """Write the answer, or what went wrong."""
+        if result is None:
+            return
+        if result.is_error:
+            self._terminal.error(str(ResultError(result)))
+        elif result.structured_output is not None:
+            self._terminal.line(_structured(result, indent=None))
+        else:
+            text = result.result or self._last_text
+            self._terminal.line(text.removesuffix("\n"))
+
+
+class Transcript:
+    """Shows every item in a readable way.
+
+    Args:
+        terminal: where.
+        header: True shows model, folder and version when the session begins.
+    """
+
+    def __init__(self, terminal: Terminal, *, header: bool = True) -> None:
+        self._terminal = terminal
+        self._header = header
+        self._anything = False
+        self._open: tuple[str, int | None] | None = None
+        self._streamed: list[list[str]] = []
+        self._last_call = ""
+        self._names: dict[str, str] = {}
+        self._texts: set[str] = set()
+
+    def show(self, item: Message | StreamWarning | DecodeError) -> None:
+        """Write one item."""
+        match item:
+            case StreamEvent():
+                self._event(item)
+            case AssistantMessage():
+                self._assistant(item)
+            case UserMessage():
+                self._user(item)
+            case ResultMessage():
+                self._close()
+            case StreamWarning() | DecodeError():
+                self._close()
+                _show_trouble(self._terminal, item)
+            case _:
+                self._other(item)
+
+    def finish(self, result: ResultMessage | None) -> None:
+        """Write what is left of the answer, and the summary."""
+        terminal = self._terminal
+        self._close()
+        if result is None:
+            return
+        if result.is_error:
+            self._gap()
+            terminal.error(str(ResultError(result)))
+        elif result.result and not self._texts:
+            # Slash commands answer in the result alone.
+            self._gap()
+            terminal.line(result.result)
+        if result.structured_output is not None and not result.is_error:
+            self._gap()
+            terminal.line(_structured(result, indent=2), "bold")
+        if not result.is_error:
+            self._gap()
+        sign, style = (terminal.cross, "red") if result.is_error else (terminal.tick, "green")
+        terminal.fresh_line()
+        terminal.write(f"{sign} ", style)
+        terminal.write(summary(result, terminal.dot), "dim")
+        terminal.write("\n")
+
+    # -- pieces --------------------------------------------------------------------------------------------------------
+
+    def _event(self, event: StreamEvent) -> None:
+        if event.parent_tool_use_id is not None:
+            return
+        if event.event_type == "message_start":
+            # What an attempt left behind that broke off is not what follows.
+            self._close()
+            self._streamed.clear()
+            return
+        for kind, piece in (("text", event.text_delta), ("thinking", event.thinking_delta)):
+            if piece:
+                if "\ufffd" in piece:
+                    piece = _with_surrogates(event, kind) or piece  # noqa: PLW2901
+                self._stream(kind, event.index, piece)
+
+    def _stream(self, kind: str, index: int | None, piece: str) -> None:
+        if self._open != (kind, index):
+            self._close()
+            self._gap()
+            self._open = (kind, index)
+            self._streamed.append([kind, ""])
+        self._streamed[-1][1] += piece
+        if kind == "text":
+            self._texts.add("streamed")
+        self._terminal.piece(piece, _THINKING if kind == "thinking" else "")
+
+    def _close(self) -> None:
+        if self._open is not None:
+            self._terminal.fresh_line()
+            self._open = None
+
+    def _gap(self) -> None:
+        """Set off what comes from what was."""
+        self._terminal.fresh_line()
+        if self._anything:
+            self._terminal.line()
+        self._anything = True
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def _assistant(self, message: AssistantMessage) -> None:
+        inside = message.parent_tool_use_id is not None
+        for block in message.content:
+            match block:
+                case TextBlock(text=text):
+                    if text and (inside or not self._was_streamed("text", text)):
+                        self._block(text, "dim" if inside else "red" if message.error else "", inside)
+                    self._texts.add(text)
+                case blocks.ThinkingBlock(thinking=text):
+                    if text and not inside and not self._was_streamed("thinking", text):
+                        self._block(text, _THINKING, inside)
+                case blocks.ToolUseBlock() | blocks.ServerToolUseBlock() | blocks.McpToolUseBlock():
+                    self._call(block, inside)
+                case blocks.ServerToolResultBlock():
+                    self._result(block, inside)
+                case blocks.RedactedThinkingBlock():
+                    pass
+                case _:
+                    self._block(f"[{block.type}]", "dim", inside)
+
+    def _was_streamed(self, kind: str, text: str) -> bool:
+        """True if this block was shown while it was written; what was missing of it then is shown now."""
+        for entry in self._streamed:
+            streamed = entry[1]
+            if entry[0] == kind and streamed and (text.startswith(streamed) or text.strip() == streamed.strip()):
+                rest = text[len(streamed) :]
+                if rest.strip() and self._open is not None and entry is self._streamed[-1]:
+                    self._terminal.piece(rest, _THINKING if kind == "thinking" else "")
+                elif rest.strip():
+                    self._block(text, "", inside=False)
+                self._streamed.remove(entry)
+                self._close()
+                return True
+        return False
+
+    def _block(self, text: str, style: str, inside: bool) -> None:
+        self._close()
+        self._gap()
+        indent = "    " if inside else ""
+        for line in clean(text).rstrip("\n").split("\n"):
+            self._terminal.line(indent + line, style)
+
+    def _call(self, block: Any, inside: bool) -> None:
+        self._close()
+        self._gap()
+        terminal = self._terminal
+        indent = "    " if inside else ""
+        self._last_call = block.id
+        self._names[block.id] = block.name
+        lines = _call_text(block)
+        width = terminal.width - len(indent) - 2
+        first = shorten_line(lines[0], max(20, width - len(block.name) - 1))
+        terminal.write(f"{indent}{terminal.bullet} ", "cyan")
+        terminal.write(shorten_line(clean(block.name).replace("\n", " "), 100), "bold")
+        terminal.write(f" {first}\n")
+        for line in lines[1:_CALL_LINES]:
+            terminal.line(f"{indent}  {shorten_line(line, width)}")
+        if len(lines) > _CALL_LINES:
+            terminal.line(f"{indent}  {terminal.ellipsis} {len(lines) - _CALL_LINES} more lines", "dim")
+
+    def _user(self, message: UserMessage) -> None:
+        inside = message.parent_tool_use_id is not None
+        if isinstance(message.content, str):
+            self._said(message.content, inside)
+            return
+        for block in message.content:
+            if isinstance(block, blocks.ToolResultBlock):
+                self._result(block, inside)
+            elif isinstance(block, TextBlock):
+                self._said(block.text, inside)
+
+    def _said(self, text: str, inside: bool) -> None:
+        """Show what was said in the user's name: a prompt played back, a subagent's task."""
+        if not text.strip():
+            return
+        self._close()
+        self._gap()
+        self._shortened("> ", text, "dim", inside)
+
+    def _result(self, block: Any, inside: bool) -> None:
+        self._close()
+        self._terminal.fresh_line()
+        name = "" if block.tool_use_id == self._last_call else self._names.get(block.tool_use_id, "")
+        self._last_call = ""
+        failed = bool(block.is_error)
+        text = _result_text(block)
+        if name:
+            text = f"({clean(name)}) {text}"
+        self._anything = True
+        self._shortened(f"  {self._terminal.corner} ", text, "red" if failed else "dim", inside)
+
+    def _shortened(self, lead: str, text: str, style: str, inside: bool) -> None:
+        indent = "    " if inside else ""
+        lines = clean(text).strip("\n").split("\n")
+        width = self._terminal.width - len(indent) - len(lead)
+        # One line more than allowed is shown rather than counted.
+        shown = lines if len(lines) <= _RESULT_LINES + 1 else lines[:_RESULT_LINES]
+        for number, line in enumerate(shown):
+            before = lead if number == 0 else " " * len(lead)
+            self._terminal.line(indent + before + shorten_line(line.rstrip(), width), style)
+        if len(lines) > len(shown):
+            more = f"{self._terminal.ellipsis} {len(lines) - len(shown)} more lines"
+            self._terminal.line(indent + " " * len(lead) + more, style)
+
+    def _other(self, message: Message) -> None:
+        note = _note(message, self._terminal)
+        if note:
+            self._close()
+            self._terminal.note(*note)
+        elif isinstance(message, system_messages.InitMessage) and self._header:
+            self._header = False
+            parts = [message.model, message.cwd]
+            if message.claude_code_version:
+                parts.append(f"Claude Code {message.claude_code_version}")
+            shown = self._terminal.dot.join(clean(part).replace("\n", " ") for part in parts if part)
+            if shown:
+                self._gap()
+                self._terminal.line(shown, "dim")
+        elif isinstance(message, system_messages.LocalCommandOutputMessage) and message.content:
+            self._block(message.content, "", inside=False)
+            self._texts.add(message.content)
+
+
+def summary(result: ResultMessage, dot: str = " · ") -> str:
+    """Return one line: turns, tokens, cost, duration, session."""
+    read, cached, written = _tokens(result)
+    tokens = f"{read:,} tokens in"
+    if cached:
+        tokens += f" ({cached:,} cached)"
+    parts = [
+        f"{result.num_turns} turn" + ("" if result.num_turns == 1 else "s"),
+        f"{tokens}, {written:,} out",
+    ]
+    if result.total_cost_usd is not None:
+        parts.append(f"${result.total_cost_usd:.4f}")
+    parts.append(f"{result.duration_ms / 1000:.1f} s")
+    if result.session_id:
+        parts.append(f"session {result.session_id}")
+    return dot.join(parts)
+
+
+def _tokens(result: ResultMessage) -> tuple[int, int, int]:
+    """Return tokens read (from the cache and not), tokens read from the cache, tokens written."""
+    counts = [
+        (use.input_tokens + use.cache_creation_input_tokens, use.cache_read_input_tokens, use.output_tokens)
+        for use in result.model_usage.values()
+    ]
+    if not counts and result.usage is not None:
+        use = result.usage
+        counts = [
+            (
+                use.input_tokens + (use.cache_creation_input_tokens or 0),
+                use.cache_read_input_tokens or 0,
+                use.output_tokens,
+            )
+        ]
+    cached = sum(count[1] for count in counts)
+    return sum(count[0] for count in counts) + cached, cached, sum(count[2] for count in counts)
+
+
+def _show_trouble(terminal: Terminal, item: StreamWarning | DecodeError) -> None:
+    if isinstance(item, DecodeError):
+        terminal.warning(f"{item} {item.text}")
+    else:
+        terminal.warning(str(item))
+
+
+def _note(message: Message, terminal: Terminal) -> tuple[str, str] | None:
+    """Return a line for standard error, and its style."""
+    match message:
+        case system_messages.APIRetryMessage():
+            status = f" {message.error_status}" if message.error_status else ""
+            return (
+                f"The API call failed ({message.error or 'no answer'}{status}): attempt {message.attempt} of "
+                f"{message.max_retries}, again in {message.retry_delay_ms / 1000:.1f} s.",
+                "yellow",
+            )
+        case system_messages.PermissionDeniedMessage():
+            reason = message.decision_reason or message.message
+            return f"{message.tool_name} was not allowed{': ' + reason if reason else '.'}", "yellow"
+        case system_messages.CompactBoundaryMessage():
+            return "The conversation was summed up to make room.", "dim"
+        case system_messages.ModelRefusalFallbackMessage() | system_messages.ModelRefusalNoFallbackMessage():
+            return message.content or "The model refused.", "yellow"
+        case system_messages.NotificationMessage():
+            return message.text, "dim"
+        case system_messages.InformationalMessage():
+            return message.content, "yellow" if message.level in ("warning", "error") else "dim"
+        case system_messages.TaskStartedMessage() if message.is_backgrounded:
+            return f"In the background: {message.description}", "dim"
+        case system_messages.TaskNotificationMessage():
+            return f"Background task {message.status}: {message.summary}", "dim"
+        case system_messages.SessionWritesLostMessage():
+            return "The disk is full: parts of the session were not saved.", "yellow"
+        case stream_messages.RateLimitEvent(rate_limit_info=limits) if limits.status not in ("", "allowed"):
+            kind = f" ({limits.rate_limit_type})" if limits.rate_limit_type else ""
+            used = f", {limits.utilization:.0%} used" if limits.utilization else ""
+            return f"Rate limit{kind}: {limits.status}{used}.", "yellow"
+        case _:
+            return None
+
+
+def _text_of(message: AssistantMessage) -> str:
+    return "".join(block.text for block in message.content if isinstance(block, TextBlock))
+
+
+def _call_text(block: Any) -> list[str]:
+    """Return what a call does, as lines."""
+    try:
+        arguments = block.input
+    except DecodeError:
+        return clean(bytes(block.input_raw)[:400].decode("utf-8", "replace")).split("\n")
+    for name in _TELLING:
+        value = arguments.get(name)
+        if isinstance(value, str) and value:
+            rest = {key: other for key, other in arguments.items() if key != name and key not in _SECONDARY}
+            content = arguments.get("content")
+            text = value + (f"  {_compact(rest)}" if rest else "")
+            if name == "file_path" and isinstance(content, str):
+                text += f"  ({content.count(chr(10)) + (not content.endswith(chr(10)))} lines)"
+            return clean(text).strip("\n").split("\n")
+    return clean(_compact(arguments) if arguments else "").split("\n")
+
+
+def _compact(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return "(nested too deep to be shown)"
+
+
+def _result_text(block: Any) -> str:
+    try:
+        content = block.content
+    except DecodeError:
+        return "(nested too deep to be shown)"
+    if isinstance(content, str):
+        return content or "(no output)"
+    if not isinstance(content, list):
+        return "(no output)" if content is None else _compact(content)
+    parts = []
+    for part in content:
+        if isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str):
+            parts.append(part["text"])
+        elif isinstance(part, dict):
+            parts.append(f"[{part.get('type', '?')}]")
+    return "\n".join(parts) or "(no output)"
+
+
+def _structured(result: ResultMessage, indent: int | None) -> str:
+    try:
+        text = json.dumps(result.structured_output, ensure_ascii=False, indent=indent)
+    except (ValueError, RecursionError, DecodeError):
+        text = bytes(result.structured_output_raw).decode("utf-8", "replace")
+    return escape_json_lines(text)
+
+
+def escape_json_lines(text: str) -> str:
+    """Return JSON of several lines that means the same and is safe for a terminal."""
+    return "\n".join(escape_json(line) for line in text.split("\n"))
+
+
+def _with_surrogates(event: StreamEvent, kind: str) -> str | None:
+    """Return a piece with the halves of surrogate pairs that decoding replaced: the other half is in the next piece."""
+    try:
+        piece = json.loads(event.raw)["event"]["delta"][kind]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return piece if isinstance(piece, str) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence  # noqa: TC003 - typer evaluates the annotations
 from functools import partial
@@ -353,6 +354,10 @@ def _later(action: Callable[[dict[str, Any], Terminal], int], context: typer.Con
 
 def run_app(arguments: Sequence[str]) -> int:
     """Run the command line; return the exit code."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            # Closed by whoever started this: then nobody wants to read it.
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - for the rest of the process
     terminal = Terminal()
     return ending_well(terminal, lambda: _dispatch(arguments, terminal))
 

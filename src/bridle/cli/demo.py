@@ -135,7 +135,9 @@ def _options(model: ScriptedModel, cli_path: str, folder: Path, project: Path, *
 
 def _play(terminal: Terminal, model: ScriptedModel, cli_path: str, folder: Path, project: Path) -> int:
     _head(terminal, "1. A question, streamed: thinking, text, a Bash command, a file")
-    _code(terminal, f'for message in bridle.sync.query("{_PROMPT}", options): ...')
+    _code(terminal, "for message in bridle.sync.query(prompt, options): ...")
+    terminal.line()
+    terminal.line(f"> {_PROMPT}")
     terminal.line()
     options = _options(model, cli_path, folder, project, include_partial_messages=True)
     result = show_query(_PROMPT, options, Transcript(terminal))
@@ -150,7 +152,9 @@ def _play(terminal: Terminal, model: ScriptedModel, cli_path: str, folder: Path,
         terminal.line(f"  {line}", "cyan")
     _head(terminal, "3. An answer as a Python object")
     _code(terminal, "@dataclass\nclass Inventory:\n    files: int\n    largest: str\n    total_bytes: int\n")
-    _code(terminal, f'bridle.sync.run("{_TYPED_PROMPT}", options, output_type=Inventory).output')
+    _code(terminal, "bridle.sync.run(prompt, options, output_type=Inventory).output")
+    terminal.line()
+    terminal.line(f"> {_TYPED_PROMPT}")
     answer = run(_TYPED_PROMPT, _options(model, cli_path, folder, project), output_type=Inventory)
     terminal.line()
     terminal.line(repr(answer.output), "bold")

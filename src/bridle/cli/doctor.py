@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bridle._version import __version__
 from bridle.cli.choices import build_options
 from bridle.cli.running import NOT_STARTED, USAGE
-from bridle.cli.terminal import escape_json, shorten_line
+from bridle.cli.terminal import escape_json
 from bridle.errors import BridleError, NotSupportedError, OptionsError, StartError, printable
 from bridle.launch import (
     MINIMUM_ONE_SHOT,
@@ -157,9 +157,9 @@ def _plan(options: Options, found: Found | None, report: _Report) -> LaunchPlan 
     except BridleError as error:
         report.problem(str(error), "Correct the option.", USAGE)
         return None
-    described = dict(line.split(": ", 1) for line in plan.describe().split("\n") if ": " in line)
+    command = plan.describe().removeprefix("command: ").partition("\ncwd: ")[0]
     report.facts["launch"] = {
-        "command": described.get("command", ""),
+        "command": command,
         "cwd": plan.cwd or os.getcwd(),
         "prompt_channel": options.prompt_channel,
         "variables_set": sorted(name for name, value in plan.environment.items() if os.environ.get(name) != value),
@@ -289,7 +289,7 @@ class _Page:
 
     def _launch(self, launch: Mapping[str, Any], login: Mapping[str, Any] | None) -> None:
         self._head("What would be started")
-        self._row("command", launch["command"])
+        self._row("command", launch["command"].replace("\n", " "))
         self._row("folder", launch["cwd"])
         self._row("prompt", "on standard input" if launch["prompt_channel"] == "stdin" else "on the command line")
         self._row("variables", f"{launch['variables_inherited']} passed on")
@@ -334,8 +334,7 @@ class _Page:
     def _row(self, name: str, value: str, style: str = "") -> None:
         lead = f"  {name:<15}"
         self._terminal.write(lead, "dim")
-        for line in value.split("\n")[:1]:
-            self._terminal.write(shorten_line(line, 2_000), style)
+        self._terminal.write(value.replace("\n", " "), style)
         self._terminal.write("\n")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -74,7 +75,7 @@ def show_query(prompt: str, options: Options, view: RawLines | FinalText | Trans
 def ending_well(terminal: Terminal, action: Callable[[], int]) -> int:
     """Return the exit code of `action`, whatever ends it; by then nothing that it started is left."""
     try:
-        with _signals(), _warnings_shown(terminal):
+        with _signals(), _warnings_shown(terminal), _log_shown(terminal):
             return _guarded(terminal, action)
     except KeyboardInterrupt:
         return _said(terminal, "Interrupted.", 128 + signal.SIGINT)
@@ -82,6 +83,10 @@ def ending_well(terminal: Terminal, action: Callable[[], int]) -> int:
         return _said(terminal, "", 128 + stopped.number)
     except BrokenPipeError:
         return _quiet_end()
+    except OSError as error:
+        # A full disk: the message may still get through, the rest of the output cannot.
+        code = _said(terminal, f"error: the output cannot be written: {error.strerror or error}", FAILED)
+        return _quiet_end(code)
 
 
 def _guarded(terminal: Terminal, action: Callable[[], int]) -> int:
@@ -110,6 +115,7 @@ def _said(terminal: Terminal, text: str, code: int) -> int:
             terminal.note(text, "yellow")
         else:
             terminal.fresh_line()
+        sys.stdout.flush()
     except OSError:
         return _quiet_end(code)
     return code
@@ -166,3 +172,25 @@ def _warnings_shown(terminal: Terminal) -> Iterator[None]:
 
         warnings.showwarning = show
         yield
+
+
+class _TerminalHandler(logging.Handler):
+    def __init__(self, terminal: Terminal) -> None:
+        super().__init__(logging.WARNING)
+        self._terminal = terminal
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show the message as a warning."""
+        self._terminal.warning(record.getMessage())
+
+
+@contextmanager
+def _log_shown(terminal: Terminal) -> Iterator[None]:
+    """Show what Bridle logs like everything else: cleaned."""
+    handler = _TerminalHandler(terminal)
+    logger = logging.getLogger("bridle")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)

@@ -19,7 +19,7 @@ from rich.style import Style
 if TYPE_CHECKING:
     from typing import TextIO
 
-__all__ = ["Cleaner", "Terminal", "clean", "escape_json", "shorten_line"]
+__all__ = ["Cleaner", "Terminal", "clean", "escape_json"]
 
 # C0 without tab and newline, DEL, C1; characters without a width that hide or reorder what is around them (soft hyphen, direction
 # marks and overrides, zero-width spaces, invisible operators, annotations, tags); separators that some programs take for a newline;
@@ -72,16 +72,6 @@ class Cleaner:
         return clean(held)
 
 
-def shorten_line(line: str, width: int) -> str:
-    """Return a line of at most `width` columns."""
-    if cell_len(line) <= width and "\t" not in line:
-        return line
-    wide = line.expandtabs(8)
-    if cell_len(wide) <= width:
-        return line
-    return set_cell_size(wide, max(1, width - 1)).rstrip() + "…"
-
-
 class _Console(Console):
     def on_broken_pipe(self) -> NoReturn:
         # Rich would end the process here and leave the CLI to itself.
@@ -104,6 +94,7 @@ class Terminal:
 
     Attributes:
         interactive: True if standard output is a terminal.
+        styled: True if it shows colours.
         width: columns that a line may have.
         bullet, corner, cross, tick, ellipsis, dot, rule: signs that the output's encoding has.
     """
@@ -118,10 +109,18 @@ class Terminal:
         self._cleaner = Cleaner()
         self._line_open = False
         self.interactive = sys.stdout.isatty()
+        self.styled = self._out.color_system is not None
         self.width = self._out.width if self.interactive else _PLAIN_WIDTH
         fancy = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
         self.bullet, self.corner, self.cross, self.tick = ("●", "⎿", "✗", "✓") if fancy else ("*", "|", "x", "ok")
         self.ellipsis, self.dot, self.rule = ("…", " · ", "─") if fancy else ("...", " - ", "-")
+
+    def shorten(self, line: str, width: int) -> str:
+        """Return a line of at most `width` columns."""
+        wide = line.expandtabs(8)
+        if cell_len(wide) <= width:
+            return line
+        return set_cell_size(wide, max(1, width - len(self.ellipsis))).rstrip() + self.ellipsis
 
     def piece(self, text: str, style: str = "") -> None:
         """Write a piece of a text that goes on with the next piece."""

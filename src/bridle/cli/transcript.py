@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from bridle.cli.terminal import clean, escape_json, shorten_line
+from bridle.cli.terminal import clean, escape_json
 from bridle.errors import DecodeError, ResultError, StreamWarning
 from bridle.messages import AssistantMessage, ResultMessage, StreamEvent, TextBlock, UserMessage
 from bridle.messages import content as blocks
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["FinalText", "RawLines", "Transcript", "summary"]
 
 _THINKING = "dim italic"
+_PLAIN_THINKING = "(thinking) "
 _RESULT_LINES = 6
 _CALL_LINES = 4
 # The argument that says most about a call; of other tools all arguments are shown as JSON.
@@ -151,6 +152,8 @@ class Transcript:
             self._gap()
             self._open = (kind, index)
             self._streamed.append([kind, ""])
+            if kind == "thinking" and not self._terminal.styled:
+                self._terminal.write(_PLAIN_THINKING)
         self._streamed[-1][1] += piece
         if kind == "text":
             self._texts.add("streamed")
@@ -180,7 +183,8 @@ class Transcript:
                     self._texts.add(text)
                 case blocks.ThinkingBlock(thinking=text):
                     if text and not inside and not self._was_streamed("thinking", text):
-                        self._block(text, _THINKING, inside)
+                        lead = "" if self._terminal.styled else _PLAIN_THINKING
+                        self._block(lead + text, _THINKING, inside)
                 case blocks.ToolUseBlock() | blocks.ServerToolUseBlock() | blocks.McpToolUseBlock():
                     self._call(block, inside)
                 case blocks.ServerToolResultBlock():
@@ -221,12 +225,12 @@ class Transcript:
         self._names[block.id] = block.name
         lines = _call_text(block)
         width = terminal.width - len(indent) - 2
-        first = shorten_line(lines[0], max(20, width - len(block.name) - 1))
+        first = terminal.shorten(lines[0], max(20, width - len(block.name) - 1))
         terminal.write(f"{indent}{terminal.bullet} ", "cyan")
-        terminal.write(shorten_line(clean(block.name).replace("\n", " "), 100), "bold")
+        terminal.write(terminal.shorten(clean(block.name).replace("\n", " "), 100), "bold")
         terminal.write(f" {first}\n")
         for line in lines[1:_CALL_LINES]:
-            terminal.line(f"{indent}  {shorten_line(line, width)}")
+            terminal.line(f"{indent}  {terminal.shorten(line, width)}")
         if len(lines) > _CALL_LINES:
             terminal.line(f"{indent}  {terminal.ellipsis} {len(lines) - _CALL_LINES} more lines", "dim")
 
@@ -269,7 +273,7 @@ class Transcript:
         shown = lines if len(lines) <= _RESULT_LINES + 1 else lines[:_RESULT_LINES]
         for number, line in enumerate(shown):
             before = lead if number == 0 else " " * len(lead)
-            self._terminal.line(indent + before + shorten_line(line.rstrip(), width), style)
+            self._terminal.line(indent + before + self._terminal.shorten(line.rstrip(), width), style)
         if len(lines) > len(shown):
             more = f"{self._terminal.ellipsis} {len(lines) - len(shown)} more lines"
             self._terminal.line(indent + " " * len(lead) + more, style)

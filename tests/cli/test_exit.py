@@ -1,0 +1,201 @@
+"""How `bridle run` ends: exit codes, signals, readers that go away; and what is left then, which is nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import COMMAND, Command, all_gone, children_of, read_until
+
+Started = Callable[[subprocess.Popen[bytes]], subprocess.Popen[bytes]]
+
+INIT: list[Any] = ["frame", "init"]
+ANSWER: list[Any] = ["frame", "assistant"]
+RESULT: list[Any] = ["frame", "result"]
+
+
+# -- exit codes ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("extra", [[], ["--json"], ["--quiet"]], ids=["shown", "json", "quiet"])
+@pytest.mark.parametrize(
+    ("steps", "code"),
+    [
+        ([INIT, RESULT], 0),
+        ([INIT, ["frame", "error_result"], ["exit", 1]], 1),
+        ([INIT, ["exit", 3]], 1),
+        ([INIT, ["die", 9]], 1),
+        ([INIT], 1),
+        ([], 1),
+        ([["out", "x\n" * 9]], 1),
+    ],
+    ids=["success", "error result", "exit 3", "killed", "no result", "nothing", "no stream"],
+)
+def test_exit_codes_of_runs(bridle: Command, steps: list[list[Any]], code: int, extra: list[str]) -> None:
+    ran = bridle.plays(*steps)("run", "hi", *extra)
+    assert ran.code == code
+    assert bool(ran.err) == (code != 0 and not (extra == ["--json"] and steps[-1:] == [["exit", 1]]))
+    assert b"Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["run", "hi", "--nonsense"], "No such option"),
+        (["run", "hi", "--max-turns", "many"], "max-turns"),
+        (["run", "hi", "--max-turns", "-1"], "max_turns"),
+        (["run", "hi", "--permission-mode", "yolo"], "permission_mode"),
+        (["run", "hi", "--session-id", "x"], "UUID"),
+        (["run", "hi", "--cwd", "/nowhere/at/all"], "does not exist"),
+        (["run", "hi", "--option", "modle=x"], "Did you mean `model`"),
+        (["run", "hi", "--option", "model"], "NAME=JSON"),
+        (["run", "hi", "--option", "agents={"], "no JSON"),
+        (["run", "hi", "--option", "can_use_tool=1"], "is a function"),
+        (["run", "hi", "--option", "max_turns=many"], "max_turns"),
+        (["run", "hi", "--config", "/nowhere.toml"], "cannot be read"),
+        (["run", "hi", "--output-schema", "/nowhere.json"], "cannot be read"),
+        (["run", "hi", "--timeout", "0"], "turn"),
+        (["run", "hi", "--json", "--quiet"], "exclude"),
+        (["run", "hi", "twice"], "unexpected extra argument"),
+        (["run", ""], "empty"),
+        (["run"], "empty"),
+        (["nonsense"], "No such command"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_usage(bridle: Command, arguments: list[str], says: str) -> None:
+    ran = bridle(*arguments)
+    assert (ran.code, ran.text) == (2, "")
+    assert says in ran.errors
+    assert "Traceback" not in ran.errors
+
+
+def test_prompt_that_is_no_utf8(bridle: Command) -> None:
+    ran = bridle("run", stdin=b"\xff")
+    assert ran.code == 2
+    assert "UTF-8" in ran.errors
+
+
+@pytest.mark.parametrize("kind", ["missing", "folder", "not executable", "no program", "too old", "no version"])
+def test_cli_that_cannot_be_started(bridle: Command, tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "another"
+    match kind:
+        case "folder":
+            path.mkdir()
+        case "not executable":
+            path.write_text("#!/bin/sh\n")
+        case "no program":
+            path.write_bytes(b"\x7fELF nonsense")
+            path.chmod(0o755)
+        case "too old" | "no version":
+            path.write_text(f"#!/bin/sh\necho {'0.2.9' if kind == 'too old' else 'hello'}\n")
+            path.chmod(0o755)
+    for command in ("run", "doctor"):
+        ran = bridle(command, "--cli-path", str(path), *(["hi"] if command == "run" else []))
+        assert ran.code == 3, ran
+        assert "Traceback" not in ran.errors
+    assert bridle("run", "hi", "--cli-path", str(path)).text == ""
+
+
+# -- endings -------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("extra", [[], ["--json"], ["--quiet"]], ids=["shown", "json", "quiet"])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=str
+)
+def test_signals_stop_everything(
+    bridle: Command, started: Started, tmp_path: Path, number: signal.Signals, code: int, extra: list[str]
+) -> None:
+    ready = tmp_path / "ready"
+    os.mkfifo(ready)
+    bridle.plays(INIT, ["grandchild", 120, str(tmp_path / "mark"), True], ["touch", str(ready)], ["sleep", 120])
+    process = started(bridle.start("run", "hi", *extra))
+    with open(ready, "rb"):
+        # Opening waits for the other end: the stand-in has got there.
+        below = children_of(process)
+    assert len(below) >= 2
+    process.send_signal(number)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == code, err
+    assert b"Traceback" not in err
+    assert (b"Interrupted." in err) == (number == signal.SIGINT)
+    assert all_gone([*below, int((tmp_path / "mark").read_text())])
+
+
+def test_second_interrupt_does_not_disturb_stopping(bridle: Command, started: Started) -> None:
+    bridle.plays(["ignore_term"], INIT, ["sleep", 120])
+    process = started(bridle.start("run", "hi", "--option", 'timeouts={"kill_grace": 0.5, "stop_grace": 0.1}'))
+    read_until(process, b"stand-in")
+    below = children_of(process)
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    for _ in range(3):
+        process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert b"Traceback" not in err
+    assert all_gone(below)
+
+
+@pytest.mark.parametrize("extra", [[], ["--json"]], ids=["shown", "json"])
+def test_reader_that_goes_away(bridle: Command, started: Started, extra: list[str]) -> None:
+    bridle.plays(INIT, ["frames", "assistant", 200_000], ["sleep", 120])
+    process = started(bridle.start("run", "hi", *extra))
+    read_until(process, b"stand-in")
+    below = children_of(process)
+    assert process.stdout is not None
+    process.stdout.close()
+    process.stdout = None
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 141
+    assert err == b""
+    assert all_gone(below)
+
+
+def test_full_disk(bridle: Command) -> None:
+    with open("/dev/full", "wb") as full:
+        process = bridle.plays(INIT, ANSWER, RESULT).start("run", "hi", stdout=full)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert err.decode() == "error: the output cannot be written: No space left on device\n"
+
+
+# -- the rest ------------------------------------------------------------------------------------------------------------------
+
+
+def test_version_and_help(bridle: Command) -> None:
+    from bridle import __version__
+
+    assert bridle("--version").text == f"bridle {__version__}\n"
+    shown = bridle("run", "--help")
+    assert shown.code == 0
+    for part in ("Exit codes", "130", "cannot be started", "git diff |", "--allow", "--option"):
+        assert part in shown.text
+    assert bridle("--help").code == bridle("doctor", "--help").code == bridle("demo", "-h").code == 0
+
+
+@pytest.mark.parametrize("missing", ["typer", "rich"])
+def test_without_the_extra(missing: str) -> None:
+    code = f"import sys; sys.modules[{missing!r}] = None; from bridle.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 2
+    assert "pip install 'bridle[cli]'" in done.stderr
+    assert missing in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_package_does_not_load_the_extra() -> None:
+    code = "import sys, bridle.cli; sys.exit(any(name in sys.modules for name in ('typer', 'rich', 'click')))"
+    assert subprocess.run([sys.executable, "-c", code], timeout=30, check=False).returncode == 0
+
+
+def test_module_is_the_command() -> None:
+    assert COMMAND[1:] == ("-m", "bridle.cli")

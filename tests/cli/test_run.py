@@ -1,0 +1,271 @@
+"""`bridle run` with the stand-in: what is shown, what is written, how it exits."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import Command
+
+Started = Callable[[subprocess.Popen[bytes]], subprocess.Popen[bytes]]
+
+INIT: list[Any] = ["frame", "init"]
+ANSWER: list[Any] = ["frame", "assistant"]
+RESULT: list[Any] = ["frame", "result"]
+
+
+def said(*content: dict[str, Any], **more: Any) -> list[Any]:
+    return ["frame", {"type": "assistant", "message": {"id": "m", "content": list(content)}, **more}]
+
+
+def returned(content: Any, **more: Any) -> list[Any]:
+    block = {"type": "tool_result", "tool_use_id": "t1", "content": content, **more}
+    return ["frame", {"type": "user", "message": {"role": "user", "content": [block]}}]
+
+
+def delta(text: str, kind: str = "text", index: int = 0) -> list[Any]:
+    event = {"type": "content_block_delta", "index": index, "delta": {"type": f"{kind}_delta", kind: text}}
+    return ["frame", {"type": "stream_event", "event": event}]
+
+
+def text(value: str) -> dict[str, Any]:
+    return {"type": "text", "text": value}
+
+
+def call(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": "t1", "name": name, "input": arguments}
+
+
+# -- what is shown -------------------------------------------------------------------------------------------------------------
+
+
+def test_answer_and_summary(bridle: Command) -> None:
+    ran = bridle.plays(INIT, ANSWER, RESULT)("run", "hi")
+    assert ran.code == 0
+    assert ran.errors == ""
+    assert ran.text.splitlines() == [
+        "stand-in · /",
+        "",
+        "hello",
+        "",
+        "✓ 1 turn · 3 tokens in, 5 out · $0.2500 · 0.0 s · session 5e551011",
+    ]
+
+
+def test_tool_calls_and_shortened_results(bridle: Command) -> None:
+    lines = "\n".join(f"line {number}" for number in range(40))
+    steps = [
+        said(call("Bash", command="seq 40", description="Count")),
+        returned(lines),
+        said(call("Odd", b=1)),
+        returned([{"type": "image"}], is_error=True),
+        RESULT,
+    ]
+    shown = bridle.plays(*steps)("run", "hi").text
+    assert "● Bash seq 40\n  ⎿ line 0\n" in shown
+    assert "line 5\n    … 34 more lines\n" in shown
+    assert "line 6" not in shown
+    assert '● Odd {"b": 1}\n  ⎿ [image]\n' in shown
+
+
+def test_long_lines_are_cut_at_the_width_of_the_terminal(bridle: Command) -> None:
+    steps = [said(call("Bash", command="c" * 500)), returned("r" * 500), RESULT]
+    shown = bridle.plays(*steps).on_terminal("run", "hi", env={"NO_COLOR": "1"}).text.replace("\r\n", "\n")
+    assert max(len(line) for line in shown.split("\n") if line[:1] in "● ") == 100
+    assert "r…\n" in shown
+
+
+def test_streamed_text_is_shown_once(bridle: Command) -> None:
+    steps = [
+        ["frame", {"type": "stream_event", "event": {"type": "message_start"}}],
+        delta("Let me ", "thinking"),
+        delta("see.", "thinking"),
+        delta("One ", index=1),
+        delta("two.", index=1),
+        said({"type": "thinking", "thinking": "Let me see."}),
+        said(text("One two.")),
+        said(text("Not streamed.")),
+        RESULT,
+    ]
+    ran = bridle.plays(*steps)("run", "hi", "--partial")
+    assert ran.text.startswith("(thinking) Let me see.\n\nOne two.\n\nNot streamed.\n\n✓")
+
+
+def test_text_that_stopped_short_is_completed(bridle: Command) -> None:
+    ran = bridle.plays(delta("One "), said(text("One two.")), RESULT)("run", "hi", "--partial")
+    assert ran.text.startswith("One two.\n\n✓")
+
+
+def test_partial_is_asked_for_on_a_terminal_only(bridle: Command) -> None:
+    bridle.plays(["echo_argv"], RESULT)
+    flag = "--include-partial-messages"
+    assert flag in bridle.on_terminal("run", "hi", "--option", 'env={"X": "1"}').text.replace("\r\n", "")
+    assert flag not in bridle("run", "hi").text
+    assert flag in bridle("run", "hi", "--partial", "--json").text
+    assert flag not in bridle.on_terminal("run", "hi", "--no-partial").text
+
+
+def test_characters_cut_in_two_are_put_together(bridle: Command) -> None:
+    steps = [delta("smile \ud83d"), delta("\ude00 end\r"), delta("\nnext \x1b"), delta("[31mred"), RESULT]
+    shown = bridle.plays(*steps)("run", "hi", "--partial").text
+    assert "smile 😀 end\nnext \\x1b[31mred\n" in shown
+
+
+def test_retries_and_warnings_go_to_standard_error(bridle: Command) -> None:
+    retry = {
+        "type": "system",
+        "subtype": "api_retry",
+        "attempt": 1,
+        "max_retries": 10,
+        "retry_delay_ms": 600,
+        "error_status": 429,
+        "error": "rate_limit",
+    }
+    ran = bridle.plays(["frame", retry], ["out", "noise\n"], ANSWER, RESULT)("run", "hi")
+    assert ran.code == 0
+    assert "rate_limit 429): attempt 1 of 10, again in 0.6 s." in ran.errors
+    assert "warning: A line of output was skipped (not-json" in ran.errors
+    assert "noise" not in ran.text
+
+
+def test_subagents_are_set_in(bridle: Command) -> None:
+    steps = [said(call("Task", description="Look")), said(text("From below."), parent_tool_use_id="t1"), RESULT]
+    assert "● Task Look\n\n    From below.\n" in bridle.plays(*steps)("run", "hi").text
+
+
+def test_answer_of_a_slash_command(bridle: Command) -> None:
+    assert "hello" in bridle.plays(INIT, RESULT)("run", "/cost").text
+
+
+def test_colours_on_a_terminal_and_none_elsewhere(bridle: Command) -> None:
+    bridle.plays(said(call("Bash", command="ls")), returned("x"), RESULT)
+    assert b"\x1b[36m" in bridle.on_terminal("run", "hi").out
+    assert b"\x1b" not in bridle.on_terminal("run", "hi", env={"NO_COLOR": "1"}).out
+    assert b"\x1b" not in bridle("run", "hi").out
+
+
+# -- prompt, --quiet, --json ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [["-"], []])
+def test_prompt_on_standard_input(bridle: Command, arguments: list[str]) -> None:
+    bridle.plays(["read_prompt"], RESULT)
+    assert "> héllo\n" in bridle("run", *arguments, stdin="héllo".encode()).text
+
+
+def test_prompt_that_looks_like_a_flag(bridle: Command) -> None:
+    assert "> --help me\n" in bridle.plays(["read_prompt"], RESULT)("run", "--", "--help me").text
+
+
+def test_quiet_writes_the_final_text(bridle: Command) -> None:
+    ran = bridle.plays(INIT, said(call("Bash", command="x")), ANSWER, RESULT)("run", "hi", "--quiet")
+    assert (ran.code, ran.text, ran.errors) == (0, "hello\n", "")
+
+
+def test_quiet_says_nothing_on_standard_output_after_an_error(bridle: Command) -> None:
+    ran = bridle.plays(INIT, ["frame", "error_result"])("run", "hi", "-q")
+    assert (ran.code, ran.text) == (1, "")
+    assert "it went wrong" in ran.errors
+
+
+def test_structured_output(bridle: Command, tmp_path: Path) -> None:
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"type": "object"}')
+    result = {"type": "result", "subtype": "success", "is_error": False, "structured_output": {"n": [1, "\x9b"]}}
+    bridle.plays(["echo_argv"], ["frame", result])
+    ran = bridle("run", "hi", "--output-schema", str(schema), "--quiet")
+    assert json.loads(ran.text) == {"n": [1, "\x9b"]}
+    assert "\x9b" not in ran.text
+    assert '{\n  "n": [\n    1' in bridle("run", "hi").text
+    assert "--json-schema=" in bridle("run", "hi", "--output-schema", str(schema), "--json").text
+
+
+AWKWARD = [
+    b'{"type":"system","subtype":"init","session_id":"s"}',
+    b'{ "type" : "assistant" , "message":{"content":[{"type":"text","text":"\\u001b[31m \xc2\x9b \xe2\x80\xae \\ud83d"}]} }',
+    b'{"type":"never heard of","x":[1.0,1e400,"\\u00e4 \xc3\xa4"]}',
+    b'{"type":"system","subtype":"never heard of"}',
+    b'{"is_error":false,"type":"result","subtype":"success","result":"a"}',
+]
+
+
+def test_json_is_the_exact_bytes(bridle: Command) -> None:
+    sent = b"".join(line + b"\n" for line in AWKWARD)
+    ran = bridle.plays(["hex", sent.hex()])("run", "hi", "--json")
+    assert ran.code == 0
+    assert ran.out == sent
+
+
+def test_json_leaves_out_what_is_no_json(bridle: Command) -> None:
+    good = AWKWARD[0] + b"\n" + AWKWARD[-1] + b"\n"
+    ran = bridle.plays(["hex", AWKWARD[0].hex()], ["out", "\nLoading \x1b]0;x\x07\n"], ["hex", AWKWARD[-1].hex()])(
+        "run", "hi", "--json"
+    )
+    assert ran.out == good
+    assert "Loading \\x1b]0;x\\x07" in ran.errors
+
+
+def test_json_on_a_terminal_means_the_same_and_is_safe(bridle: Command) -> None:
+    ran = bridle.plays(["hex", b"\n".join(AWKWARD).hex()]).on_terminal("run", "hi", "--json")
+    lines = ran.out.replace(b"\r\n", b"\n").splitlines()
+    assert [json.loads(line) for line in lines if line.startswith(b"{")] == [json.loads(line) for line in AWKWARD]
+    assert b"\xc2\x9b" not in ran.out
+    assert b"\xe2\x80\xae" not in ran.out
+
+
+# -- options -------------------------------------------------------------------------------------------------------------------
+
+
+def test_every_flag_arrives(bridle: Command, tmp_path: Path) -> None:
+    config = tmp_path / "options.toml"
+    config.write_text('model = "from the file"\nfallback_model = "other"\n[timeouts]\nidle = 20\n')
+    servers = tmp_path / "servers.json"
+    servers.write_text('{"mcpServers": {}}')
+    ran = bridle.plays(["echo_argv"], RESULT)(
+        *("run", "hi", "--json", "--model", "m", "--append-system-prompt", "more", "--allow", "Read, Bash(git log:*)"),
+        *("--allowed-tools", "Edit", "--disallowed-tools", "Write", "--tools", "", "--permission-mode", "plan"),
+        *("--max-turns", "3", "--max-budget-usd", "0.5", "--resume", "r", "--fork-session", "--add-dir", str(tmp_path)),
+        *(
+            "--mcp-config",
+            str(servers),
+            "--setting-sources",
+            "user,project",
+            "--timeout",
+            "20",
+            "--option",
+            "effort=high",
+        ),
+        *("--option", 'betas=["b"]', "--config", str(config), "--session-id", "00000000-0000-4000-8000-000000000000"),
+    )
+    assert ran.code == 0, ran.errors
+    argv = json.loads(json.loads(ran.out.splitlines()[0])["message"]["content"])
+    line = "\n".join(argv)
+    for expected in (
+        *("--model=m", "more", "Read,Bash(git log:*),Edit", "Write", "plan", "3", "0.5", "r", "--fork-session", "high"),
+        *(str(tmp_path), str(servers), "user,project", "b", "other", "00000000-0000-4000-8000-000000000000"),
+    ):
+        assert expected in line
+    assert any(part.startswith("--tools") for part in argv)
+
+
+def test_system_prompt_and_continue(bridle: Command) -> None:
+    ran = bridle.plays(["echo_argv"], RESULT)("run", "hi", "--json", "--system-prompt", "be", "--continue")
+    argv = json.loads(json.loads(ran.out.splitlines()[0])["message"]["content"])
+    assert "--continue" in argv
+    assert "--system-prompt=be" in argv
+
+
+def test_variables_count(bridle: Command) -> None:
+    ran = bridle.plays(["echo_argv"], RESULT)("run", "hi", "--json", env={"BRIDLE_MODEL": "from-a-variable"})
+    assert "--model=from-a-variable" in ran.text
+
+
+def test_timeout(bridle: Command) -> None:
+    ran = bridle.plays(INIT, ["sleep", 60])("run", "hi", "--timeout", "0.2")
+    assert ran.code == 1
+    assert "error:" in ran.errors

@@ -38,7 +38,9 @@ ENDINGS = [
     "sigterm",
     "sigkill",
 ]
-CASES = [(backend, ending) for backend in ("asyncio", "trio", "threads") for ending in ENDINGS] + [("asyncio", "task-cancel")]
+CASES = [(backend, ending) for backend in ("asyncio", "trio", "threads") for ending in ENDINGS] + [
+    ("asyncio", "task-cancel")
+]
 
 # Two generations below the CLI, one of them in the background, one that ignores SIGTERM.
 COMMAND = "trap '' TERM; sleep 300 & echo $$ $! > pids.part; mv pids.part pids; wait"

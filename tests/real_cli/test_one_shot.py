@@ -254,9 +254,8 @@ def test_output_that_does_not_come_is_an_error(shell: Shell, driving: Driving) -
     async def scenario() -> None:
         from bridle.testing import Repeat
 
-        with ScriptedModel(Repeat("I would rather talk.")) as model:
-            with pytest.raises((OutputError, ResultError)):
-                await shell.run("Fill it in", driving(model, max_turns=3), output_type=DictAnswer)
+        with ScriptedModel(Repeat("I would rather talk.")) as model, pytest.raises((OutputError, ResultError)):
+            await shell.run("Fill it in", driving(model, max_turns=3), output_type=DictAnswer)
 
     shell.play(scenario)
 
@@ -306,9 +305,8 @@ def test_a_session_id_in_use_is_explained(shell: Shell, driving: Driving) -> Non
 
 def test_an_unknown_flag_is_an_unsupported_version(shell: Shell, driving: Driving) -> None:
     async def scenario() -> None:
-        with ScriptedModel() as model:
-            with pytest.raises(bridle.UnsupportedCLIVersionError, match="--from-the-future"):
-                await shell.run("Hi", driving(model, extra_args={"from-the-future": None}))
+        with ScriptedModel() as model, pytest.raises(bridle.UnsupportedCLIVersionError, match="--from-the-future"):
+            await shell.run("Hi", driving(model, extra_args={"from-the-future": None}))
 
     shell.play(scenario)
 

@@ -21,7 +21,7 @@ from bridle import Options
 from bridle.transports.watchdog import watchdog
 
 
-class Wanted(Exception):  # noqa: N818
+class Wanted(Exception):
     """Raised on purpose."""
 
 
@@ -74,7 +74,9 @@ def blocking(ending: str, options: Options, mark: str) -> None:
             report(stream)
         return
     if ending == "waiting-ctrl-c":
-        threading.Thread(target=lambda: (wait_for(mark), report(stream), print("ready", flush=True)), daemon=True).start()
+        threading.Thread(
+            target=lambda: (wait_for(mark), report(stream), print("ready", flush=True)), daemon=True
+        ).start()
         for _ in stream:
             pass
     for _ in stream:
@@ -103,7 +105,9 @@ async def waiting(ending: str, options: Options, mark: str) -> None:
             report(stream)
         return
     if ending == "waiting-ctrl-c":
-        threading.Thread(target=lambda: (wait_for(mark), report(stream), print("ready", flush=True)), daemon=True).start()
+        threading.Thread(
+            target=lambda: (wait_for(mark), report(stream), print("ready", flush=True)), daemon=True
+        ).start()
         async for _ in stream:
             pass
     if ending == "cancel":

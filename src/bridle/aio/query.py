@@ -10,12 +10,12 @@ import time
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 import anyio
-import anyio.to_thread
 
 from bridle.errors import BridleError, ConcurrentUseError, DecodeError, StreamWarning
 from bridle.outcomes import CollectResult, RunResult, conclude
 from bridle.protocol.states import State
 from bridle.stream import StreamBase, warn_before_start, with_output_type
+from bridle.transports.offload import off_loop
 from bridle.transports.prepare import Preparation
 from bridle.transports.subprocess_async import AsyncChildProcess
 
@@ -96,7 +96,7 @@ class QueryStream(StreamBase):
     async def _prepare(self) -> LaunchPlan:
         preparation = Preparation(self.options, self._prompt, find=self._own_transport)
         try:
-            plan = await anyio.to_thread.run_sync(preparation.run, abandon_on_cancel=True)
+            plan = await off_loop(preparation.run)
         except anyio.get_cancelled_exc_class():
             preparation.cancel()
             raise

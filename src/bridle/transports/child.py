@@ -20,7 +20,7 @@ import time
 from typing import TYPE_CHECKING
 
 from bridle.errors import SpawnError
-from bridle.transports.processes import CHILD_ID_VARIABLE, identity
+from bridle.transports.processes import CHILD_ID_VARIABLE, identity, kill_identity, marked_with
 from bridle.transports.reaper import reaper
 from bridle.transports.stderr import StderrDrain
 from bridle.transports.wakeup import Wakeup
@@ -236,8 +236,11 @@ class Child:
 
     def stop(self, *, turn_open: bool) -> None:
         """Begin to end it; `done` is set when it is gone, reaped, and its descriptors are closed. Never waits."""
+        # Looked at before the lock, too: a garbage collection inside of it must not wait for itself.
+        if self.stopping or self._owner != os.getpid():
+            return
         with self._lock:
-            if self.stopping or self._owner != os.getpid():
+            if self.stopping:
                 return
             self.stopping = True
             self.wake()
@@ -288,6 +291,13 @@ class Child:
                 except (ProcessLookupError, PermissionError):
                     logger.debug("process group %d took no signal %d", self.pid, number)
 
+    def kill_now(self) -> None:
+        """Kill it, its group and all that carries its mark: when there is no time for more."""
+        self.signal_group(signal.SIGKILL)
+        self.signal(signal.SIGKILL)
+        for who in marked_with(self.child_id):
+            kill_identity(who)
+
     def descriptors(self) -> list[int]:
         """Return what tells that something happened to it: its exit, and output to be thrown away."""
         return [descriptor for descriptor in (self.exit_descriptor, self._stdout) if descriptor is not None]
@@ -323,6 +333,9 @@ class Child:
             if not self._waiting:
                 self._close_selector()
         watchdog.remove(self.child_id)
+
+    def done_now(self) -> None:
+        """Tell everybody that it is over. Only the reaper calls this, after `dispose`."""
         with self._lock:
             self.done.set()
             for wakeup in self._done_wakeups:

@@ -1,6 +1,6 @@
 """From options to a launch plan: find the CLI, build the plan, ask the CLI for its version (once for each file).
 
-Everything here may block (file system, a short process); the async shell runs it in a worker thread and calls `cancel` if it is
+Everything here may block (file system, a short process); the async shell runs it in a thread and calls `cancel` if it is
 torn away.
 """
 

@@ -1,6 +1,6 @@
 """One thread that ends children: the only place where a child's end is awaited.
 
-It exists only while there is something to end. Whoever wants a child gone hands it over and waits, or does not: a cancelled task, a
+It exists only while there are children. Whoever wants a child gone hands it over and waits, or does not: a cancelled task, a
 garbage collector and a dying interpreter all get the same sequence to the same end. While a child is being stopped its output is read
 and thrown away, so that it cannot hang in a write.
 """
@@ -13,6 +13,7 @@ import os
 import selectors
 import threading
 import time
+from collections import deque
 from typing import TYPE_CHECKING
 
 from bridle.transports.shutdown import stop_sequence
@@ -30,6 +31,7 @@ logger = logging.getLogger("bridle")
 EXIT_SECONDS = 2.0
 """What the end of the interpreter may cost, all children together."""
 _EXIT_KILL_GRACE = 1.5
+_LAST_MOMENT_SECONDS = 0.2
 _POLL_SECONDS = 0.02
 """Where the operating system cannot tell when a process ends, this often it is asked."""
 
@@ -57,20 +59,26 @@ class _Job:
 
 
 class Reaper:
-    """Ends children. Safe from any thread."""
+    """Ends children. Safe from any thread.
+
+    `submit` takes no lock and starts no thread, because garbage collection calls it at any moment, also while this or another module
+    holds a lock in the same thread. So the thread is started when a child is registered, and stays while there is one.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._arrivals: list[_Job] = []
+        self._arrivals: deque[_Job] = deque()
         self._live: set[Child] = set()
-        self._thread: threading.Thread | None = None
         self._wakeup: Wakeup | None = None
         self._closing_down = False
 
     def register(self, child: Child) -> None:
-        """Remember a running child for the interpreter's exit."""
+        """Take note of a child that was started: from now on it can be handed over."""
         with self._lock:
             self._live.add(child)
+            if self._wakeup is None:
+                self._wakeup = Wakeup()
+                threading.Thread(target=self._run, args=(self._wakeup,), name="bridle-reaper", daemon=True).start()
 
     def submit(self, child: Child, *, turn_open: bool) -> None:
         """Take a child over and end it; `child.done` tells when it is gone and reaped."""
@@ -80,52 +88,30 @@ class Reaper:
             stop_grace=0.0 if self._closing_down else child.stop_grace,
             kill_grace=_EXIT_KILL_GRACE if self._closing_down else child.kill_grace,
         )
-        with self._lock:
-            self._arrivals.append(_Job(child, steps))
-            if self._thread is None and not self._closing_down:
-                self._wakeup = Wakeup()
-                self._thread = threading.Thread(
-                    target=self._run, args=(self._wakeup,), name="bridle-reaper", daemon=True
-                )
-                self._thread.start()
-            elif self._wakeup is not None:
-                self._wakeup.set()
+        self._arrivals.append(_Job(child, steps))
+        wakeup = self._wakeup
+        if wakeup is not None:
+            wakeup.set()
 
     def _run(self, wakeup: Wakeup) -> None:
-        try:
-            self._work(wakeup, until=None)
-        finally:
-            wakeup.close()
-
-    def _work(self, wakeup: Wakeup | None, *, until: float | None) -> None:
-        """End all that arrives, until nothing is left (or the time is up)."""
         jobs: list[_Job] = []
         selector = selectors.DefaultSelector()
+        selector.register(wakeup.fileno(), selectors.EVENT_READ)
         try:
-            if wakeup is not None:
-                selector.register(wakeup.fileno(), selectors.EVENT_READ)
-            while True:
+            while not self._leave_if_idle():
+                self._wait(jobs, selector, wakeup)
                 jobs += self._arrived(selector)
                 now = time.monotonic()
-                if until is not None and now >= until:
-                    break
                 jobs = [job for job in jobs if self._still_busy(job, selector, now)]
-                if not jobs and self._leave_if_idle():
-                    return
-                if jobs:
-                    self._wait(jobs, selector, until)
-            for job in jobs:  # the interpreter's time is up: what is left is killed and not awaited
-                job.child.signal_group(9)
-                job.child.signal(9)
         finally:
             selector.close()
+            wakeup.close()
 
     def _arrived(self, selector: selectors.BaseSelector) -> list[_Job]:
-        with self._lock:
-            arrivals, self._arrivals = self._arrivals, []
         jobs: list[_Job] = []
         now = time.monotonic()
-        for job in arrivals:
+        while self._arrivals:
+            job = self._arrivals.popleft()
             job.child.poll_exit()
             if job.advance(now, first=True):
                 for descriptor in job.child.descriptors():
@@ -147,27 +133,28 @@ class Reaper:
         return True
 
     def _finish(self, job: _Job) -> None:
-        with self._lock:
+        try:
+            job.child.dispose()
+        except Exception:
+            logger.exception("giving back what belonged to process %d failed", job.child.pid)
+        finally:
             self._live.discard(job.child)
-        job.child.dispose()
+            job.child.done_now()
 
     def _leave_if_idle(self) -> bool:
         with self._lock:
-            if self._arrivals:
+            if self._live:
                 return False
-            self._thread = None
             self._wakeup = None
             return True
 
-    def _wait(self, jobs: list[_Job], selector: selectors.BaseSelector, until: float | None) -> None:
-        due = min(job.deadline for job in jobs)
-        timeout = max(0.0, (due if until is None else min(due, until)) - time.monotonic())
+    def _wait(self, jobs: list[_Job], selector: selectors.BaseSelector, wakeup: Wakeup) -> None:
+        timeout = max(0.0, min(job.deadline for job in jobs) - time.monotonic()) if jobs else None
         if any(job.child.exit_descriptor is None for job in jobs):
-            timeout = min(timeout, _POLL_SECONDS)
+            timeout = min(timeout or 0.0, _POLL_SECONDS)
         for key, _ in selector.select(timeout):
             if key.data is None:
-                if self._wakeup is not None:
-                    self._wakeup.clear()
+                wakeup.clear()
                 continue
             job: _Job = key.data
             if key.fileobj == job.child.exit_descriptor:
@@ -179,24 +166,16 @@ class Reaper:
 
     def at_exit(self) -> None:
         """Stop all children in parallel, within `EXIT_SECONDS`: called when the interpreter ends."""
-        with self._lock:
-            self._closing_down = True
-            waiting = [child for child in self._live if not child.stopping]
-            handed_over = [child for child in self._live if child.stopping]
+        self._closing_down = True
         until = time.monotonic() + EXIT_SECONDS
-        for child in waiting:
+        children = list(self._live)
+        for child in children:
             child.stop(turn_open=True)
-        thread = self._thread
-        if thread is None or not thread.is_alive():
-            # No thread can be started any more when the interpreter ends: the steps are taken here.
-            self._work(None, until=until)
-            return
-        for child in waiting + handed_over:
-            if not child.done.wait(max(0.0, until - time.monotonic())):
-                child.signal_group(9)
-                child.signal(9)
-        for child in waiting + handed_over:
-            child.done.wait(0.2)
+        late = [child for child in children if not child.done.wait(max(0.0, until - time.monotonic()))]
+        for child in late:
+            child.kill_now()
+        for child in late:
+            child.done.wait(_LAST_MOMENT_SECONDS)
 
     def after_fork(self) -> None:
         """Forget everything in a forked copy: the children belong to the parent."""

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
-import anyio.to_thread
 
 from bridle.transports.child import Child
+from bridle.transports.offload import off_loop
 from bridle.transports.wakeup import Wakeup
 
 if TYPE_CHECKING:
@@ -59,13 +59,12 @@ class AsyncChildProcess:
         return self._child.stderr_tail if self._child is not None else b""
 
     async def start(self, plan: LaunchPlan) -> None:
-        """Start the process, in a worker thread: a fork of a large host takes long enough to be felt by an event loop.
+        """Start the process, off the event loop: a fork of a large host takes long enough to be felt by an event loop.
 
         Raises:
             SpawnError: the operating system refused.
         """
-        with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(self._spawn, plan)
+        await off_loop(lambda: self._spawn(plan), shield=True)
         await anyio.lowlevel.checkpoint_if_cancelled()
 
     def _spawn(self, plan: LaunchPlan) -> None:

@@ -1,0 +1,83 @@
+"""Blocking work off the event loop, in a thread that ends with it.
+
+Not anyio's worker threads: they are pooled, limited in number by whoever else uses them, and hold on to the task that started them
+(and so to its exception, and so to a stream that should be collected) for as long as they idle.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio
+
+from bridle.transports.wakeup import Wakeup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["off_loop"]
+
+T = TypeVar("T")
+
+
+class _Work:
+    """One call in a thread, and what came of it."""
+
+    def __init__(self, function: Callable[[], object]) -> None:
+        self.function: Callable[[], object] | None = function
+        self.value: object = None
+        self.error: BaseException | None = None
+        self.wakeup = Wakeup()
+        self.lock = threading.Lock()
+        self.done = False
+        self.left = False
+
+    def run(self) -> None:
+        """Make the call, in the thread."""
+        assert self.function is not None  # noqa: S101
+        try:
+            self.value = self.function()
+        except BaseException as error:
+            self.error = error
+        self.function = None
+        with self.lock:
+            self.done = True
+            self.wakeup.set()
+            if self.left:
+                self.wakeup.close()
+
+    def leave(self) -> None:
+        """Stop waiting: whoever is last closes the descriptor."""
+        with self.lock:
+            self.left = True
+            if self.done:
+                self.wakeup.close()
+
+
+async def off_loop(function: Callable[[], T], *, shield: bool = False) -> T:
+    """Return what `function` returns, called in a thread of its own with the caller's context variables.
+
+    Args:
+        function: may block.
+        shield: wait for it even when cancelled. Without, a cancellation leaves it running and its outcome is dropped.
+
+    Raises:
+        BaseException: what `function` raises.
+    """
+    work = _Work(function)
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(work.run,), name="bridle-start", daemon=True).start()
+    try:
+        with anyio.CancelScope(shield=shield):
+            while not work.done:
+                await anyio.wait_readable(work.wakeup.fileno())
+    finally:
+        work.leave()
+    if work.error is not None:
+        try:
+            raise work.error
+        finally:
+            work.error = None  # an error and the frame that raises it must not keep each other alive
+    return work.value  # type: ignore[return-value]

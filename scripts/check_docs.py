@@ -25,11 +25,14 @@ from run_examples import AT_ONCE, PROJECT, checked, steps_in
 GENERATORS = (
     (("docs/make_options.py", "--check"), ("docs/make_options.py",)),
     (("scripts/messages_page.py",), ("scripts/messages_page.py", "--write")),
+    (("scripts/errors_page.py",), ("scripts/errors_page.py", "--write")),
+    (("scripts/states_page.py",), ("scripts/states_page.py", "--write")),
+    (("scripts/names_page.py",), ("scripts/names_page.py", "--write")),
 )
 
 _FENCE = re.compile(r"^(?P<indent> *)```python\n(?P<code>.*?)^(?P=indent)```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\((?P<target>[^)\s]+)\)")
-_COMMENT_BEFORE = re.compile(r"<!--\s*(?P<text>.*?)\s*-->\s*\Z", re.DOTALL)
+_COMMENT_BEFORE = re.compile(r"<!--\s*(?P<text>(?:(?!-->).)*?)\s*-->\s*\Z", re.DOTALL)
 _ANY_FENCE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 _RUNNER = """
 import ast, asyncio, inspect, sys

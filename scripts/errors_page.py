@@ -1,0 +1,111 @@
+"""Bring the tree and the tables of `docs/errors.md` up to date with the classes (`--write`), or fail if they are not."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from typing import get_args
+
+import generated_parts
+
+import bridle.structured  # the classes have to be there to be found
+import bridle.testing.errors  # noqa: F401
+from bridle.errors import BridleError, Diagnostic, WarningCode
+
+WARNINGS = {
+    "EMPTY_RESPONSE": "The CLI exited with code 0 and printed nothing.",
+    "CLEAN_EXIT_NO_RESULT": "The CLI exited with code 0 before a result came: the answer is not complete.",
+    "INCOMPLETE_LAST_LINE": "The output ended inside of a line.",
+    "NONZERO_EXIT_AFTER_RESULT": "The CLI failed after a successful result. `strict_exit_status=True` makes this an error.",
+    "UNEXPECTED_DATA_AFTER_RESULT": "Something that is no message came after the result.",
+    "CLI_DID_NOT_EXIT": "The CLI was still there after its result, and was stopped; background tasks with it.",
+    "OVERSIZED_LINE_SKIPPED": "A line was too long and was left out (`on_oversize='skip'`).",
+    "FIELD_DROPPED": "A field of a message had a wrong shape; `context['field']` names it. The message came without it.",
+    "UNPARSABLE_CLI_VERSION": "`claude --version` printed no version (`version_check='permissive'`).",
+    "VERSION_DETECTION_FAILED": "`claude --version` gave no answer in time, or could not be run (`version_check='permissive'`).",
+    "OPTION_CONFLICT": "Two options contradict each other; `context` names the winner.",
+    "DEPRECATED_OPTION": "An option has a better form.",
+    "PERMISSION_CALLBACK_SHADOWED": "Something allows tools before `can_use_tool` is asked.",
+    "INIT_UNCONFIRMED": "The CLI did not confirm the start of a session.",
+    "CALLBACK_FAILED": "A callback raised.",
+    "CALLBACK_TIMED_OUT": "A callback did not answer in time.",
+    "CALLBACK_QUEUE_FULL": "Too many callbacks waited.",
+    "SLOW_CONSUMER": "Half of `Limits.buffered_bytes` waits unread.",
+}
+BEFORE_START = frozenset(
+    {
+        "UNPARSABLE_CLI_VERSION",
+        "VERSION_DETECTION_FAILED",
+        "OPTION_CONFLICT",
+        "DEPRECATED_OPTION",
+        "PERMISSION_CALLBACK_SHADOWED",
+    }
+)
+LATER = frozenset({"INIT_UNCONFIRMED", "CALLBACK_FAILED", "CALLBACK_TIMED_OUT", "CALLBACK_QUEUE_FULL", "SLOW_CONSUMER"})
+
+
+def children(kind: type[BridleError]) -> list[type[BridleError]]:
+    """Return the classes directly below, in the order in which they are written."""
+    return [child for child in kind.__subclasses__() if child.__module__.startswith("bridle.")]
+
+
+def others(kind: type) -> str:
+    """Return the names of the classes that it is besides a Bridle error."""
+    return ", ".join(base.__name__ for base in kind.__bases__ if not issubclass(base, BridleError))
+
+
+def tree(kind: type[BridleError] = BridleError, depth: int = 0) -> list[str]:
+    """Return the class and all below it, one line each."""
+    also = others(kind) if kind is not BridleError else ""
+    lines = ["    " * depth + kind.__name__ + (f" ({also})" if also else "")]
+    for child in children(kind):
+        lines += tree(child, depth + 1)
+    return lines
+
+
+def below(kind: type[BridleError]) -> list[type[BridleError]]:
+    """Return the class and all below it."""
+    return [kind, *(descendant for child in children(kind) for descendant in below(child))]
+
+
+def attributes(kind: type) -> dict[str, str]:
+    """Return the attributes that the docstring names, and what they are."""
+    _, _, text = (inspect.getdoc(kind) or "").partition("Attributes:\n")
+    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", text, re.MULTILINE)
+    return {name: " ".join(meaning.split()).rstrip(".") for name, meaning in entries}
+
+
+def error_rows() -> list[str]:
+    """Return one row for each error."""
+    rows = ["| error | when | what it holds |", "|---|---|---|"]
+    for kind in below(BridleError):
+        holds = "<br/>".join(f"`{name}`: {meaning}" for name, meaning in attributes(kind).items())
+        rows.append(f"| `{kind.__name__}` | {(kind.__doc__ or '').partition(chr(10))[0]} | {holds} |")
+    return rows
+
+
+def diagnostic_rows() -> list[str]:
+    """Return one row for each field of `Diagnostic`."""
+    rows = ["| field | what it is |", "|---|---|"]
+    return rows + [f"| `{name}` | {meaning} |" for name, meaning in attributes(Diagnostic).items()]
+
+
+def warning_rows() -> list[str]:
+    """Return one row for each code of a warning that this version can give."""
+    rows = ["| code | when | how it comes |", "|---|---|---|"]
+    for code in get_args(WarningCode):
+        if code not in LATER:
+            how = "`warnings.warn`, before the start" if code in BEFORE_START else "in the stream"
+            rows.append(f"| `{code}` | {WARNINGS[code]} | {how} |")
+    return rows
+
+
+if __name__ == "__main__":
+    parts = {
+        "tree": ["```text", *tree(), "```"],
+        "errors": error_rows(),
+        "diagnostic": diagnostic_rows(),
+        "warnings": warning_rows(),
+    }
+    sys.exit(generated_parts.main("errors.md", parts))

@@ -1,0 +1,46 @@
+"""Bring the tables of `docs/names.md` up to date with the public names (`--write`), or fail if they are not."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+
+import generated_parts
+
+import bridle
+from bridle.errors import BridleError, Diagnostic, StreamWarning
+from bridle.option_fields import Checked
+
+ALIASES = {
+    "ContentBlock": "Any content block: one of the known classes, or `UnknownBlock`.",
+    "__version__": "The version of Bridle.",
+}
+GROUPS = ("asking", "configuration", "messages", "errors", "modules")
+MESSAGES = frozenset({"ContentBlock", "RateLimitEvent", "StreamEvent"})
+
+
+def group(name: str, value: object) -> str:
+    """Return the table that a name belongs to."""
+    if isinstance(value, ModuleType) or name == "__version__":
+        return "modules"
+    if isinstance(value, type) and issubclass(value, BridleError | StreamWarning | Diagnostic):
+        return "errors"
+    if isinstance(value, type) and issubclass(value, Checked):
+        return "configuration"
+    if name in MESSAGES or name.endswith(("Message", "Block")):
+        return "messages"
+    return "asking"
+
+
+def tables() -> dict[str, list[str]]:
+    """Return the tables, by group."""
+    found = {name: [f"| {'module' if name == 'modules' else 'name'} | what it is |", "|---|---|"] for name in GROUPS}
+    for name in sorted(bridle.__all__, key=str.lower):
+        value = getattr(bridle, name)
+        meaning = ALIASES.get(name) or (value.__doc__ or "").partition("\n")[0]
+        found[group(name, value)].append(f"| `{'' if name == '__version__' else 'bridle.'}{name}` | {meaning} |")
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(generated_parts.main("names.md", tables()))

@@ -1,0 +1,86 @@
+"""Draw the state table of one-shot streams in `docs/lifecycle.md` (`--write`), or fail if the page is not current."""
+
+from __future__ import annotations
+
+import sys
+
+import generated_parts
+
+from bridle.protocol.states import ONE_SHOT, Happening, State, Yield
+
+HAPPENINGS = {
+    Happening.MESSAGE: "a message",
+    Happening.RESULT: "a result",
+    Happening.BAD_LINE: "a line that is no JSON object",
+    Happening.BAD_LINE_LIMIT: "`Limits.consecutive_decode_errors` such lines in a row",
+    Happening.OVERSIZED_LINE: "a line longer than `Limits.line_bytes`",
+    Happening.OVERSIZED_LINE_SKIPPED: "such a line, with `on_oversize='skip'`",
+    Happening.INCOMPLETE_LAST_LINE: "exit, and the output ends inside of a line",
+    Happening.EXITED_CLEAN: "exit with code 0 (after an error result: with any code)",
+    Happening.EXITED_EMPTY: "exit with code 0, and not one byte was printed",
+    Happening.EXITED_WITH_ERROR: "exit with another code",
+    Happening.EXITED_WITH_ERROR_STRICT: "such an exit, with `strict_exit_status=True`",
+    Happening.DEADLINE: "a deadline passes: `first_message`, `idle` or `turn`",
+    Happening.STILL_RUNNING: "no exit in time",
+}
+YIELDS = {
+    Yield.MESSAGE: "the message",
+    Yield.DECODE_ERROR: "a `DecodeError` item",
+    Yield.RAISE_TOO_MANY_DECODE_ERRORS: "raises `TooManyDecodeErrors`",
+    Yield.RAISE_LINE_TOO_LONG: "raises `LineTooLongError`",
+    Yield.RAISE_PROCESS_ERROR: "raises `ProcessError`",
+    Yield.RAISE_TURN_TIMEOUT: "raises `TurnTimeoutError`",
+    Yield.END: "the end",
+    Yield.NOTHING: "nothing",
+}
+STATES = {
+    State.STREAMING: "the model works",
+    State.RESULT_RECEIVED: "a result came, the CLI has to exit",
+    State.ENDING: "the next call says that it is over",
+    State.CLOSED: "over",
+}
+
+
+def words(name: str) -> str:
+    """Return the name of a member as words."""
+    return name.lower().replace("_", " ")
+
+
+def given(gives: Yield) -> str:
+    """Return what a call gives, in words."""
+    if gives.name.startswith("WARN_"):
+        return f"warning `{gives.name.removeprefix('WARN_')}`"
+    return YIELDS[gives]
+
+
+def live_cells() -> list[tuple[State, Happening, Yield, State]]:
+    """Return the cells in which something happens."""
+    return [(state, what, *cell) for (state, what), cell in ONE_SHOT.items() if cell.gives is not Yield.NOTHING]
+
+
+def picture() -> list[str]:
+    """Return the states and the ways between them, as Mermaid."""
+    lines = ["```mermaid", "stateDiagram-v2"]
+    lines += [f"    {state.name} : {state.name}<br/>{meaning}" for state, meaning in STATES.items()]
+    lines.append(f"    [*] --> {State.STREAMING.name}")
+    ways: dict[tuple[State, State], list[str]] = {}
+    for state, what, _, then in live_cells():
+        ways.setdefault((state, then), []).append(words(what.name))
+    lines += [
+        f"    {state.name} --> {then.name} : {'<br/>'.join(happenings)}" for (state, then), happenings in ways.items()
+    ]
+    quiet = [state for state in State if all(ONE_SHOT[state, what].gives is Yield.NOTHING for what in Happening)]
+    lines += [f"    {state.name} --> [*]" for state in quiet]
+    return [*lines, "```"]
+
+
+def table() -> list[str]:
+    """Return every cell in which something happens, as a table."""
+    rows = ["| state | what happens | what the call gives | next state |", "|---|---|---|---|"]
+    for state, what, gives, then in live_cells():
+        rows.append(f"| {state.name} | {HAPPENINGS[what]} | {given(gives)} | {then.name} |")
+    return rows
+
+
+if __name__ == "__main__":
+    sys.exit(generated_parts.main("lifecycle.md", {"picture": picture(), "table": table()}))

@@ -1,6 +1,7 @@
 """One function that meets every failure of a query, each with its own answer. docs/troubleshooting.md has the list."""
 
-# scripted: "4", Stall(), HTTPFailure(401, retry=False)
+# scripted: Repeat(lambda request: Stall() if "story" in request.prompt_text
+#   else HTTPFailure(401, retry=False) if "key" in request.prompt_text else "4")
 
 from __future__ import annotations
 
@@ -42,8 +43,8 @@ async def main() -> None:
     # A turn may take five minutes, and the CLI may be silent for two.
     careful = Options(timeouts=Timeouts(turn=300, idle=120))
     print("1.", await ask("What is 2 + 2?", careful))
-    print("2.", await ask("What is 2 + 2?", Options(timeouts=Timeouts(turn=2))))
-    print("3.", await ask("What is 2 + 2?", careful))
+    print("2.", await ask("Tell a long story.", Options(timeouts=Timeouts(turn=2))))
+    print("3.", await ask("Is my key any good?", careful))
     print("4.", await ask("Go on.", careful.replace(resume=str(uuid4()))))
     print("5.", await ask("What is 2 + 2?", careful.replace(cli_path="/nowhere/claude")))
 

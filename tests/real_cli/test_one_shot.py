@@ -52,6 +52,7 @@ def test_a_plain_answer(shell: Shell, driving: Driving) -> None:
             result = messages[-1]
             assert isinstance(result, ResultMessage)
             assert (result.result, result.is_error, result.num_turns) == ("Hello.", False, 1)
+            assert result.usage is not None
             assert result.usage.output_tokens == 7
             assert stream.session_id == result.session_id
             assert stream.warnings == []
@@ -75,6 +76,7 @@ def test_a_tool_call_that_runs(shell: Shell, driving: Driving, real_cli: RealCLI
             assert call.name == "Bash"
             assert call.input["command"].startswith("echo made")
             (carrier,) = [m for m in answer.messages if isinstance(m, UserMessage)]
+            assert isinstance(carrier.content, list)
             (outcome,) = carrier.content
             assert isinstance(outcome, ToolResultBlock)
             assert outcome.tool_use_id == "toolu_1"

@@ -6,6 +6,7 @@ CLI's pid and the watchdog's, goes through the ending, prints `ended`, and stays
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -13,6 +14,8 @@ import signal
 import sys
 import threading
 import time
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import bridle
@@ -35,6 +38,23 @@ def wait_for(path: str) -> None:
 
 def report(stream: Any) -> None:
     print(json.dumps({"cli": stream.pid, "watchdog": watchdog.pid}), flush=True)
+
+
+def pid_of(stream: Any) -> Callable[[], int | None]:
+    """Ask for the pid later, without keeping the stream alive."""
+    weak = weakref.ref(stream)
+
+    def pid() -> int | None:
+        stream = weak()
+        return None if stream is None else stream.pid
+
+    return pid
+
+
+def tell_when_at_work(stream_pid: Callable[[], int | None], mark: str) -> None:
+    wait_for(mark)
+    print(json.dumps({"cli": stream_pid(), "watchdog": watchdog.pid}), flush=True)
+    print("ready", flush=True)
 
 
 def stay() -> None:
@@ -74,9 +94,7 @@ def blocking(ending: str, options: Options, mark: str) -> None:
             report(stream)
         return
     if ending == "waiting-ctrl-c":
-        threading.Thread(
-            target=lambda: (wait_for(mark), report(stream), print("ready", flush=True)), daemon=True
-        ).start()
+        threading.Thread(target=tell_when_at_work, args=(pid_of(stream), mark), daemon=True).start()
         for _ in stream:
             pass
     for _ in stream:
@@ -89,9 +107,6 @@ def blocking(ending: str, options: Options, mark: str) -> None:
             cycle.append(cycle)
             break
         end_here(ending)
-    cycle = []
-    del stream
-    gc.collect()
 
 
 async def waiting(ending: str, options: Options, mark: str) -> None:
@@ -105,9 +120,7 @@ async def waiting(ending: str, options: Options, mark: str) -> None:
             report(stream)
         return
     if ending == "waiting-ctrl-c":
-        threading.Thread(
-            target=lambda: (wait_for(mark), report(stream), print("ready", flush=True)), daemon=True
-        ).start()
+        threading.Thread(target=tell_when_at_work, args=(pid_of(stream), mark), daemon=True).start()
         async for _ in stream:
             pass
     if ending == "cancel":
@@ -128,10 +141,8 @@ async def waiting(ending: str, options: Options, mark: str) -> None:
             await asyncio.sleep(0.01)
         report(stream)
         task.cancel()
-        try:
+        with contextlib.suppress(asyncio.CancelledError):
             await task
-        except asyncio.CancelledError:
-            pass
         del task
     else:
         async for _ in stream:
@@ -148,10 +159,6 @@ async def waiting(ending: str, options: Options, mark: str) -> None:
                 print("ready", flush=True)
                 await anyio.sleep_forever()
             end_here(ending)
-    cycle = []
-    del stream
-    gc.collect()
-    await anyio.sleep(0)
 
 
 def main() -> None:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bridle.transports.processes import descendants
-from tests.support.leaks import wait_gone
+from bridle.transports.processes import Identity, descendants, identity
+from tests.support.leaks import command_line, wait_gone
 
 COMMAND = (sys.executable, "-m", "bridle.cli")
 SECONDS = 30.0
@@ -144,10 +144,16 @@ def read_until(process: subprocess.Popen[bytes], wanted: bytes) -> bytes:
     return data
 
 
-def children_of(process: subprocess.Popen[bytes]) -> list[int]:
+def children_of(process: subprocess.Popen[bytes]) -> dict[int, Identity]:
     """Return the processes below the command: the CLI, its tools, the watchdog."""
-    return [pid for pid, _ in descendants(process.pid)]
+    return {who[0]: who for who in descendants(process.pid)}
 
 
-def all_gone(pids: list[int]) -> bool:
-    return all(wait_gone(pid) for pid in pids)
+def left_of(processes: dict[int, Identity]) -> list[str]:
+    """Wait until they are gone; return the command lines of those that are not. A number may be another process by now."""
+    until = time.monotonic() + SECONDS / 2
+    left = [who for who in processes.values() if identity(who[0]) == who]
+    while left and time.monotonic() < until:
+        wait_gone(left[0][0], 0.2)
+        left = [who for who in left if identity(who[0]) == who]
+    return [command_line(who[0]) for who in left]

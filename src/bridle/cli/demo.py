@@ -14,10 +14,11 @@ from bridle.bounds import Timeouts
 from bridle.cli.running import FAILED, NOT_STARTED, show_query
 from bridle.cli.terminal import clean
 from bridle.cli.transcript import Transcript, summary
-from bridle.errors import CLINotFoundError
+from bridle.errors import CLINotFoundError, ResultError
 from bridle.launch import find_cli
 from bridle.options import Options
-from bridle.sync import run
+from bridle.stream import with_output_type
+from bridle.structured import decode_output
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -155,15 +156,29 @@ def _play(terminal: Terminal, model: ScriptedModel, cli_path: str, folder: Path,
     _code(terminal, "bridle.sync.run(prompt, options, output_type=Inventory).output")
     terminal.line()
     terminal.line(f"> {_TYPED_PROMPT}")
-    answer = run(_TYPED_PROMPT, _options(model, cli_path, folder, project), output_type=Inventory)
+    # What `run` does, with a signal heard at any moment.
+    typed = with_output_type(_options(model, cli_path, folder, project), Inventory)
+    result = show_query(_TYPED_PROMPT, typed, _Nothing())
+    if result is None or result.is_error:
+        terminal.error(str(ResultError(result)) if result else "No result came.")
+        return FAILED
     terminal.line()
-    terminal.line(repr(answer.output), "bold")
-    if answer.result is not None:
-        terminal.line()
-        terminal.write(f"{terminal.tick} ", "green")
-        terminal.write(summary(answer.result, terminal.dot), "dim")
-        terminal.write("\n")
+    terminal.line(repr(decode_output(result, Inventory)), "bold")
+    terminal.line()
+    terminal.write(f"{terminal.tick} ", "green")
+    terminal.write(summary(result, terminal.dot), "dim")
+    terminal.write("\n")
     return 0
+
+
+class _Nothing:
+    """Shows nothing."""
+
+    def show(self, item: object) -> None:
+        pass
+
+    def finish(self, result: object) -> None:
+        pass
 
 
 def _script(project: Path, terminal: Terminal) -> list[Any]:

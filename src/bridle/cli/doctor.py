@@ -314,7 +314,7 @@ class _Page:
         if not report.problems:
             terminal.line()
             terminal.write(f"{terminal.tick} ", "green")
-            terminal.line("Ready: the CLI can be started." if report.hints else "All is well.")
+            terminal.write("Ready: the CLI can be started.\n" if report.hints else "All is well.\n")
 
     def _finding(self, sign: str, style: str, what: str, to_do: str) -> None:
         terminal = self._terminal

@@ -8,22 +8,23 @@ import signal
 import sys
 import warnings
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bridle.cli.choices import build_options, read_prompt
+from bridle.cli.signals import Stopped, signals
 from bridle.cli.transcript import FinalText, RawLines, Transcript
 from bridle.errors import BridleError, NotSupportedError, OptionsError, ResultError, StartError, StreamWarning
 from bridle.sync import query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from types import FrameType
 
     from bridle.cli.terminal import Terminal
-    from bridle.messages import ResultMessage
+    from bridle.errors import DecodeError
+    from bridle.messages import Message, ResultMessage
     from bridle.options import Options
 
-__all__ = ["FAILED", "NOT_STARTED", "USAGE", "Stopped", "ending_well", "run", "show_query"]
+__all__ = ["FAILED", "NOT_STARTED", "USAGE", "View", "ending_well", "run", "show_query"]
 
 FAILED = 1
 USAGE = 2
@@ -31,12 +32,14 @@ NOT_STARTED = 3
 _BROKEN_PIPE = 128 + signal.SIGPIPE
 
 
-class Stopped(BaseException):
-    """A signal asked this process to end."""
+class View(Protocol):
+    """Shows the items of a stream."""
 
-    def __init__(self, number: int) -> None:
-        self.number = number
-        super().__init__(number)
+    def show(self, item: Message | StreamWarning | DecodeError) -> None:
+        """Show one item."""
+
+    def finish(self, result: ResultMessage | None) -> None:
+        """Show how it ended."""
 
 
 def run(given: Mapping[str, Any], terminal: Terminal) -> int:
@@ -52,30 +55,33 @@ def run(given: Mapping[str, Any], terminal: Terminal) -> int:
     more = {"include_partial_messages": True} if partial else {}
     options = build_options(given, **more)
     prompt = read_prompt(given.get("prompt"))
-    view: RawLines | FinalText | Transcript
+    view: View
     view = RawLines(terminal) if as_json else FinalText(terminal) if quiet else Transcript(terminal)
     result = show_query(prompt, options, view)
     return FAILED if result is None or result.is_error else 0
 
 
-def show_query(prompt: str, options: Options, view: RawLines | FinalText | Transcript) -> ResultMessage | None:
+def show_query(prompt: str, options: Options, view: View) -> ResultMessage | None:
     """Ask and show every item; return the last result.
 
     Raises:
         BridleError: it could not be asked, or the stream broke.
     """
-    with query(prompt, options) as stream:
-        for item in stream.items():
+    stream = query(prompt, options)
+    try:
+        while (item := signals.during(stream, stream.next_item)) is not None:
             view.show(item)
-        result = stream.results[-1] if stream.results else None
-        view.finish(result)
+    finally:
+        signals.during(stream, stream.close)
+    result = stream.results[-1] if stream.results else None
+    view.finish(result)
     return result
 
 
 def ending_well(terminal: Terminal, action: Callable[[], int]) -> int:
     """Return the exit code of `action`, whatever ends it; by then nothing that it started is left."""
     try:
-        with _signals(), _warnings_shown(terminal), _log_shown(terminal):
+        with signals.watched(), _warnings_shown(terminal), _log_shown(terminal):
             return _guarded(terminal, action)
     except KeyboardInterrupt:
         return _said(terminal, "Interrupted.", 128 + signal.SIGINT)
@@ -128,33 +134,6 @@ def _quiet_end(code: int = _BROKEN_PIPE) -> int:
         os.dup2(nowhere, descriptor)
     os.close(nowhere)
     return code
-
-
-@contextmanager
-def _signals() -> Iterator[None]:
-    """Turn the first signal that asks for an end into an exception, and ignore those that follow: stopping takes its bounded time."""
-    watched = [number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if _is_default(number)]
-
-    def stop(number: int, _: FrameType | None) -> None:
-        for each in watched:
-            signal.signal(each, signal.SIG_IGN)
-        if number == signal.SIGINT:
-            raise KeyboardInterrupt
-        raise Stopped(number)
-
-    before = {number: signal.signal(number, stop) for number in watched}
-    try:
-        yield
-    finally:
-        # After a signal the rest of the process is its end, and stays undisturbed.
-        if all(signal.getsignal(number) is stop for number in watched):
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-
-def _is_default(number: int) -> bool:
-    # Ignored signals (nohup, jobs in the background) stay ignored.
-    return signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler)
 
 
 @contextmanager

@@ -22,6 +22,7 @@ HAPPENINGS = {
     Happening.EXITED_WITH_ERROR_STRICT: "such an exit, with `strict_exit_status=True`",
     Happening.DEADLINE: "a deadline passes: `first_message`, `idle` or `turn`",
     Happening.STILL_RUNNING: "no exit in time",
+    Happening.ASKED_AT_THE_END: "the next call",
 }
 YIELDS = {
     Yield.MESSAGE: "the message",
@@ -69,8 +70,10 @@ def picture() -> list[str]:
     lines += [
         f"    {state.name} --> {then.name} : {'<br/>'.join(happenings)}" for (state, then), happenings in ways.items()
     ]
-    quiet = [state for state in State if all(ONE_SHOT[state, what].gives is Yield.NOTHING for what in Happening)]
-    lines += [f"    {state.name} --> [*]" for state in quiet]
+    final = [
+        state for state in State if all(cell.then is state for (begin, _), cell in ONE_SHOT.items() if begin is state)
+    ]
+    lines += [f"    {state.name} --> [*]" for state in final]
     return [*lines, "```"]
 
 

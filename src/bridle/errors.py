@@ -82,7 +82,10 @@ __all__ = [
 
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
-INSTALL_HINT = "Install it with `npm install -g @anthropic-ai/claude-code`, or pass `cli_path=` (or set BRIDLE_CLI_PATH) to an existing one."
+INSTALL_HINT = (
+    "Install it with `npm install -g @anthropic-ai/claude-code`, "
+    "or pass `cli_path=` (or set BRIDLE_CLI_PATH) to an existing one."
+)
 
 
 def printable(text: str, limit: int = 2_000) -> str:
@@ -258,14 +261,11 @@ class UnsupportedCLIVersionError(StartError):
         self.minimum = minimum
         self.suggestion = suggestion or "Update it with `npm install -g @anthropic-ai/claude-code@latest`."
         self.detail = detail
-        found = (
-            f"Claude Code CLI {detected} is too old"
-            if detected and not detail
-            else "This Claude Code CLI is not supported"
-        )
-        super().__init__(
-            f"{found}: {printable(detail) + '; ' if detail else ''}needed is {minimum} or newer. {self.suggestion}"
-        )
+        if detail:
+            problem = f"This Claude Code CLI cannot do what was asked: {printable(detail)}"
+        else:
+            problem = f"Claude Code CLI {detected} is too old: needed is {minimum} or newer"
+        super().__init__(f"{problem}. {self.suggestion}")
 
 
 class UnknownVersionError(StartError):

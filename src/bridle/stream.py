@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bridle.errors import BridleError
     from bridle.messages import ResultMessage
 
-__all__ = ["StreamBase", "checked_prompt", "warn_before_start", "with_output_type"]
+__all__ = ["StreamBase", "checked_prompt", "with_output_type"]
 
 logger = logging.getLogger("bridle")
 
@@ -126,17 +126,26 @@ class StreamBase:
         self._connection = self._new_connection(now)
         self._items = self._connection.items
 
+    def _warn_before_start(self, found: Iterable[StreamWarning]) -> None:
+        """Issue warnings with `warnings.warn`: nothing runs yet, so a filter that makes errors of them stops the start."""
+        for warning in found:
+            self._tell(warning)
+            warnings.warn(warning, stacklevel=5)
+
+    def _tell(self, warning: StreamWarning) -> None:
+        if self.options.on_warning is not None:
+            try:
+                self.options.on_warning(warning)
+            except Exception:
+                logger.exception("`on_warning` raised; the stream goes on")
+
     def _note(self, item: StreamWarning | DecodeError) -> None:
         """Keep an item that is no message, and tell `on_warning`."""
         if isinstance(item, DecodeError):
             self.errors.append(item)
             return
         self.warnings.append(item)
-        if self.options.on_warning is not None:
-            try:
-                self.options.on_warning(item)
-            except Exception:
-                logger.exception("`on_warning` raised; the stream goes on")
+        self._tell(item)
 
     def _wait_seconds(self, now: float) -> float | None:
         seconds = self._connection.wait_seconds(now)
@@ -165,6 +174,7 @@ class StreamBase:
     def _give_end(self) -> BridleError | None:
         """Return the terminal error the first time, then None: an error is raised once."""
         self._ended = True
+        self._connection.asked_at_the_end()
         if self._error_given or self._closing:
             return None
         self._error_given = True
@@ -182,9 +192,3 @@ class _Reading:
 
     def __exit__(self, *_: object) -> None:
         self._stream._busy = False
-
-
-def warn_before_start(found: Iterable[StreamWarning]) -> None:
-    """Issue warnings with `warnings.warn`: nothing runs yet, so a filter that makes errors of them stops the start."""
-    for warning in found:
-        warnings.warn(warning, stacklevel=3)

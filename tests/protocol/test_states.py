@@ -89,6 +89,8 @@ def make_happen(core: OneShotConnection, happening: Happening) -> None:
         case Happening.STILL_RUNNING:
             core.receive_eof(1.0)
             core.expire(100.0)
+        case Happening.ASKED_AT_THE_END:
+            core.asked_at_the_end()
 
 
 SETTINGS: dict[Happening, dict[str, Any]] = {
@@ -146,9 +148,14 @@ def test_cell(cell: tuple[State, Happening]) -> None:
 
 
 def test_unreachable_cells_are_missing() -> None:
-    """What cannot happen has no cell: a result excludes emptiness, and no turn is open whose deadline could pass."""
+    """What cannot happen has no cell: a result excludes emptiness and an open turn; before the end nobody is at it."""
     missing = {(state, happening) for state in State for happening in Happening} - set(ONE_SHOT)
-    assert missing == {(State.RESULT_RECEIVED, Happening.EXITED_EMPTY), (State.RESULT_RECEIVED, Happening.DEADLINE)}
+    assert missing == {
+        (State.RESULT_RECEIVED, Happening.EXITED_EMPTY),
+        (State.RESULT_RECEIVED, Happening.DEADLINE),
+        (State.STREAMING, Happening.ASKED_AT_THE_END),
+        (State.RESULT_RECEIVED, Happening.ASKED_AT_THE_END),
+    }
 
 
 def test_every_yield_is_used() -> None:

@@ -14,7 +14,7 @@ import anyio
 from bridle.errors import BridleError, ConcurrentUseError, DecodeError, StreamWarning
 from bridle.outcomes import CollectResult, RunResult, conclude
 from bridle.protocol.states import State
-from bridle.stream import StreamBase, warn_before_start, with_output_type
+from bridle.stream import StreamBase, with_output_type
 from bridle.transports.offload import off_loop
 from bridle.transports.prepare import Preparation
 from bridle.transports.subprocess_async import AsyncChildProcess
@@ -100,7 +100,7 @@ class QueryStream(StreamBase):
         except anyio.get_cancelled_exc_class():
             preparation.cancel()
             raise
-        warn_before_start(preparation.warnings)
+        self._warn_before_start(preparation.warnings)
         return plan
 
     async def aclose(self) -> None:

@@ -133,6 +133,7 @@ def build_plan(
     session: bool,
     base_environment: Mapping[str, str],
     child_id: str,
+    local: bool = True,
 ) -> LaunchPlan:
     """Return what starting the CLI takes; starts nothing.
 
@@ -143,6 +144,7 @@ def build_plan(
         session: True for the bidirectional protocol.
         base_environment: the variables of this process.
         child_id: a random id for the child.
+        local: False if the CLI runs elsewhere: then `cwd` is a folder there, and is not looked for here.
 
     Raises:
         TypeError: the prompt is no str.
@@ -150,8 +152,8 @@ def build_plan(
         argument is
             too long for the operating system.
     """
-    cwd = None if options.cwd is None else os.path.abspath(options.cwd)
-    if cwd is not None and not os.path.isdir(cwd):
+    cwd = None if options.cwd is None else os.path.abspath(options.cwd) if local else os.fspath(options.cwd)
+    if local and cwd is not None and not os.path.isdir(cwd):
         problem = "is not a folder" if os.path.exists(cwd) else "does not exist"
         raise OptionsError(f"`cwd` {problem}: {printable(cwd, 500)}", field="cwd")
     environment = build_environment(options, base_environment, child_id)

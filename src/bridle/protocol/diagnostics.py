@@ -52,7 +52,7 @@ def exit_code_hint(exit_code: int | None, *, stdout_was_empty: bool) -> str:
     if exit_code == 0:
         return "It ended as if all were well, but no result came."
     if exit_code == 1 and stdout_was_empty:
-        return "It printed nothing on stdout: it may not be logged in, or it refused its arguments or its settings."
+        return "It gave up before it began to work; where stderr says nothing, it may not be logged in."
     if exit_code == 1:
         return "It failed after it had started to work."
     if exit_code == 2:
@@ -74,7 +74,7 @@ def _troubleshooting(exit_code: int | None, stderr: str, *, stdout_was_empty: bo
     advice = [hint for text, hint in _KNOWN_STDERR if text in stderr]
     if advice:
         return advice
-    if exit_code == 1 and stdout_was_empty:
+    if exit_code == 1 and stdout_was_empty and not stderr.strip():
         advice.append(
             "Log in with `claude` (then `/login`), or set ANTHROPIC_API_KEY in the environment of this process."
         )

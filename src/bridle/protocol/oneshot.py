@@ -202,6 +202,10 @@ class OneShotConnection:
             happening = Happening.EXITED_WITH_ERROR
         self._happen(happening, exit_code=exit_code, stderr_tail=stderr_tail)
 
+    def asked_at_the_end(self) -> None:
+        """Take that the user asks for the next item when nothing more will come."""
+        self._happen(Happening.ASKED_AT_THE_END)
+
     def wait_seconds(self, now: float) -> float | None:
         """Return how long the shell may wait for the next bytes or for the exit, in seconds; None is for ever."""
         due = [at for _, at, _ in self._open_deadlines()]

@@ -41,6 +41,8 @@ class Happening(Enum):
     EXITED_WITH_ERROR_STRICT = auto()
     DEADLINE = auto()
     STILL_RUNNING = auto()
+    ASKED_AT_THE_END = auto()
+    """The user asks for the next item when nothing more will come."""
 
 
 class Yield(Enum):
@@ -98,4 +100,7 @@ ONE_SHOT: dict[tuple[State, Happening], Cell] = {
     (_S.RESULT_RECEIVED, _H.EXITED_WITH_ERROR): Cell(_Y.WARN_NONZERO_EXIT_AFTER_RESULT, _S.ENDING),
     (_S.RESULT_RECEIVED, _H.EXITED_WITH_ERROR_STRICT): Cell(_Y.RAISE_PROCESS_ERROR, _S.CLOSED),
     (_S.RESULT_RECEIVED, _H.STILL_RUNNING): Cell(_Y.WARN_CLI_DID_NOT_EXIT, _S.ENDING),
-} | {(state, happening): Cell(_Y.NOTHING, state) for state in (_S.ENDING, _S.CLOSED) for happening in _H}
+    **{(state, happening): Cell(_Y.NOTHING, state) for state in (_S.ENDING, _S.CLOSED) for happening in _H},
+    (_S.ENDING, _H.ASKED_AT_THE_END): Cell(_Y.END, _S.CLOSED),
+    (_S.CLOSED, _H.ASKED_AT_THE_END): Cell(_Y.END, _S.CLOSED),
+}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 from bridle.errors import BridleError, ConcurrentUseError, DecodeError, StreamWarning
 from bridle.outcomes import CollectResult, RunResult, conclude
 from bridle.protocol.states import State
-from bridle.stream import StreamBase, warn_before_start, with_output_type
+from bridle.stream import StreamBase, with_output_type
 from bridle.transports.prepare import Preparation
 from bridle.transports.subprocess_sync import SyncChildProcess
 
@@ -95,7 +95,7 @@ class QueryStream(StreamBase):
     def _prepare(self) -> LaunchPlan:
         preparation = Preparation(self.options, self._prompt, find=self._own_transport)
         plan = preparation.run()
-        warn_before_start(preparation.warnings)
+        self._warn_before_start(preparation.warnings)
         return plan
 
     def close(self) -> None:

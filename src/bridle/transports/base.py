@@ -10,12 +10,11 @@ without losing a byte. After `stop` nothing of the peer is left. `abandon` is ca
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-if TYPE_CHECKING:
-    from bridle.launch.plan import LaunchPlan
+from bridle.launch.plan import LaunchPlan
 
-__all__ = ["AsyncTransport", "SyncTransport", "Transport"]
+__all__ = ["AsyncTransport", "LaunchPlan", "SyncTransport", "Transport"]
 
 
 @runtime_checkable

@@ -71,6 +71,7 @@ class Preparation:
             session=self._session,
             base_environment=environment,
             child_id=secrets.token_hex(16),
+            local=self._find,
         )
         self.warnings += plan.warnings
         if self._find and self._options.version_check != "skip":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.messages.support import quietly
 
 from bridle.errors import ResultError
 from bridle.messages import (
@@ -23,6 +22,7 @@ from bridle.messages import (
     UserMessage,
     from_data,
 )
+from tests.messages.support import quietly
 
 
 def test_a_reply_is_flattened() -> None:

@@ -8,18 +8,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.messages.support import (
-    LINES,
-    choices,
-    encode,
-    is_struct,
-    line_name,
-    loudly,
-    quietly,
-    replaced,
-    spelled,
-    walk,
-)
 
 from bridle.errors import DecodeError
 from bridle.messages import (
@@ -35,6 +23,18 @@ from bridle.messages import (
     UnknownMessage,
     UnknownSystemMessage,
     UserMessage,
+)
+from tests.messages.support import (
+    LINES,
+    choices,
+    encode,
+    is_struct,
+    line_name,
+    loudly,
+    quietly,
+    replaced,
+    spelled,
+    walk,
 )
 
 WRONG: tuple[Any, ...] = (5, "wrong", True, None, [1], {"wrong": 1})

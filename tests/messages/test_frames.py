@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.messages.support import LINES, choices, encode, line_name, line_of, loudly, quietly, wire_fields
 
 import bridle.messages
 from bridle.messages import CONTROL_TYPES, MESSAGE_TYPES, Block, Frame, KnownBlock, Message, Record, from_data
+from tests.messages.support import LINES, choices, encode, line_name, line_of, loudly, quietly, wire_fields
 
 every_frame = pytest.mark.parametrize("line", LINES, ids=line_name)
 

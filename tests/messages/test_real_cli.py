@@ -7,8 +7,6 @@ import subprocess
 import uuid
 from typing import TYPE_CHECKING
 
-from tests.messages.support import quietly
-
 from bridle.messages import (
     AssistantMessage,
     CommandLifecycleMessage,
@@ -28,6 +26,7 @@ from bridle.messages import (
     UserMessage,
 )
 from bridle.testing import HTTPFailure, Repeat, Reply, ScriptedModel, Text, Thinking, ToolCall
+from tests.messages.support import quietly
 
 if TYPE_CHECKING:
     from tests.conftest import RealCLI

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tracemalloc
 
 import pytest
@@ -20,7 +21,7 @@ def feed(chunks: list[bytes], limit: int = 1 << 20) -> list[bytes | OversizedLin
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:
     edges = [0, *sorted({place % (len(data) + 1) for place in places}), len(data)]
-    return [data[start:end] for start, end in zip(edges, edges[1:], strict=False) if start < end]
+    return [data[start:end] for start, end in itertools.pairwise(edges) if start < end]
 
 
 def test_lines_end_with_newline_only() -> None:

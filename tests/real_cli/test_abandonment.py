@@ -27,7 +27,7 @@ AT_THE_SAME_TIME = 8
 WAYS = ["close", "cancel", "break", "exception", "forget"]
 
 
-class Enough(Exception):  # noqa: N818
+class Enough(Exception):
     """Raised on purpose."""
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from bridle import Options
 from tests.support import stand_in
 from tests.support.leaks import nothing_left
 from tests.support.shell import Backend, Shell
-
-from bridle import Options
 
 StandIn = Callable[..., Options]
 

@@ -11,9 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.shells.conftest import StandIn
-from tests.support.leaks import alive, wait_gone
-from tests.support.shell import Shell, Stream
 
 import bridle
 from bridle import (
@@ -36,6 +33,9 @@ from bridle import (
     UserMessage,
 )
 from bridle.messages import InitMessage
+from tests.shells.conftest import StandIn
+from tests.support.leaks import alive, wait_gone
+from tests.support.shell import Shell, Stream
 
 INIT, ASSISTANT, RESULT = ["frame", "init"], ["frame", "assistant"], ["frame", "result"]
 PLAIN = (INIT, ASSISTANT, RESULT)

@@ -26,9 +26,8 @@ from bridle.testing import (
 )
 
 if TYPE_CHECKING:
-    from tests.conftest import RealCLI
-
     from bridle.testing import ModelRequest
+    from tests.conftest import RealCLI
 
 ALLOW_ALL = ("--permission-mode", "bypassPermissions")
 

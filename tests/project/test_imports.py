@@ -1,0 +1,64 @@
+"""What importing costs: nothing heavy is loaded before it is used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+
+def loaded_after(code: str) -> set[str]:
+    printed = subprocess.run(
+        [sys.executable, "-c", f"import sys; {code}; print(*sys.modules)"], capture_output=True, check=True, text=True
+    ).stdout
+    return {name.partition(".")[0] for name in printed.split()} | set(printed.split())
+
+
+def test_import_bridle_loads_nothing_that_is_not_used() -> None:
+    loaded = loaded_after("import bridle")
+    heavy = {
+        "anyio",
+        "asyncio",
+        "trio",
+        "msgspec",
+        "subprocess",
+        "dataclasses",
+        "inspect",
+        "logging",
+        "typer",
+        "rich",
+        "mcp",
+        "pydantic",
+    }
+    assert loaded & heavy == set()
+    assert {name for name in loaded if name.startswith("bridle")} == {"bridle", "bridle._version"}
+
+
+def test_the_blocking_shell_needs_no_event_loop() -> None:
+    assert loaded_after("import bridle.sync; bridle.sync.query('x')") & {"asyncio", "anyio", "trio"} == set()
+
+
+def test_the_async_shell_loads_no_extra() -> None:
+    assert (
+        loaded_after("import bridle; bridle.query('x')") & {"trio", "typer", "rich", "mcp", "pydantic", "http"} == set()
+    )
+
+
+def test_the_pytest_plugin_is_light() -> None:
+    assert loaded_after("import bridle.testing.pytest_plugin") & {"anyio", "asyncio", "http", "msgspec"} <= {"asyncio"}
+
+
+@pytest.mark.parametrize("name", sorted(__import__("bridle").__all__))
+def test_every_public_name_can_be_had(name: str) -> None:
+    import bridle
+
+    assert getattr(bridle, name) is not None
+    assert name in dir(bridle)
+
+
+def test_other_names_are_attribute_errors() -> None:
+    import bridle
+
+    with pytest.raises(AttributeError, match="no_such_name"):
+        bridle.no_such_name  # noqa: B018

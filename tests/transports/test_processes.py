@@ -1,0 +1,105 @@
+"""What the operating system says of processes, and that nobody else's process is ever signalled."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bridle.transports import processes
+from bridle.transports.processes import CHILD_ID_VARIABLE, descendants, identity, kill_identity, marked_with
+from tests.support.leaks import wait_gone
+
+SLEEPER = [sys.executable, "-I", "-S", "-c", "import sys; print('up', flush=True); sys.stdin.read()"]
+PARENT = [
+    sys.executable,
+    "-I",
+    "-S",
+    "-c",
+    f"import subprocess, sys; p = subprocess.Popen({SLEEPER!r}, start_new_session=True); sys.stdin.read(); p.wait()",
+]
+
+
+def started(command: list[str], **more: object) -> subprocess.Popen[bytes]:
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **more)  # type: ignore[call-overload]
+    assert isinstance(process, subprocess.Popen)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"up\n"
+    return process
+
+
+def test_descendants_are_found_in_other_sessions_too() -> None:
+    with started(PARENT) as process:
+        ((child, _),) = descendants(process.pid)
+        assert identity(child) is not None
+        assert process.pid in {pid for pid, _ in descendants(os.getpid())}
+        assert child in {pid for pid, _ in descendants(os.getpid())}
+        process.communicate(b"")
+        assert wait_gone(child)
+        assert descendants(process.pid) == []
+
+
+def test_descendants_without_the_list_of_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels without CONFIG_PROC_CHILDREN: all of /proc is read."""
+    with started(PARENT) as process:
+        expected = descendants(process.pid)
+        monkeypatch.setattr(os.path, "exists", lambda path: False)
+        assert descendants(process.pid) == expected
+        monkeypatch.undo()
+        process.communicate(b"")
+
+
+def test_marks_are_compared_whole() -> None:
+    with started(SLEEPER, env={**os.environ, CHILD_ID_VARIABLE: "abc123"}) as process:
+        assert [pid for pid, _ in marked_with("abc123")] == [process.pid]
+        assert marked_with("abc12") == []
+        assert marked_with("") == []
+        process.communicate(b"")
+
+
+def test_a_process_is_only_signalled_if_it_is_still_the_same() -> None:
+    with started(SLEEPER) as process:
+        who = identity(process.pid)
+        assert who is not None
+        assert not kill_identity((process.pid, who[1] + "0"))
+        assert not kill_identity((1, "0"))
+        assert not kill_identity((os.getpid(), "0"))
+        assert process.poll() is None
+        assert kill_identity(who)
+        assert process.wait(10) == -signal.SIGKILL
+        assert not kill_identity(who)
+
+
+def test_a_zombie_is_nobody() -> None:
+    process = subprocess.Popen([sys.executable, "-I", "-S", "-c", ""])
+    assert wait_gone(process.pid)
+    assert identity(process.pid) is None
+    process.wait()
+
+
+def test_names_with_brackets_and_spaces(tmp_path: Path) -> None:
+    odd = tmp_path / "a) S 1 (b"
+    odd.symlink_to(sys.executable)
+    with started([str(odd), *SLEEPER[1:]]) as process:
+        who = identity(process.pid)
+        assert who is not None
+        assert who[0] == process.pid
+        assert process.pid in {pid for pid, _ in descendants(os.getpid())}
+        process.communicate(b"")
+
+
+@pytest.mark.skipif(not Path("/bin/ps").exists(), reason="there is no /bin/ps here")
+def test_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The way of macOS, as far as Linux can show it."""
+    monkeypatch.setattr(processes, "_ON_LINUX", False)
+    with started(PARENT) as process:
+        ((child, start_time),) = descendants(process.pid)
+        assert " " not in start_time
+        assert identity(child) == (child, start_time)
+        assert marked_with("x") == []
+        process.communicate(b"")
+        assert wait_gone(child)

@@ -1,0 +1,108 @@
+"""The watchdog: there while there are children, and no longer; and it ends what a dead host leaves, nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import IO
+
+import pytest
+
+from bridle.transports import watchdog_main
+from bridle.transports.processes import CHILD_ID_VARIABLE, identity
+from bridle.transports.watchdog import Watchdog
+from tests.support.leaks import alive, nothing_left, wait_gone
+
+SLEEPER = [sys.executable, "-I", "-S", "-c", "import signal, sys; {}; print('up', flush=True); sys.stdin.read()"]
+
+
+def sleeper(child_id: str, preparation: str = "pass") -> subprocess.Popen[bytes]:
+    process = subprocess.Popen(
+        [*SLEEPER[:-1], SLEEPER[-1].format(preparation)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, CHILD_ID_VARIABLE: child_id},
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"up\n"
+    return process
+
+
+@pytest.fixture
+def dog() -> Iterator[Watchdog]:
+    with nothing_left():
+        yield Watchdog()
+
+
+def test_it_lives_as_long_as_there_are_children(dog: Watchdog) -> None:
+    assert dog.pid is None
+    dog.add("one")
+    pid = dog.pid
+    assert pid is not None
+    dog.add("two")
+    assert dog.pid == pid
+    dog.remove("one")
+    assert alive(pid)
+    dog.remove("two")
+    assert dog.pid is None
+    assert not alive(pid)
+
+
+def test_a_watchdog_that_was_killed_harms_nobody(dog: Watchdog) -> None:
+    dog.add("one")
+    assert dog.pid is not None
+    os.kill(dog.pid, 9)
+    assert wait_gone(dog.pid)
+    dog.add("two")
+    dog.started("two", (os.getpid(), "0"))
+    dog.remove("one")
+    dog.remove("two")
+
+
+def test_a_python_without_an_executable_means_no_watchdog(dog: Watchdog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "")
+    dog.add("one")
+    assert dog.pid is None
+    dog.started("one", (1, "1"))
+    dog.remove("one")
+
+
+def run_watchdog(lines: str) -> int:
+    return subprocess.run(
+        [sys.executable, "-I", "-S", watchdog_main.__file__], input=lines.encode(), check=False, timeout=20
+    ).returncode
+
+
+@pytest.mark.parametrize("preparation", ["pass", "signal.signal(signal.SIGTERM, signal.SIG_IGN)"])
+def test_at_the_end_of_its_input_it_ends_what_is_left(preparation: str) -> None:
+    with sleeper("left", preparation) as left, sleeper("removed") as removed, sleeper("elsewhere") as elsewhere:
+        who = identity(left.pid)
+        assert who is not None
+        lines = f"add left\nadd removed\nstarted left {who[0]} {who[1]}\nremove removed\nnonsense\nstarted left\n"
+        assert run_watchdog(lines) == 0
+        assert left.wait(1) in {-15, -9}
+        assert removed.poll() is None
+        assert elsewhere.poll() is None
+        for process in (removed, elsewhere):
+            process.communicate(b"")
+
+
+def test_a_child_whose_pid_never_arrived_is_known_by_its_mark() -> None:
+    with sleeper("only-marked") as process:
+        assert run_watchdog("add only-marked\n") == 0
+        assert process.wait(1) == -15
+
+
+def test_a_reused_pid_is_left_alone() -> None:
+    with sleeper("somebody-else") as process:
+        assert run_watchdog(f"add gone\nstarted gone {process.pid} 1\n") == 0
+        assert process.poll() is None
+        process.communicate(b"")
+
+
+def test_the_script_reads_lines_and_nothing_more() -> None:
+    lines: list[str] | IO[str] = ["add a", "started a 5 77", "add b", "remove a", ""]
+    assert watchdog_main.watch(lines) == {"b": None}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import signal
 import sys
 import warnings
@@ -117,6 +118,9 @@ def _guarded(terminal: Terminal, action: Callable[[], int]) -> int:
 
 def _said(terminal: Terminal, text: str, code: int) -> int:
     try:
+        # A reader that reads no more (a pager, say) must not hold up the end.
+        if not select.select([], [sys.stdout.fileno()], [], 0)[1]:
+            _to_nowhere(sys.stdout.fileno())
         if text:
             terminal.note(text, "yellow")
         else:
@@ -129,11 +133,15 @@ def _said(terminal: Terminal, text: str, code: int) -> int:
 
 def _quiet_end(code: int = _BROKEN_PIPE) -> int:
     """Make sure that the interpreter does not complain about the pipe when it flushes at its end."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):
-        os.dup2(nowhere, descriptor)
-    os.close(nowhere)
+        _to_nowhere(descriptor)
     return code
+
+
+def _to_nowhere(descriptor: int) -> None:
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
 
 
 @contextmanager

@@ -117,7 +117,7 @@ def init() -> bytes:
     tools = ["Bash", "Edit", "Glob", "Grep", "Read", "Task", "Write"]
     return _line(
         "system", subtype="init", cwd="/", session_id=SESSION, tools=tools, mcp_servers=[], model="claude-opus-4-5",
-        permissionMode="default", slash_commands=[], apiKeySource="none", uuid=_uuid(0),
+        permissionMode="default", slash_commands=[], claude_code_version=VERSION, apiKeySource="none", uuid=_uuid(0),
     )  # fmt: skip
 
 

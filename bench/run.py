@@ -75,20 +75,25 @@ class Worker:
 
 
 class Table:
-    """Prints rows as they come and remembers which targets were missed."""
+    """Prints rows as they come and remembers them, and which targets were missed."""
 
     def __init__(self) -> None:
+        self.text: list[str] = []
         self.rows: list[dict[str, Any]] = []
         self.missed: list[str] = []
 
+    def print(self, *lines: str) -> None:
+        self.text += lines
+        print(*lines, sep="\n", flush=True)
+
     def title(self, *text: str) -> None:
-        print("", *text, sep="\n")
+        self.print("", *text)
 
     def row(
         self, section: str, name: str, shown: str, *, ratio: str = "", target: str = "", passed: bool | None = None
     ) -> None:
         verdict = "" if passed is None else "PASS" if passed else "MISS"
-        print(f"  {name:30}{shown:46}{ratio:>9}  {target:16}{verdict}".rstrip(), flush=True)
+        self.print(f"  {name:30}{shown:46}{ratio:>9}  {target:16}{verdict}".rstrip())
         self.rows.append(
             {"section": section, "name": name, "shown": shown, "ratio": ratio, "target": target, "verdict": verdict}
         )
@@ -297,6 +302,16 @@ def show_overhead(table: Table, found: dict[tuple[str, bool], list[float]]) -> N
 # -- all of it ---------------------------------------------------------------------------------------------------------
 
 
+def write_page(page: Path, lines: list[str]) -> None:
+    start, end = "<!-- measured: start -->", "<!-- measured: end -->"
+    before, rest = page.read_text().split(start)
+    after = rest.split(end)[1]
+    # Where the files of this run went is of no interest to a reader.
+    command = "./dev bench" + " --quick" * ("--quick" in sys.argv)
+    text = "\n".join(["```text", f"$ {command}", *"\n".join(lines).splitlines(), "```"])
+    page.write_text(f"{before}{start}\n{text}\n{end}{after}")
+
+
 def about() -> dict[str, str]:
     cpu = platform.processor() or platform.machine()
     with contextlib.suppress(OSError, StopIteration):
@@ -331,6 +346,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev bench", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer frames and rounds: under a minute")
     parser.add_argument("--json", metavar="FILE", help="write all figures to FILE too")
+    parser.add_argument(
+        "--page", metavar="FILE", help="put the table into FILE (docs/performance.md), between its marks"
+    )
     parser.add_argument("--check", action="store_true", help="exit with status 1 if a target is missed")
     parser.add_argument("--repeats", type=int, help="rounds of each throughput measurement (5; 3 with --quick)")
     arguments = parser.parse_args()
@@ -338,7 +356,7 @@ def main() -> int:
     begin = time.monotonic()
     table = Table()
     facts = about()
-    print("  ".join(f"{name} {value}" for name, value in facts.items()))
+    table.print(*(f"{name}: {value}" for name, value in facts.items()))
     with tempfile.TemporaryDirectory(prefix="bridle-bench-") as name:
         folder = Path(name)
         environment = isolated(folder)
@@ -357,7 +375,11 @@ def main() -> int:
     show_streams(table, scenarios, streams, sizes)
     show_overhead(table, overhead)
     took = time.monotonic() - begin
-    print(f"\n{took:.0f} s. Targets missed: {len(table.missed)}" + "".join(f"\n  {missed}" for missed in table.missed))
+    table.print(
+        f"\n{took:.0f} s. Targets missed: {len(table.missed)}" + "".join(f"\n  {missed}" for missed in table.missed)
+    )
+    if arguments.page:
+        write_page(Path(arguments.page), table.text)
     if arguments.json:
         figures = {
             "about": facts,

@@ -128,11 +128,11 @@ def check(ran: Ran, *, colours: bool = False) -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_every_place(bridle: Command, place: str) -> None:
-    # One run for all texts of a place; the frames before the last one are played for each.
+    # One run for all texts of a place: the frames before the last one for each text, the last one with all of them.
     steps: list[list[Any]] = []
     for text in NASTY.values():
         steps.extend(step for step in PLACES[place](text) if step is not RESULT and step[0] != "exit")
-    steps.append(PLACES[place]("")[-1])
+    steps.append(PLACES[place]("\n".join(NASTY.values()))[-1])
     # Texts that are no JSON come one after the other, which would end the stream.
     bridle.plays(*steps)
     patience = ("--option", 'limits={"consecutive_decode_errors": 100}')

@@ -91,7 +91,7 @@ class RedactedThinkingBlock(Block, frozen=True, kw_only=True, tag="redacted_thin
     data: str = ""
 
 
-class _Call(Block, frozen=True, kw_only=True):
+class _Call(Block, frozen=True, kw_only=True, dict=True, gc=True):
     id: str = ""
     name: str = ""
     input_raw: Raw = msgspec.field(default=NO_RAW, name="input")
@@ -150,7 +150,7 @@ class McpToolUseBlock(_Call, frozen=True, kw_only=True, tag="mcp_tool_use"):
     server_name: str = ""
 
 
-class _Outcome(Block, frozen=True, kw_only=True):
+class _Outcome(Block, frozen=True, kw_only=True, dict=True, gc=True):
     tool_use_id: str = ""
     content_raw: Raw = msgspec.field(default=NO_RAW, name="content")
     is_error: bool | None = None
@@ -243,7 +243,7 @@ class McpToolResultBlock(ServerToolResultBlock, frozen=True, kw_only=True, tag="
     """What a tool of an MCP server returned that the API is connected to."""
 
 
-class _Sourced(Block, frozen=True, kw_only=True):
+class _Sourced(Block, frozen=True, kw_only=True, dict=True, gc=True):
     source_raw: Raw = msgspec.field(default=NO_RAW, name="source")
 
     payload_shapes: ClassVar[dict[str, bytes]] = {"source": b"{"}
@@ -354,7 +354,7 @@ class MidConversationSystemBlock(Block, frozen=True, kw_only=True, tag="mid_conv
     content: Any = None
 
 
-class UnknownBlock(Record, frozen=True, kw_only=True):
+class UnknownBlock(Record, frozen=True, kw_only=True, dict=True, gc=True):
     """A block of a type that this version of Bridle does not know.
 
     Attributes:

@@ -405,7 +405,7 @@ class UserMessage(Message, frozen=True, kw_only=True, tag="user"):
         return plain(self.tool_use_result_raw) if self.tool_use_result_raw else None
 
 
-class PermissionDenial(Record, frozen=True, kw_only=True):
+class PermissionDenial(Record, frozen=True, kw_only=True, dict=True, gc=True):
     """A tool call that was not allowed.
 
     Attributes:
@@ -429,7 +429,7 @@ class PermissionDenial(Record, frozen=True, kw_only=True):
         return value if isinstance(value, dict) else {}
 
 
-class DeferredToolUse(Record, frozen=True, kw_only=True):
+class DeferredToolUse(Record, frozen=True, kw_only=True, dict=True, gc=True):
     """A tool call that a `PreToolUse` hook put off.
 
     Attributes:

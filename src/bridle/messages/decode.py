@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from bridle.errors import StreamWarning
 
-__all__ = ["CONTROL_TYPES", "MESSAGE_TYPES", "decode", "from_data"]
+__all__ = ["CONTROL_TYPES", "MESSAGE_TYPES", "decode", "decode_run", "from_data"]
 
 
 class _SystemProbe(msgspec.Struct, frozen=True, tag_field="type", tag="system"):
@@ -98,6 +98,39 @@ def decode(line: bytes, warn: Callable[[StreamWarning], None]) -> Frame:
         force_setattr(frame, "raw", line)
         return frame  # type: ignore[no-any-return]
     return _decode_slowly(line, warn)
+
+
+def decode_run(
+    lines: Iterator[Any], kinds: frozenset[type[Frame]], take: Callable[[Any], object]
+) -> tuple[int, Any | None]:
+    """Decode lines for as long as nothing needs a closer look: the same frames as from `decode`, for less.
+
+    Args:
+        lines: where lines come from; the one that needs a closer look is taken from it too.
+        kinds: the classes that `take` wants.
+        take: called with each frame.
+
+    Returns:
+        How many frames `take` got, and the line that was not decoded; None if there was none.
+    """
+    count = 0
+    line = None
+    try:
+        for line in lines:
+            frame = _decode(line)
+            kind = frame.__class__
+            if kind not in kinds or (kind is StreamEvent and not line.startswith(_USUAL_EVENT)):
+                return count, line
+            # The decoder does not look at the bytes of fields that it skips.
+            if not line.isascii():
+                line.decode()
+            force_setattr(frame, "raw", line)
+            take(frame)
+            count += 1
+    except (ValueError, RecursionError, TypeError):
+        # TypeError: no bytes at all, but what stands in for a line that is too long.
+        return count, line
+    return count, None
 
 
 def _decode_system(line: bytes, subtype: str | None) -> Message:

@@ -13,6 +13,8 @@ from typing import NamedTuple
 __all__ = ["LineFramer", "OversizedLine"]
 
 _HEAD_BYTES = 200
+_SAMPLE_BYTES = 4_096
+_SHORT_LINES = 5
 
 
 class OversizedLine(NamedTuple):
@@ -40,11 +42,36 @@ class LineFramer:
     def receive_data(self, data: bytes) -> list[bytes | OversizedLine]:
         """Return the lines that `data` completes, without their line ends; blank ones are left out."""
         lines: list[bytes | OversizedLine]
-        lines = data.split(b"\n")  # type: ignore[assignment]
+        lines = _split(data)  # type: ignore[assignment]
         tail: bytes = lines.pop()  # type: ignore[assignment]
-        if self._size or self._skipping:
-            return self._continue(lines, tail)
-        return self._whole(lines, tail, carriage_returns=b"\r" in data)
+        carriage_returns = b"\r" in data
+        longest = len(data)
+        if lines and (self._size or self._skipping):
+            if self._skipping:
+                self._skipping = False
+                del lines[0]
+            else:
+                self._parts.append(lines[0])  # type: ignore[arg-type]
+                first = b"".join(self._parts)
+                lines[0] = first
+                carriage_returns = carriage_returns or first.endswith(b"\r")
+                longest = max(longest, len(first))
+            self._parts.clear()
+            self._size = 0
+        if carriage_returns:
+            lines = [line[:-1] if line.endswith(b"\r") else line for line in lines if type(line) is bytes]
+        if b"" in lines:
+            lines = [line for line in lines if line]
+        if longest > self._limit:
+            lines = [
+                OversizedLine(len(line), line[:_HEAD_BYTES])
+                if type(line) is bytes and len(line) > self._limit
+                else line
+                for line in lines
+            ]
+        if tail:
+            self._keep(tail, lines)
+        return lines
 
     def receive_eof(self) -> bytes | OversizedLine | None:
         """Return what is left without a line end, if anything is."""
@@ -55,46 +82,6 @@ class LineFramer:
         if tail.endswith(b"\r"):
             tail = tail[:-1]
         return tail if tail.strip() else None
-
-    def _whole(
-        self, lines: list[bytes | OversizedLine], tail: bytes, *, carriage_returns: bool
-    ) -> list[bytes | OversizedLine]:
-        if carriage_returns:
-            lines = [line[:-1] if line.endswith(b"\r") else line for line in lines if type(line) is bytes]
-        if b"" in lines:
-            lines = [line for line in lines if line]
-        limit = self._limit
-        # A read is far smaller than the default limit, so this look is free in practice.
-        if sum(map(len, lines)) > limit:
-            lines = [
-                OversizedLine(len(line), line[:_HEAD_BYTES]) if type(line) is bytes and len(line) > limit else line
-                for line in lines
-            ]
-        if tail:
-            self._keep(tail, lines)
-        return lines
-
-    def _continue(self, lines: list[bytes | OversizedLine], tail: bytes) -> list[bytes | OversizedLine]:
-        done: list[bytes | OversizedLine] = []
-        if not lines:
-            self._keep(tail, done)
-            return done
-        first: bytes = lines[0]  # type: ignore[assignment]
-        if self._skipping:
-            self._skipping = False
-        else:
-            self._parts.append(first)
-            line = b"".join(self._parts)
-            if line.endswith(b"\r"):
-                line = line[:-1]
-            if len(line) > self._limit:
-                done.append(OversizedLine(len(line), line[:_HEAD_BYTES]))
-            elif line:
-                done.append(line)
-        self._parts.clear()
-        self._size = 0
-        done += self._whole(lines[1:], tail, carriage_returns=True)
-        return done
 
     def _keep(self, tail: bytes, done: list[bytes | OversizedLine]) -> None:
         if self._skipping or not tail:
@@ -107,3 +94,16 @@ class LineFramer:
             self._parts.clear()
             self._size = 0
             self._skipping = True
+
+
+def _split(data: bytes) -> list[bytes]:
+    """Do what `data.split(b"\\n")` does. It looks at one byte after the other; with long lines a search for the next end is faster."""
+    if data.count(b"\n", 0, _SAMPLE_BYTES) > _SHORT_LINES:
+        return data.split(b"\n")
+    lines = []
+    start = 0
+    while (end := data.find(b"\n", start)) >= 0:
+        lines.append(data[start:end])
+        start = end + 1
+    lines.append(data[start:] if start else data)
+    return lines

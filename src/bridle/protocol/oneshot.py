@@ -23,6 +23,7 @@ from bridle.messages import (
     TaskUpdatedMessage,
     decode,
 )
+from bridle.messages.decode import decode_run
 from bridle.protocol.diagnostics import process_failure
 from bridle.protocol.framing import LineFramer, OversizedLine
 from bridle.protocol.states import ONE_SHOT, Happening, State, Yield
@@ -129,9 +130,16 @@ class OneShotConnection:
         warn = self.items.append
         append = self.items.append
         delivered = 0
-        for line in self._framer.receive_data(data):
+        lines = iter(self._framer.receive_data(data))
+        while True:
+            count, line = decode_run(lines, _PLAIN, append)
+            if count:
+                delivered += count
+                self._bad_lines = 0
+            if line is None:
+                break
             if type(line) is not bytes:
-                self._oversized(line)  # type: ignore[arg-type]
+                self._oversized(line)
                 if self.over:
                     return
                 continue

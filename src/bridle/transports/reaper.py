@@ -80,6 +80,11 @@ class Reaper:
                 self._wakeup = Wakeup()
                 threading.Thread(target=self._run, args=(self._wakeup,), name="bridle-reaper", daemon=True).start()
 
+    @property
+    def count(self) -> int:
+        """How many children there are."""
+        return len(self._live)
+
     def submit(self, child: Child, *, turn_open: bool) -> None:
         """Take a child over and end it; `child.done` tells when it is gone and reaped."""
         steps = stop_sequence(

@@ -1,0 +1,61 @@
+"""The quick ways give the same as the careful ones."""
+
+from __future__ import annotations
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridle.messages import AssistantMessage, Message, ResultMessage, StreamEvent, TextBlock, decode
+from bridle.messages.decode import decode_run
+from bridle.protocol.framing import OversizedLine, _split
+from bridle.protocol.oneshot import _PLAIN, OneShotConnection
+
+ASSISTANT = b'{"type":"assistant","message":{"content":[{"type":"text","text":"a"}]},"uuid":"u"}'
+EVENT = b'{"type":"stream_event","event":{"type":"ping"}}'
+ODD_EVENT = b'{"event":{"type":"ping"},"type":"stream_event"}'
+WRONG_EVENT = b'{"event":7,"type":"stream_event"}'
+STATUS = b'{"type":"system","subtype":"status","status":null}'
+RESULT = b'{"type":"result","subtype":"success","is_error":false}'
+NOT_UTF8 = b'{"type":"assistant","unknown":"\xff"}'
+LINES = [ASSISTANT, EVENT, ODD_EVENT, WRONG_EVENT, STATUS, RESULT, NOT_UTF8, b"garbage", b'{"type":"new"}', b"7"]
+
+
+@given(st.lists(st.sampled_from([b"\n", b"x", b"\r", b"y" * 700, b"\n" * 9])).map(b"".join))
+def test_splitting_is_splitting(data: bytes) -> None:
+    assert _split(data) == data.split(b"\n")
+
+
+@given(st.lists(st.sampled_from(LINES), max_size=12))
+def test_a_run_of_lines_gives_what_single_lines_give(lines: list[bytes]) -> None:
+    connection = OneShotConnection(line_bytes=1_000_000, bad_line_limit=1_000)
+    connection.receive_data(b"".join(line + b"\n" for line in lines), 0.0)
+    together = [item for item in connection.items if isinstance(item, Message)]
+    single: list[Message] = []
+    for line in lines:
+        alone = OneShotConnection(line_bytes=1_000_000, bad_line_limit=1_000)
+        alone.receive_data(line + b"\n", 0.0)
+        single += [item for item in alone.items if isinstance(item, Message)]
+    assert together == single
+    assert [message.raw for message in together] == [message.raw for message in single]
+
+
+def test_a_run_stops_at_what_needs_a_closer_look() -> None:
+    for odd in (ODD_EVENT, STATUS, RESULT, NOT_UTF8, b"garbage", b"[]", OversizedLine(9, b"")):
+        taken: list[Message] = []
+        assert decode_run(iter([ASSISTANT, EVENT, odd, ASSISTANT]), _PLAIN, taken.append) == (2, odd)
+        assert [type(message) for message in taken] == [AssistantMessage, StreamEvent]
+        assert taken[0].raw == ASSISTANT
+    assert ResultMessage not in _PLAIN
+
+
+def test_the_garbage_collector_is_spared_what_refers_to_nothing() -> None:
+    import gc
+
+    message = decode(ASSISTANT, print)
+    assert isinstance(message, AssistantMessage)
+    block = message.content[0]
+    assert isinstance(block, TextBlock)
+    assert not gc.is_tracked(block)
+    assert not gc.is_tracked(message.message)
+    assert isinstance(block, msgspec.Struct)

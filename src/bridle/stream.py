@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import warnings
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from bridle.errors import ConcurrentUseError, DecodeError, NotSupportedError, StreamWarning
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from bridle.errors import BridleError
+    from bridle.launch import LaunchPlan
     from bridle.messages import ResultMessage
 
 __all__ = ["StreamBase", "checked_prompt", "with_output_type"]
@@ -52,6 +54,8 @@ def checked_prompt(prompt: object, options: Options) -> str:
             "query",
             f"These options need the bidirectional protocol, which this version has not yet: {', '.join(needed)}. Leave them out.",
         )
+    if options.trace is not None:
+        raise NotSupportedError("query", "The option `trace` is not there yet in this version. Leave it out.")
     encode_prompt(prompt)
     return prompt
 
@@ -92,6 +96,7 @@ class StreamBase:
         self._error_given = False
         self._ended = False
         self._closing = False
+        self._started_at = 0.0
         self._busy = False
 
     @property
@@ -122,7 +127,13 @@ class StreamBase:
             now=now,
         )
 
+    def _log_plan(self, plan: LaunchPlan) -> None:
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("starting\n%s", plan.describe())
+
     def _connect(self, now: float) -> None:
+        logger.debug("started")
+        self._started_at = now
         self._connection = self._new_connection(now)
         self._items = self._connection.items
 
@@ -143,8 +154,10 @@ class StreamBase:
         """Keep an item that is no message, and tell `on_warning`."""
         if isinstance(item, DecodeError):
             self.errors.append(item)
+            logger.warning("%s", item)
             return
         self.warnings.append(item)
+        logger.warning("%s", item)
         self._tell(item)
 
     def _wait_seconds(self, now: float) -> float | None:
@@ -155,11 +168,21 @@ class StreamBase:
         """Tell the core what reading brought: bytes, their end (b""), or nothing in time (None)."""
         now = time.monotonic()
         if data:
+            known = len(self._items)
             self._connection.receive_data(data, now)
+            if logger.isEnabledFor(logging.DEBUG):
+                self._log_frames(known, len(data))
         elif data is None:
             self._connection.expire(now, stderr_tail)
         else:
             self._connection.receive_eof(now)
+
+    def _log_frames(self, known: int, size: int) -> None:
+        """Say what came: kinds and sizes, and nothing of what is in it."""
+        logger.debug("read %d bytes, %.3f s after the start", size, time.monotonic() - self._started_at)
+        for item in islice(self._items, known, None):
+            if not isinstance(item, (StreamWarning, DecodeError)):
+                logger.debug("frame %s %s, %d bytes", item.type, getattr(item, "subtype", None) or "-", len(item.raw))
 
     def _reading(self, call: str) -> _Reading:
         """Mark the stream as being read for the length of a `with` block.

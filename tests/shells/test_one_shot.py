@@ -669,6 +669,27 @@ def test_close_from_elsewhere_ends_a_waiting_read_at_once(shell: Shell, playing:
     shell.play(scenario)
 
 
+@pytest.mark.usefixtures("own_cache")
+def test_close_while_the_version_is_asked(shell: Shell, playing: StandIn) -> None:
+    async def scenario() -> None:
+        stream = shell.query("hi", playing(*PLAIN, version_check="strict", env={"STAND_IN_VERSION": "hang"}))
+
+        async def close_when_asked() -> None:
+            until = time.monotonic() + 20
+            while stream.wrapped._preparation is None or stream.wrapped._preparation._process is None:
+                assert time.monotonic() < until
+                await shell.let_others_run()
+            await stream.close()
+
+        began = time.monotonic()
+        read, closed = await shell.meanwhile(stream.next_item, close_when_asked)
+        assert (read, closed) == (None, None)
+        assert time.monotonic() - began < 10
+        assert stream.pid is None
+
+    shell.play(scenario)
+
+
 def test_a_second_reader_gets_a_clear_error(shell: Shell, playing: StandIn, tmp_path: Path) -> None:
     mark = tmp_path / "go"
 
@@ -761,3 +782,31 @@ def test_descendants_of_a_crashed_cli_are_found_by_their_mark(shell: Shell, play
         assert wait_gone(int(mark.read_text()))
 
     shell.play(scenario)
+
+
+# -- logs --------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_log_tells_kinds_and_sizes_and_no_secret(
+    shell: Shell, playing: StandIn, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = "sk-ant-very-secret"
+
+    async def scenario() -> None:
+        with caplog.at_level(logging.DEBUG, "bridle"):
+            options = playing(
+                ["out", f"{secret}\n"], *PLAIN, env={"ANTHROPIC_API_KEY": secret}, settings={"apiKeyHelper": secret}
+            )
+            await shell.run(f"the prompt is a secret too: {secret}", options)
+
+    shell.play(scenario)
+    assert secret not in caplog.text
+    assert "frame assistant -, " in caplog.text
+    assert "frame system init, " in caplog.text
+    assert "A line of output was skipped (not-json" in caplog.text
+    assert {record.name for record in caplog.records if record.name.startswith("bridle")} == {"bridle"}
+
+
+def test_trace_is_refused_and_not_ignored(shell: Shell, tmp_path: Path) -> None:
+    with pytest.raises(bridle.NotSupportedError, match="trace"):
+        shell.query("hi", Options(trace=tmp_path / "trace.jsonl"))

@@ -48,6 +48,7 @@ class QueryStream(StreamBase):
         super().__init__(prompt, options)
         self._own_transport = transport is None
         self._transport: AsyncTransport = transport if transport is not None else self._child_process()
+        self._preparation: Preparation | None = None
         self._started = False
         self._finished = False
 
@@ -88,25 +89,29 @@ class QueryStream(StreamBase):
             if plan.stdin:
                 await self._transport.send(plan.stdin)
             await self._transport.end_input()
-        except BaseException:
+        except BaseException as error:
             self._ended = True
             await self._transport.stop(turn_open=True)
-            raise
+            if not (self._closing and isinstance(error, BridleError)):
+                raise  # what fails because somebody closed the stream meanwhile is an end, and no error
 
     async def _prepare(self) -> LaunchPlan:
-        preparation = Preparation(self.options, self._prompt, find=self._own_transport)
+        preparation = self._preparation = Preparation(self.options, self._prompt, find=self._own_transport)
         try:
             plan = await off_loop(preparation.run)
         except anyio.get_cancelled_exc_class():
             preparation.cancel()
             raise
         self._warn_before_start(preparation.warnings)
+        self._log_plan(plan)
         return plan
 
     async def aclose(self) -> None:
         """Stop the CLI, if it still runs, and end the stream: when this returns, no process is left. Idempotent."""
         self._closing = self._ended = True
         self._items.clear()
+        if self._preparation is not None:
+            self._preparation.cancel()
         await self._transport.stop(turn_open=self._connection.turn_open)
         self._finished = True
 
@@ -159,9 +164,14 @@ class QueryStream(StreamBase):
             BridleError: what ended the stream, once.
             ConcurrentUseError: another task is reading.
         """
-        if not self._items and not await self._more("next_item"):
-            return None
-        item = self._items.popleft()
+        while True:
+            try:
+                item = self._items.popleft()
+                break
+            except IndexError:
+                # Not asked first: `aclose` may empty it at any moment.
+                if not await self._more("next_item"):
+                    return None
         if item.__class__ in _NOT_MESSAGES:
             self._note(item)  # type: ignore[arg-type]
         return item
@@ -219,6 +229,8 @@ class QueryStream(StreamBase):
         with self._reading(call):
             if not self._started:
                 await self._start()
+                if self._ended:
+                    return False
             connection = self._connection
             while not self._items and not connection.over:
                 await self._advance()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from functools import cached_property
 from typing import Any, ClassVar
 
 import msgspec
 from msgspec import Raw
 
 from bridle.errors import DecodeError
+from bridle.messages.lazy import decoded_once
 
 __all__ = ["NO_RAW", "Frame", "Message", "Number", "Record", "check_shape", "plain", "repair_surrogates"]
 
@@ -139,7 +139,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True, tag_field="typ
         """The line as text."""
         return self.raw.decode("utf-8", "replace")
 
-    @cached_property
+    @decoded_once
     def data(self) -> dict[str, Any]:
         """The whole line as plain Python values, wire names and unknown fields included. Decoded when first asked for.
 

@@ -6,13 +6,13 @@ to the user: they are kept as the bytes that came (`input_raw`, `content_raw`) a
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 from msgspec import Raw
 
 from bridle.messages.base import NO_RAW, Record, check_shape, plain
+from bridle.messages.lazy import decoded_once
 
 __all__ = [
     "AdvisorToolResultBlock",
@@ -103,7 +103,7 @@ class _Call(Block, frozen=True, kw_only=True, dict=True, gc=True):
         if self.input_raw and memoryview(self.input_raw)[0] != 123:
             raise ValueError("a payload has the wrong shape")
 
-    @cached_property
+    @decoded_once
     def input(self) -> dict[str, Any]:
         """The arguments. Decoded when first asked for; `bytes(block.input_raw)` is what came.
 
@@ -155,7 +155,7 @@ class _Outcome(Block, frozen=True, kw_only=True, dict=True, gc=True):
     content_raw: Raw = msgspec.field(default=NO_RAW, name="content")
     is_error: bool | None = None
 
-    @cached_property
+    @decoded_once
     def content(self) -> Any:
         """What the tool returned, as plain Python values. Decoded when first asked for.
 
@@ -193,7 +193,7 @@ class ToolResultBlock(_Outcome, frozen=True, kw_only=True, tag="tool_result"):
 
     if TYPE_CHECKING:
 
-        @cached_property
+        @decoded_once
         def content(self) -> str | list[dict[str, Any]] | None:
             """What the tool returned: a string, or a list of content blocks as plain dicts."""
 
@@ -251,7 +251,7 @@ class _Sourced(Block, frozen=True, kw_only=True, dict=True, gc=True):
     def __post_init__(self) -> None:
         check_shape(self.source_raw, b"{")
 
-    @cached_property
+    @decoded_once
     def source(self) -> dict[str, Any]:
         """Where the content comes from: `base64` with `media_type` and `data`, `url`, `file`, `text` or `content`."""
         value = plain(self.source_raw) if self.source_raw else {}
@@ -365,7 +365,7 @@ class UnknownBlock(Record, frozen=True, kw_only=True, dict=True, gc=True):
     type: str = ""
     raw: bytes = b""
 
-    @cached_property
+    @decoded_once
     def data(self) -> Any:
         """The block as plain Python values: a dict, as far as the CLI keeps to its protocol."""
         return plain(self.raw) if self.raw else {}

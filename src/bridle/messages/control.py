@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any, ClassVar
 
 import msgspec
 from msgspec import Raw
 
 from bridle.messages.base import NO_RAW, Frame, check_shape, plain
+from bridle.messages.lazy import decoded_once
 
 __all__ = ["ControlCancelRequest", "ControlRequest", "ControlResponse", "KeepAlive", "TranscriptMirror"]
 
@@ -29,7 +29,7 @@ class ControlRequest(Frame, frozen=True, kw_only=True, tag="control_request"):
     def __post_init__(self) -> None:
         check_shape(self.request_raw, b"{")
 
-    @cached_property
+    @decoded_once
     def request(self) -> dict[str, Any]:
         """The request; empty if it is not an object."""
         value = plain(self.request_raw) if self.request_raw else {}
@@ -58,7 +58,7 @@ class ControlResponse(Frame, frozen=True, kw_only=True, tag="control_response"):
     def __post_init__(self) -> None:
         check_shape(self.response_raw, b"{")
 
-    @cached_property
+    @decoded_once
     def response(self) -> dict[str, Any]:
         """The answer; empty if it is not an object."""
         value = plain(self.response_raw) if self.response_raw else {}
@@ -113,7 +113,7 @@ class TranscriptMirror(Frame, frozen=True, kw_only=True, tag="transcript_mirror"
     def __post_init__(self) -> None:
         check_shape(self.entries_raw, b"[")
 
-    @cached_property
+    @decoded_once
     def entries(self) -> list[Any]:
         """The entries."""
         value = plain(self.entries_raw) if self.entries_raw else []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -10,6 +9,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from bridle.messages.base import NO_RAW, Message, Number, Record, check_shape, plain
 from bridle.messages.content import ContentBlock, KnownBlock, TextBlock
+from bridle.messages.lazy import decoded_once
 
 __all__ = [
     "AssistantMessage",
@@ -393,7 +393,7 @@ class UserMessage(Message, frozen=True, kw_only=True, tag="user"):
             else "".join([block.text for block in content if isinstance(block, TextBlock)])
         )
 
-    @cached_property
+    @decoded_once
     def tool_use_result(self) -> Any:
         """The tool's whole structured output. Decoded when first asked for.
 
@@ -422,7 +422,7 @@ class PermissionDenial(Record, frozen=True, kw_only=True, dict=True, gc=True):
     def __post_init__(self) -> None:
         check_shape(self.tool_input_raw, b"{")
 
-    @cached_property
+    @decoded_once
     def tool_input(self) -> dict[str, Any]:
         """The arguments. Decoded when first asked for."""
         value = plain(self.tool_input_raw) if self.tool_input_raw else {}
@@ -446,7 +446,7 @@ class DeferredToolUse(Record, frozen=True, kw_only=True, dict=True, gc=True):
     def __post_init__(self) -> None:
         check_shape(self.input_raw, b"{")
 
-    @cached_property
+    @decoded_once
     def input(self) -> dict[str, Any]:
         """The arguments. Decoded when first asked for."""
         value = plain(self.input_raw) if self.input_raw else {}
@@ -573,7 +573,7 @@ class ResultMessage(Message, frozen=True, kw_only=True, tag="result"):
         if self.is_error not in (True, False):
             msgspec.structs.force_setattr(self, "is_error", self.subtype != "success")
 
-    @cached_property
+    @decoded_once
     def structured_output(self) -> Any:
         """The typed output that `output_format` asked for, or None. Decoded when first asked for.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any, ClassVar
 
 import msgspec
 from msgspec import Raw
 
 from bridle.messages.base import NO_RAW, Message, Number, Record, plain, repair_surrogates
+from bridle.messages.lazy import decoded_once
 
 __all__ = [
     "ActiveGoal",
@@ -66,7 +66,7 @@ class StreamEvent(Message, frozen=True, kw_only=True, tag="stream_event"):
     # Checked by `decode` and not by `__post_init__`: there is one of these for every token.
     payload_shapes: ClassVar[dict[str, bytes]] = {"event": b"{"}
 
-    @cached_property
+    @decoded_once
     def event(self) -> dict[str, Any]:
         """The Messages API's stream event. Decoded when first asked for.
 

@@ -47,6 +47,7 @@ class QueryStream(StreamBase):
         super().__init__(prompt, options)
         self._own_transport = transport is None
         self._transport: SyncTransport = transport if transport is not None else self._child_process()
+        self._preparation: Preparation | None = None
         self._started = False
         self._finished = False
 
@@ -87,21 +88,25 @@ class QueryStream(StreamBase):
             if plan.stdin:
                 self._transport.send(plan.stdin)
             self._transport.end_input()
-        except BaseException:
+        except BaseException as error:
             self._ended = True
             self._transport.stop(turn_open=True)
-            raise
+            if not (self._closing and isinstance(error, BridleError)):
+                raise  # what fails because somebody closed the stream meanwhile is an end, and no error
 
     def _prepare(self) -> LaunchPlan:
-        preparation = Preparation(self.options, self._prompt, find=self._own_transport)
+        preparation = self._preparation = Preparation(self.options, self._prompt, find=self._own_transport)
         plan = preparation.run()
         self._warn_before_start(preparation.warnings)
+        self._log_plan(plan)
         return plan
 
     def close(self) -> None:
         """Stop the CLI, if it still runs, and end the stream: when this returns, no process is left. Idempotent, from any thread."""
         self._closing = self._ended = True
         self._items.clear()
+        if self._preparation is not None:
+            self._preparation.cancel()
         self._transport.stop(turn_open=self._connection.turn_open)
         self._finished = True
 
@@ -154,9 +159,14 @@ class QueryStream(StreamBase):
             BridleError: what ended the stream, once.
             ConcurrentUseError: another thread is reading.
         """
-        if not self._items and not self._more("next_item"):
-            return None
-        item = self._items.popleft()
+        while True:
+            try:
+                item = self._items.popleft()
+                break
+            except IndexError:
+                # Not asked first: `close` may empty it at any moment.
+                if not self._more("next_item"):
+                    return None
         if item.__class__ in _NOT_MESSAGES:
             self._note(item)  # type: ignore[arg-type]
         return item
@@ -214,6 +224,8 @@ class QueryStream(StreamBase):
         with self._reading(call):
             if not self._started:
                 self._start()
+                if self._ended:
+                    return False
             connection = self._connection
             while not self._items and not connection.over:
                 self._advance()

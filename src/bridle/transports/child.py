@@ -88,26 +88,18 @@ class Child:
         self._disposed = False
         self._selector: selectors.BaseSelector | None = None
         self._wakeup: Wakeup | None = None
+        self._process: subprocess.Popen[bytes]
+        self._stderr: StderrDrain
         watchdog.add(self.child_id)
         try:
-            process = _spawn(plan)
+            self._process = _spawn(plan)
+            self.pid = self._process.pid
+            self._adopt(self._process, stderr_tail_bytes, on_stderr)
+            reaper.register(self)
         except BaseException:
-            watchdog.remove(self.child_id)
+            # Out of descriptors or threads, or Ctrl-C in the middle: what was started must not stay behind.
+            self._undo()
             raise
-        self._process = process
-        self.pid = process.pid
-        try:
-            self._adopt(process, stderr_tail_bytes, on_stderr)
-        except BaseException:
-            # Out of descriptors or threads in the middle: what was started must not stay behind.
-            process.kill()
-            process.wait()
-            for pipe in (process.stdin, process.stdout, process.stderr):
-                if pipe is not None:
-                    pipe.close()
-            watchdog.remove(self.child_id)
-            raise
-        reaper.register(self)
 
     def _adopt(
         self, process: subprocess.Popen[bytes], stderr_tail_bytes: int, on_stderr: Callable[[str], object] | None
@@ -126,8 +118,7 @@ class Child:
             logger.debug("no pidfd here: the exit of process %d is polled for", process.pid)
         self._stdin, self._stdout = os.dup(process.stdin.fileno()), os.dup(process.stdout.fileno())
         stderr = os.dup(process.stderr.fileno())
-        for pipe in (process.stdin, process.stdout, process.stderr):
-            pipe.close()
+        _close_pipes(process)
         _widen(self._stdout)
         os.set_blocking(self._stdin, False)
         os.set_blocking(self._stdout, False)
@@ -323,13 +314,18 @@ class Child:
         if not self.exited:
             logger.warning("process %d did not end after SIGKILL", self.pid)
             self._process.returncode = -signal.SIGKILL  # it cannot be waited for; Popen must not try
-        self._stderr.finish(_STDERR_FINISH_SECONDS)
+        self._give_back()
+
+    def _give_back(self) -> None:
+        """Close every descriptor, end the thread, forget the process: as much of it as there is."""
+        stderr: StderrDrain | None = getattr(self, "_stderr", None)
+        if stderr is not None:
+            stderr.finish(_STDERR_FINISH_SECONDS)
         with self._lock:
             self._close_stdin()
             self._close_stdout()
             if self.exit_descriptor is not None:
-                if self._selector is not None:
-                    self._unregister(self.exit_descriptor)
+                self._unregister(self.exit_descriptor)
                 os.close(self.exit_descriptor)
                 self.exit_descriptor = None
             self._disposed = True
@@ -337,6 +333,19 @@ class Child:
             if not self._waiting:
                 self._close_selector()
         watchdog.remove(self.child_id)
+
+    def _undo(self) -> None:
+        """Leave nothing of a start that broke off, wherever it did."""
+        self.stopping = True
+        process: subprocess.Popen[bytes] | None = getattr(self, "_process", None)
+        if process is not None:
+            process.kill()
+            process.wait()
+            _close_pipes(process)
+        for who in marked_with(self.child_id):
+            kill_identity(who)
+        reaper.forget(self)
+        self._give_back()
 
     def done_now(self) -> None:
         """Tell everybody that it is over. Only the reaper calls this, after `dispose`."""
@@ -425,6 +434,12 @@ def _widen(pipe: int) -> None:
             fcntl.fcntl(pipe, command, READ_BYTES)
         except OSError as error:
             logger.debug("a pipe keeps its usual size: %s", error)
+
+
+def _close_pipes(process: subprocess.Popen[bytes]) -> None:
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
 
 
 def _spawn(plan: LaunchPlan) -> subprocess.Popen[bytes]:

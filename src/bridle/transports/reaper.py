@@ -80,6 +80,13 @@ class Reaper:
                 self._wakeup = Wakeup()
                 threading.Thread(target=self._run, args=(self._wakeup,), name="bridle-reaper", daemon=True).start()
 
+    def forget(self, child: Child) -> None:
+        """Take back what `register` did, or began to do: the child's start has failed."""
+        self._live.discard(child)
+        wakeup = self._wakeup
+        if wakeup is not None:
+            wakeup.set()
+
     @property
     def count(self) -> int:
         """How many children there are."""

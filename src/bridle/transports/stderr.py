@@ -61,6 +61,9 @@ class StderrDrain:
 
     def finish(self, seconds: float) -> None:
         """Read what is there without waiting for the pipe's end (a grandchild may hold it), and end; wait `seconds` at most."""
+        if self._thread.ident is None:
+            self._close()  # it was never started
+            return
         self._stop.set()
         self._thread.join(seconds)
 
@@ -76,8 +79,11 @@ class StderrDrain:
             if self._partial:
                 self._give(self._partial)
         finally:
-            os.close(self._descriptor)
-            self._stop.close()
+            self._close()
+
+    def _close(self) -> None:
+        os.close(self._descriptor)
+        self._stop.close()
 
     def _read_available(self) -> bool:
         """Read until it would wait; False at the end."""

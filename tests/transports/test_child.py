@@ -1,0 +1,136 @@
+"""A child process without a shell around it: starts that break off, and waking."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from bridle.errors import SpawnError
+from bridle.launch import LaunchPlan
+from bridle.transports.child import Child
+from bridle.transports.processes import CHILD_ID_VARIABLE
+from bridle.transports.reaper import reaper
+from tests.support.leaks import nothing_left, wait_gone
+
+
+def plan(code: str, child_id: str = "0123") -> LaunchPlan:
+    return LaunchPlan(
+        argv=(sys.executable, "-I", "-S", "-c", code),
+        environment={CHILD_ID_VARIABLE: child_id},
+        cwd=None,
+        stdin=b"",
+        user=None,
+        initialize={},
+        warnings=(),
+        owners=("",) * 5,
+        program_length=1,
+    )
+
+
+def start(code: str, **more: Any) -> Child:
+    return Child(plan(code), **{"stop_grace": 5.0, "kill_grace": 5.0, "stderr_tail_bytes": 100, **more})
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing() -> Iterator[None]:
+    with nothing_left():
+        yield
+
+
+def test_a_start_that_runs_out_of_descriptors_leaves_nothing() -> None:
+    """Whichever descriptor is the one too many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = len(os.listdir("/proc/self/fd"))
+    failures = started = 0
+    for room in range(1, 30):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used + room, hard))
+        try:
+            with nothing_left():
+                try:
+                    child = start("import time; time.sleep(60)")
+                except (SpawnError, OSError):
+                    failures += 1
+                else:
+                    started += 1
+                    child.stop(turn_open=True)
+                    assert child.done.wait(10)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert failures > 5
+    assert started > 5
+
+
+@pytest.mark.parametrize("place", ["_adopt", "register"])
+def test_ctrl_c_in_the_middle_of_a_start_leaves_nothing(
+    place: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    mark = tmp_path / "pid"
+
+    def interrupt(*_: object) -> None:
+        while not mark.exists():
+            pass
+        raise KeyboardInterrupt
+
+    owner: Any = Child if place == "_adopt" else reaper
+    monkeypatch.setattr(owner, place, interrupt)
+    code = f"""
+import os, subprocess, sys, time
+p = subprocess.Popen([sys.executable, "-I", "-S", "-c", "import time; time.sleep(60)"], start_new_session=True)
+open({str(mark)!r} + ".part", "w").write(str(p.pid))
+os.rename({str(mark)!r} + ".part", {str(mark)!r})
+time.sleep(60)
+"""
+    with pytest.raises(KeyboardInterrupt):
+        start(code)
+    assert wait_gone(int(mark.read_text()))
+
+
+def test_writing_to_a_process_that_is_gone_is_no_error() -> None:
+    child = start("pass")
+    while not child.poll_exit():
+        child.wait(5)
+    child.queue(b"x" * 1_000_000)
+    child.queue(b"y")
+    child.end_input()
+    assert child.take() == b""
+    child.stop(turn_open=False)
+    assert child.done.wait(10)
+    child.queue(b"z")
+    child.end_input()
+    child.wake()
+    child.stop(turn_open=True)
+
+
+def test_output_that_nobody_reads_does_not_keep_a_process_from_ending() -> None:
+    """It waits in a write when it is asked to end, and does so only by the end of its input."""
+    child = start(
+        "import os, signal, sys; signal.signal(15, signal.SIG_IGN); os.write(1, b'x' * 1_000_000); sys.stdin.read()",
+        stop_grace=10.0,
+    )
+    child.stop(turn_open=False)
+    assert child.done.wait(8)
+    assert child.exit_code == 0
+
+
+def test_without_pidfd_the_exit_is_polled_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "pidfd_open")
+    child = start("import os; os.write(1, b'hi')")
+    assert child.exit_descriptor is None
+    data = b""
+    while (part := child.take()) != b"":
+        data += part or b""
+        child.wait(5)
+    assert data == b"hi"
+    while not child.poll_exit():
+        child.wait(5)
+    child.stop(turn_open=False)
+    assert child.done.wait(10)
+    child = start("import time; time.sleep(60)")
+    child.stop(turn_open=True)
+    assert child.done.wait(10)
+    assert child.exit_code == -15

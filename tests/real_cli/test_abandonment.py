@@ -103,5 +103,9 @@ def test_the_real_cli(driving: Driving) -> None:
 
 @pytest.mark.timeout(300)
 def test_the_stand_in(stand_in_path: str, tmp_path: Any) -> None:
-    steps = [["frame", "init"], ["grandchild", 60, str(tmp_path / "pid"), True], *[["frames", "assistant", 9], ["sleep", 0.05]] * 99]
+    steps = [
+        ["frame", "init"],
+        ["grandchild", 60, str(tmp_path / "pid"), True],
+        *[["frames", "assistant", 9], ["sleep", 0.05]] * 99,
+    ]
     all_runs(Options(cli_path=stand_in_path, env={"STAND_IN_STEPS": json.dumps(steps)}, version_check="skip"))

@@ -1,0 +1,347 @@
+"""The arguments of a tool: their JSON schema, and from what the model sent to what the function gets.
+
+Everything that can be found out about the types is found out when the tool is declared; a call only converts. msgspec does both,
+unless pydantic models or fields are among the annotations: then pydantic does, for the whole signature, by its own rules.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+
+from bridle.errors import OptionsError
+from bridle.tools.types import add_descriptions, classes_in, has_pydantic, is_model, is_struct, with_meta
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = ["ArgumentsError", "Parameter", "PlainArguments", "REQUIRED", "TypedArguments", "schema_of"]
+
+_PATH = re.compile(r" - at `(?:key in )?\$\.?(.*)`$")
+REQUIRED: Any = object()
+"""The default of a parameter that has none."""
+
+
+class ArgumentsError(Exception):
+    """The arguments do not fit; the text says which and why, for the model."""
+
+
+class Parameter(msgspec.Struct, frozen=True):
+    """A parameter that the model fills."""
+
+    name: str
+    annotation: Any
+    default: Any = REQUIRED
+
+
+class TypedArguments:
+    """Arguments that become typed values, one for each parameter.
+
+    Attributes:
+        schema: the JSON schema of the arguments.
+        convert: from the JSON object to the keyword arguments; raises `ArgumentsError`.
+    """
+
+    __slots__ = ("_convert", "schema")
+
+    def __init__(self, tool: str, parameters: Sequence[Parameter]) -> None:
+        classes = classes_in([parameter.annotation for parameter in parameters])
+        make = _with_msgspec
+        if has_pydantic(classes) and not any(map(is_struct, classes)):
+            make = _with_pydantic
+        try:
+            self.schema, self._convert = make(tool, parameters)
+        except Exception as error:
+            raise _undescribable(tool, parameters, make, error) from error
+        add_descriptions(self.schema.get("$defs", {}), classes)
+        for parameter in parameters:
+            _add_default(self.schema["properties"][parameter.name], parameter.default)
+
+    def convert(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return what the function gets, by parameter name.
+
+        Raises:
+            ArgumentsError: they do not fit.
+        """
+        try:
+            return self._convert(arguments)
+        except RecursionError:
+            raise ArgumentsError("The arguments are nested too deeply.") from None
+
+
+class PlainArguments:
+    """Arguments under a schema that somebody else wrote: the function gets the dict as it came.
+
+    Only the names at the top are looked at (`required`, and `additionalProperties: false`): the rest is the schema's owner's.
+    """
+
+    __slots__ = ("_allowed", "_check", "_name", "_required", "schema")
+
+    def __init__(self, name: str, schema: Mapping[str, Any], *, check: TypedArguments | None = None) -> None:
+        self._name = name
+        self._check = check
+        self.schema = dict(schema)
+        self._required = tuple(entry for entry in schema.get("required", ()) if isinstance(entry, str))
+        properties = schema.get("properties", {})
+        closed = schema.get("additionalProperties") is False and "patternProperties" not in schema
+        self._allowed = frozenset(properties) if closed else None
+
+    def convert(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments for the one parameter that takes them.
+
+        Raises:
+            ArgumentsError: one is missing, or there is one too many.
+        """
+        if self._check is not None:
+            return {self._name: self._check.convert(arguments)}
+        for name in self._required:
+            if name not in arguments:
+                raise ArgumentsError(f"`{name}` is required and missing.")
+        if self._allowed is not None and not self._allowed >= arguments.keys():
+            unknown = ", ".join(f"`{name}`" for name in arguments if name not in self._allowed)
+            raise ArgumentsError(f"There is no argument {unknown}.{_known(self._allowed)}")
+        return {self._name: arguments}
+
+
+def schema_of(kind: Any, field: str) -> dict[str, Any]:
+    """Return the JSON schema of a class whose values are JSON objects.
+
+    Raises:
+        OptionsError: there is none, or it is no object's.
+    """
+    try:
+        if is_model(kind):
+            schema: dict[str, Any] = kind.model_json_schema(mode="serialization")
+        else:
+            schema = msgspec.json.schema(kind, schema_hook=_hook({}))
+        add_descriptions(schema.get("$defs", {}), classes_in([kind]))
+    except Exception as error:
+        raise OptionsError(f"`{field}`: no JSON schema can be made of {kind!r}: {error}", field=field) from error
+    reference = schema.pop("$ref", None)
+    if reference:
+        definitions = schema["$defs"]
+        name = reference.removeprefix("#/$defs/")
+        schema = {**definitions[name], "$defs": definitions}
+        if f'"{reference}"' not in msgspec.json.encode(definitions).decode():
+            del definitions[name]
+        if not definitions:
+            del schema["$defs"]
+    if schema.get("type") != "object":
+        raise OptionsError(f"`{field}` must describe a JSON object, and {kind!r} does not.", field=field)
+    return schema
+
+
+# -- msgspec -----------------------------------------------------------------------------------------------------------
+
+
+def _with_msgspec(
+    tool: str, parameters: Sequence[Parameter]
+) -> tuple[dict[str, Any], Callable[[dict[str, Any]], dict[str, Any]]]:
+    fields: list[Any] = []
+    for parameter in parameters:
+        annotation = with_meta(parameter.annotation)
+        if parameter.default is REQUIRED:
+            fields.append((parameter.name, annotation))
+        else:
+            fields.append((parameter.name, annotation, msgspec.field(default_factory=_returning(parameter.default))))
+    struct = msgspec.defstruct(f"Arguments of {tool}", fields, kw_only=True, forbid_unknown_fields=True)
+    hoisted: dict[str, Any] = {}
+    (reference,), definitions = msgspec.json.schema_components([struct], schema_hook=_hook(hoisted))
+    top = definitions.pop(reference["$ref"].rpartition("/")[2])
+    if both := {name for name in definitions.keys() & hoisted.keys() if definitions[name] != hoisted[name]}:
+        raise TypeError(f"two different types are called {', '.join(sorted(both))}")
+    schema = _object(top, {**definitions, **hoisted})
+    convert, as_dict, names = msgspec.convert, msgspec.structs.asdict, [parameter.name for parameter in parameters]
+
+    def converted(arguments: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return as_dict(convert(arguments, struct, str_keys=True, dec_hook=_validated))
+        except msgspec.ValidationError as error:
+            # JSON does not tell 3.0 from 3, and models write both where a whole number is wanted.
+            whole = _whole_numbers(arguments)
+            if whole is not arguments:
+                try:
+                    return as_dict(convert(whole, struct, str_keys=True, dec_hook=_validated))
+                except msgspec.ValidationError:
+                    pass
+            raise ArgumentsError(_explained(error, names)) from None
+
+    return schema, converted
+
+
+def _returning(value: Any) -> Callable[[], Any]:
+    return lambda: value
+
+
+def _hook(hoisted: dict[str, Any]) -> Callable[[Any], dict[str, Any]]:
+    """Return msgspec's hook for types it does not know: pydantic models, whose own definitions go to `hoisted`."""
+
+    def schema(kind: Any) -> dict[str, Any]:
+        if not is_model(kind):
+            raise NotImplementedError
+        made: dict[str, Any] = kind.model_json_schema()
+        hoisted.update(made.pop("$defs", {}))
+        if "$ref" not in made:
+            hoisted[kind.__name__] = made
+        return {"$ref": f"#/$defs/{kind.__name__}"}
+
+    return schema
+
+
+def _validated(kind: Any, value: Any) -> Any:
+    if not is_model(kind):
+        raise NotImplementedError
+    try:
+        return kind.model_validate(value)
+    except ValueError as error:
+        raise ValueError(_explained_by_pydantic(error)) from None
+
+
+def _whole_numbers(value: Any) -> Any:
+    """Return `value` with floats that are whole numbers as integers; the same object if there are none."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        changed = {key: _whole_numbers(entry) for key, entry in value.items()}
+        return changed if any(changed[key] is not value[key] for key in value) else value
+    if isinstance(value, list):
+        entries = [_whole_numbers(entry) for entry in value]
+        return entries if any(new is not old for new, old in zip(entries, value, strict=True)) else value
+    return value
+
+
+def _explained(error: msgspec.ValidationError, names: Sequence[str]) -> str:
+    text = str(error)
+    path = _PATH.search(text)
+    reason = text[: path.start()] if path else text
+    where = path[1] if path else ""
+    if where:
+        return f"`{where}`: {reason[:1].lower()}{reason[1:].removesuffix(".")}."
+    return f"{reason}.{_known(names)}"
+
+
+# -- pydantic ----------------------------------------------------------------------------------------------------------
+
+
+def _with_pydantic(
+    tool: str, parameters: Sequence[Parameter]
+) -> tuple[dict[str, Any], Callable[[dict[str, Any]], dict[str, Any]]]:
+    import pydantic
+
+    fields: dict[str, Any] = {}
+    for number, parameter in enumerate(parameters):
+        annotation = parameter.annotation
+        for extra in getattr(annotation, "__metadata__", ()):
+            if isinstance(extra, str):
+                annotation = Annotated[annotation, pydantic.Field(description=extra)]
+            elif isinstance(extra, msgspec.Meta) and extra.description:
+                annotation = Annotated[annotation, pydantic.Field(description=extra.description)]
+        # Names of its own: parameters may be called `schema` or `model_id`, which fields of a model may not.
+        given: dict[str, Any] = (
+            {} if parameter.default is REQUIRED else {"default_factory": _returning(parameter.default)}
+        )
+        fields[f"argument_{number}"] = (annotation, pydantic.Field(alias=parameter.name, **given))
+    model: Any = pydantic.create_model(
+        f"Arguments of {tool}", __config__=pydantic.ConfigDict(extra="forbid", arbitrary_types_allowed=False), **fields
+    )
+    made = model.model_json_schema()
+    schema = _object(made, made.pop("$defs", {}))
+    names = [parameter.name for parameter in parameters]
+    attributes = tuple(zip(names, fields, strict=True))
+
+    def converted(arguments: dict[str, Any]) -> dict[str, Any]:
+        try:
+            values = model.model_validate(arguments).__dict__
+        except pydantic.ValidationError as error:
+            text = _explained_by_pydantic(error)
+            raise ArgumentsError(text + ("" if set(names) >= arguments.keys() else _known(names))) from None
+        return {name: values[attribute] for name, attribute in attributes}
+
+    return schema, converted
+
+
+def _explained_by_pydantic(error: Any) -> str:
+    if not hasattr(error, "errors"):
+        return str(error)
+    return " ".join(
+        f"`{_path(entry['loc'])}`: {entry['msg'][:1].lower()}{entry['msg'][1:]}."
+        if entry["loc"]
+        else f"{entry['msg']}."
+        for entry in error.errors(include_url=False)
+    )
+
+
+def _path(places: Sequence[Any]) -> str:
+    return "".join(f"[{place}]" if isinstance(place, int) else f".{place}" for place in places).removeprefix(".")
+
+
+# -- both --------------------------------------------------------------------------------------------------------------
+
+
+def _object(top: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of the arguments, without what says nothing: each of its words is paid for in every request."""
+    schema: dict[str, Any] = {"type": "object", "properties": top.get("properties", {})}
+    if top.get("required"):
+        schema["required"] = top["required"]
+    schema["additionalProperties"] = False
+    if definitions:
+        schema["$defs"] = dict(definitions)
+    for entry in schema["properties"].values():
+        entry.pop("title", None)
+    return schema
+
+
+def _add_default(schema: dict[str, Any], default: Any) -> None:
+    if default is REQUIRED or (default is None and not _allows_null(schema)):
+        return
+    try:
+        schema["default"] = msgspec.json.decode(msgspec.json.encode(default, enc_hook=_dumped))
+    except Exception:  # a default that JSON cannot say is still the function's default
+        return
+
+
+def _allows_null(schema: dict[str, Any]) -> bool:
+    kinds = schema.get("type")
+    return (
+        schema.keys() <= {"description"}
+        or kinds == "null"
+        or (isinstance(kinds, list) and "null" in kinds)
+        or None in schema.get("enum", ())
+        or any(_allows_null(entry) for entry in schema.get("anyOf", ()) if "$ref" not in entry)
+    )
+
+
+def _dumped(value: Any) -> Any:
+    return value.model_dump(mode="json", by_alias=True)
+
+
+def _known(names: Any) -> str:
+    listed = ", ".join(f"`{name}`" for name in sorted(names))
+    return f" The arguments are: {listed}." if listed else " The tool takes no arguments."
+
+
+def _undescribable(tool: str, parameters: Sequence[Parameter], make: Any, error: Exception) -> OptionsError:
+    """Return the error for a signature that no schema can be made of, naming the parameter that is at fault."""
+    for parameter in parameters:
+        try:
+            make(tool, [parameter])
+        except Exception as its_own:
+            return OptionsError(
+                f"Tool `{tool}`: no JSON schema can be made of parameter `{parameter.name}`: {_first_line(its_own)}",
+                field=parameter.name,
+            )
+    return OptionsError(f"Tool `{tool}`: no JSON schema can be made of its signature: {_first_line(error)}")
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error)
+    if "more than one dict-like type" in text or "more than one" in text:
+        return f"{text}. Give the types a tag (`class A(msgspec.Struct, tag=True)`), or use pydantic models."
+    if unsupported := re.search(r"type (<.*>) is not supported", text):
+        return (
+            f"{unsupported[1]} has no JSON form. Use basic types, a dataclass, a TypedDict, an Enum, a msgspec struct or a "
+            "pydantic model; or give the schema yourself with `input_schema=`."
+        )
+    return f"{type(error).__name__}: {text}"

@@ -1,0 +1,147 @@
+"""What a tool can give back besides plain values: images, sound, resources, and results in full."""
+
+from __future__ import annotations
+
+from binascii import b2a_base64
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["Audio", "EmbeddedResource", "Image", "ResourceLink", "ToolError", "ToolResult"]
+
+
+class ToolError(Exception):
+    """Raise it in a tool to tell the model that the call failed; the model sees exactly this text.
+
+    Any other exception does the same, with the name of its class in front.
+    """
+
+
+class ContentItem(msgspec.Struct, frozen=True):
+    """The base of what a result's content is made of."""
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the item as MCP spells it."""
+        raise NotImplementedError
+
+
+class Image(ContentItem, frozen=True):
+    """A picture that the model sees.
+
+    Args:
+        data: the bytes of the file. They are encoded here; text is taken for base64 already.
+        mime_type: `image/png`, `image/jpeg`, `image/gif` or `image/webp`.
+    """
+
+    data: bytes | str
+    mime_type: str = "image/png"
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the item as MCP spells it."""
+        return {"type": "image", "data": _base64(self.data), "mimeType": self.mime_type}
+
+    def __repr__(self) -> str:
+        return f"Image(<{len(self.data)} bytes>, {self.mime_type!r})"
+
+
+class Audio(ContentItem, frozen=True):
+    """Sound. The CLI may hand it to the model as a file's name instead.
+
+    Args:
+        data: the bytes of the file. They are encoded here; text is taken for base64 already.
+        mime_type: for example `audio/wav`.
+    """
+
+    data: bytes | str
+    mime_type: str = "audio/wav"
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the item as MCP spells it."""
+        return {"type": "audio", "data": _base64(self.data), "mimeType": self.mime_type}
+
+    def __repr__(self) -> str:
+        return f"Audio(<{len(self.data)} bytes>, {self.mime_type!r})"
+
+
+class ResourceLink(ContentItem, frozen=True):
+    """The address of something that the model may want to read.
+
+    Args:
+        uri: the address.
+        name: what it is called.
+        title: what people call it.
+        description: what is there.
+        mime_type: its type.
+        size: its size in bytes.
+    """
+
+    uri: str
+    name: str
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
+    size: int | None = None
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the item as MCP spells it."""
+        return _present(
+            type="resource_link",
+            uri=self.uri,
+            name=self.name,
+            title=self.title,
+            description=self.description,
+            mimeType=self.mime_type,
+            size=self.size,
+        )
+
+
+class EmbeddedResource(ContentItem, frozen=True):
+    """Something with an address, together with what is there.
+
+    Args:
+        uri: the address.
+        contents: a text, or bytes, which are encoded here.
+        mime_type: its type.
+    """
+
+    uri: str
+    contents: str | bytes
+    mime_type: str | None = None
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the item as MCP spells it."""
+        if isinstance(self.contents, str):
+            resource = _present(uri=self.uri, mimeType=self.mime_type, text=self.contents)
+        else:
+            resource = _present(uri=self.uri, mimeType=self.mime_type, blob=_base64(self.contents))
+        return {"type": "resource", "resource": resource}
+
+    def __repr__(self) -> str:
+        return f"EmbeddedResource({self.uri!r}, <{len(self.contents)} characters or bytes>, {self.mime_type!r})"
+
+
+class ToolResult(msgspec.Struct, frozen=True):
+    """A result in full, for tools that want to say more than a value can.
+
+    Args:
+        content: a text, an item, or several of both, in order.
+        structured: an object beside the content (`structuredContent`): a dict, or anything that becomes a JSON object.
+        is_error: True tells the model that the call failed.
+        meta: facts for the caller that the model does not see (`_meta`).
+    """
+
+    content: str | ContentItem | Sequence[Any] = ()
+    structured: Any = None
+    is_error: bool = False
+    meta: Mapping[str, Any] | None = None
+
+
+def _base64(data: bytes | str) -> str:
+    return data if isinstance(data, str) else b2a_base64(data, newline=False).decode("ascii")
+
+
+def _present(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}

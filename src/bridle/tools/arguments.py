@@ -215,10 +215,10 @@ def _whole_numbers(value: Any) -> Any:
 def _explained(error: msgspec.ValidationError, names: Sequence[str]) -> str:
     text = str(error)
     path = _PATH.search(text)
-    reason = text[: path.start()] if path else text
+    reason = (text[: path.start()] if path else text).removesuffix(".")
     where = path[1] if path else ""
     if where:
-        return f"`{where}`: {reason[:1].lower()}{reason[1:].removesuffix(".")}."
+        return f"`{where}`: {reason[:1].lower()}{reason[1:]}."
     return f"{reason}.{_known(names)}"
 
 

@@ -1,0 +1,248 @@
+"""What hooks and permissions share: what the CLI asked, what a callback may be, and what its answer may hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import force_setattr
+
+from bridle.errors import DecodeError, OptionsError
+from bridle.messages.base import Record, plain
+from bridle.messages.lazy import decoded_once
+from bridle.option_checks import fail
+
+if TYPE_CHECKING:
+    from bridle.errors import StreamWarning
+
+__all__ = [
+    "AnswerError",
+    "Asked",
+    "as_bytes",
+    "check_callback",
+    "decode_asked",
+    "ignore_warning",
+    "is_async",
+    "json_copy",
+    "object_bytes",
+]
+
+
+class AnswerError(ValueError):
+    """A callback's answer cannot be sent. Never reaches users: the fail policy answers, and a warning tells.
+
+    Attributes:
+        path: where in the answer.
+    """
+
+    def __init__(self, message: str, path: str = "") -> None:
+        self.path = path
+        super().__init__(message)
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """What the CLI hands to a callback. Equal if the typed fields are; the bytes they came from do not count.
+
+    Attributes:
+        raw: the exact bytes.
+    """
+
+    # Decoding always overwrites it, so the wire cannot set it; the odd name keeps a wire field called `raw` out of it.
+    raw: bytes = msgspec.field(default=b"", name="(raw)")
+
+    payload_shapes: ClassVar[dict[str, bytes]] = {}
+
+    @decoded_once
+    def data(self) -> dict[str, Any]:
+        """Everything as plain Python values, wire names and unknown fields included. Decoded when first asked for.
+
+        Raises:
+            DecodeError: if it is nested deeper than the interpreter's recursion limit allows at this place.
+        """
+        value = plain(self.raw) if self.raw else {}
+        return value if isinstance(value, dict) else {}
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__struct_fields__ if name != "raw")
+
+    def __hash__(self) -> int:
+        return hash((self.__class__, getattr(self, "tool_use_id", None)))
+
+    __repr__ = Record.__repr__
+
+
+def ignore_warning(warning: StreamWarning) -> None:
+    """Do nothing with a warning."""
+
+
+def as_bytes(payload: bytes | Raw | Mapping[str, Any]) -> bytes:
+    """Return the JSON of what the CLI asked; bytes stay what they are.
+
+    Raises:
+        ValueError: it is no JSON object, or JSON cannot hold it.
+    """
+    if isinstance(payload, Mapping):
+        return msgspec.json.encode(json_copy(payload, "request"))
+    return bytes(payload)
+
+
+@cache
+def _decoder(kind: Any) -> Callable[[bytes], Any]:
+    return msgspec.json.Decoder(kind).decode
+
+
+def decode_asked(kind: Any, payload: bytes, label: str, warn: Callable[[StreamWarning], None]) -> Any:
+    """Return an instance of `kind`; fields of the wrong shape are left out, and `warn` hears of them.
+
+    Raises:
+        DecodeError: it is no JSON object, or nested too deep.
+    """
+    try:
+        asked = _decoder(kind)(payload)
+        # The decoder does not look at the bytes of fields that it skips.
+        if not payload.isascii():
+            payload.decode()
+    except (ValueError, RecursionError):
+        asked = _decode_slowly(kind, payload, label, warn)
+    force_setattr(asked, "raw", payload)
+    return asked
+
+
+def _decode_slowly(kind: Any, payload: bytes, label: str, warn: Callable[[StreamWarning], None]) -> Any:
+    from bridle.messages import degrade
+
+    fields = degrade.split_line(payload)
+    report = degrade.Report(label, warn)
+    try:
+        asked = degrade.build(kind, fields, "", report)
+    except RecursionError:
+        raise DecodeError(payload, "too-deep", "nested deeper than the interpreter's recursion limit") from None
+    report.finish()
+    # The slow path repairs lone surrogates everywhere; what may be sent back must keep the bytes that came.
+    try:
+        untouched = _decoder(dict[str, Raw])(payload)
+    except (ValueError, RecursionError):
+        return asked
+    for field in msgspec.structs.fields(kind):
+        if field.type is Raw and getattr(asked, field.name) and field.encode_name in untouched:
+            force_setattr(asked, field.name, untouched[field.encode_name])
+    return asked
+
+
+def check_callback(value: Any, path: str, parameters: Sequence[str]) -> Any:
+    """Accept what can be called with `parameters`: functions, methods, partials, callable objects; plain and async.
+
+    Raises:
+        OptionsError: it cannot; a hook that fails at every call would fail open for ever.
+    """
+    if not callable(value):
+        raise fail(path, f"a function of ({', '.join(parameters)})", value)
+    import inspect
+
+    for target in _implementations(value):
+        if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
+            raise OptionsError(f"`{path}` is a generator: it must `return` its answer, not `yield` it.", field=path)
+    try:
+        # A wrapper is called with its own parameters, whatever it wraps.
+        signature = inspect.signature(value, follow_wrapped=False)
+    except (ValueError, TypeError):
+        return value  # some functions written in C do not tell
+    try:
+        signature.bind(*parameters)
+    except TypeError as error:
+        raise OptionsError(
+            f"`{path}` cannot be called with ({', '.join(parameters)}): {error}. It takes {signature}.", field=path
+        ) from None
+    return value
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Return True if calling `function` gives a coroutine."""
+    import inspect
+
+    return any(inspect.iscoroutinefunction(target) for target in _implementations(function))
+
+
+def _implementations(function: Any) -> tuple[Any, ...]:
+    """Return what runs when `function` is called, as far as it can be told."""
+    while isinstance(function, partial):
+        function = function.func
+    return (function, getattr(type(function), "__call__", None))  # noqa: B004 - the method itself is wanted
+
+
+def json_copy(value: Any, path: str) -> Any:
+    """Return a copy of `value` made of what JSON can hold; `msgspec.Raw` is checked and stays the bytes that it is.
+
+    Raises:
+        AnswerError: JSON cannot hold it; the message names the place and not the value.
+    """
+    try:
+        return _json_copy(value, path)
+    except RecursionError:
+        raise AnswerError(f"`{path}` is nested too deep, or contains itself", path) from None
+
+
+def _json_copy(value: Any, path: str) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return _text(value, path)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        if not float("-inf") < value < float("inf"):
+            raise AnswerError(f"`{path}` is no finite number, which JSON cannot hold", path)
+        return float(value)
+    if isinstance(value, Mapping):
+        copied = {}
+        for name, part in value.items():
+            if not isinstance(name, str):
+                raise AnswerError(f"`{path}` has a key that is a {type(name).__name__}; JSON has only str", path)
+            copied[_text(name, path)] = _json_copy(part, f"{path}.{name}")
+        return copied
+    if isinstance(value, (list, tuple)):
+        return [_json_copy(part, f"{path}[{index}]") for index, part in enumerate(value)]
+    if isinstance(value, Raw):
+        return _checked_raw(value, path)
+    raise AnswerError(f"`{path}` is a {type(value).__name__}, which JSON cannot hold", path)
+
+
+def _text(value: str, path: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise AnswerError(f"`{path}` has a lone surrogate, which is no Unicode text", path) from None
+    return str.__str__(value)
+
+
+def _checked_raw(value: Raw, path: str) -> Raw:
+    """A line that is not JSON would kill the CLI, and a line end in it would make two of it."""
+    content = bytes(value)
+    try:
+        content.decode()
+        if len(_decoder(list[Raw])(b"[" + content + b"]")) != 1:
+            raise AnswerError(f"`{path}` is no single JSON value", path)
+    except ValueError:
+        raise AnswerError(f"`{path}` is no JSON", path) from None
+    return Raw(content.replace(b"\n", b" ").replace(b"\r", b" "))
+
+
+def object_bytes(value: Any, path: str) -> dict[str, Any] | Raw:
+    """Return a copy of the JSON object `value`.
+
+    Raises:
+        AnswerError: it is no object, or JSON cannot hold what is in it.
+    """
+    if isinstance(value, Raw):
+        raw = _checked_raw(value, path)
+        if bytes(raw).lstrip(b" \t")[:1] == b"{":
+            return raw
+    if not isinstance(value, Mapping):
+        raise AnswerError(f"`{path}` must be a dict, not {type(value).__name__}", path)
+    copied: dict[str, Any] = json_copy(value, path)
+    return copied

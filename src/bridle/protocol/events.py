@@ -1,0 +1,227 @@
+"""What the core of a session reports. Values; what happened is already true of the connection when they are taken.
+
+Messages come in batches, because one read may bring a thousand and none of them should cost more than its place in a list.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+if TYPE_CHECKING:
+    from bridle.errors import BridleError, DecodeError, StreamWarning
+    from bridle.messages import Message
+    from bridle.messages.control import ControlRequest
+    from bridle.messages.conversation import UserMessage
+    from bridle.messages.system import BackgroundTask
+    from bridle.protocol.control import ControlRow
+    from bridle.protocol.control_results import ControlResult, ServerInfo
+    from bridle.protocol.session_states import Activity, Ending, TurnState
+
+__all__ = [
+    "ActivityChanged",
+    "BackgroundTasksChanged",
+    "BadLine",
+    "Ended",
+    "Event",
+    "HandshakeCompleted",
+    "HandshakeFailed",
+    "InitUnconfirmed",
+    "InputMayClose",
+    "MessagesReceived",
+    "OperationsReleased",
+    "PromptReceived",
+    "RequestCancelled",
+    "RequestReceived",
+    "RequestResolved",
+    "TurnStateChanged",
+    "Warned",
+]
+
+
+class Event(msgspec.Struct, frozen=True, eq=False):
+    """The base of all events."""
+
+
+class HandshakeCompleted(Event, frozen=True, eq=False):
+    """The session is ready.
+
+    Attributes:
+        server_info: what the CLI said of itself; None if the handshake was only confirmed implicitly.
+    """
+
+    server_info: ServerInfo | None
+
+
+class HandshakeFailed(Event, frozen=True, eq=False):
+    """The session did not become ready: `Ended` follows.
+
+    Attributes:
+        error: why.
+    """
+
+    error: BridleError
+
+
+class OperationsReleased(Event, frozen=True, eq=False):
+    """What was queued while the session was not ready has been written, in order.
+
+    Attributes:
+        implicitly: True if the CLI has not answered `initialize` yet.
+    """
+
+    implicitly: bool
+
+
+class InitUnconfirmed(Event, frozen=True, eq=False):
+    """The deadline for `initialize` passed after an implicit confirmation. A `Warned` says so too; `HandshakeCompleted` follows."""
+
+
+class RequestReceived(Event, frozen=True, eq=False):
+    """The peer asks something of us: exactly one answer, or `expire`, ends it.
+
+    Attributes:
+        request_id: to be given to `send_response`, `send_error`, `fail_request` or `expire`.
+        subtype: what is asked for.
+        frame: the whole request: `frame.request_raw` are its bytes, `frame.request` is decoded when touched.
+        row: its row in the table, with the class of its deadline and what it gets in case of failure.
+    """
+
+    request_id: str
+    subtype: str
+    frame: ControlRequest
+    row: ControlRow
+
+
+class RequestCancelled(Event, frozen=True, eq=False):
+    """A request of the peer is over without an answer of its handler, who is to be stopped.
+
+    Attributes:
+        request_id: which one.
+        subtype: what was asked for.
+        reason: `cancelled` by the peer (nothing is written), `expired` or `stopping` (the safe answer was written), or `ended`.
+    """
+
+    request_id: str
+    subtype: str
+    reason: Literal["cancelled", "expired", "stopping", "ended"]
+
+
+class RequestResolved(Event, frozen=True, eq=False):
+    """A request of ours is over.
+
+    Attributes:
+        request_id: which one.
+        operation: what it is called.
+        result: the answer, if it was a good one.
+        error: what it was otherwise: rejected, too late, cancelled, or the session ended.
+    """
+
+    request_id: str
+    operation: str
+    result: ControlResult | None = None
+    error: BridleError | None = None
+
+
+class MessagesReceived(Event, frozen=True, eq=False):
+    """Messages, in the order of the wire.
+
+    Attributes:
+        messages: at least one.
+        turn_ids: the prompts that they belong to: none, one, or all that are answered together.
+    """
+
+    messages: list[Message]
+    turn_ids: tuple[str, ...] = ()
+
+    @property
+    def turn_id(self) -> str | None:
+        """The first of `turn_ids`."""
+        return self.turn_ids[0] if self.turn_ids else None
+
+
+class TurnStateChanged(Event, frozen=True, eq=False):
+    """A prompt of ours has come one step further.
+
+    Attributes:
+        turn_id: which one.
+        state: where it is now.
+        error: why it failed, if the session's end is the reason; a failed result speaks for itself.
+    """
+
+    turn_id: str
+    state: TurnState
+    error: BridleError | None = None
+
+
+class ActivityChanged(Event, frozen=True, eq=False):
+    """The CLI says that it does something else now.
+
+    Attributes:
+        activity: what it does.
+    """
+
+    activity: Activity
+
+
+class BackgroundTasksChanged(Event, frozen=True, eq=False):
+    """Other tasks run in the background now.
+
+    Attributes:
+        tasks: all of them.
+    """
+
+    tasks: tuple[BackgroundTask, ...]
+
+
+class InputMayClose(Event, frozen=True, eq=False):
+    """Closing was asked for and nothing stands against it any more. Look at `input_may_close` again before you do."""
+
+
+class Warned(Event, frozen=True, eq=False):
+    """Something was degraded.
+
+    Attributes:
+        warning: what.
+    """
+
+    warning: StreamWarning
+
+
+class BadLine(Event, frozen=True, eq=False):
+    """A line was no JSON object.
+
+    Attributes:
+        error: which one, and why.
+    """
+
+    error: DecodeError
+
+
+class PromptReceived(Event, frozen=True, eq=False):
+    """Role CLI only: the host sent a prompt.
+
+    Attributes:
+        message: it.
+        uuid: its id, if it has one.
+    """
+
+    message: UserMessage
+    uuid: str | None
+
+
+class Ended(Event, frozen=True, eq=False):
+    """The session is over, and everything that was open has been resolved before. The last event.
+
+    Attributes:
+        ending: how.
+        error: why it failed, if it did.
+        exit_code: the process's, if it is known.
+        context: further facts.
+    """
+
+    ending: Ending
+    error: BridleError | None = None
+    exit_code: int | None = None
+    context: dict[str, Any] = msgspec.field(default_factory=dict)

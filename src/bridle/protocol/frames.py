@@ -1,0 +1,143 @@
+"""Outbound frames: one whole line of compact JSON each.
+
+Rules. A line that is not JSON kills the CLI, so nothing is written that was not encoded here. Payloads that belong to somebody else
+(a tool's input that is echoed, a JSON-RPC id) are given as `bytes` or `msgspec.Raw` and copied, never re-encoded: `1e2` stays `1e2`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Raw
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "Payload",
+    "cancel_frame",
+    "encode",
+    "error_frame",
+    "message_frame",
+    "request_frame",
+    "success_frame",
+    "user_frame",
+    "verbatim",
+]
+
+Payload = bytes | Raw | dict[str, Any]
+"""What may be sent as an answer: ready JSON, or an object that becomes JSON (and may hold `Raw` parts)."""
+
+_encode = msgspec.json.Encoder().encode
+_check = msgspec.json.Decoder(Raw).decode
+
+
+def encode(value: object) -> bytes:
+    """Return `value` as JSON on one line.
+
+    Raises:
+        ValueError: if JSON cannot hold it.
+    """
+    try:
+        return _encode(value)
+    except UnicodeEncodeError as error:
+        raise ValueError(f"a text holds half a character (a lone surrogate, {error.object[error.start]!r})") from None
+    except RecursionError:
+        raise ValueError("nested too deep, or holding itself") from None
+    except (TypeError, msgspec.MsgspecError) as error:
+        raise ValueError(f"JSON cannot hold it: {error}") from None
+
+
+def verbatim(payload: bytes | Raw) -> Raw:
+    """Return JSON that is copied as it is; line ends between its tokens become spaces.
+
+    Raises:
+        ValueError: if it is not JSON.
+    """
+    data = bytes(payload)
+    try:
+        data.decode()
+        _check(data)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"a payload is not JSON: {error}") from None
+    # Inside strings JSON has no line ends, so these stand between tokens.
+    if b"\n" in data or b"\r" in data:
+        data = data.replace(b"\n", b" ").replace(b"\r", b" ")
+    return Raw(data)
+
+
+def _ready(payload: Payload) -> Raw:
+    return verbatim(payload) if isinstance(payload, (bytes, Raw)) else Raw(encode(payload))
+
+
+def request_frame(request_id: str, subtype: str, fields: Mapping[str, Any]) -> bytes:
+    """Return a `control_request`.
+
+    Raises:
+        ValueError: if JSON cannot hold `fields`.
+    """
+    return (
+        encode({"type": "control_request", "request_id": request_id, "request": {"subtype": subtype, **fields}}) + b"\n"
+    )
+
+
+def success_frame(request_id: str, payload: Payload | None) -> bytes:
+    """Return a `control_response` that says yes.
+
+    Raises:
+        ValueError: if `payload` is not JSON, or JSON cannot hold it.
+    """
+    response: dict[str, Any] = {"subtype": "success", "request_id": request_id}
+    if payload is not None:
+        response["response"] = _ready(payload)
+    return encode({"type": "control_response", "response": response}) + b"\n"
+
+
+def error_frame(request_id: str, error: str, code: str | None = None) -> bytes:
+    """Return a `control_response` that says no."""
+    text = error.encode("utf-8", "replace").decode()
+    response = {"subtype": "error", "request_id": request_id, "error": text}
+    if code is not None:
+        response["error_code"] = code
+    return encode({"type": "control_response", "response": response}) + b"\n"
+
+
+def cancel_frame(request_id: str) -> bytes:
+    """Return a `control_cancel_request`."""
+    return encode({"type": "control_cancel_request", "request_id": request_id}) + b"\n"
+
+
+def user_frame(content: object, uuid: str, fields: Mapping[str, Any] | None = None) -> bytes:
+    """Return a prompt.
+
+    Args:
+        content: a string, or a list of content blocks.
+        uuid: the id by which the CLI reports on it.
+        fields: further fields by their names on the wire: `priority`, `shouldQuery`, `client_composed`, ...
+
+    Raises:
+        ValueError: if JSON cannot hold it.
+    """
+    frame: dict[str, Any] = {
+        "type": "user",
+        "message": {"role": "user", "content": content},
+        "parent_tool_use_id": None,
+        "session_id": "",
+    }
+    frame.update(fields or {})
+    frame["type"] = "user"
+    frame["uuid"] = uuid
+    return encode(frame) + b"\n"
+
+
+def message_frame(message: Payload) -> bytes:
+    """Return any other frame.
+
+    Raises:
+        ValueError: if it is not a JSON object.
+    """
+    line = bytes(_ready(message)).strip()
+    if not line.startswith(b"{"):
+        raise ValueError("a frame is an object")
+    return line + b"\n"

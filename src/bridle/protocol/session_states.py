@@ -1,0 +1,377 @@
+"""The state tables of a session, and the rules that connect them. A cell that is missing is a protocol error.
+
+A session is several small machines: its lifecycle, the handshake, each turn, the input half (what we write), the output half (what
+we read), the process and the activity that the CLI reports. Each is a table from a state and a happening to the next state. What
+depends on more than one of them is a joint rule: a function of a `Snapshot`, at the end of this file and nowhere else.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import NamedTuple
+
+__all__ = [
+    "ACTIVITY",
+    "ENDINGS",
+    "HANDSHAKE",
+    "INPUT",
+    "LIFECYCLE",
+    "OUTPUT",
+    "PROCESS",
+    "TURN",
+    "Activity",
+    "Asked",
+    "Ending",
+    "Exit",
+    "Half",
+    "HalfHappening",
+    "Handshake",
+    "HandshakeHappening",
+    "Lifecycle",
+    "LifecycleHappening",
+    "Process",
+    "ProcessHappening",
+    "Snapshot",
+    "TurnHappening",
+    "TurnState",
+    "input_may_close",
+    "is_quiet",
+    "may_write",
+    "operations_flow",
+]
+
+
+class Lifecycle(Enum):
+    """Where a session stands, as its user sees it."""
+
+    NEW = auto()
+    STARTING = auto()
+    """The process is being started."""
+    INITIALIZING = auto()
+    """`initialize` was written and not confirmed."""
+    RUNNING = auto()
+    STOPPING = auto()
+    """We are stopping it: nothing new is accepted, and what is asked of us gets the safe answer."""
+    STOPPED = auto()
+    FAILED = auto()
+
+
+class LifecycleHappening(Enum):
+    """What moves a session from one state to the next."""
+
+    START = auto()
+    INITIALIZE_SENT = auto()
+    CONFIRMED = auto()
+    STOP = auto()
+    ENDED_WELL = auto()
+    FAILURE = auto()
+
+
+_L, _LH = Lifecycle, LifecycleHappening
+
+LIFECYCLE: dict[tuple[Lifecycle, LifecycleHappening], Lifecycle] = {
+    (_L.NEW, _LH.START): _L.STARTING,
+    (_L.NEW, _LH.INITIALIZE_SENT): _L.INITIALIZING,
+    (_L.NEW, _LH.STOP): _L.STOPPED,
+    (_L.NEW, _LH.ENDED_WELL): _L.STOPPED,
+    (_L.NEW, _LH.FAILURE): _L.FAILED,
+    (_L.STARTING, _LH.INITIALIZE_SENT): _L.INITIALIZING,
+    (_L.STARTING, _LH.STOP): _L.STOPPING,
+    (_L.STARTING, _LH.FAILURE): _L.FAILED,
+    (_L.INITIALIZING, _LH.CONFIRMED): _L.RUNNING,
+    (_L.INITIALIZING, _LH.STOP): _L.STOPPING,
+    (_L.INITIALIZING, _LH.FAILURE): _L.FAILED,
+    (_L.RUNNING, _LH.STOP): _L.STOPPING,
+    (_L.RUNNING, _LH.ENDED_WELL): _L.STOPPED,
+    (_L.RUNNING, _LH.FAILURE): _L.FAILED,
+    (_L.STOPPING, _LH.STOP): _L.STOPPING,
+    (_L.STOPPING, _LH.ENDED_WELL): _L.STOPPED,
+    # Whatever breaks while we stop it, it was we who ended it.
+    (_L.STOPPING, _LH.FAILURE): _L.STOPPED,
+    (_L.STOPPED, _LH.STOP): _L.STOPPED,
+    (_L.FAILED, _LH.STOP): _L.FAILED,
+}
+
+
+class Handshake(Enum):
+    """How far `initialize` has come. Both roles use the table: what one writes, the other receives."""
+
+    UNSENT = auto()
+    SENT = auto()
+    IMPLICIT = auto()
+    """The CLI asked something of us, so it has taken our `initialize`; its answer is still to come."""
+    CONFIRMED = auto()
+    UNCONFIRMED = auto()
+    """The deadline passed after an implicit confirmation: usable, and nothing is known about the CLI."""
+    FAILED = auto()
+
+
+class HandshakeHappening(Enum):
+    """What can happen to a handshake."""
+
+    SENT = auto()
+    REQUEST = auto()
+    ANSWER = auto()
+    ERROR = auto()
+    DEADLINE = auto()
+    ENDED = auto()
+
+
+_K, _KH = Handshake, HandshakeHappening
+
+HANDSHAKE: dict[tuple[Handshake, HandshakeHappening], Handshake] = {
+    (_K.UNSENT, _KH.SENT): _K.SENT,
+    # Requests that come too early wait for our `initialize`.
+    (_K.UNSENT, _KH.REQUEST): _K.UNSENT,
+    (_K.UNSENT, _KH.ENDED): _K.FAILED,
+    (_K.SENT, _KH.REQUEST): _K.IMPLICIT,
+    (_K.SENT, _KH.ANSWER): _K.CONFIRMED,
+    (_K.SENT, _KH.ERROR): _K.FAILED,
+    (_K.SENT, _KH.DEADLINE): _K.FAILED,
+    (_K.SENT, _KH.ENDED): _K.FAILED,
+    (_K.IMPLICIT, _KH.REQUEST): _K.IMPLICIT,
+    (_K.IMPLICIT, _KH.ANSWER): _K.CONFIRMED,
+    (_K.IMPLICIT, _KH.ERROR): _K.FAILED,
+    (_K.IMPLICIT, _KH.DEADLINE): _K.UNCONFIRMED,
+    (_K.IMPLICIT, _KH.ENDED): _K.FAILED,
+    (_K.CONFIRMED, _KH.REQUEST): _K.CONFIRMED,
+    (_K.CONFIRMED, _KH.ENDED): _K.CONFIRMED,
+    (_K.UNCONFIRMED, _KH.REQUEST): _K.UNCONFIRMED,
+    (_K.UNCONFIRMED, _KH.ENDED): _K.UNCONFIRMED,
+    (_K.FAILED, _KH.REQUEST): _K.FAILED,
+    (_K.FAILED, _KH.ENDED): _K.FAILED,
+}
+
+
+class TurnState(Enum):
+    """Where one prompt of ours stands."""
+
+    QUEUED = auto()
+    STARTED = auto()
+    COMPLETED = auto()
+    INTERRUPTED = auto()
+    FAILED = auto()
+
+    @property
+    def over(self) -> bool:
+        """True once nothing more happens to it."""
+        return self not in (TurnState.QUEUED, TurnState.STARTED)
+
+
+class TurnHappening(Enum):
+    """What can happen to a prompt."""
+
+    REPORTED_QUEUED = auto()
+    """Also after STARTED: an interrupt may put back what the turn had taken up."""
+    REPORTED_STARTED = auto()
+    NAMED = auto()
+    """A frame says that it answers this prompt."""
+    RESULT = auto()
+    RESULT_ABORTED = auto()
+    RESULT_FAILED = auto()
+    WITHDRAWN = auto()
+    """Reported as cancelled or discarded."""
+    REFUSED = auto()
+    IDLE_AFTER_COMPLETED = auto()
+    """Reported as completed, and the CLI is idle without having sent a result for it."""
+    IDLE_AFTER_WITHDRAWN = auto()
+    IDLE_AFTER_REFUSED = auto()
+    STOPPED = auto()
+    """The session ended because we stopped it."""
+    DIED = auto()
+
+
+_T, _TH = TurnState, TurnHappening
+
+TURN: dict[tuple[TurnState, TurnHappening], TurnState] = {
+    (_T.QUEUED, _TH.REPORTED_QUEUED): _T.QUEUED,
+    (_T.STARTED, _TH.REPORTED_QUEUED): _T.QUEUED,
+    # Whatever is reported as withdrawn before it was started gets no result; afterwards its result comes first or soon.
+    (_T.QUEUED, _TH.WITHDRAWN): _T.INTERRUPTED,
+    (_T.STARTED, _TH.WITHDRAWN): _T.STARTED,
+    (_T.QUEUED, _TH.REFUSED): _T.FAILED,
+    (_T.STARTED, _TH.REFUSED): _T.STARTED,
+    **{
+        (state, happening): then
+        for state in (_T.QUEUED, _T.STARTED)
+        for happening, then in (
+            (_TH.REPORTED_STARTED, _T.STARTED),
+            (_TH.NAMED, _T.STARTED),
+            (_TH.RESULT, _T.COMPLETED),
+            (_TH.RESULT_ABORTED, _T.INTERRUPTED),
+            (_TH.RESULT_FAILED, _T.FAILED),
+            (_TH.IDLE_AFTER_COMPLETED, _T.COMPLETED),
+            (_TH.IDLE_AFTER_WITHDRAWN, _T.INTERRUPTED),
+            (_TH.IDLE_AFTER_REFUSED, _T.FAILED),
+            (_TH.STOPPED, _T.INTERRUPTED),
+            (_TH.DIED, _T.FAILED),
+        )
+    },
+    **{(state, happening): state for state in (_T.COMPLETED, _T.INTERRUPTED, _T.FAILED) for happening in _TH},
+}
+
+
+class Half(Enum):
+    """One direction of the connection."""
+
+    OPEN = auto()
+    CLOSING = auto()
+    """Input only: closing was asked for and waits for the joint rule."""
+    CLOSED = auto()
+
+
+class HalfHappening(Enum):
+    """What can happen to one direction."""
+
+    CLOSE_ASKED = auto()
+    CLOSED = auto()
+    BROKEN = auto()
+
+
+_F, _FH = Half, HalfHappening
+
+INPUT: dict[tuple[Half, HalfHappening], Half] = {
+    (_F.OPEN, _FH.CLOSE_ASKED): _F.CLOSING,
+    (_F.OPEN, _FH.CLOSED): _F.CLOSED,
+    (_F.OPEN, _FH.BROKEN): _F.CLOSED,
+    (_F.CLOSING, _FH.CLOSE_ASKED): _F.CLOSING,
+    (_F.CLOSING, _FH.CLOSED): _F.CLOSED,
+    (_F.CLOSING, _FH.BROKEN): _F.CLOSED,
+    **{(_F.CLOSED, happening): _F.CLOSED for happening in _FH},
+}
+"""Our writing. Closed by us, or broken by a peer that does not read any more."""
+
+OUTPUT: dict[tuple[Half, HalfHappening], Half] = {
+    (_F.OPEN, _FH.CLOSED): _F.CLOSED,
+    (_F.OPEN, _FH.BROKEN): _F.CLOSED,
+    (_F.CLOSED, _FH.CLOSED): _F.CLOSED,
+    (_F.CLOSED, _FH.BROKEN): _F.CLOSED,
+}
+"""Our reading."""
+
+
+class Process(Enum):
+    """The process behind the connection."""
+
+    ALIVE = auto()
+    EXITED = auto()
+
+
+class ProcessHappening(Enum):
+    """What can happen to it."""
+
+    EXITED = auto()
+
+
+PROCESS: dict[tuple[Process, ProcessHappening], Process] = {
+    (Process.ALIVE, ProcessHappening.EXITED): Process.EXITED,
+    (Process.EXITED, ProcessHappening.EXITED): Process.EXITED,
+}
+
+
+class Activity(Enum):
+    """What the CLI says it is doing."""
+
+    UNKNOWN = "unknown"
+    """It has not said anything yet, or is too old to."""
+    IDLE = "idle"
+    RUNNING = "running"
+    REQUIRES_ACTION = "requires_action"
+
+
+ACTIVITY: dict[str, Activity] = {
+    "idle": Activity.IDLE,
+    "running": Activity.RUNNING,
+    "requires_action": Activity.REQUIRES_ACTION,
+}
+"""A word that is not here counts as RUNNING: something is being done that we have no name for."""
+
+
+class Asked(Enum):
+    """What we had asked for when the process ended."""
+
+    NOTHING = auto()
+    FINISH = auto()
+    STOP = auto()
+
+
+class Exit(Enum):
+    """How the process ended."""
+
+    CLEAN = auto()
+    AFTER_ERROR_RESULT = auto()
+    """Non-zero, and its last result was an error: the CLI's way to say so, after an interrupt too."""
+    ERROR = auto()
+
+
+class Ending(Enum):
+    """How a session ended."""
+
+    COMPLETED = auto()
+    """The CLI ended by itself and nothing of ours was open."""
+    STOPPED = auto()
+    FAILED = auto()
+
+
+_A, _X, _E = Asked, Exit, Ending
+
+ENDINGS: dict[tuple[Asked, bool, Exit], Ending] = {
+    # The key's second part: was a prompt of ours open?
+    **{(_A.STOP, open_turn, code): _E.STOPPED for open_turn in (False, True) for code in _X},
+    **{(asked, True, code): _E.FAILED for asked in (_A.NOTHING, _A.FINISH) for code in _X},
+    **{
+        (asked, False, code): ending
+        for asked in (_A.NOTHING, _A.FINISH)
+        for code, ending in (
+            (_X.CLEAN, _E.COMPLETED),
+            (_X.AFTER_ERROR_RESULT, _E.COMPLETED),
+            (_X.ERROR, _E.FAILED),
+        )
+    },
+}
+
+
+class Snapshot(NamedTuple):
+    """What the joint rules look at."""
+
+    lifecycle: Lifecycle = Lifecycle.NEW
+    handshake: Handshake = Handshake.UNSENT
+    input: Half = Half.OPEN
+    output: Half = Half.OPEN
+    process: Process = Process.ALIVE
+    activity: Activity = Activity.UNKNOWN
+    open_turns: int = 0
+    pending_requests: int = 0
+    in_flight_requests: int = 0
+    background_tasks: int = 0
+    unsettled: bool = False
+    """A background task has reported its end, and the CLI has not said since then what it is doing."""
+    hold_until_confirmed: bool = False
+
+
+def operations_flow(now: Snapshot) -> bool:
+    """Return whether prompts and control operations are written at once: from the first sign that `initialize` was taken."""
+    if now.handshake is Handshake.IMPLICIT:
+        return not now.hold_until_confirmed
+    return now.handshake in (Handshake.CONFIRMED, Handshake.UNCONFIRMED)
+
+
+def may_write(now: Snapshot) -> bool:
+    """Return whether a frame that is written may still be read by somebody."""
+    return now.input is not Half.CLOSED and now.output is not Half.CLOSED and now.process is Process.ALIVE
+
+
+def is_quiet(now: Snapshot) -> bool:
+    """Return whether nothing goes on: no prompt of ours is open, nothing runs in the background, and the CLI says it is idle.
+
+    A task that ends makes the CLI start a turn by itself; between the two it looks idle (seen: 30 ms). It reports its state
+    after every such notification, so until then it is not quiet. A CLI that reports no state at all is believed.
+    """
+    if now.open_turns or now.background_tasks:
+        return False
+    return now.activity is Activity.UNKNOWN or (now.activity is Activity.IDLE and not now.unsettled)
+
+
+def input_may_close(now: Snapshot) -> bool:
+    """Return whether stdin may be closed: it was asked for, nothing is open, nothing in flight, and all is quiet."""
+    return now.input is Half.CLOSING and not now.pending_requests and not now.in_flight_requests and is_quiet(now)

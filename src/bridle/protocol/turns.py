@@ -1,0 +1,177 @@
+"""Which message belongs to which prompt of ours.
+
+Rules (contract, section 4; what CLI 2.1.328 does). A prompt carries a uuid. The CLI reports its life in `command_lifecycle` frames and
+names it in `user_message_uuid(s)`; a frame that names nobody belongs to what is STARTED at that moment. A prompt that comes while a tool
+runs is taken into the running turn: it is reported as completed *before* the result, and the result names both. So a report never ends
+what was STARTED; the result does, or, if none comes, the next `idle`. A CLI that reports neither answers in the order of sending.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bridle.protocol.session_states import TURN, TurnHappening, TurnState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bridle.messages import ResultMessage
+
+__all__ = ["Turn", "TurnTable"]
+
+_REPORTS = {
+    "queued": TurnHappening.REPORTED_QUEUED,
+    "started": TurnHappening.REPORTED_STARTED,
+    "cancelled": TurnHappening.WITHDRAWN,
+    "discarded": TurnHappening.WITHDRAWN,
+    "refused": TurnHappening.REFUSED,
+}
+_AT_IDLE = {
+    "completed": TurnHappening.IDLE_AFTER_COMPLETED,
+    "cancelled": TurnHappening.IDLE_AFTER_WITHDRAWN,
+    "discarded": TurnHappening.IDLE_AFTER_WITHDRAWN,
+    "refused": TurnHappening.IDLE_AFTER_REFUSED,
+}
+
+
+class Turn:
+    """One prompt of ours.
+
+    Attributes:
+        id: its uuid.
+        state: where it stands.
+        written: False while it waits for the session to be ready.
+        verdict: the last word of the CLI's reports about it, until its result comes.
+        result: the result that ended it.
+    """
+
+    __slots__ = ("id", "result", "state", "verdict", "written")
+
+    def __init__(self, turn_id: str) -> None:
+        self.id = turn_id
+        self.state = TurnState.QUEUED
+        self.written = False
+        self.verdict: str | None = None
+        self.result: ResultMessage | None = None
+
+    def __repr__(self) -> str:
+        return f"Turn({self.id!r}, {self.state.name})"
+
+
+class TurnTable:
+    """All open prompts, in the order of sending.
+
+    Attributes:
+        reported: True once the CLI has reported on a prompt: from then on the order of sending proves nothing.
+        current_ids: the prompts to which a frame belongs that names nobody.
+    """
+
+    __slots__ = ("_open", "current_ids", "reported")
+
+    def __init__(self) -> None:
+        self._open: dict[str, Turn] = {}
+        self.reported = False
+        self.current_ids: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __contains__(self, turn_id: str) -> bool:
+        return turn_id in self._open
+
+    @property
+    def open(self) -> list[Turn]:
+        """The prompts that are not over."""
+        return list(self._open.values())
+
+    def get(self, turn_id: str) -> Turn | None:
+        """Return an open prompt."""
+        return self._open.get(turn_id)
+
+    @property
+    def names_matter(self) -> bool:
+        """True while an ordinary frame may tell which prompt is being answered."""
+        return not self.reported and any(turn.state is TurnState.QUEUED for turn in self._open.values())
+
+    def add(self, turn: Turn) -> None:
+        """Take a prompt."""
+        self._open[turn.id] = turn
+
+    def _happen(self, turn: Turn, happening: TurnHappening) -> list[Turn]:
+        before = turn.state
+        turn.state = TURN[before, happening]
+        if turn.state.over:
+            self._open.pop(turn.id, None)
+        self.current_ids = tuple(other.id for other in self._open.values() if other.state is TurnState.STARTED)
+        return [turn] if turn.state is not before else []
+
+    def report(self, turn_id: str, word: str) -> list[Turn]:
+        """Take a `command_lifecycle` frame; return the prompts whose state it changed."""
+        self.reported = True
+        turn = self._open.get(turn_id)
+        if turn is None:
+            return []
+        turn.verdict = word if word in _AT_IDLE else None
+        happening = _REPORTS.get(word)
+        return self._happen(turn, happening) if happening is not None else []
+
+    def withdraw(self, turn_id: str) -> list[Turn]:
+        """Take that a prompt was taken back before it was written; return it."""
+        return self._happen(self._open[turn_id], TurnHappening.WITHDRAWN)
+
+    def named(self, turn_ids: Iterable[str]) -> list[Turn]:
+        """Take that the CLI works on these prompts; return those whose state it changed."""
+        changed = []
+        for turn_id in turn_ids:
+            turn = self._open.get(turn_id)
+            if turn is not None:
+                changed += self._happen(turn, TurnHappening.NAMED)
+        return changed
+
+    def work_begins(self) -> list[Turn]:
+        """Take that the CLI works on something it does not name: the oldest prompt, if it never names any."""
+        if self.reported or self.current_ids:
+            return []
+        oldest = next(iter(self._open.values()), None)
+        return self._happen(oldest, TurnHappening.NAMED) if oldest is not None and oldest.written else []
+
+    def finished_by(self, result: ResultMessage) -> list[Turn]:
+        """Take a result; return the prompts that it ended."""
+        named = list(result.user_message_uuids or ())
+        if result.user_message_uuid and result.user_message_uuid not in named:
+            named.append(result.user_message_uuid)
+        ids = [turn_id for turn_id in named if turn_id in self._open]
+        if not named:
+            ids = list(self.current_ids)
+            if not ids and not self.reported:
+                ids = [turn.id for turn in self.open[:1] if turn.written]
+        ended = []
+        for turn_id in ids:
+            turn = self._open[turn_id]
+            turn.result = result
+            ended += self._happen(turn, _verdict(result))
+        return ended
+
+    def idle(self) -> list[Turn]:
+        """Take that the CLI is idle; return the prompts that had been reported as over and got no result."""
+        ended = []
+        for turn in self.open:
+            happening = _AT_IDLE.get(turn.verdict or "")
+            if happening is not None:
+                ended += self._happen(turn, happening)
+        return ended
+
+    def end(self, happening: TurnHappening, *, only_unwritten: bool = False) -> list[Turn]:
+        """Take that the session ends; return all prompts that were open."""
+        ended = []
+        for turn in self.open:
+            if not (only_unwritten and turn.written):
+                ended += self._happen(turn, happening)
+        return ended
+
+
+def _verdict(result: ResultMessage) -> TurnHappening:
+    if not result.is_error:
+        return TurnHappening.RESULT
+    aborted = (result.terminal_reason or "").startswith("aborted")
+    return TurnHappening.RESULT_ABORTED if aborted else TurnHappening.RESULT_FAILED

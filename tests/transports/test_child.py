@@ -48,19 +48,18 @@ def test_a_start_that_runs_out_of_descriptors_leaves_nothing() -> None:
     used = len(os.listdir("/proc/self/fd"))
     failures = started = 0
     for room in range(1, 30):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (used + room, hard))
-        try:
-            with nothing_left():
-                try:
-                    child = start("import time; time.sleep(60)")
-                except (SpawnError, OSError):
-                    failures += 1
-                else:
-                    started += 1
-                    child.stop(turn_open=True)
-                    assert child.done.wait(10)
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        with nothing_left():
+            resource.setrlimit(resource.RLIMIT_NOFILE, (used + room, hard))
+            try:
+                child = start("import time; time.sleep(60)")
+            except (SpawnError, OSError):
+                failures += 1
+            else:
+                started += 1
+                child.stop(turn_open=True)
+                assert child.done.wait(10)
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert failures > 5
     assert started > 5
 

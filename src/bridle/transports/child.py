@@ -90,35 +90,61 @@ class Child:
         self._wakeup: Wakeup | None = None
         self._process: subprocess.Popen[bytes]
         self._stderr: StderrDrain
+        self._stderr_pipe: int | None = None
         watchdog.add(self.child_id)
         try:
-            self._process = _spawn(plan)
+            self._process = self._spawn(plan)
             self.pid = self._process.pid
-            self._adopt(self._process, stderr_tail_bytes, on_stderr)
+            self._adopt(stderr_tail_bytes, on_stderr)
             reaper.register(self)
         except BaseException:
             # Out of descriptors or threads, or Ctrl-C in the middle: what was started must not stay behind.
             self._undo()
             raise
 
-    def _adopt(
-        self, process: subprocess.Popen[bytes], stderr_tail_bytes: int, on_stderr: Callable[[str], object] | None
-    ) -> None:
-        who = identity(process.pid)
+    def _spawn(self, plan: LaunchPlan) -> subprocess.Popen[bytes]:
+        """Start the process: no shell, a session and process group of its own, three pipes.
+
+        The pipes are made here, because `Popen` of some Python versions loses those that it made before it ran out of descriptors.
+        """
+        theirs: list[int] = []
+        try:
+            reading, self._stdin = os.pipe()
+            theirs.append(reading)
+            self._stdout, writing = os.pipe()
+            theirs.append(writing)
+            self._stderr_pipe, writing = os.pipe()
+            theirs.append(writing)
+            return subprocess.Popen(
+                plan.argv,
+                stdin=theirs[0],
+                stdout=theirs[1],
+                stderr=theirs[2],
+                cwd=plan.cwd,
+                env=plan.environment,
+                user=plan.user,
+                bufsize=0,
+                close_fds=True,
+                start_new_session=True,
+            )
+        except (OSError, ValueError, LookupError, subprocess.SubprocessError) as error:
+            raise spawn_error(plan.argv[0], plan.cwd, error) from error
+        finally:
+            for descriptor in theirs:
+                os.close(descriptor)
+
+    def _adopt(self, stderr_tail_bytes: int, on_stderr: Callable[[str], object] | None) -> None:
+        who = identity(self.pid)
         if who is not None:
             watchdog.started(self.child_id, who)
-        assert process.stdin is not None  # noqa: S101
-        assert process.stdout is not None  # noqa: S101
-        assert process.stderr is not None  # noqa: S101
+        assert self._stdin is not None  # noqa: S101
+        assert self._stdout is not None  # noqa: S101
         self._selector = selectors.DefaultSelector()
         self._wakeup = Wakeup()
         try:
-            self.exit_descriptor = os.pidfd_open(process.pid)
+            self.exit_descriptor = os.pidfd_open(self.pid)
         except (AttributeError, OSError):
-            logger.debug("no pidfd here: the exit of process %d is polled for", process.pid)
-        self._stdin, self._stdout = os.dup(process.stdin.fileno()), os.dup(process.stdout.fileno())
-        stderr = os.dup(process.stderr.fileno())
-        _close_pipes(process)
+            logger.debug("no pidfd here: the exit of process %d is polled for", self.pid)
         _widen(self._stdout)
         os.set_blocking(self._stdin, False)
         os.set_blocking(self._stdout, False)
@@ -126,9 +152,11 @@ class Child:
         self._selector.register(self._wakeup.fileno(), selectors.EVENT_READ)
         if self.exit_descriptor is not None:
             self._selector.register(self.exit_descriptor, selectors.EVENT_READ)
-        self._stderr = StderrDrain(
-            stderr, tail_bytes=stderr_tail_bytes, on_line=on_stderr, name=f"bridle-stderr-{process.pid}"
+        assert self._stderr_pipe is not None  # noqa: S101
+        drain = StderrDrain(
+            self._stderr_pipe, tail_bytes=stderr_tail_bytes, on_line=on_stderr, name=f"bridle-stderr-{self.pid}"
         )
+        self._stderr, self._stderr_pipe = drain, None
         self._stderr.start()
 
     # -- reading and writing -------------------------------------------------------------------------------------------
@@ -324,6 +352,9 @@ class Child:
         with self._lock:
             self._close_stdin()
             self._close_stdout()
+            if self._stderr_pipe is not None:
+                os.close(self._stderr_pipe)
+                self._stderr_pipe = None
             if self.exit_descriptor is not None:
                 self._unregister(self.exit_descriptor)
                 os.close(self.exit_descriptor)
@@ -341,7 +372,6 @@ class Child:
         if process is not None:
             process.kill()
             process.wait()
-            _close_pipes(process)
         for who in marked_with(self.child_id):
             kill_identity(who)
         reaper.forget(self)
@@ -434,32 +464,6 @@ def _widen(pipe: int) -> None:
             fcntl.fcntl(pipe, command, READ_BYTES)
         except OSError as error:
             logger.debug("a pipe keeps its usual size: %s", error)
-
-
-def _close_pipes(process: subprocess.Popen[bytes]) -> None:
-    for pipe in (process.stdin, process.stdout, process.stderr):
-        if pipe is not None:
-            pipe.close()
-
-
-def _spawn(plan: LaunchPlan) -> subprocess.Popen[bytes]:
-    """Start the process: no shell, a session and process group of its own, three pipes."""
-    path = plan.argv[0]
-    try:
-        return subprocess.Popen(
-            plan.argv,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=plan.cwd,
-            env=plan.environment,
-            user=plan.user,
-            bufsize=0,
-            close_fds=True,
-            start_new_session=True,
-        )
-    except (OSError, ValueError, LookupError, subprocess.SubprocessError) as error:
-        raise spawn_error(path, plan.cwd, error) from error
 
 
 def spawn_error(path: str, cwd: str | None, error: Exception) -> SpawnError:

@@ -48,9 +48,7 @@ def marked_with(child_id: str) -> list[Identity]:
         return []
     wanted = f"{CHILD_ID_VARIABLE}={child_id}".encode()
     found: list[Identity] = []
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
+    for name in _proc_names():
         try:
             with open(f"/proc/{name}/environ", "rb") as file:
                 environment = file.read()
@@ -91,6 +89,13 @@ def _walk(pid: int, children_of: object) -> list[Identity]:
     return found
 
 
+def _proc_names() -> list[str]:
+    try:
+        return [name for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:  # out of descriptors: what cannot be seen cannot be ended, but the rest goes on
+        return []
+
+
 def _linux_status(pid: int) -> tuple[str, int, str] | None:
     """Return state, parent and start time."""
     try:
@@ -108,11 +113,10 @@ def _linux_descendants(pid: int) -> list[Identity]:
     if os.path.exists(f"/proc/{os.getpid()}/task/{os.getpid()}/children"):
         return _walk(pid, _linux_children)
     children: dict[int, list[Identity]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            status = _linux_status(int(name))
-            if status is not None and status[0] not in {"Z", "X"}:
-                children.setdefault(status[1], []).append((int(name), status[2]))
+    for name in _proc_names():
+        status = _linux_status(int(name))
+        if status is not None and status[0] not in {"Z", "X"}:
+            children.setdefault(status[1], []).append((int(name), status[2]))
     return _walk(pid, lambda parent: children.get(parent, []))
 
 

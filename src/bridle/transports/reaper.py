@@ -39,12 +39,13 @@ _POLL_SECONDS = 0.02
 class _Job:
     """A child on its way out."""
 
-    __slots__ = ("child", "deadline", "steps")
+    __slots__ = ("child", "deadline", "polled", "steps")
 
     def __init__(self, child: Child, steps: Generator[float, bool, None]) -> None:
         self.child = child
         self.steps = steps
         self.deadline = 0.0
+        self.polled = False
 
     def advance(self, now: float, *, first: bool = False) -> bool:
         """Take the next step; False when there is none."""
@@ -77,8 +78,23 @@ class Reaper:
         with self._lock:
             self._live.add(child)
             if self._wakeup is None:
-                self._wakeup = Wakeup()
-                threading.Thread(target=self._run, args=(self._wakeup,), name="bridle-reaper", daemon=True).start()
+                # Whatever the thread needs is made here: without descriptors the start fails, and the thread never does.
+                self._wakeup = self._start_thread()
+
+    def _start_thread(self) -> Wakeup:
+        wakeup = Wakeup()
+        try:
+            selector = selectors.DefaultSelector()
+            try:
+                selector.register(wakeup.fileno(), selectors.EVENT_READ)
+                threading.Thread(target=self._run, args=(wakeup, selector), name="bridle-reaper", daemon=True).start()
+            except BaseException:
+                selector.close()
+                raise
+        except BaseException:
+            wakeup.close()
+            raise
+        return wakeup
 
     def forget(self, child: Child) -> None:
         """Take back what `register` did, or began to do: the child's start has failed."""
@@ -105,16 +121,19 @@ class Reaper:
         if wakeup is not None:
             wakeup.set()
 
-    def _run(self, wakeup: Wakeup) -> None:
+    def _run(self, wakeup: Wakeup, selector: selectors.BaseSelector) -> None:
         jobs: list[_Job] = []
-        selector = selectors.DefaultSelector()
-        selector.register(wakeup.fileno(), selectors.EVENT_READ)
         try:
             while not self._leave_if_idle():
-                self._wait(jobs, selector, wakeup)
-                jobs += self._arrived(selector)
-                now = time.monotonic()
-                jobs = [job for job in jobs if self._still_busy(job, selector, now)]
+                try:
+                    self._wait(jobs, selector, wakeup)
+                    jobs += self._arrived(selector)
+                    now = time.monotonic()
+                    jobs = [job for job in jobs if self._still_busy(job, selector, now)]
+                except Exception:
+                    # This thread must not die while there are children: nobody else would end them.
+                    logger.exception("the reaper met something unexpected and goes on")
+                    time.sleep(_POLL_SECONDS)
         finally:
             selector.close()
             wakeup.close()
@@ -126,8 +145,12 @@ class Reaper:
             job = self._arrivals.popleft()
             job.child.poll_exit()
             if job.advance(now, first=True):
-                for descriptor in job.child.descriptors():
-                    selector.register(descriptor, selectors.EVENT_READ, job)
+                try:
+                    for descriptor in job.child.descriptors():
+                        selector.register(descriptor, selectors.EVENT_READ, job)
+                except (OSError, ValueError, KeyError) as error:
+                    logger.debug("process %d is polled: %s", job.child.pid, error)
+                    job.polled = True
                 jobs.append(job)
             else:
                 self._finish(job)
@@ -135,6 +158,8 @@ class Reaper:
 
     def _still_busy(self, job: _Job, selector: selectors.BaseSelector, now: float) -> bool:
         job.child.poll_exit()
+        if job.polled:
+            job.child.discard_output()
         # After SIGKILL nothing is left to be tried: a sequence that ends without an exit ends all the same.
         while job.child.exited or now >= job.deadline:
             if not job.advance(now):
@@ -162,7 +187,7 @@ class Reaper:
 
     def _wait(self, jobs: list[_Job], selector: selectors.BaseSelector, wakeup: Wakeup) -> None:
         timeout = max(0.0, min(job.deadline for job in jobs) - time.monotonic()) if jobs else None
-        if any(job.child.exit_descriptor is None for job in jobs):
+        if any(job.polled or job.child.exit_descriptor is None for job in jobs):
             timeout = min(timeout or 0.0, _POLL_SECONDS)
         for key, _ in selector.select(timeout):
             if key.data is None:

@@ -44,7 +44,7 @@ class StderrDrain:
         self._lock = threading.Lock()
         self._on_line = on_line
         self._partial = b""
-        self._stop = Wakeup()
+        self._stop = Wakeup()  # what can fail comes before the descriptor is ours
         os.set_blocking(descriptor, False)
         context = contextvars.copy_context()
         self._thread = threading.Thread(target=context.run, args=(self._run,), name=name, daemon=True)

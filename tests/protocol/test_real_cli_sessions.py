@@ -1,0 +1,376 @@
+"""The connection and the real CLI, with nothing between them but a loop that moves bytes."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bridle.errors import ControlRejectedError, StreamWarning
+from bridle.messages import AssistantMessage, ResultMessage, TextBlock, UserMessage
+from bridle.protocol import control_results as results
+from bridle.protocol import events
+from bridle.protocol.connection import Connection
+from bridle.protocol.control import ROWS, Direction
+from bridle.protocol.session_states import Activity, Ending, Half, TurnState
+from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
+from tests.protocol.driving import Driver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.conftest import RealCLI
+
+ALL_ALLOWED = ("--permission-mode", "bypassPermissions")
+ASKING = ("--permission-prompt-tool", "stdio")
+
+
+def bash(command: str, **more: Any) -> ToolCall:
+    return ToolCall("Bash", {"command": command, "description": "test", **more})
+
+
+@pytest.fixture
+def drive(real_cli: RealCLI) -> Callable[..., Driver]:
+    def start(model: ScriptedModel, *arguments: str, answers: Any = None, env: Any = None) -> Driver:
+        command = [
+            real_cli.cli_path,
+            *("--print", "--verbose", "--output-format", "stream-json", "--input-format", "stream-json"),
+            *arguments,
+        ]
+        environment = {**real_cli.env(model), "CLAUDE_CODE_SDK_READS_SESSION_STATE": "1", **(env or {})}
+        return Driver(command, environment=environment, cwd=real_cli.cwd, answers=answers)
+
+    return start
+
+
+def ready(driver: Driver, **fields: Any) -> None:
+    driver.connection.send_initialize(fields)
+    driver.until(lambda: driver.of(events.HandshakeCompleted))
+
+
+def over(driver: Driver, *turn_ids: str) -> Callable[[], bool]:
+    return lambda: not any(turn_id in driver.connection.turns for turn_id in turn_ids)
+
+
+def state(driver: Driver, turn_id: str) -> TurnState:
+    return [event.state for event in driver.of(events.TurnStateChanged) if event.turn_id == turn_id][-1]
+
+
+def texts(driver: Driver, turn_id: str | None = None) -> list[str]:
+    messages = [m for m in driver.messages(turn_id) if isinstance(m, AssistantMessage)]
+    return [block.text for m in messages for block in m.content if isinstance(block, TextBlock)]
+
+
+def finish(driver: Driver) -> events.Ended:
+    driver.connection.close_input()
+    driver.until(lambda: driver.of(events.InputMayClose))
+    driver.close()
+    driver.until(lambda: driver.connection.over)
+    [ended] = driver.of(events.Ended)
+    assert driver.events[-1] is ended
+    return ended
+
+
+def test_a_conversation_from_the_handshake_to_the_end(drive: Any) -> None:
+    with ScriptedModel("One.", "Two.", "Three.") as model, drive(model) as driver:
+        early = driver.connection.send_prompt("sent before the handshake")
+        ready(driver)
+        info = driver.connection.server_info
+        assert info is not None
+        assert info.commands
+        assert info.models
+        assert info.data["models"]
+
+        driver.until(over(driver, early))
+        assert texts(driver, early) == ["One."]
+        assert state(driver, early) is TurnState.COMPLETED
+        chosen = str(uuid.uuid4())
+        assert driver.connection.send_prompt("two", turn_id=chosen) == chosen
+        third = driver.connection.send_prompt("three")
+        driver.until(over(driver, chosen, third))
+        assert (texts(driver, chosen), texts(driver, third)) == (["Two."], ["Three."])
+        for turn_id in (early, chosen, third):
+            assert isinstance(driver.messages(turn_id)[-1], ResultMessage)
+        driver.until(lambda: driver.connection.quiet)
+        assert driver.connection.activity is Activity.IDLE
+        assert driver.connection.session_id
+
+        ended = finish(driver)
+    assert (ended.ending, ended.exit_code, ended.error) == (Ending.COMPLETED, 0, None)
+    assert not driver.of(events.Warned)
+
+
+def test_two_prompts_that_one_result_answers_end_together(drive: Any) -> None:
+    with (
+        ScriptedModel(Reply(bash("sleep 1")), "Both answered.") as model,
+        drive(model, *ALL_ALLOWED) as driver,
+    ):
+        ready(driver)
+        first = driver.connection.send_prompt("first")
+        driver.until(lambda: any(isinstance(m, AssistantMessage) for m in driver.messages()))
+        second = driver.connection.send_prompt("second")
+        driver.until(over(driver, first, second))
+
+        batch = next(
+            e for e in driver.of(events.MessagesReceived) if any(isinstance(m, ResultMessage) for m in e.messages)
+        )
+        assert set(batch.turn_ids) == {first, second}
+        assert state(driver, first) is state(driver, second) is TurnState.COMPLETED
+        assert texts(driver, second) == ["Both answered."]
+        assert finish(driver).ending is Ending.COMPLETED
+
+
+def test_a_hook_and_a_permission_are_asked_and_the_answers_count(drive: Any) -> None:
+    asked: list[tuple[str, Any]] = []
+
+    def hook(event: events.RequestReceived) -> Any:
+        asked.append((event.subtype, event.frame.request["input"]["hook_event_name"]))
+        return {}
+
+    def permission(event: events.RequestReceived) -> Any:
+        request = event.frame.request
+        asked.append((event.subtype, request["tool_name"]))
+        if "refused" in request["input"]["command"]:
+            return {"behavior": "deny", "message": "not that one"}
+        return {"behavior": "allow", "updatedInput": {**request["input"], "command": "echo changed > made.txt"}}
+
+    script = (Reply(bash("touch a")), Reply(bash("touch refused")), "Done.")
+    with (
+        ScriptedModel(*script) as model,
+        drive(model, *ASKING, answers={"hook_callback": hook, "can_use_tool": permission}) as driver,
+    ):
+        ready(driver, hooks={"PreToolUse": [{"matcher": "Bash", "hookCallbackIds": ["hook_0"], "timeout": 65}]})
+        turn = driver.connection.send_prompt("go")
+        driver.until(over(driver, turn))
+        results_text = [r.text for r in model.requests_of("main")[-1].tool_results]
+        assert finish(driver).ending is Ending.COMPLETED
+
+    assert asked == [("hook_callback", "PreToolUse"), ("can_use_tool", "Bash")] * 2
+    assert any("not that one" in text for text in results_text)
+
+
+def test_interrupts_while_streaming_with_prompts_waiting_and_when_idle(drive: Any) -> None:
+    slow = Reply("x" * 2_000, chunk=10, delay=0.02)
+    with ScriptedModel(slow, slow, "After.") as model, drive(model, "--include-partial-messages") as driver:
+        ready(driver)
+        turn = driver.connection.send_prompt("one")
+        driver.until(lambda: len(driver.messages(turn)) > 8)
+        waiting = driver.connection.send_prompt("two")
+        interrupt = driver.connection.interrupt()
+        driver.until(over(driver, turn))
+        assert state(driver, turn) is TurnState.INTERRUPTED
+        receipt = driver.resolved(interrupt)
+        assert receipt is not None
+        assert isinstance(receipt.result, results.InterruptReceipt)
+        assert receipt.result.still_queued == [waiting]
+
+        count = len(driver.messages(waiting))
+        driver.until(lambda: len(driver.messages(waiting)) > count + 4)
+        third = driver.connection.send_prompt("three")
+        driver.pause(0.1)
+        driver.connection.interrupt(cancel_queued=True)
+        driver.until(over(driver, waiting, third))
+        assert (state(driver, waiting), state(driver, third)) == (TurnState.INTERRUPTED, TurnState.INTERRUPTED)
+        assert isinstance(driver.ask("interrupt").result, results.InterruptReceipt)
+
+        last = driver.connection.send_prompt("four")
+        driver.until(over(driver, last))
+        assert texts(driver, last) == ["After."]
+        assert finish(driver).ending is Ending.COMPLETED
+
+
+def test_a_session_whose_last_turn_was_interrupted_still_ends_well(drive: Any) -> None:
+    with ScriptedModel(Reply("x" * 2_000, chunk=10, delay=0.02)) as model, drive(model) as driver:
+        ready(driver)
+        turn = driver.connection.send_prompt("one")
+        driver.until(lambda: model.requests_of("main"))
+        driver.connection.interrupt()
+        driver.until(over(driver, turn))
+        ended = finish(driver)
+    assert (ended.ending, ended.exit_code) == (Ending.COMPLETED, 1)
+
+
+def test_an_interrupt_takes_an_open_permission_question_back(drive: Any) -> None:
+    with (
+        ScriptedModel(Reply(bash("touch a"))) as model,
+        drive(model, *ASKING) as driver,
+    ):
+        ready(driver)
+        turn = driver.connection.send_prompt("one")
+        driver.until(lambda: driver.of(events.RequestReceived))
+        [question] = driver.of(events.RequestReceived)
+        assert driver.connection.activity is Activity.REQUIRES_ACTION
+        driver.connection.interrupt()
+        driver.until(over(driver, turn))
+        driver.until(lambda: driver.of(events.RequestCancelled))
+        [taken_back] = driver.of(events.RequestCancelled)
+        assert (taken_back.request_id, taken_back.reason) == (question.request_id, "cancelled")
+        assert not driver.connection.send_response(question.request_id, {"behavior": "deny", "message": "late"})
+        assert state(driver, turn) is TurnState.INTERRUPTED
+        finish(driver)
+
+
+def test_the_background_outlives_the_result_and_is_waited_for(drive: Any) -> None:
+    script = (Reply(bash("sleep 1; echo done", run_in_background=True)), "Started.", "It is done.")
+    with ScriptedModel(*script) as model, drive(model, *ALL_ALLOWED) as driver:
+        ready(driver)
+        turn = driver.connection.send_prompt("go")
+        driver.until(over(driver, turn))
+        driver.until(lambda: driver.connection.activity is Activity.IDLE)
+        assert not driver.connection.quiet
+        assert driver.connection.background_tasks
+        driver.connection.close_input()
+        assert not driver.of(events.InputMayClose)
+        driver.until(lambda: driver.of(events.InputMayClose))
+        # Quiet, and not a moment earlier: the turn that the CLI starts by itself is over too.
+        assert texts(driver) == ["Started.", "It is done."]
+        assert texts(driver, turn) == ["Started."]
+        assert len([m for m in driver.messages() if isinstance(m, ResultMessage)]) == 2
+        driver.close()
+        driver.until(lambda: driver.connection.over)
+    assert driver.connection.ending is Ending.COMPLETED
+
+
+def test_an_in_process_server_is_asked_before_initialize_is_answered(drive: Any) -> None:
+    def server(event: events.RequestReceived) -> Any:
+        message = event.frame.request["message"]
+        reply: dict[str, Any] = {"jsonrpc": "2.0", "id": message.get("id", 0), "result": {}}
+        match message["method"]:
+            case "initialize":
+                reply["result"] = {
+                    "protocolVersion": message["params"]["protocolVersion"],
+                    "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "calculator", "version": "1"},
+                }
+            case "tools/list":
+                reply["result"] = {"tools": [{"name": "add", "description": "", "inputSchema": {"type": "object"}}]}
+            case "tools/call":
+                reply["result"] = {"content": [{"type": "text", "text": "the sum is 3"}]}
+        return {"mcp_response": reply}
+
+    script = (Reply(ToolCall("mcp__calculator__add", {"a": 1e2})), Reply("Three.", expect_text="the sum is 3"))
+    with (
+        ScriptedModel(*script) as model,
+        drive(model, *ALL_ALLOWED, answers={"mcp_message": server}) as driver,
+    ):
+        driver.connection.send_initialize({"sdkMcpServers": ["calculator"]})
+        turn = driver.connection.send_prompt("add")
+        driver.until(over(driver, turn))
+        kinds = [type(event) for event in driver.events]
+        assert kinds.index(events.RequestReceived) < kinds.index(events.HandshakeCompleted)
+        assert driver.of(events.OperationsReleased) == [driver.of(events.OperationsReleased)[0]]
+        assert driver.of(events.OperationsReleased)[0].implicitly
+        assert texts(driver, turn) == ["Three."]
+        status = driver.ask("mcp_status").result
+        assert isinstance(status, results.McpStatus)
+        assert [(server.name, server.status) for server in status.mcp_servers] == [("calculator", "connected")]
+        assert finish(driver).ending is Ending.COMPLETED
+
+
+READING: list[tuple[str, dict[str, Any], Any]] = [
+    ("get_context_usage", {}, lambda r: r.categories and r.total_tokens > 0 and r.model),
+    ("get_usage", {}, lambda r: "total_cost_usd" in r.session),
+    ("get_settings", {}, lambda r: r.applied["model"]),
+    ("list_models", {}, lambda r: r.models[0].value and r.models[0].display_name),
+    ("get_session_cost", {}, lambda r: "cost" in r.text),
+    ("get_binary_version", {}, lambda r: r.version.count(".") == 2),
+    ("file_suggestions", {"query": "a"}, lambda r: isinstance(r.suggestions, list)),
+    ("list_permission_rules", {}, lambda r: r.state.original_cwd),
+    ("get_hooks_listing", {}, lambda r: r.event_catalog and r.policy),
+    ("mcp_status", {}, lambda r: r.mcp_servers == []),
+    ("mcp_set_servers", {"servers": {}}, lambda r: r.errors == {}),
+    ("reload_skills", {}, lambda r: r.skills),
+    ("reload_output_styles", {}, lambda r: "default" in r.available_output_styles),
+    ("reload_plugins", {}, lambda r: r.error_count == 0),
+    ("read_file", {"path": "readme.txt"}, lambda r: r.contents == "hello\n"),
+    ("background_tasks", {}, lambda r: r.data == {}),
+    ("stop_task", {"task_id": "never"}, lambda r: r.data == {}),
+    ("set_permission_mode", {"mode": "plan"}, lambda r: True),
+    ("set_model", {"model": "claude-sonnet-4-5"}, lambda r: True),
+    ("set_model", {"model": None}, lambda r: True),
+    ("set_max_thinking_tokens", {"max_thinking_tokens": 2_000}, lambda r: r.raw == b""),
+    ("rename_session", {"title": "A test"}, lambda r: r.raw == b""),
+    ("apply_flag_settings", {"settings": {}}, lambda r: True),
+    ("set_has_subscribers", {"has_subscribers": True}, lambda r: True),
+    ("seed_read_state", {"path": "readme.txt", "mtime": 1}, lambda r: True),
+    ("cancel_async_message", {"message_uuid": "never"}, lambda r: r.cancelled is False),
+    ("set_permission_mode", {"mode": "nonsense"}, None),
+    ("set_color", {"color": "blue"}, None),
+    ("get_task_output", {"task_id": "never"}, None),
+    ("rewind_files", {"user_message_id": "never"}, None),
+    ("register_repo_root", {"directory": "/"}, None),
+    ("mcp_reconnect", {"server_name": "never"}, None),
+    ("mcp_toggle", {"server_name": "never", "enabled": False}, None),
+    ("mcp_call", {"tool": "mcp__never__never"}, None),
+    ("mcp_read_resource", {"server_name": "never", "uri": "ui://never"}, None),
+    ("update_settings", {"source": "userSettings", "settings": {"effortLevel": "low"}}, lambda r: True),
+    ("set_mcp_permission_mode_override", {"server_name": "never", "mode": None}, lambda r: True),
+    ("nonsense", {"anything": [1]}, None),
+]
+
+
+def test_every_request_of_the_table_is_answered_and_its_answer_is_read(drive: Any, real_cli: RealCLI) -> None:
+    (real_cli.cwd / "readme.txt").write_text("hello\n")
+    asked = {row.subtype for row in ROWS if row.direction is Direction.HOST_TO_CLI}
+    assert asked - {subtype for subtype, _, _ in READING} == {"initialize", "interrupt"}
+    wrong = []
+    with ScriptedModel() as model, drive(model) as driver:
+        ready(driver)
+        for subtype, fields, check in READING:
+            answer = driver.ask(subtype, **fields)
+            if check is None:
+                good = isinstance(answer.error, ControlRejectedError)
+            else:
+                good = answer.result is not None and bool(check(answer.result))
+            if not good:
+                wrong.append((subtype, fields, answer.result and answer.result.data, answer.error))
+        warnings = [event.warning for event in driver.of(events.Warned)]
+        assert finish(driver).ending is Ending.COMPLETED
+    assert wrong == []
+    assert warnings == list[StreamWarning]()
+
+
+def test_our_own_answers_played_back_are_for_nobody(drive: Any) -> None:
+    def hook(event: events.RequestReceived) -> Any:
+        return {}
+
+    with (
+        ScriptedModel("One.") as model,
+        drive(model, "--replay-user-messages", answers={"hook_callback": hook}) as driver,
+    ):
+        ready(driver, hooks={"UserPromptSubmit": [{"hookCallbackIds": ["hook_0"]}]})
+        turn = driver.connection.send_prompt("go")
+        driver.until(over(driver, turn))
+        assert any(isinstance(m, UserMessage) and m.is_replay for m in driver.messages(turn))
+        assert not driver.of(events.Warned)
+        assert finish(driver).ending is Ending.COMPLETED
+
+
+def test_stopping_answers_what_is_asked_and_wakes_everybody(drive: Any) -> None:
+    with ScriptedModel(Repeat(Reply(bash("touch a")))) as model, drive(model, *ASKING) as driver:
+        ready(driver)
+        turn = driver.connection.send_prompt("one")
+        driver.until(lambda: driver.of(events.RequestReceived))
+        driver.connection.begin_stop()
+        driver.connection.interrupt(internal=True)
+        driver.until(over(driver, turn))
+        driver.close()
+        driver.until(lambda: driver.connection.over)
+    assert driver.connection.ending is Ending.STOPPED
+    assert [event.reason for event in driver.of(events.RequestCancelled)] == ["stopping"]
+    assert state(driver, turn) is TurnState.INTERRUPTED
+
+
+def test_a_killed_cli_fails_everything_that_is_open(drive: Any) -> None:
+    with ScriptedModel(Repeat(Reply("x" * 5_000, chunk=10, delay=0.05))) as model, drive(model) as driver:
+        ready(driver)
+        turn = driver.connection.send_prompt("one")
+        driver.until(lambda: driver.connection.activity is Activity.RUNNING)
+        driver.process.kill()
+        driver.until(lambda: driver.connection.over)
+    [ended] = driver.of(events.Ended)
+    assert (ended.ending, ended.exit_code) == (Ending.FAILED, -9)
+    assert state(driver, turn) is TurnState.FAILED
+    assert isinstance(driver.connection, Connection)
+    assert driver.connection.snapshot().output is Half.CLOSED

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ArgumentsError", "Parameter", "PlainArguments", "REQUIRED", "TypedArguments", "schema_of"]
 
-_PATH = re.compile(r" - at `(?:key in )?\$\.?(.*)`$")
+_PATH = re.compile(r" - at (?:`key` in )?`\$\.?(.*)`$")
 REQUIRED: Any = object()
 """The default of a parameter that has none."""
 
@@ -159,14 +159,15 @@ def _with_msgspec(
         try:
             return as_dict(convert(arguments, struct, str_keys=True, dec_hook=_validated))
         except msgspec.ValidationError as error:
+            failure = error
             # JSON does not tell 3.0 from 3, and models write both where a whole number is wanted.
             whole = _whole_numbers(arguments)
             if whole is not arguments:
                 try:
                     return as_dict(convert(whole, struct, str_keys=True, dec_hook=_validated))
-                except msgspec.ValidationError:
-                    pass
-            raise ArgumentsError(_explained(error, names)) from None
+                except msgspec.ValidationError as still:
+                    failure = still
+            raise ArgumentsError(_explained(failure, names)) from None
 
     return schema, converted
 
@@ -339,6 +340,8 @@ def _first_line(error: Exception) -> str:
     text = str(error)
     if "more than one dict-like type" in text or "more than one" in text:
         return f"{text}. Give the types a tag (`class A(msgspec.Struct, tag=True)`), or use pydantic models."
+    if isinstance(error, NameError):
+        return f"{text}. Classes that are named in text annotations have to be at the top of a module."
     if unsupported := re.search(r"type (<.*>) is not supported", text):
         return (
             f"{unsupported[1]} has no JSON form. Use basic types, a dataclass, a TypedDict, an Enum, a msgspec struct or a "

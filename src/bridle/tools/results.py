@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -12,6 +13,9 @@ __all__ = ["cancelled_result", "error_result", "result_of"]
 
 # The keys of a result in MCP's own form, as handlers written for the official package return it.
 _RESULT_KEYS = frozenset({"content", "is_error", "isError", "structuredContent", "_meta"})
+# The CLI shows the model `structuredContent` where there is one, after JavaScript has read and written it: whole numbers from 2**53
+# on come out as others. Such an object travels as text alone, which arrives as it is.
+_LONG_NUMBER = re.compile(r"\d{16}")
 _CONTENT_TYPES = frozenset({"text", "image", "audio", "resource", "resource_link"})
 
 
@@ -34,7 +38,7 @@ def result_of(outcome: object, *, promised: bool = False) -> dict[str, Any]:
         if type(outcome) is str:
             result: dict[str, Any] = {"content": [{"type": "text", "text": _clean(outcome)}]}
         else:
-            result = _result(outcome)
+            result = _result(outcome, promised=promised)
         if promised and "structuredContent" not in result and not result.get("isError"):
             raise _UnusableResultError(
                 f"its `output_schema` promises an object, and it returned {type(outcome).__name__}"
@@ -56,7 +60,7 @@ def cancelled_result() -> dict[str, Any]:
     return error_result("The call was cancelled.")
 
 
-def _result(value: Any) -> dict[str, Any]:
+def _result(value: Any, *, promised: bool) -> dict[str, Any]:
     if value is None:
         return {"content": []}
     if isinstance(value, ToolResult):
@@ -77,7 +81,7 @@ def _result(value: Any) -> dict[str, Any]:
         return _mcp_result(value.model_dump(mode="json", by_alias=True, exclude_none=True))
     text, decoded = _json(value)
     result: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
-    if isinstance(decoded, dict):
+    if isinstance(decoded, dict) and (promised or not _LONG_NUMBER.search(text)):
         result["structuredContent"] = decoded
     return result
 

@@ -13,7 +13,6 @@ import anyio
 
 from bridle.errors import BridleError, ConcurrentUseError, DecodeError, StreamWarning
 from bridle.outcomes import CollectResult, RunResult, conclude
-from bridle.protocol.states import State
 from bridle.stream import StreamBase, with_output_type
 from bridle.transports.offload import off_loop
 from bridle.transports.prepare import Preparation
@@ -259,7 +258,7 @@ class QueryStream(StreamBase):
                 exit_code = await transport.wait_exit()
             if exit_code is not None:
                 # Stopped first: then everything that was on stderr has been read, and the diagnosis is complete.
-                await transport.stop(turn_open=connection.state is State.STREAMING)
+                await transport.stop(turn_open=connection.crashed(exit_code))
                 self._finished = True
                 connection.process_exited(exit_code, transport.stderr_tail)
             else:

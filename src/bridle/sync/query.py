@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from bridle.errors import BridleError, ConcurrentUseError, DecodeError, StreamWarning
 from bridle.outcomes import CollectResult, RunResult, conclude
-from bridle.protocol.states import State
 from bridle.stream import StreamBase, with_output_type
 from bridle.transports.prepare import Preparation
 from bridle.transports.subprocess_sync import SyncChildProcess
@@ -252,7 +251,7 @@ class QueryStream(StreamBase):
             exit_code = transport.wait_exit(seconds)
             if exit_code is not None:
                 # Stopped first: then everything that was on stderr has been read, and the diagnosis is complete.
-                transport.stop(turn_open=connection.state is State.STREAMING)
+                transport.stop(turn_open=connection.crashed(exit_code))
                 self._finished = True
                 connection.process_exited(exit_code, transport.stderr_tail)
             else:

@@ -14,7 +14,7 @@ class Wakeup:
     __slots__ = ("_read", "_write")
 
     def __init__(self) -> None:
-        if sys.platform == "linux":
+        if sys.platform == "linux" and hasattr(os, "eventfd"):
             self._read = self._write = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         else:
             self._read, self._write = os.pipe()

@@ -346,7 +346,7 @@ def tool(
             came. Or a class (TypedDict, dataclass, model): the function then takes one object of it.
         output_schema: the schema, or the class, of structured results. Every result must then be such an object.
         title: a name for people.
-        read_only: True if it changes nothing. The CLI may then run it beside others, and in plan mode.
+        read_only: True if it changes nothing. The CLI may then run it beside others.
         destructive: False if it only adds.
         idempotent: True if a second call with the same arguments changes nothing.
         open_world: False if it reaches nothing outside.

@@ -61,6 +61,8 @@ def test_the_server_inside() -> None:
     inner = LowLevel()
     outer = FastMCP()
     outer._mcp_server = inner
-    assert mcp_instance(outer) is inner
+    renamed = Renamed()
+    renamed._lowlevel_server = inner
+    assert mcp_instance(outer) is mcp_instance(renamed) is inner
     assert mcp_instance(inner) is inner
     assert mcp_instance({"type": "sdk", "instance": outer}) is inner

@@ -170,7 +170,8 @@ def test_results_in_mcp_form() -> None:
     }
 
 
-def test_results_of_the_mcp_packages_own_types() -> None:
+@pytest.mark.parametrize("package", ["mcp.types", "mcp_types._types"])
+def test_results_of_the_mcp_packages_own_types(package: str) -> None:
     class TextContent(pydantic.BaseModel):
         type: str = "text"
         text: str = "a"
@@ -179,8 +180,9 @@ def test_results_of_the_mcp_packages_own_types() -> None:
     class CallToolResult(pydantic.BaseModel):
         content: list[TextContent]
         is_error: bool = pydantic.Field(alias="isError")
+        result_type: str = pydantic.Field("complete", alias="resultType")
 
-    TextContent.__module__ = CallToolResult.__module__ = "mcp.types"
+    TextContent.__module__ = CallToolResult.__module__ = package
     assert result(returning([TextContent()])) == {"content": [text("a")]}
     assert result(returning(CallToolResult(content=[TextContent()], isError=True))) == {
         "content": [text("a")],

@@ -110,7 +110,7 @@ def _is_item(value: Any) -> bool:
 
 def _from_mcp(value: Any) -> bool:
     """True for objects of the `mcp` package's own types, which is not imported for this."""
-    return type(value).__module__.partition(".")[0] == "mcp" and hasattr(value, "model_dump")
+    return type(value).__module__.partition(".")[0] in {"mcp", "mcp_types"} and hasattr(value, "model_dump")
 
 
 def _item(value: Any) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def _is_mcp_result(value: dict[Any, Any]) -> bool:
 
 
 def _mcp_result(value: dict[str, Any]) -> dict[str, Any]:
-    result = dict(_json(value)[1])
+    result = {key: entry for key, entry in _json(value)[1].items() if key in _RESULT_KEYS}
     failed = bool(result.pop("is_error", False)) or bool(result.pop("isError", False))
     if failed:
         result["isError"] = True

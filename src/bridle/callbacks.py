@@ -123,14 +123,6 @@ def _decode_slowly(kind: Any, payload: bytes, label: str, warn: Callable[[Stream
     except RecursionError:
         raise DecodeError(payload, "too-deep", "nested deeper than the interpreter's recursion limit") from None
     report.finish()
-    # The slow path repairs lone surrogates everywhere; what may be sent back must keep the bytes that came.
-    try:
-        untouched = _decoder(dict[str, Raw])(payload)
-    except (ValueError, RecursionError):
-        return asked
-    for field in msgspec.structs.fields(kind):
-        if field.type is Raw and getattr(asked, field.name) and field.encode_name in untouched:
-            force_setattr(asked, field.name, untouched[field.encode_name])
     return asked
 
 
@@ -225,10 +217,11 @@ def _checked_raw(value: Raw, path: str) -> Raw:
     content = bytes(value)
     try:
         content.decode()
-        if len(_decoder(list[Raw])(b"[" + content + b"]")) != 1:
-            raise AnswerError(f"`{path}` is no single JSON value", path)
-    except ValueError:
+        values = _decoder(list[Raw])(b"[" + content + b"]")
+    except (ValueError, RecursionError):
         raise AnswerError(f"`{path}` is no JSON", path) from None
+    if len(values) != 1:
+        raise AnswerError(f"`{path}` is no single JSON value", path)
     return Raw(content.replace(b"\n", b" ").replace(b"\r", b" "))
 
 

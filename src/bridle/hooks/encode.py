@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from msgspec import UNSET
-
 from bridle.callbacks import AnswerError, json_copy, object_bytes
 from bridle.errors import StreamWarning, printable
 from bridle.hooks.outputs import HookOutput
@@ -152,11 +150,7 @@ def _warn(warnings: list[StreamWarning], event: str, field: str, reason: str) ->
 
 
 def _encode_output(output: HookOutput, event: str, warnings: list[StreamWarning]) -> dict[str, Any]:
-    given = {
-        name: value
-        for name in output.__struct_fields__
-        if (value := getattr(output, name)) is not None and value is not UNSET
-    }
+    given = {name: value for name in output.__struct_fields__ if (value := getattr(output, name)) is not None}
     if given.pop("asynchronous", None):
         return _encode_async(given, event, warnings)
     if "async_timeout" in given:
@@ -298,7 +292,7 @@ def _encode_specific(value: Any, event: str, warnings: list[StreamWarning]) -> d
     fields = SPECIFIC_FIELDS.get(event)
     for key, part in value.items():
         where = f"{path}.{key}"
-        if key == "hookEventName" or (part is None and key not in _ANYTHING):
+        if key == "hookEventName" or part is None:
             continue
         if fields is None:
             wire.update(json_copy({key: part}, path))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -107,8 +106,8 @@ class HookOutput(msgspec.Struct, frozen=True, kw_only=True):
     updated_input: Mapping[str, Any] | None = None
     additional_context: str | None = None
     classifier_context: str | None = None
-    updated_tool_output: Any | UnsetType = UNSET
-    updated_mcp_tool_output: Any | UnsetType = UNSET
+    updated_tool_output: Any = None
+    updated_mcp_tool_output: Any = None
     permission: Any = None
     retry: bool | None = None
     session_title: str | None = None
@@ -126,11 +125,7 @@ class HookOutput(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, **changes)
 
     def __repr__(self) -> str:
-        given = [
-            f"{name}={value!r}"
-            for name in self.__struct_fields__
-            if (value := getattr(self, name)) is not None and value is not UNSET
-        ]
+        given = [f"{name}={value!r}" for name in self.__struct_fields__ if (value := getattr(self, name)) is not None]
         return f"HookOutput({', '.join(given)})"
 
     @classmethod

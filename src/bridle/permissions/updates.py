@@ -6,7 +6,7 @@ Built by hand they are checked at once. Read from the wire nothing is refused: w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
@@ -96,7 +96,7 @@ class PermissionUpdate(msgspec.Struct, frozen=True, kw_only=True, dict=True, ren
 
 
 class _Rules(PermissionUpdate, frozen=True, kw_only=True):
-    rules: tuple[PermissionRule, ...]
+    rules: Sequence[PermissionRule]
     behavior: PermissionBehavior
     destination: PermissionUpdateDestination = "session"
 
@@ -156,7 +156,7 @@ class SetMode(PermissionUpdate, frozen=True, kw_only=True, tag_field="type", tag
 
 
 class _Directories(PermissionUpdate, frozen=True, kw_only=True):
-    directories: tuple[str, ...]
+    directories: Sequence[str]
     destination: PermissionUpdateDestination = "session"
 
     def __post_init__(self) -> None:
@@ -211,7 +211,7 @@ class UnknownPermissionUpdate(PermissionUpdate, frozen=True, kw_only=True):
         return Raw(self.raw)
 
 
-_KINDS = (AddRules, ReplaceRules, RemoveRules, SetMode, AddDirectories, RemoveDirectories)
+_TAGS = frozenset(("addRules", "replaceRules", "removeRules", "setMode", "addDirectories", "removeDirectories"))
 _decode = msgspec.json.Decoder(
     AddRules | ReplaceRules | RemoveRules | SetMode | AddDirectories | RemoveDirectories
 ).decode
@@ -252,11 +252,12 @@ def encode_update(update: object, path: str) -> Any:
     if not isinstance(update, Mapping):
         raise AnswerError(f"`{path}` must be a permission update, not {type(update).__name__}", path)
     wire = json_copy(update, path)
-    if wire.get("type") in {kind.__struct_config__.tag for kind in _KINDS}:
+    kind = wire.get("type")
+    if not isinstance(kind, str):
+        raise AnswerError(f"`{path}` needs `type`, a str", path)
+    if kind in _TAGS:
         try:
             _decode(msgspec.json.encode(wire))
         except ValueError as error:
-            raise AnswerError(f"`{path}` is a malformed {wire['type']}: {error}", path) from None
-    elif not isinstance(wire.get("type"), str):
-        raise AnswerError(f"`{path}` needs `type`", path)
+            raise AnswerError(f"`{path}` is a malformed {kind}: {error}", path) from None
     return wire

@@ -257,3 +257,43 @@ def test_an_interrupt_cancels_the_call_by_its_id(real_cli: RealCLI) -> None:
         [cancelled] = [made for made in opened.outcomes if isinstance(made, CancelledCall)]
     assert cancelled.request_id == open_calls[0].request_id
     assert opened.frames[-1]["terminal_reason"] == "aborted_tools"
+
+
+def test_read_only_tools_run_beside_each_other_and_dots_become_underscores(real_cli: RealCLI) -> None:
+    @tool(name="one.look", read_only=True)
+    def one() -> str:
+        return "first"
+
+    @tool(name="other.look", read_only=True)
+    def other() -> str:
+        return "second"
+
+    held: list[tuple[str, ToolCallPlan]] = []
+
+    def both_first(request_id: str, planned: ToolCallPlan) -> bool:
+        held.append((request_id, planned))
+        if len(held) == 2:  # neither was answered before the other came
+            for waiting, call in held:
+                opened.answer(waiting, call.finish(call.call()))
+        return True
+
+    calls = Reply(ToolCall("mcp__shop__one_look"), ToolCall("mcp__shop__other_look"))
+    with ScriptedModel(calls, "Seen.") as model, wire(real_cli, model, tool_server("shop", [one, other])) as opened:
+        opened.drive(both_first)
+    assert [result.text for result in model.requests_of("main")[1].tool_results] == ["first", "second"]
+
+
+def test_long_results_go_to_a_file_unless_the_tool_says_otherwise(real_cli: RealCLI) -> None:
+    long = " ".join(str(number) for number in range(50_000))
+    default = tool(lambda: long, name="default", always_load=True)
+    allowed = tool(lambda: long, name="allowed", always_load=True, max_result_size_chars=len(long))
+    server = tool_server("shop", [default, allowed])
+    with (
+        ScriptedModel(calling("default"), calling("allowed"), "Read.") as model,
+        wire(real_cli, model, server) as opened,
+    ):
+        opened.drive()
+    cut, whole = (request.tool_results[0] for request in model.requests_of("main")[1:])
+    assert "saved to" in cut.text
+    assert len(cut.text) < 10_000
+    assert whole.text == long

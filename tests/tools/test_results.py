@@ -180,7 +180,7 @@ def test_results_of_the_mcp_packages_own_types(package: str) -> None:
     class CallToolResult(pydantic.BaseModel):
         content: list[TextContent]
         is_error: bool = pydantic.Field(alias="isError")
-        result_type: str = pydantic.Field("complete", alias="resultType")
+        result_type: str = "complete"
 
     TextContent.__module__ = CallToolResult.__module__ = package
     assert result(returning([TextContent()])) == {"content": [text("a")]}

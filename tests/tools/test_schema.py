@@ -7,7 +7,7 @@ import datetime
 import enum
 import functools
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Annotated, Any, Generic, Literal, NamedTuple, NotRequired, Optional, TypedDict, TypeVar, Union
 
 import msgspec
@@ -420,3 +420,11 @@ def test_other_wrong_declarations() -> None:
         tool(lambda a, b: 1, name="x", input_schema={})
     with pytest.raises(OptionsError, match="functions"):
         tool(3)  # type: ignore[call-overload]
+    with pytest.raises(OptionsError, match="functions"):
+        tool(Point)
+
+    async def yielding() -> AsyncIterator[int]:
+        yield 1
+
+    with pytest.raises(OptionsError, match="yields"):
+        tool(yielding)

@@ -66,8 +66,12 @@ class Tool(Generic[P, R]):
         import inspect
 
         plain: Any = function.__func__ if isinstance(function, staticmethod | classmethod) else function
-        if not callable(plain):
-            raise OptionsError(f"`@tool` is for functions, not for {type(plain).__name__}.")
+        if not callable(plain) or isinstance(plain, type):
+            raise OptionsError(f"`@tool` is for functions, not for {plain!r:.80}.")
+        if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
+            raise OptionsError(
+                f"`@tool`: {plain.__qualname__} yields, and a tool has one result: `return` a list, say."
+            )
         self.function = plain
         self.name = _checked_name(name if name is not None else getattr(plain, "__name__", None))
         if description is None:

@@ -48,6 +48,7 @@ from bridle.messages import (
     UserMessage,
     decode,
 )
+from bridle.messages.base import NO_RAW
 from bridle.messages.control import ControlCancelRequest, ControlRequest, ControlResponse
 from bridle.messages.decode import decode_run
 from bridle.protocol import events, frames
@@ -79,6 +80,7 @@ from bridle.protocol.session_states import (
     ProcessHappening,
     Snapshot,
     TurnHappening,
+    TurnState,
 )
 from bridle.protocol.turns import Turn, TurnTable
 
@@ -90,7 +92,10 @@ if TYPE_CHECKING:
     from bridle.messages.system import BackgroundTask
     from bridle.protocol.frames import Payload
 
-__all__ = ["Connection", "Role"]
+__all__ = ["SETTLE_SECONDS", "Connection", "Role"]
+
+SETTLE_SECONDS = 5.0
+"""How long the CLI may say nothing after a background task ended, before it is believed that nothing follows. Seen: 0.03 s."""
 
 logger = logging.getLogger("bridle")
 
@@ -200,13 +205,13 @@ class Connection:
 
     @property
     def unsettled(self) -> bool:
-        """True between the end of a background task and the CLI's next word; see `settle`."""
+        """True between the end of a background task and the CLI's next word; after `SETTLE_SECONDS` of it, call `settle`."""
         return self._unsettled
 
     @property
     def input_may_close(self) -> bool:
         """True while stdin may be closed: it was asked for and the joint rule holds."""
-        return states.input_may_close(self.snapshot())
+        return not self.over and states.input_may_close(self.snapshot())
 
     @property
     def input_closed(self) -> bool:
@@ -233,7 +238,7 @@ class Connection:
             process=self._process,
             activity=self._activity,
             open_turns=len(self.turns),
-            pending_requests=len(self._pending),
+            pending_requests=sum(not request.internal for request in self._pending),
             in_flight_requests=len(self._in_flight) + len(self._early),
             background_tasks=sum(not task.ambient for task in self.background_tasks),
             unsettled=self._unsettled,
@@ -351,7 +356,7 @@ class Connection:
         return request_id
 
     def close_input(self) -> None:
-        """Ask for stdin to be closed as soon as the joint rule allows it; `InputMayClose` tells when. Nothing new can be sent."""
+        """Ask for stdin to be closed as soon as the joint rule allows it; `InputMayClose` tells when. No prompt is taken any more."""
         self._input = INPUT[self._input, HalfHappening.CLOSE_ASKED]
         if self._asked is Asked.NOTHING:
             self._asked = Asked.FINISH
@@ -426,7 +431,9 @@ class Connection:
             ValueError: if JSON cannot hold it, or the id is taken.
             SessionClosedError: if the session is over, being stopped, or was asked to finish.
         """
-        self._require_accepting()
+        self._require_open()
+        if self._lifecycle is Lifecycle.STOPPING or self._input is not Half.OPEN:
+            raise self.closed_error()
         turn = Turn(turn_id or self._uuid())
         if turn.id in self.turns:
             raise ValueError(f"a prompt with the id {turn.id!r} is open already")
@@ -454,12 +461,13 @@ class Connection:
         Raises:
             TypeError: if a field is missing or has the wrong type.
             ValueError: if JSON cannot hold it.
-            SessionClosedError: if the session is over, being stopped, or was asked to finish.
+            SessionClosedError: if the session is over or being stopped.
             TooManyPendingRequestsError: if `Limits.pending_requests` wait already.
             InitQueueOverflowError: if the session is not ready and `Limits.queued_operations` wait already.
         """
-        if not (internal and self._lifecycle is Lifecycle.STOPPING):
-            self._require_accepting()
+        self._require_open()
+        if self._lifecycle is Lifecycle.STOPPING:
+            raise self.closed_error()
         return self._request(subtype, fields, operation or subtype, internal)
 
     def interrupt(self, *, cancel_queued: bool = False, internal: bool = False) -> str:
@@ -470,6 +478,8 @@ class Connection:
 
     def cancel_request(self, request_id: str) -> bool:
         """Give a request of ours up: its waiter has gone, and its answer will be nobody's. True if it was open."""
+        if request_id == self._initialize_id:
+            return False  # without it there is no session: stop that instead
         request = self._pending.remove(request_id)
         if request is None:
             return False
@@ -517,6 +527,19 @@ class Connection:
         within = f" within {seconds:g} s" if seconds is not None else " in time"
         self._fail(waiting, f"it was not answered{within}", "expired")
         self._look_at_rules()
+        return True
+
+    def expire_turn(self, turn_id: str) -> bool:
+        """Take that a deadline of a prompt passed: it is interrupted, or withdrawn; its end is reported as always. True if it was open."""
+        turn = self.turns.get(turn_id)
+        if turn is None or self.input_closed:
+            return False
+        if not turn.written:
+            return self.withdraw_prompt(turn_id)
+        if turn.state is TurnState.STARTED:
+            self.interrupt(internal=True)
+        elif self._lifecycle is not Lifecycle.STOPPING:
+            self.send_request("cancel_async_message", {"message_uuid": turn_id}, internal=True)
         return True
 
     # -- what we answer -----------------------------------------------------------------------------------------------
@@ -722,7 +745,7 @@ class Connection:
             # Late, never ours, or our own answer that the CLI plays back (`--replay-user-messages`).
             logger.debug("a control response to %r is for nobody", request_id)
             return
-        failed = answer.subtype == "error" or (answer.subtype is None and answer.error is not None)
+        failed = answer.subtype == "error" or (answer.subtype is None and bool(answer.error))
         if request_id == self._initialize_id and self.role is Role.HOST:
             self._initialize_answered(request_id, answer, failed)
         elif failed:
@@ -731,7 +754,10 @@ class Connection:
             )
         else:
             kind = request.row.result if request.row is not None else ControlResult
-            self._resolve(request, result=decode_result(kind, answer.response, self._warn_later))
+            result = decode_result(kind, answer.response, self._warn_later)
+            if isinstance(result, ServerInfo):
+                self.server_info = result
+            self._resolve(request, result=result)
         self._look_at_rules()
 
     def _on_cancel(self, frame: ControlCancelRequest) -> None:
@@ -762,7 +788,7 @@ class Connection:
         for pending in (answer.pending_permission_requests, answer.pending_user_dialog_requests):
             self._open_again(pending)
 
-    def _open_again(self, pending: Raw | None) -> None:
+    def _open_again(self, pending: Raw) -> None:
         """Take requests that the CLI still wants to have answered, as if they had come now."""
         try:
             requests = msgspec.json.decode(pending, type=list[Raw]) if pending else []
@@ -829,8 +855,9 @@ class Connection:
 
     def _request(self, subtype: str, fields: Mapping[str, Any] | None, operation: str, internal: bool) -> str:
         wire = encode_request(subtype, dict(fields or {}))
-        if len(self._pending) >= self._limits.pending_requests and not internal:
-            raise TooManyPendingRequestsError(operation, len(self._pending), self._limits.pending_requests)
+        pending = sum(not request.internal for request in self._pending)
+        if pending >= self._limits.pending_requests and not internal:
+            raise TooManyPendingRequestsError(operation, pending, self._limits.pending_requests)
         if self.role is Role.HOST and not self._flows_was_said and not internal:
             waiting = sum(isinstance(what, PendingRequest) for what, _ in self._held)
             if waiting >= self._limits.queued_operations:
@@ -869,11 +896,6 @@ class Connection:
         if self.over or not states.may_write(self.snapshot()):
             raise self.closed_error()
 
-    def _require_accepting(self) -> None:
-        self._require_open()
-        if self._lifecycle is Lifecycle.STOPPING or self._input is not Half.OPEN:
-            raise self.closed_error()
-
     # -- inside: endings of exchanges ---------------------------------------------------------------------------------
 
     def _resolve(
@@ -885,9 +907,7 @@ class Connection:
             return  # the handshake's own events tell
         self._emit(events.RequestResolved(request.request_id, request.operation, result, error))
 
-    def _answer(
-        self, request_id: str, frame: bytes, says: HandshakeHappening = HandshakeHappening.ANSWER
-    ) -> None:
+    def _answer(self, request_id: str, frame: bytes, says: HandshakeHappening = HandshakeHappening.ANSWER) -> None:
         self._in_flight.remove(request_id)
         self._write(frame)
         if self.role is Role.CLI and request_id == self._initialize_id and self._handshake is Handshake.SENT:
@@ -1002,11 +1022,11 @@ class Connection:
 class _Answer(msgspec.Struct):
     request_id: str | None = None
     subtype: str | None = None
-    response: Raw | None = None
-    error: Raw | None = None
+    response: Raw = NO_RAW
+    error: Raw = NO_RAW
     error_code: str | None = None
-    pending_permission_requests: Raw | None = None
-    pending_user_dialog_requests: Raw | None = None
+    pending_permission_requests: Raw = NO_RAW
+    pending_user_dialog_requests: Raw = NO_RAW
 
 
 _decode_answer = msgspec.json.Decoder(_Answer).decode
@@ -1039,8 +1059,8 @@ def _read_answer(frame: ControlResponse) -> _Answer:
     return _Answer(**values)
 
 
-def _text(error: Raw | None) -> str:
-    if error is None:
+def _text(error: Raw) -> str:
+    if not error:
         return "no reason given"
     try:
         value = msgspec.json.decode(error)

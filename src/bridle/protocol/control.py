@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 from msgspec import Raw
 
+from bridle.messages.base import NO_RAW
 from bridle.protocol import control_results as results
 
 if TYPE_CHECKING:
@@ -337,11 +338,12 @@ def malformed(row: ControlRow, request: Raw) -> str | None:
 
 
 class _MessageId(msgspec.Struct):
-    id: Raw | None = None
+    # Bytes, because it is repeated as it came; `Raw | None` would refuse everything but null.
+    id: Raw = NO_RAW
 
 
 class _McpRequest(msgspec.Struct):
-    message: _MessageId | None = None
+    message: _MessageId
 
 
 _mcp_id = msgspec.json.Decoder(_McpRequest).decode
@@ -358,7 +360,7 @@ def fail_answer(row: ControlRow, frame: ControlRequest, reason: str) -> dict[str
             return {"behavior": "deny", "message": reason}
         case FailPolicy.MCP_ERROR:
             message_id = _id_of_message(frame)
-            if message_id is None:
+            if not message_id:
                 # A notification: it is acknowledged, there is nobody to tell.
                 return {"mcp_response": {"jsonrpc": "2.0", "id": 0, "result": {}}}
             error = {"code": _MCP_INTERNAL_ERROR, "message": reason}
@@ -371,9 +373,8 @@ def fail_answer(row: ControlRow, frame: ControlRequest, reason: str) -> dict[str
             return None
 
 
-def _id_of_message(frame: ControlRequest) -> Raw | None:
+def _id_of_message(frame: ControlRequest) -> Raw:
     try:
-        message = _mcp_id(frame.request_raw).message
+        return _mcp_id(frame.request_raw).message.id
     except (ValueError, RecursionError):
-        return None
-    return message.id if message is not None else None
+        return NO_RAW

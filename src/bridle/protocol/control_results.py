@@ -385,20 +385,19 @@ class PermissionRules(ControlResult, frozen=True, kw_only=True):
     state: PermissionRulesState = msgspec.field(default_factory=PermissionRulesState)
 
 
+_NULL = msgspec.Raw(b"null")
 _decoders: dict[type[ControlResult], Callable[[Raw], Any]] = {}
 
 
-def decode_result(
-    kind: type[ControlResult], payload: Raw | None, warn: Callable[[StreamWarning], None]
-) -> ControlResult:
+def decode_result(kind: type[ControlResult], payload: Raw, warn: Callable[[StreamWarning], None]) -> ControlResult:
     """Return the answer of an operation; never raises, whatever the payload is.
 
     Args:
         kind: the class of the answer.
-        payload: the JSON; None if there was none.
+        payload: the JSON; empty if there was none.
         warn: called for each field that was left out.
     """
-    if payload is None:
+    if not payload or payload == _NULL:
         return kind()
     decode = _decoders.get(kind)
     if decode is None:

@@ -5,7 +5,7 @@ Messages come in batches, because one read may bring a thousand and none of them
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -218,10 +218,8 @@ class Ended(Event, frozen=True, eq=False):
         ending: how.
         error: why it failed, if it did.
         exit_code: the process's, if it is known.
-        context: further facts.
     """
 
     ending: Ending
     error: BridleError | None = None
     exit_code: int | None = None
-    context: dict[str, Any] = msgspec.field(default_factory=dict)

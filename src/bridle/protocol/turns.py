@@ -137,9 +137,9 @@ class TurnTable:
 
     def finished_by(self, result: ResultMessage) -> list[Turn]:
         """Take a result; return the prompts that it ended."""
-        named = list(result.user_message_uuids or ())
-        if result.user_message_uuid and result.user_message_uuid not in named:
-            named.append(result.user_message_uuid)
+        named = dict.fromkeys(result.user_message_uuids or ())
+        if result.user_message_uuid:
+            named[result.user_message_uuid] = None
         ids = [turn_id for turn_id in named if turn_id in self._open]
         if not named:
             ids = list(self.current_ids)

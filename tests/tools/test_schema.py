@@ -74,6 +74,11 @@ class Model(pydantic.BaseModel):
     next: Model | None = None
 
 
+@dataclasses.dataclass
+class WithField:
+    value: Annotated[int, pydantic.Field(ge=1)]
+
+
 class Holder(TypedDict, Generic[T]):
     value: T
 
@@ -167,6 +172,20 @@ def test_pydantic_models_are_asked_themselves(with_struct: bool) -> None:
     assert schema["$defs"]["Model"]["properties"]["quantity"]["description"] == "how many"
     assert schema["$defs"]["Model"]["properties"]["next"]["anyOf"][0] == {"$ref": "#/$defs/Model"}
     assert schema["additionalProperties"] is False
+
+
+def test_constraints_are_kept_whoever_says_them() -> None:
+    @tool
+    def beside_a_model(a: Annotated[int, msgspec.Meta(ge=1)], model: Model) -> None: ...
+    @tool
+    def in_a_dataclass(a: WithField) -> None: ...
+    @tool
+    def generic(a: Holder[int]) -> None: ...
+
+    assert properties(beside_a_model)["a"]["minimum"] == 1
+    assert in_a_dataclass.input_schema["$defs"]["WithField"]["properties"]["value"]["minimum"] == 1
+    [definition] = generic.input_schema["$defs"].values()
+    assert definition["properties"] == {"value": {"type": "integer"}}
 
 
 def test_defaults_are_shown_where_json_can_say_them() -> None:
@@ -362,6 +381,8 @@ def _own_class(a: Exception) -> None: ...
 def _two_untagged(a: Point | Tree) -> None: ...
 def _unknown_name(a: Missing) -> None: ...  # type: ignore[name-defined]  # noqa: F821
 def _two_contexts(a: ToolContext, b: ToolContext) -> None: ...
+def _both_packages(a: Box, b: Annotated[int, pydantic.Field(ge=1)]) -> None: ...
+def _both_packages_inside(a: Annotated[int, msgspec.Meta(ge=1)], b: WithField) -> None: ...
 def _field_default(a: int = pydantic.Field(ge=1)) -> None: ...
 
 
@@ -377,6 +398,8 @@ def _field_default(a: int = pydantic.Field(ge=1)) -> None: ...
         (_two_untagged, ["`a`", "tag"]),
         (_unknown_name, ["Missing", "TYPE_CHECKING"]),
         (_two_contexts, ["ToolContext"]),
+        (_both_packages, ["Box", "FieldInfo", "one of the two"]),
+        (_both_packages_inside, ["Meta", "FieldInfo"]),
         (_field_default, ["`a: Annotated[..., Field(...)]`"]),
     ],
 )

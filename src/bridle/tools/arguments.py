@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from bridle.errors import OptionsError
-from bridle.tools.types import add_descriptions, classes_in, has_pydantic, is_model, is_struct, with_meta
+from bridle.tools.types import add_descriptions, classes_in, is_model, whose, with_meta
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -49,9 +49,9 @@ class TypedArguments:
     def __init__(self, tool: str, parameters: Sequence[Parameter]) -> None:
         classes = classes_in([parameter.annotation for parameter in parameters])
         make = _with_msgspec
-        if has_pydantic(classes) and not any(map(is_struct, classes)):
-            make = _with_pydantic
         try:
+            if whose(classes) == "pydantic":
+                make = _with_pydantic
             self.schema, self._convert = make(tool, parameters)
         except Exception as error:
             raise _undescribable(tool, parameters, make, error) from error
@@ -237,8 +237,6 @@ def _with_pydantic(
         for extra in getattr(annotation, "__metadata__", ()):
             if isinstance(extra, str):
                 annotation = Annotated[annotation, pydantic.Field(description=extra)]
-            elif isinstance(extra, msgspec.Meta) and extra.description:
-                annotation = Annotated[annotation, pydantic.Field(description=extra.description)]
         # Names of its own: parameters may be called `schema` or `model_id`, which fields of a model may not.
         given: dict[str, Any] = (
             {} if parameter.default is REQUIRED else {"default_factory": _returning(parameter.default)}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["add_descriptions", "classes_in", "has_pydantic", "is_model", "is_struct", "with_meta"]
+__all__ = ["add_descriptions", "classes_in", "is_model", "is_struct", "whose", "with_meta"]
 
 
 def is_model(kind: Any) -> bool:
@@ -49,7 +49,10 @@ def with_meta(annotation: Any) -> Any:
 
 
 def classes_in(annotations: Iterator[Any] | list[Any]) -> dict[Any, None]:
-    """Return every class and every extra of `Annotated` that is reached from these annotations, in order."""
+    """Return every class, and the class of every extra of `Annotated`, that is reached from these annotations, in order.
+
+    What is inside of pydantic's models is theirs and left out.
+    """
     found: dict[Any, None] = {}
     waiting = list(annotations)
     while waiting:
@@ -61,18 +64,31 @@ def classes_in(annotations: Iterator[Any] | list[Any]) -> dict[Any, None]:
             waiting += [part for part in (origin, *get_args(entry)) if isinstance(part, type) or get_origin(part)]
         elif isinstance(entry, type) and entry not in found:
             found[entry] = None
-            waiting += _fields_of(entry).values()
+            if not is_model(entry):
+                waiting += _fields_of(entry).values()
     return found
 
 
-def has_pydantic(classes: dict[Any, None]) -> bool:
-    """True if pydantic has to have a say: one of its models, or one of its fields in an `Annotated`."""
-    return any(
-        is_model(kind)
-        or hasattr(kind, "__pydantic_validator__")
-        or kind.__module__.partition(".")[0] in {"pydantic", "annotated_types"}
+def whose(classes: dict[Any, None]) -> Literal["msgspec", "pydantic"]:
+    """Return who understands these annotations. msgspec can ask pydantic for a model, and pydantic knows nothing of msgspec.
+
+    Raises:
+        TypeError: some of them only one knows, and some only the other.
+    """
+    only_msgspec = [kind for kind in classes if is_struct(kind) or issubclass(kind, msgspec.Meta)]
+    only_pydantic = [
+        kind
         for kind in classes
-    )
+        if kind.__module__.partition(".")[0] in {"pydantic", "annotated_types"}
+        or (hasattr(kind, "__pydantic_validator__") and not is_model(kind))
+    ]
+    if only_msgspec and only_pydantic:
+        raise TypeError(
+            f"{only_msgspec[0].__qualname__} is msgspec's and {only_pydantic[0].__qualname__} is pydantic's; use one of the two"
+        )
+    if only_pydantic or (not only_msgspec and any(map(is_model, classes))):
+        return "pydantic"
+    return "msgspec"
 
 
 def add_descriptions(definitions: dict[str, Any], classes: dict[Any, None]) -> None:
@@ -99,8 +115,7 @@ def add_descriptions(definitions: dict[str, Any], classes: dict[Any, None]) -> N
 def _fields_of(kind: type) -> dict[str, Any]:
     """Return the annotated fields of classes that are read field by field."""
     if not (
-        is_model(kind)
-        or is_struct(kind)
+        is_struct(kind)
         or is_typeddict(kind)
         or hasattr(kind, "__dataclass_fields__")
         or hasattr(kind, "__attrs_attrs__")

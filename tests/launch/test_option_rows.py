@@ -93,10 +93,11 @@ CASES: dict[str, list[Case]] = {
         Case({"tools": {"type": "preset", "preset": "claude_code"}}, ("--tools=default",)),
     ],
     "allowed_tools": [
-        Case({"allowed_tools": ["Bash(git add, git rm)", "Read"]}, ("--allowedTools=Bash(git add, git rm),Read",)),
+        Case({"allowed_tools": ["Bash(git add, git rm)", "Read"]}, ("--allowedTools=Bash(git add, git rm)", "--allowedTools=Read")),
         Case({"allowed_tools": []}),
     ],
     "disallowed_tools": [
+        Case({"disallowed_tools": ["A", "B(c)"]}, ("--disallowedTools=A", "--disallowedTools=B(c)")),
         Case(
             {"allowed_tools": ["Read"], "disallowed_tools": ["Write"]},
             ("--allowedTools=Read", "--disallowedTools=Write"),
@@ -205,7 +206,7 @@ CASES: dict[str, list[Case]] = {
         Case({"skills": "all"}, ("--allowedTools=Skill",)),
         Case(
             {"skills": ["pdf", "x:y"], "allowed_tools": ["Read", "Skill(pdf)"]},
-            ("--allowedTools=Read,Skill(pdf),Skill(x:y)",),
+            ("--allowedTools=Read", "--allowedTools=Skill(pdf)", "--allowedTools=Skill(x:y)"),
             {"skills": ["pdf", "x:y"]},
             session=True,
         ),
@@ -227,7 +228,7 @@ CASES: dict[str, list[Case]] = {
     ],
     "model": [Case({"model": "opus"}, ("--model=opus",))],
     "fallback_model": [Case({"fallback_model": "a,b"}, ("--fallback-model=a,b",))],
-    "betas": [Case({"betas": ["a", "b"]}, ("--betas=a,b",))],
+    "betas": [Case({"betas": ["a", "b"]}, ("--betas=a", "--betas=b"))],
     "thinking": [
         Case({"thinking": ThinkingConfigAdaptive()}, ("--thinking=adaptive",)),
         Case({"thinking": ThinkingConfigDisabled()}, ("--thinking=disabled",)),

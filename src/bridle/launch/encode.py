@@ -98,7 +98,8 @@ def allowed_tools_argv(options: Options) -> list[str]:
     rules = list(options.allowed_tools)
     added = ["Skill"] if options.skills == "all" else [f"Skill({name})" for name in options.skills or ()]
     rules += [rule for rule in added if rule not in rules]
-    return [f"--allowedTools={','.join(rules)}"] if rules else []
+    # One flag for each: joined, an open parenthesis in one rule would swallow the rules after it.
+    return [f"--allowedTools={rule}" for rule in rules]
 
 
 def skills_initialize(options: Options) -> Mapping[str, Any]:

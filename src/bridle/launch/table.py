@@ -70,11 +70,12 @@ def _switch(name: str, group: str, flag: str, doc: str) -> OptionRow:
 
 
 def _list_flag(name: str, group: str, flag: str, doc: str) -> OptionRow:
+    # One flag for each value. CLI 2.1.328 takes `--betas=A,B` for one beta that it does not know, and drops both; and in
+    # a joined list of rules an open parenthesis swallows the rules after it.
     def argv(options: Options) -> list[str]:
-        values = getattr(options, name)
-        return [f"{flag}={','.join(values)}"] if values else []
+        return [f"{flag}={value}" for value in getattr(options, name)]
 
-    return OptionRow(name, "argv", group, f"`{flag}=A,B`", doc, argv)
+    return OptionRow(name, "argv", group, f"`{flag}=V`, repeated", doc, argv)
 
 
 def _field(name: str, group: str, field: str, doc: str) -> OptionRow:
@@ -139,7 +140,7 @@ ROWS: tuple[OptionRow, ...] = (
         "allowed_tools",
         "argv",
         TOOLS,
-        "`--allowedTools=A,B`",
+        "`--allowedTools=V`, repeated",
         "Permission rules for what runs without asking. It does not take other tools away: that is `tools`.",
         argv=encode.allowed_tools_argv,
     ),

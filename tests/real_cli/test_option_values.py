@@ -1,0 +1,28 @@
+"""What the values of options really do in the real CLI."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import bridle.sync
+from bridle.testing import Reply, ScriptedModel, ToolCall
+
+if TYPE_CHECKING:
+    from tests.real_cli.conftest import Driving
+
+
+def test_every_beta_that_the_cli_knows_is_sent(driving: Driving) -> None:
+    with ScriptedModel("ok") as model:
+        bridle.sync.run("Hi", driving(model, betas=["context-1m-2025-08-07", "unknown-2025-01-01"]))
+    assert "context-1m-2025-08-07" in model.requests_of("main")[0].headers["anthropic-beta"]
+
+
+def test_every_rule_counts(driving: Driving) -> None:
+    call = Reply(ToolCall("Bash", {"command": "touch a,b"}))
+    with ScriptedModel(call, "done") as model:
+        options = driving(model, allowed_tools=["Read", "Bash(touch a,b)"], disallowed_tools=["Write", "Edit"])
+        answer = bridle.sync.run("Hi", options)
+    assert answer.result is not None
+    assert answer.result.permission_denials == []
+    tools = {tool["name"] for tool in model.requests_of("main")[0].body["tools"]}
+    assert not {"Write", "Edit"} & tools

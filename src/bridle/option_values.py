@@ -113,18 +113,46 @@ def tools(value: Any, path: str) -> Any:
 
 def _tool_name(value: Any, path: str) -> str:
     checked = str(name_text(value, path))
-    depth = 0
-    for position, character in enumerate(checked):
-        if character in "()" and (position == 0 or checked[position - 1] != "\\"):
-            depth += 1 if character == "(" else -1
-            if depth < 0:
-                break
-    if depth:
-        # The CLI gets one list: an open parenthesis would swallow the entries after it, and a deny rule with them.
+    rule = checked.strip()
+    if _taken_apart(rule) != [rule]:
+        # A part may be a rule of its own: `Bash(echo (a) Write b)` allows Write.
         raise OptionsError(
-            f"`{path}` has unbalanced parentheses; escape those that are meant literally as \\( and \\).", field=path
+            f"`{path}` is no single rule to the CLI, which cuts at commas and spaces outside of parentheses and does not "
+            "count nested or escaped ones. Write separate entries, or put the rule into "
+            "`settings={'permissions': {'allow': [...], 'deny': [...]}}`, which is not cut.",
+            field=path,
+        )
+    if not _well_formed(rule):
+        raise OptionsError(
+            f"`{path}` has unbalanced parentheses, so the CLI would take it for the name of a tool; write `Tool` or "
+            "`Tool(pattern)`, with \\( and \\) for those that the pattern means literally.",
+            field=path,
         )
     return checked
+
+
+def _taken_apart(text: str) -> list[str]:
+    """Return the rules that the CLI makes of one entry (2.1.328)."""
+    rules = [""]
+    inside = False
+    for character in text:
+        if character in ", " and not inside:
+            rules.append("")
+            continue
+        if character in "()":
+            inside = character == "("
+        rules[-1] += character
+    return [rule for rule in rules if rule]
+
+
+def _well_formed(rule: str) -> bool:
+    """Return whether the CLI reads `Tool` or `Tool(pattern)`; anything else matches nothing, in silence (2.1.328)."""
+    tool, parenthesis, pattern = rule.partition("(")
+    if not parenthesis:
+        return ")" not in rule
+    before_the_end = pattern[:-1]
+    escaped = (len(before_the_end) - len(before_the_end.rstrip("\\"))) % 2 == 1
+    return bool(tool) and ")" not in tool and not tool.endswith("\\") and pattern.endswith(")") and not escaped
 
 
 tool_names = list_of(_tool_name, example='["Bash"]')

@@ -93,7 +93,10 @@ CASES: dict[str, list[Case]] = {
         Case({"tools": {"type": "preset", "preset": "claude_code"}}, ("--tools=default",)),
     ],
     "allowed_tools": [
-        Case({"allowed_tools": ["Bash(git add, git rm)", "Read"]}, ("--allowedTools=Bash(git add, git rm)", "--allowedTools=Read")),
+        Case(
+            {"allowed_tools": ["Bash(git add, git rm)", "Read"]},
+            ("--allowedTools=Bash(git add, git rm)", "--allowedTools=Read"),
+        ),
         Case({"allowed_tools": []}),
     ],
     "disallowed_tools": [
@@ -101,7 +104,7 @@ CASES: dict[str, list[Case]] = {
         Case(
             {"allowed_tools": ["Read"], "disallowed_tools": ["Write"]},
             ("--allowedTools=Read", "--disallowedTools=Write"),
-        )
+        ),
     ],
     "tool_aliases": [Case({"tool_aliases": {"Shell": "Bash"}}, (), {"toolAliases": {"Shell": "Bash"}}, session=True)],
     "tool_config": [

@@ -44,6 +44,17 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"allowed_tools": {"Read"}}, "allowed_tools"),
     ({"disallowed_tools": ["Bash(rm", "Write"]}, "disallowed_tools[0]"),
     ({"disallowed_tools": ["Bash)rm("]}, "disallowed_tools[0]"),
+    # What the CLI would take apart, or would take for the name of a tool that does not exist.
+    ({"disallowed_tools": ["Bash\\(", "Write"]}, "disallowed_tools[0]"),
+    ({"disallowed_tools": ["Bash\\(rm)"]}, "disallowed_tools[0]"),
+    ({"disallowed_tools": ["Bash(rm\\)"]}, "disallowed_tools[0]"),
+    ({"disallowed_tools": ["(rm)"]}, "disallowed_tools[0]"),
+    ({"disallowed_tools": ["Bash(rm) ", " Bash(a)b"]}, "disallowed_tools[1]"),
+    ({"allowed_tools": ["Bash(echo (a) Write b)"]}, "allowed_tools[0]"),
+    ({"allowed_tools": ["Bash(echo \\(a\\) Write b)"]}, "allowed_tools[0]"),
+    ({"allowed_tools": ["Bash(f(x), Write)"]}, "allowed_tools[0]"),
+    ({"allowed_tools": ["Read Write"]}, "allowed_tools[0]"),
+    ({"tools": ["Read,Bash"]}, "tools[0]"),
     ({"tools": "Bash"}, "tools"),
     ({"tools": {"type": "preset"}}, "tools"),
     ({"betas": "x"}, "betas"),
@@ -151,6 +162,23 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"trace": 5}, "trace"),
     ({"on_warning": 5}, "on_warning"),
 ]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "Bash",
+        "Bash(git add, git rm)",
+        "Bash(echo $(date))",
+        "Bash(grep \\(x)",
+        "Bash(dir \\\\)",
+        "mcp__s__t",
+        "Read(//a b/**)",
+        " X ",
+    ],
+)
+def test_a_rule_that_stays_whole_is_accepted(rule: str) -> None:
+    assert Options(disallowed_tools=[rule]).disallowed_tools == (rule,)
 
 
 @pytest.mark.parametrize(("wrong", "field"), WRONG, ids=[f"{field}-{index}" for index, (_, field) in enumerate(WRONG)])

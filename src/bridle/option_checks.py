@@ -37,6 +37,7 @@ __all__ = [
     "strings",
     "tagged",
     "text",
+    "whole",
     "wire_dict",
 ]
 
@@ -69,7 +70,8 @@ def text(value: Any, path: str) -> str:
             f"`{path}` must not contain lone surrogates (text that is no Unicode); decode it with errors='replace'.",
             field=path,
         ) from None
-    return str(value)
+    # Not `str(value)`: for `class Model(str, Enum)` that is "Model.SONNET".
+    return str.__str__(value)
 
 
 def name_text(value: Any, path: str) -> str:
@@ -93,7 +95,17 @@ def path_text(value: Any, path: str) -> str:
         os.fsencode(plain)
     except UnicodeEncodeError:
         raise OptionsError(f"`{path}` must not contain lone surrogates.", field=path) from None
-    return plain
+    return str.__str__(plain)
+
+
+_LARGEST = 2**63 - 1
+
+
+def whole(value: int, path: str) -> int:
+    """Return an int as nothing but an int, if it is one that other programs can read."""
+    if not -_LARGEST <= value <= _LARGEST:
+        raise OptionsError(f"`{path}` is beyond 64 bits.", field=path)
+    return int.__index__(value)
 
 
 def integer(minimum: int | None = None) -> Check:
@@ -104,13 +116,13 @@ def integer(minimum: int | None = None) -> Check:
             raise fail(path, "an int", value)
         if minimum is not None and value < minimum:
             raise OptionsError(f"`{path}` must be {minimum} or more.", field=path)
-        return value
+        return whole(value, path)
 
     return check
 
 
-def number(minimum: float | None = None, *, exclusive: bool = False) -> Check:
-    """Return the check for finite numbers from `minimum` on (above it, with `exclusive`)."""
+def number(minimum: float | None = None, *, exclusive: bool = False, maximum: float | None = None) -> Check:
+    """Return the check for finite numbers from `minimum` on (above it, with `exclusive`), up to `maximum`."""
 
     def check(value: Any, path: str) -> float:
         if not isinstance(value, (int, float)) or isinstance(value, bool):
@@ -119,7 +131,9 @@ def number(minimum: float | None = None, *, exclusive: bool = False) -> Check:
             raise OptionsError(f"`{path}` must be finite.", field=path)
         if minimum is not None and (value < minimum or (exclusive and value == minimum)):
             raise OptionsError(f"`{path}` must be {'more than' if exclusive else 'at least'} {minimum:g}.", field=path)
-        return value
+        if maximum is not None and value > maximum:
+            raise OptionsError(f"`{path}` must be at most {maximum:,}.", field=path)
+        return whole(value, path) if isinstance(value, int) else float.__float__(value)
 
     return check
 
@@ -134,7 +148,7 @@ def choice(*values: str) -> Check:
             raise OptionsError(
                 f"`{path}` must be one of {', '.join(map(repr, values))}.{suggestion(value, values)}", field=path
             )
-        return value
+        return values[values.index(value)]
 
     return check
 
@@ -182,8 +196,10 @@ def mapping_of(check: Check, *, key: Check = name_text) -> Check:
 
 def json_value(value: Any, path: str, depth: int = 0) -> Any:
     """Accept what JSON can carry, and return a copy of it; configuration classes inside become wire dicts."""
-    if value is None or isinstance(value, (bool, int)):
+    if value is None or isinstance(value, bool):
         return value
+    if isinstance(value, int):
+        return whole(value, path)
     if isinstance(value, str):
         return text(value, path)
     if isinstance(value, float):

@@ -25,6 +25,7 @@ from bridle.option_checks import (
     path_text,
     strings,
     text,
+    whole,
 )
 from bridle.option_fields import Checked, option
 
@@ -71,7 +72,7 @@ _optional_boolean = optional(boolean)
 
 def _effort(value: Any, path: str) -> str | int:
     if isinstance(value, int) and not isinstance(value, bool):
-        return value
+        return whole(value, path)
     return str(effort_level(value, path))
 
 

@@ -21,6 +21,7 @@ from bridle.option_checks import (
     path_text,
     tagged,
     text,
+    whole,
     wire_dict,
 )
 from bridle.option_fields import Checked
@@ -186,7 +187,7 @@ def skills(value: Any, path: str) -> Any:
     if isinstance(value, str):
         if value != "all":
             raise OptionsError(f"`{path}` must be 'all' or a list of names: write `{path}=[...]`.", field=path)
-        return value
+        return "all"
     return list_of(_skill_name)(value, path)
 
 
@@ -318,5 +319,5 @@ def trace(value: Any, path: str) -> Any:
 def user(value: Any, path: str) -> str | int:
     """Accept the name or number of a user of the operating system."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
+        return whole(value, path)
     return str(name_text(value, path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import enum
 import pickle
 import subprocess
 import sys
@@ -161,7 +162,28 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"limits": {"line_bytes": 0}}, "limits.line_bytes"),
     ({"trace": 5}, "trace"),
     ({"on_warning": 5}, "on_warning"),
+    ({"max_turns": 10**5000}, "max_turns"),
+    ({"max_budget_usd": 10**400}, "max_budget_usd"),
+    ({"settings": {"a": 10**5000}}, "settings.a"),
 ]
+
+
+class Model(str, enum.Enum):
+    SONNET = "sonnet"
+
+
+class Mode(str, enum.Enum):
+    PLAN = "plan"
+
+
+class Turns(enum.IntEnum):
+    FEW = 3
+
+
+def test_members_of_enums_are_kept_as_the_values_they_are() -> None:
+    options = Options(model=Model.SONNET, permission_mode=Mode.PLAN, max_turns=Turns.FEW, add_dirs=[Model.SONNET])  # type: ignore[arg-type]
+    kept = (options.model, options.permission_mode, options.max_turns, *options.add_dirs)
+    assert repr(kept) == "('sonnet', 'plan', 3, 'sonnet')"
 
 
 @pytest.mark.parametrize(

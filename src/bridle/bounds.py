@@ -7,14 +7,16 @@ from bridle.option_fields import Checked, option
 
 __all__ = ["Limits", "Timeouts"]
 
-_deadline = optional(number(0, exclusive=True))
-_grace = number(0)
+# What epoll can wait for at once is a little more: beyond it a wait fails with a bare OverflowError.
+_LONGEST = 2_000_000
+_deadline = optional(number(0, exclusive=True, maximum=_LONGEST))
+_grace = number(0, maximum=_LONGEST)
 _count = integer(1)
 _mebibyte = 1024 * 1024
 
 
 class Timeouts(Checked):
-    """Every deadline, in seconds; None means no deadline.
+    """Every deadline, in seconds, up to 2,000,000 (23 days); None means no deadline.
 
     Attributes:
         version_check: for the answer to `claude --version`.

@@ -159,6 +159,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"timeouts": 5}, "timeouts"),
     ({"timeouts": {"turn": 0}}, "timeouts.turn"),
     ({"timeouts": {"turns": 5}}, "timeouts.turns"),
+    ({"timeouts": {"turn": 1e9}}, "timeouts.turn"),
+    ({"timeouts": {"stop_grace": 10**30}}, "timeouts.stop_grace"),
     ({"limits": {"line_bytes": 0}}, "limits.line_bytes"),
     ({"trace": 5}, "trace"),
     ({"on_warning": 5}, "on_warning"),
@@ -168,11 +170,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-class Model(str, enum.Enum):
+class Model(str, enum.Enum):  # noqa: UP042 - this is the case that is tested
     SONNET = "sonnet"
 
 
-class Mode(str, enum.Enum):
+class Mode(str, enum.Enum):  # noqa: UP042
     PLAN = "plan"
 
 

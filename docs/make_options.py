@@ -83,7 +83,9 @@ other field the highest source wins whole.
 A file may come from a checkout that somebody else wrote. These are refused from it unless `trust_file=True`:
 
 {refused}
-- `permission_mode`: `bypassPermissions` and `auto`, also inside of `agents`; and `mcpServers` inside of `agents`.
+- `permission_mode`: `bypassPermissions` and `auto`, also inside of `agents`
+- `agents`: `mcpServers`, and keys that Bridle does not know
+- `system_prompt`: the path of a file
 """
 
 

@@ -74,6 +74,10 @@ REFUSED_FROM_FILES: Mapping[str, str] = {
     "sandbox": "it can loosen the sandbox",
     "mcp_servers": "they are programs to run",
     "plugins": "they bring programs to run",
+    "allowed_tools": "they let tools run without asking",
+    "tool_aliases": "they put one tool in the place of another",
+    "add_dirs": "they open folders to tools",
+    "cwd": "the project settings that are found there can define hooks, which are programs",
     "permission_prompt_tool_name": "it answers permission prompts",
     "allow_dangerously_skip_permissions": "it permits skipping all permission checks",
     "project_config_root": "it names a folder to trust",
@@ -206,6 +210,13 @@ def _from_file(fields: Mapping[str, Field], file: str, trusted: bool) -> dict[st
     return content
 
 
+def _agent_keys() -> set[str]:
+    from bridle.option_types import AgentDefinition
+
+    fields = AgentDefinition.__fields__
+    return {*fields, *(field.wire for field in fields.values())}
+
+
 def _refuse_untrusted(name: str, value: Any) -> None:
     reason = REFUSED_FROM_FILES.get(name)
     where = name
@@ -219,6 +230,11 @@ def _refuse_untrusted(name: str, value: Any) -> None:
                 reason, where = "its permission mode acts without asking", f"agents.{agent}.permissionMode"
             elif "mcpServers" in definition:
                 reason, where = "servers are programs to run", f"agents.{agent}.mcpServers"
+            elif unknown := next((key for key in definition if key not in _agent_keys()), None):
+                # Such a key goes to the CLI as it is: `hooks`, say, which are programs.
+                reason, where = "nobody here knows what it does", f"agents.{agent}.{unknown}"
+    if name == "system_prompt" and isinstance(value, Mapping) and value.get("type") == "file":
+        reason, where = "it names a file to read, which may hold secrets", "system_prompt.path"
     if reason is not None:
         raise OptionsError(
             f"`{printable(where, 200)}` is refused from a file, because {reason}; pass `trust_file=True` if nobody "

@@ -226,7 +226,8 @@ class OptionsError(BridleError, ValueError):
 
     def __init__(self, message: str, *, field: str = "") -> None:
         self.field = field
-        super().__init__(message)
+        # Keys of files and dicts are part of the text, and may come from strangers.
+        super().__init__(printable(message, 20_000))
 
 
 class StartError(BridleError):

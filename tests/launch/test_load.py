@@ -222,3 +222,10 @@ def test_what_a_stranger_could_misuse_is_refused_from_a_file(tmp_path: Path, fie
 
 def test_harmless_modes_are_taken_from_a_file(tmp_path: Path) -> None:
     assert Options.load(written(tmp_path, 'permission_mode = "plan"'), environment={}).permission_mode == "plan"
+
+
+def test_what_is_wrong_is_said_without_control_characters(tmp_path: Path) -> None:
+    file = written(tmp_path, '[agents."\\u001b]0;x\\u0007"]\ndescription = 5\n')
+    with pytest.raises(OptionsError) as caught:
+        Options.load(file, environment={})
+    assert str(caught.value).isprintable()

@@ -60,6 +60,7 @@ def _schema(output_type: Any) -> tuple[dict[str, Any], bool]:
         raise OptionsError(
             f"`output_type`: no JSON schema can be made of {output_type!r}: {error}", field="output_type"
         ) from error
+    schema = _understood(schema)
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference.startswith("#/$defs/"):
         # The top level must be the object itself; the definition stays, since the type may refer to itself.
@@ -85,6 +86,43 @@ def _schema(output_type: Any) -> tuple[dict[str, Any], bool]:
     return wrapped, True
 
 
+_SCHEMAS_BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+_NO_SCHEMAS = frozenset({"default", "enum", "const", "examples", "required"})
+
+
+def _understood(schema: Any) -> Any:
+    """Return the schema without keywords at which the CLI gives up (2.1.328: `unknown keyword` in strict mode).
+
+    Nothing is lost that the decoder would not find: it checks tags, and which item is of which type.
+    """
+    if isinstance(schema, list):
+        return [_understood(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept: dict[str, Any] = {}
+    for keyword, part in schema.items():
+        if keyword in _SCHEMAS_BY_NAME and isinstance(part, dict):
+            kept[keyword] = {name: _understood(inner) for name, inner in part.items()}
+        elif keyword in _NO_SCHEMAS:
+            kept[keyword] = part
+        elif keyword not in ("discriminator", "prefixItems"):
+            kept[keyword] = _understood(part)
+    if isinstance(positions := schema.get("prefixItems"), list):
+        # Positions can be told neither to the CLI (draft 2020-12) nor to the API (draft 7): their number and types can.
+        choices: list[Any] = []
+        for choice in [*map(_understood, positions), kept.get("items", False)]:
+            if choice is not False and choice not in choices:
+                choices.append(choice)
+        if "items" in schema and schema["items"] is False:
+            kept.setdefault("maxItems", len(positions))
+        elif "maxItems" not in schema and "items" not in schema:
+            choices = []  # more items may follow, of any type
+        kept.pop("items", None)
+        if choices:
+            kept["items"] = choices[0] if len(choices) == 1 else {"anyOf": choices}
+    return kept
+
+
 def decode_output(result: ResultMessage, output_type: Any) -> Any:
     """Return the structured output of `result` as `output_type` (or as plain values if that is None).
 
@@ -96,22 +134,28 @@ def decode_output(result: ResultMessage, output_type: Any) -> Any:
     raw = _raw_output(result)
     if raw is None:
         raise OutputError(result, "the result has no structured output", None)
-    _, wrapped = _schema(output_type)
-    if not wrapped:
-        try:
-            return _convert(raw, output_type)
-        except (msgspec.MsgspecError, ValueError) as error:
-            # Models like to wrap what they were asked for in an object with one key.
-            inner = _unwrap(raw)
-            if inner is None:
-                raise OutputError(result, str(error), raw) from error
-            raw = inner
+    schema, wrapped = _schema(output_type)
+    inner = _unwrap(raw)
+    candidates: list[bytes | None]
+    if wrapped:
+        candidates = [raw if inner is None else inner]
     else:
-        raw = _unwrap(raw) or raw
-    try:
-        return _convert(raw, output_type)
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise OutputError(result, str(error), raw) from error
+        # Models like to wrap what they were asked for in an object with one key. If that is no key of the type, the wrapper
+        # would be read as an object of nothing but defaults.
+        named = schema.get("properties")
+        foreign = isinstance(named, dict) and not any(key in named for key in _KNOWN_WRAPPERS)
+        candidates = [inner, raw] if foreign else [raw, inner]
+    problem: Exception | None = None
+    failed = raw
+    for candidate in candidates:
+        if candidate is None:
+            continue
+        try:
+            return _convert(candidate, output_type)
+        except (msgspec.MsgspecError, ValueError) as error:
+            if problem is None:
+                problem, failed = error, candidate
+    raise OutputError(result, str(problem), failed) from problem
 
 
 def _raw_output(result: ResultMessage) -> bytes | None:

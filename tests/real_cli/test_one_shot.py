@@ -7,7 +7,7 @@ import enum
 import json
 import time
 import uuid
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict
 
 import msgspec
 import pydantic
@@ -217,6 +217,36 @@ class ModelAnswer(pydantic.BaseModel):
     parent: ModelAnswer | None = None
 
 
+class TupleAnswer(NamedTuple):
+    name: str
+    count: int = 0
+
+
+class Circle(msgspec.Struct, tag="circle"):
+    radius: float
+
+
+class Square(msgspec.Struct, tag="square"):
+    side: float
+
+
+class PydanticCircle(pydantic.BaseModel):
+    kind: Literal["circle"] = "circle"
+    centre: tuple[int, int] = (0, 0)
+
+
+class PydanticSquare(pydantic.BaseModel):
+    kind: Literal["square"] = "square"
+
+
+class PydanticShape(pydantic.BaseModel):
+    shape: Annotated[PydanticCircle | PydanticSquare, pydantic.Field(discriminator="kind")]
+
+
+class Defaults(msgspec.Struct):
+    count: int = 0
+
+
 OUTPUTS: list[tuple[Any, Any, Any]] = [
     (StructAnswer, {"parts": [{"name": "x", "count": 2}], "color": "red"}, StructAnswer([Part("x", 2)], Color.RED)),
     (DataclassAnswer, {"name": "n", "kind": "b"}, DataclassAnswer("n", "b")),
@@ -224,6 +254,15 @@ OUTPUTS: list[tuple[Any, Any, Any]] = [
     (ModelAnswer, {"name": "n", "parent": {"name": "p"}}, ModelAnswer(name="n", parent=ModelAnswer(name="p"))),
     (list[int], {"value": [1, 2]}, [1, 2]),
     (int, {"value": 42}, 42),
+    (TupleAnswer, {"value": ["n", 2]}, TupleAnswer("n", 2)),
+    (tuple[int, str], {"value": [1, "a"]}, (1, "a")),
+    (Circle | Square, {"value": {"type": "square", "side": 2.0}}, Square(2.0)),
+    (
+        PydanticShape,
+        {"shape": {"kind": "circle", "centre": [1, 2]}},
+        PydanticShape(shape=PydanticCircle(centre=(1, 2))),
+    ),
+    (Defaults, {"result": {"count": 5}}, Defaults(5)),
 ]
 
 

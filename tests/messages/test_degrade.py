@@ -332,3 +332,9 @@ def test_bad_lines(line: bytes, reason: str) -> None:
 def test_a_line_separator_and_a_carriage_return_are_nothing_special() -> None:
     assert quietly('{"type":"user","message":{"content":"a\u2028b\u0085c"}}'.encode()).text == "a\u2028b\u0085c"  # type: ignore[attr-defined]
     assert type(quietly(b'{"type":"keep_alive"}\r')) is KeepAlive
+
+
+def test_no_field_of_the_wire_can_change_the_type() -> None:
+    for line in (b'{"type":"system","subtype":"new","(type)":"x"}', b'{"type":"new","(type)":"x"}'):
+        message = decode(line, lambda warning: None)
+        assert message.type == message.data["type"]

@@ -138,7 +138,10 @@ def _decode_system(line: bytes, subtype: str | None) -> Message:
     if decoder is None:
         kind = _SYSTEM.get(subtype)
         if kind is None:
-            return _unknown_system(line)
+            frame = _unknown_system(line)
+            # A wire field could have the name that keeps `type` out of the way.
+            force_setattr(frame, "type", "system")
+            return frame
         decoder = _system_decoders[subtype or ""] = msgspec.json.Decoder(kind).decode
     return decoder(line)
 

@@ -222,6 +222,14 @@ def test_what_is_not_http_is_ignored() -> None:
         assert connection.sock.recv(10) == b""
 
 
+def test_a_closed_model_does_not_pretend_to_start_again() -> None:
+    model = ScriptedModel(Repeat("x"))
+    with model:
+        post(model, messages=[user("hi")])
+    with pytest.raises(RuntimeError, match="make a new one"), model:
+        pass
+
+
 def test_a_function_is_a_step() -> None:
     def echo(request: ModelRequest) -> Reply:
         return Reply(Text(request.prompt_text.upper()))

@@ -90,17 +90,25 @@ class ScriptedModel:
         self._numbers = itertools.count(1)
         self._tool_numbers = itertools.count(1)
         self._server = ModelServer(self._respond)
+        self._closed = False
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Start the server. `with` does it."""
+        """Start the server. `with` does it.
+
+        Raises:
+            RuntimeError: it was closed: its script is used up, and nobody would answer at its address.
+        """
+        if self._closed:
+            raise RuntimeError("This scripted model was closed and does not start again; make a new one")
         if not self._server.port:
             self._server.start()
         return self
 
     def close(self) -> None:
         """Stop the server at once, answers in progress included. `with` does it. Checks nothing."""
+        self._closed = True
         self._server.close()
 
     def __enter__(self) -> Self:
@@ -314,7 +322,7 @@ class ScriptedModel:
 def _json_object(body: bytes) -> Mapping[str, Any]:
     try:
         decoded = json.loads(body) if body else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return decoded if isinstance(decoded, dict) else {}
 

@@ -247,6 +247,14 @@ def test_a_plan_describes_itself_without_secrets() -> None:
         assert len(shown) < 2_000
 
 
+def test_a_prompt_that_looks_like_a_flag_is_no_less_secret() -> None:
+    plan = plan_of(Options(prompt_channel="argv"), f"-{SECRET}")
+    assert SECRET not in plan.describe()
+    options = Options(executable="/bin/true", executable_args=[f"-p{SECRET}", "-x"])
+    script = build_plan(options, prompt="x", cli_path="/cli.js", session=False, base_environment={}, child_id="c")
+    assert SECRET not in script.describe()
+
+
 def test_a_description_has_no_control_characters() -> None:
     plan = plan_of(Options(model="\x1b[31mred"))
     assert "\x1b" not in plan.describe()

@@ -221,6 +221,15 @@ def test_an_unknown_option_is_named_as_the_cause() -> None:
     assert "--nonsense" in str(error)
 
 
+def test_an_unknown_option_is_named_without_its_value() -> None:
+    core = connection()
+    core.receive_eof(0.0)
+    core.process_exited(1, b'error: unknown option \'--mcp-config={"env":{"KEY":"s3cr3t' + 200 * b"x" + b"\"}}'\n")
+    assert "--mcp-config'" in str(core.terminal_error)
+    assert "s3cr3t" not in str(core.terminal_error)
+    assert "xxx" not in str(core.terminal_error)
+
+
 def test_an_unknown_option_after_messages_is_not_the_cause() -> None:
     core = in_state(State.STREAMING)
     core.receive_eof(0.0)

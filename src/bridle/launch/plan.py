@@ -25,9 +25,9 @@ MAX_ARGUMENT = 128 * 1024
 """The longest single argument or variable that Linux takes, its ending NUL included (MAX_ARG_STRLEN)."""
 
 _BASE = ("--output-format", "stream-json", "--verbose")
-_SECRET = frozenset(
-    {"settings", "sandbox", "managed_settings", "mcp_servers", "extra_args", "prompt", "executable_args"}
-)
+_SECRET = frozenset({"settings", "sandbox", "managed_settings", "mcp_servers", "extra_args"})
+# These are no flags of ours, whatever they begin with.
+_SECRET_WHOLE = frozenset({"prompt", "executable_args"})
 
 
 class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,8 +84,10 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 def _shown(owner: str, part: str) -> str:
     flag, equals, value = part.partition("=")
+    if owner in _SECRET_WHOLE:
+        return "..."
     if owner in _SECRET:
-        return f"{flag}=..." if equals and flag.startswith("-") else ("..." if not part.startswith("-") else part)
+        return f"{flag}=..." if equals else flag
     return f"{flag}{equals}{value[:77]}..." if len(value) > 80 else part
 
 

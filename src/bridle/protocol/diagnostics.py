@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["exit_code_hint", "process_failure"]
 
-_UNKNOWN_OPTION = re.compile(r"unknown option '?([^'\n]+)'?", re.IGNORECASE)
+# The CLI quotes the whole argument. Its value may be secret, and may be long: the flag is what matters.
+_UNKNOWN_OPTION = re.compile(r"unknown option '?([^'=\n]+)", re.IGNORECASE)
 
 _SIGNALS = {
     1: ("SIGHUP", "its terminal or parent went away"),

@@ -31,6 +31,7 @@ __all__ = [
     "list_of",
     "mapping_of",
     "name_text",
+    "named_path",
     "number",
     "optional",
     "path_text",
@@ -96,6 +97,14 @@ def path_text(value: Any, path: str) -> str:
     except UnicodeEncodeError:
         raise OptionsError(f"`{path}` must not contain lone surrogates.", field=path) from None
     return str.__str__(plain)
+
+
+def named_path(value: Any, path: str) -> str:
+    """Accept a path with something in it: the CLI takes an empty one for no path at all, in silence."""
+    checked = path_text(value, path)
+    if not checked.strip():
+        raise OptionsError(f"`{path}` must not be empty.", field=path)
+    return checked
 
 
 _LARGEST = 2**63 - 1

@@ -20,6 +20,7 @@ from bridle.option_checks import (
     list_of,
     mapping_of,
     name_text,
+    named_path,
     number,
     optional,
     path_text,
@@ -266,7 +267,7 @@ class SystemPromptCustom(Checked):
 class SystemPromptFile(Checked):
     """A system prompt of your own that the CLI reads from a file: for long ones, and those that `ps` must not show."""
 
-    path: str | os.PathLike[str] = option(check=path_text)
+    path: str | os.PathLike[str] = option(check=named_path)
     type: Literal["file"] = option(default="file", check=constant("file"))
 
 
@@ -307,6 +308,6 @@ class TaskBudget(Checked):
 class SdkPluginConfig(Checked):
     """A plugin in a local folder."""
 
-    path: str | os.PathLike[str] = option(check=path_text)
+    path: str | os.PathLike[str] = option(check=named_path)
     skip_mcp_discovery: bool | None = option(default=None, check=_optional_boolean)
     type: Literal["local"] = option(default="local", check=constant("local"))

@@ -24,6 +24,7 @@ from bridle.option_checks import (
     list_of,
     mapping_of,
     name_text,
+    named_path,
     number,
     path_text,
     strings,
@@ -212,8 +213,8 @@ class Options(Checked):
 
     # files and settings
     cwd: str | os.PathLike[str] | None = option(default=None, check=_cwd)
-    add_dirs: Sequence[str | os.PathLike[str]] = option(default=(), check=list_of(path_text))
-    project_config_root: str | os.PathLike[str] | None = option(default=None, check=path_text)
+    add_dirs: Sequence[str | os.PathLike[str]] = option(default=(), check=list_of(named_path))
+    project_config_root: str | os.PathLike[str] | None = option(default=None, check=named_path)
     settings: str | os.PathLike[str] | Mapping[str, Any] | None = option(
         default=None, check=checks.settings, secret=True
     )
@@ -232,7 +233,7 @@ class Options(Checked):
     user: str | int | None = option(default=None, check=checks.user)
     client_app: str | None = option(default=None, check=text)
     debug: bool | str = option(default=False, check=checks.debug)
-    debug_file: str | os.PathLike[str] | None = option(default=None, check=path_text)
+    debug_file: str | os.PathLike[str] | None = option(default=None, check=named_path)
 
     # how Bridle behaves
     prompt_channel: Literal["stdin", "argv"] = option(default="stdin", check=choice("stdin", "argv"))

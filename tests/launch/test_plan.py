@@ -226,6 +226,16 @@ def test_a_permission_callback_that_is_not_asked_warns() -> None:
     assert codes(Options(allowed_tools=["Read"])) == []
 
 
+def test_a_flag_that_extra_args_send_again_is_a_conflict() -> None:
+    def pairs(**given: Any) -> list[tuple[str, str]]:
+        return [(w.context["field"], w.context["winner"]) for w in plan_of(Options(**given)).warnings]
+
+    denied = {"permissions": {"deny": ["Bash"]}}
+    assert pairs(settings=denied, extra_args={"settings": "{}"}) == [("settings", "extra_args")]
+    assert pairs(effort="low", extra_args={"effort": "high"}) == [("extra_args", "effort")]
+    assert pairs(disallowed_tools=["A"], extra_args={"disallowedTools": "B", "name": "x"}) == []
+
+
 # -- what it shows
 
 

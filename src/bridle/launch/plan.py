@@ -12,7 +12,7 @@ from bridle.errors import OptionsError, StreamWarning, printable
 from bridle.launch.discovery import SCRIPT_SUFFIXES, find_program
 from bridle.launch.encode import in_process_servers
 from bridle.launch.environment import build_environment
-from bridle.launch.table import ROWS
+from bridle.launch.table import ROWS, ROWS_BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -186,7 +186,7 @@ def build_plan(
         stdin=stdin,
         user=options.user,
         initialize=initialize,
-        warnings=tuple(conflicts(options)),
+        warnings=(*conflicts(options), *_sent_twice(owned[program_length:])),
         owners=tuple(owner for owner, _ in owned),
         program_length=program_length,
     )
@@ -233,6 +233,35 @@ def conflicts(options: Options) -> list[StreamWarning]:
             )
     if options.can_use_tool is not None:
         found.extend(_shadows(options))
+    return found
+
+
+_TAKEN_TOGETHER = frozenset(
+    {
+        "--allowedTools",
+        "--disallowedTools",
+        "--add-dir",
+        "--betas",
+        "--mcp-config",
+        "--plugin-dir",
+        "--plugin-dir-no-mcp",
+    }
+)
+
+
+def _sent_twice(owned: list[tuple[str, str]]) -> list[StreamWarning]:
+    """Return a warning for each flag that an option and `extra_args` both set, of which the CLI takes the last alone."""
+    senders: dict[str, list[str]] = {}
+    for owner, part in owned:
+        flag = part.partition("=")[0]
+        if owner in ROWS_BY_NAME and flag.startswith("--") and flag not in _TAKEN_TOGETHER:
+            senders.setdefault(flag, []).append(owner)
+    found = []
+    for flag, owners in senders.items():
+        if len(owners) > 1 and "extra_args" in owners:
+            *losers, winner = owners
+            message = f"`{winner}` wins over `{losers[0]}`: both set `{flag}`, and the CLI takes the last one alone."
+            found.append(StreamWarning("OPTION_CONFLICT", message, {"field": losers[0], "winner": winner}))
     return found
 
 

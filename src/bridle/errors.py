@@ -212,6 +212,9 @@ class BridleError(Exception):
 
 def _restore(kind: Any, args: tuple[Any, ...], state: dict[str, Any]) -> Any:
     value: Any = kind.__new__(kind, *args)
+    if args:
+        # `TimeoutError` is an `OSError`, which takes its arguments in `__init__` alone.
+        value.args = args
     for name, fact in state.items():
         setattr(value, name, fact)
     return value
@@ -522,7 +525,7 @@ class ControlRejectedError(ControlError):
         self.message = message
         self.code = code
         super().__init__(
-            operation, f"`{operation}` was rejected: {printable(message)}" + (f" ({code})" if code else "")
+            operation, f"`{operation}` was rejected: {printable(message)}" + (f" ({printable(str(code), 100)})" if code else "")
         )
 
 

@@ -1,0 +1,68 @@
+"""Every error says the same after it was pickled or copied, and none says what a terminal would act on."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+
+from bridle import errors
+from bridle.errors import BridleError, DecodeError, Diagnostic
+from bridle.messages import ResultMessage
+
+BAD = DecodeError(b"x", "not-json", "d")
+ERRORS: dict[str, BridleError] = {
+    type(error).__name__: error
+    for error in (
+        errors.OptionsError("m", field="f"),
+        errors.CLINotFoundError(["/a"]),
+        errors.UnsupportedCLIVersionError("1.0.0", "2.0.0"),
+        errors.UnknownVersionError("o"),
+        errors.VersionDetectionError("r"),
+        errors.SpawnError("p", "r", errno=2),
+        errors.InitializationTimeoutError(5, "o"),
+        errors.InitializationError("m"),
+        errors.CLIExitedDuringInitError(1, "o"),
+        BAD,
+        errors.ProcessError(1, Diagnostic(stderr_tail="t")),
+        errors.LineTooLongError(2, 1, b"h"),
+        errors.TooManyDecodeErrors(5, BAD),
+        errors.SlowConsumerError(2, 1),
+        errors.TurnTimeoutError("idle", 3),
+        errors.ControlTimeoutError("o", "r", 1),
+        errors.ControlRejectedError("o", "m", "c"),
+        errors.TooManyPendingRequestsError("o", 1, 1),
+        errors.InitQueueOverflowError("o", 1, 1),
+        errors.CheckpointingNotEnabledError(),
+        errors.NotSupportedError("o", "m"),
+        errors.SessionClosedError(expected=True, reason="r", exit_code=1, stderr_tail="t"),
+        errors.ResultError(ResultMessage(subtype="x", is_error=True)),
+        errors.ConcurrentUseError.for_call("x"),
+    )
+}
+
+
+def test_every_error_is_here() -> None:
+    made = {
+        name
+        for name in errors.__all__
+        if isinstance(kind := getattr(errors, name), type) and issubclass(kind, BridleError)
+    }
+    assert made - set(ERRORS) == {"BridleError", "StartError", "StreamError", "ControlError"}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_an_error_pickles_and_copies(name: str) -> None:
+    error = ERRORS[name]
+    error.__dict__.pop("__notes__", None)
+    for other in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
+        assert type(other) is type(error)
+        assert (str(other), repr(other), other.args) == (str(error), repr(error), error.args)
+        facts: dict[str, Any] = vars(error)
+        assert vars(other).keys() == facts.keys()
+
+
+def test_what_the_cli_says_is_escaped() -> None:
+    assert "\x1b" not in str(errors.ControlRejectedError("o", "\x1b[2J", "\x1b[2J"))

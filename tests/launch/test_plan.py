@@ -226,6 +226,12 @@ def test_a_permission_callback_that_is_not_asked_warns() -> None:
     assert codes(Options(allowed_tools=["Read"])) == []
 
 
+def test_a_sandbox_in_settings_is_not_replaced_in_silence() -> None:
+    options = Options(settings={"sandbox": {"enabled": True}}, sandbox={"excludedCommands": ["git"]})
+    (warning,) = plan_of(options).warnings
+    assert (warning.code, warning.context["field"]) == ("OPTION_CONFLICT", "settings.sandbox")
+
+
 def test_a_flag_that_extra_args_send_again_is_a_conflict() -> None:
     def pairs(**given: Any) -> list[tuple[str, str]]:
         return [(w.context["field"], w.context["winner"]) for w in plan_of(Options(**given)).warnings]

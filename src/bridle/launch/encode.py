@@ -147,7 +147,7 @@ def settings_argv(options: Options) -> list[str]:
         if settings is None:
             return []
         return [f"--settings={json_text(settings) if isinstance(settings, Mapping) else os.fspath(settings)}"]
-    merged = dict(_settings_object(options))
+    merged = dict(settings_object(options))
     sandbox = plain(options.sandbox)
     if sandbox.get("enabled") is True:
         sandbox.setdefault("failIfUnavailable", True)
@@ -155,7 +155,7 @@ def settings_argv(options: Options) -> list[str]:
     return [f"--settings={json_text(merged)}"]
 
 
-def _settings_object(options: Options) -> Mapping[str, Any]:
+def settings_object(options: Options) -> Mapping[str, Any]:
     """Return `settings` as a dict, reading its file if it names one."""
     import json
 

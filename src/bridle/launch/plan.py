@@ -10,7 +10,7 @@ import msgspec
 
 from bridle.errors import OptionsError, StreamWarning, printable
 from bridle.launch.discovery import SCRIPT_SUFFIXES, find_program
-from bridle.launch.encode import in_process_servers
+from bridle.launch.encode import in_process_servers, settings_object
 from bridle.launch.environment import build_environment
 from bridle.launch.table import ROWS, ROWS_BY_NAME
 
@@ -231,6 +231,8 @@ def conflicts(options: Options) -> list[StreamWarning]:
                     {"field": "max_thinking_tokens"},
                 )
             )
+    if options.sandbox is not None and "sandbox" in settings_object(options):
+        overruled("settings.sandbox", "sandbox")
     if options.can_use_tool is not None:
         found.extend(_shadows(options))
     return found

@@ -525,7 +525,8 @@ class ControlRejectedError(ControlError):
         self.message = message
         self.code = code
         super().__init__(
-            operation, f"`{operation}` was rejected: {printable(message)}" + (f" ({printable(str(code), 100)})" if code else "")
+            operation,
+            f"`{operation}` was rejected: {printable(message)}" + (f" ({printable(str(code), 100)})" if code else ""),
         )
 
 

@@ -43,6 +43,7 @@ __all__ = [
 ]
 
 _MAX_DEPTH = 200
+_MOST_BITS = 4096  # Python refuses to write numbers of more than 4300 digits.
 
 
 def fail(path: str, expected: str, value: Any, hint: str = "") -> OptionsError:
@@ -208,7 +209,9 @@ def json_value(value: Any, path: str, depth: int = 0) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
-        return whole(value, path)
+        if value.bit_length() > _MOST_BITS:
+            raise OptionsError(f"`{path}` is too large a number.", field=path)
+        return int.__index__(value)
     if isinstance(value, str):
         return text(value, path)
     if isinstance(value, float):

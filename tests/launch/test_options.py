@@ -187,6 +187,10 @@ class Turns(enum.IntEnum):
     FEW = 3
 
 
+def test_json_may_hold_numbers_beyond_64_bits() -> None:
+    assert Options(settings={"a": 10**30}).settings == {"a": 10**30}
+
+
 def test_members_of_enums_are_kept_as_the_values_they_are() -> None:
     options = Options(model=Model.SONNET, permission_mode=Mode.PLAN, max_turns=Turns.FEW, add_dirs=[Model.SONNET])  # type: ignore[arg-type]
     kept = (options.model, options.permission_mode, options.max_turns, *options.add_dirs)

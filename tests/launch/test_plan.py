@@ -167,7 +167,7 @@ def test_settings_from_a_file_are_merged_with_the_sandbox(tmp_path: Path) -> Non
     assert plan.argv[-1] == '--settings={"model":"m","sandbox":{"enabled":false}}'
 
 
-@pytest.mark.parametrize("content", ["[]", "{", "[" * 100_000, None])
+@pytest.mark.parametrize("content", ["[]", "{", '{"a": NaN}', "[" * 100_000, None])
 def test_settings_that_cannot_be_merged_are_refused(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "s.json").write_text(content, encoding="utf-8")

@@ -219,7 +219,7 @@ class ModelAnswer(pydantic.BaseModel):
 
 class TupleAnswer(NamedTuple):
     name: str
-    count: int = 0
+    number: int = 0
 
 
 class Circle(msgspec.Struct, tag="circle"):

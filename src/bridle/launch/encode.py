@@ -169,7 +169,7 @@ def settings_object(options: Options) -> Mapping[str, Any]:
         if not source.lstrip().startswith("{"):
             with open(os.path.join(os.fspath(options.cwd or ""), source), encoding="utf-8-sig") as file:
                 source = file.read()
-        content = json.loads(source)
+        content = json.loads(source, parse_constant=_no_constant)
     except (OSError, ValueError, RecursionError) as error:
         # JSON errors are left out of the text: they may quote the settings.
         reason = error.strerror if isinstance(error, OSError) else "it is no JSON"
@@ -177,6 +177,10 @@ def settings_object(options: Options) -> Mapping[str, Any]:
     if not isinstance(content, dict):
         raise OptionsError("`settings` cannot be merged with `sandbox`: it is no JSON object.", field="settings")
     return content
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
 
 
 def managed_settings_argv(options: Options) -> list[str]:

@@ -17,6 +17,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -30,6 +31,7 @@ from bridle.testing import Repeat, ScriptedModel
 PROJECT = Path(__file__).resolve().parent.parent
 TIMEOUT = 120
 AT_ONCE = 4
+_INSTALLING = threading.Lock()
 _SCRIPTED = re.compile(r"^# scripted: (.+(?:\n#   .+)*)", re.MULTILINE)
 
 
@@ -37,7 +39,9 @@ def pinned_cli() -> Path:
     """Return the path of the CLI to run against."""
     if named := os.environ.get("BRIDLE_TEST_CLI"):
         return Path(named)
-    return install_cli.install()
+    # Examples run at once; the first one installs, and the others find what it has installed.
+    with _INSTALLING:
+        return install_cli.install()
 
 
 def steps_in(text: str) -> tuple[Any, ...]:

@@ -62,3 +62,18 @@ def test_other_names_are_attribute_errors() -> None:
 
     with pytest.raises(AttributeError, match="no_such_name"):
         bridle.no_such_name  # noqa: B018
+
+
+def test_the_lowest_msgspec_is_one_whose_errors_are_value_errors() -> None:
+    # Everything that decodes catches ValueError. With msgspec 0.20 the first line that is no JSON ended a stream.
+    import tomllib
+    from pathlib import Path
+
+    import msgspec
+
+    assert issubclass(msgspec.DecodeError, ValueError)
+    assert issubclass(msgspec.ValidationError, ValueError)
+    project = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text(encoding="utf-8"))[
+        "project"
+    ]
+    assert "msgspec>=0.21" in project["dependencies"]

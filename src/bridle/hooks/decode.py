@@ -79,6 +79,8 @@ def decode_hook_input(
 ) -> HookInput:
     """Return the typed input of `event`. Never raises: what cannot be read is an `UnknownHookInput` with a `problem`.
 
+    With a `problem` the callback must not be called: the hook has failed, and its `on_failure` decides.
+
     Args:
         event: the event that the callback was registered for; if it is not known, the input's own name counts.
         raw: the input, as it came.

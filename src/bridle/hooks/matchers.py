@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from bridle.callbacks import check_callback, is_async
 from bridle.errors import OptionsError, StreamWarning
@@ -55,15 +55,21 @@ class HookMatcher(Checked):
     timeout: float | None = option(default=None, check=number(0, exclusive=True))
     on_failure: OnFailure | None = option(default=None, check=choice("continue", "block"))
 
-    def __init__(
-        self,
-        matcher: str | None = None,
-        hooks: Sequence[Callable[..., Any]] = (),
-        timeout: float | None = None,
-        on_failure: OnFailure | None = None,
-        **unknown: Any,
-    ) -> None:
-        super().__init__(matcher=matcher, hooks=hooks, timeout=timeout, on_failure=on_failure, **unknown)
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            matcher: str | None = None,
+            hooks: Sequence[Callable[..., Any]] = (),
+            timeout: float | None = None,
+            on_failure: OnFailure | None = None,
+        ) -> None: ...
+
+    else:
+
+        def __init__(self, matcher=None, hooks=(), timeout=None, on_failure=None, **unknown):
+            # A wrong name is an OptionsError that names the right one.
+            super().__init__(matcher=matcher, hooks=hooks, timeout=timeout, on_failure=on_failure, **unknown)
 
 
 def check_hooks(value: Any, path: str) -> dict[str, tuple[HookMatcher, ...]]:

@@ -1,0 +1,150 @@
+"""The tables of a session, cell by cell, and the joint rules."""
+
+from __future__ import annotations
+
+from enum import Enum
+from itertools import product
+from typing import Any
+
+import pytest
+
+from bridle.protocol import session_states as s
+from bridle.protocol.session_states import Activity, Half, Handshake, Lifecycle, Process, Snapshot, TurnState
+
+LACKING: dict[str, set[tuple[str, str]]] = {
+    # What is not in the table cannot happen: the connection never asks for these cells.
+    "LIFECYCLE": {
+        ("NEW", "CONFIRMED"),
+        ("STARTING", "START"),
+        ("STARTING", "CONFIRMED"),
+        ("STARTING", "ENDED_WELL"),
+        *((state, "START") for state in ("INITIALIZING", "RUNNING", "STOPPING", "STOPPED", "FAILED")),
+        *((state, "INITIALIZE_SENT") for state in ("INITIALIZING", "RUNNING", "STOPPING", "STOPPED", "FAILED")),
+        ("INITIALIZING", "ENDED_WELL"),
+        *((state, "CONFIRMED") for state in ("RUNNING", "STOPPING", "STOPPED", "FAILED")),
+        *((state, how) for state in ("STOPPED", "FAILED") for how in ("ENDED_WELL", "FAILURE")),
+    },
+    "HANDSHAKE": {
+        ("UNSENT", "ANSWER"),
+        ("UNSENT", "ERROR"),
+        ("UNSENT", "DEADLINE"),
+        *((state, "SENT") for state in ("SENT", "IMPLICIT", "CONFIRMED", "UNCONFIRMED", "FAILED")),
+        *((state, h) for state in ("CONFIRMED", "UNCONFIRMED", "FAILED") for h in ("ANSWER", "ERROR", "DEADLINE")),
+    },
+    "TURN": set(),
+    "INPUT": set(),
+    "OUTPUT": {
+        ("OPEN", "CLOSE_ASKED"),
+        ("CLOSED", "CLOSE_ASKED"),
+        *(("CLOSING", happening) for happening in ("CLOSE_ASKED", "CLOSED", "BROKEN")),
+    },
+    "PROCESS": set(),
+}
+MACHINES: list[tuple[str, dict[Any, Any], type[Enum], type[Enum]]] = [
+    ("LIFECYCLE", s.LIFECYCLE, s.Lifecycle, s.LifecycleHappening),
+    ("HANDSHAKE", s.HANDSHAKE, s.Handshake, s.HandshakeHappening),
+    ("TURN", s.TURN, s.TurnState, s.TurnHappening),
+    ("INPUT", s.INPUT, s.Half, s.HalfHappening),
+    ("OUTPUT", s.OUTPUT, s.Half, s.HalfHappening),
+    ("PROCESS", s.PROCESS, s.Process, s.ProcessHappening),
+]
+
+
+@pytest.mark.parametrize(("name", "table", "kind", "happenings"), MACHINES, ids=[m[0] for m in MACHINES])
+def test_every_cell_is_there_or_known_to_be_lacking(name: str, table: Any, kind: Any, happenings: Any) -> None:
+    cells = {(state.name, happening.name) for state, happening in product(kind, happenings)}
+    there = {(state.name, happening.name) for state, happening in table}
+    assert cells - there == LACKING[name]
+    assert all(isinstance(then, kind) for then in table.values())
+
+
+@pytest.mark.parametrize(
+    ("table", "first", "final"),
+    [
+        (s.LIFECYCLE, Lifecycle.NEW, {Lifecycle.STOPPED, Lifecycle.FAILED}),
+        (s.HANDSHAKE, Handshake.UNSENT, {Handshake.CONFIRMED, Handshake.UNCONFIRMED, Handshake.FAILED}),
+        (s.TURN, TurnState.QUEUED, {TurnState.COMPLETED, TurnState.INTERRUPTED, TurnState.FAILED}),
+        (s.INPUT, Half.OPEN, {Half.CLOSED}),
+        (s.OUTPUT, Half.OPEN, {Half.CLOSED}),
+        (s.PROCESS, Process.ALIVE, {Process.EXITED}),
+    ],
+    ids=["lifecycle", "handshake", "turn", "input", "output", "process"],
+)
+def test_an_end_is_reached_from_everywhere_and_never_left(table: Any, first: Any, final: Any) -> None:
+    leads = {state: {then for (at, _), then in table.items() if at is state} for state in type(first)}
+    for state in final:
+        assert leads[state] <= {state}
+    reached, todo = {first}, [first]
+    while todo:
+        for then in leads[todo.pop()] - reached:
+            reached.add(then)
+            todo.append(then)
+    assert final <= reached
+    for state in reached - final:
+        seen = {state}
+        while True:
+            more = set().union(*(leads[at] for at in seen)) - seen
+            if not more:
+                break
+            seen |= more
+        assert seen & final, state
+
+
+def test_every_end_has_a_cell() -> None:
+    assert set(s.ENDINGS) == set(product(s.Asked, (False, True), s.Exit))
+    assert all(s.ENDINGS[s.Asked.STOP, turn, code] is s.Ending.STOPPED for turn in (False, True) for code in s.Exit)
+
+
+def test_turn_states_know_whether_they_are_over() -> None:
+    assert [state.name for state in TurnState if not state.over] == ["QUEUED", "STARTED"]
+
+
+IDLE = Snapshot(lifecycle=Lifecycle.RUNNING, handshake=Handshake.CONFIRMED, input=Half.CLOSING, activity=Activity.IDLE)
+
+
+def test_all_quiet() -> None:
+    assert s.is_quiet(IDLE)
+    assert s.input_may_close(IDLE)
+    assert s.is_quiet(IDLE._replace(activity=Activity.UNKNOWN, unsettled=True))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"open_turns": 1},
+        {"background_tasks": 1},
+        {"activity": Activity.RUNNING},
+        {"activity": Activity.REQUIRES_ACTION},
+        {"unsettled": True},
+    ],
+    ids=str,
+)
+def test_one_thing_that_goes_on_is_enough(change: dict[str, Any]) -> None:
+    assert not s.is_quiet(IDLE._replace(**change))
+    assert not s.input_may_close(IDLE._replace(**change))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"pending_requests": 1}, {"in_flight_requests": 1}, {"input": Half.OPEN}, {"input": Half.CLOSED}],
+    ids=str,
+)
+def test_input_stays_open_while_something_is_owed_or_nobody_asked(change: dict[str, Any]) -> None:
+    assert s.is_quiet(IDLE._replace(**change))
+    assert not s.input_may_close(IDLE._replace(**change))
+
+
+@pytest.mark.parametrize("handshake", list(Handshake))
+@pytest.mark.parametrize("hold", [False, True])
+def test_operations_flow_from_the_first_sign_on(handshake: Handshake, hold: bool) -> None:
+    flows = s.operations_flow(Snapshot(handshake=handshake, hold_until_confirmed=hold))
+    expected = {Handshake.CONFIRMED, Handshake.UNCONFIRMED} | (set() if hold else {Handshake.IMPLICIT})
+    assert flows is (handshake in expected)
+
+
+@pytest.mark.parametrize(
+    "change", [{"input": Half.CLOSED}, {"output": Half.CLOSED}, {"process": Process.EXITED}], ids=str
+)
+def test_nothing_is_written_for_nobody(change: dict[str, Any]) -> None:
+    assert s.may_write(IDLE)
+    assert not s.may_write(IDLE._replace(**change))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle.errors import ControlRejectedError, StreamWarning
+from bridle.errors import ControlRejectedError, InitializationError, StreamWarning
 from bridle.messages import AssistantMessage, ResultMessage, TextBlock, UserMessage
 from bridle.protocol import control_results as results
 from bridle.protocol import events
@@ -374,3 +374,124 @@ def test_a_killed_cli_fails_everything_that_is_open(drive: Any) -> None:
     assert state(driver, turn) is TurnState.FAILED
     assert isinstance(driver.connection, Connection)
     assert driver.connection.snapshot().output is Half.CLOSED
+
+
+def test_a_subagent_in_the_background_is_waited_for(drive: Any) -> None:
+    call = ToolCall(
+        "Task",
+        {
+            "description": "look",
+            "prompt": "LOOK AROUND",
+            "subagent_type": "general-purpose",
+            "run_in_background": True,
+        },
+    )
+    with (
+        ScriptedModel(
+            Reply(call), "Started.", "It has looked.", subagents={"LOOK AROUND": [Reply(bash("sleep 1")), "Seen."]}
+        ) as model,
+        drive(model, *ALL_ALLOWED) as driver,
+    ):
+        ready(driver)
+        turn = driver.connection.send_prompt("go")
+        driver.until(over(driver, turn))
+        driver.connection.close_input()
+        driver.until(lambda: driver.of(events.InputMayClose))
+        assert texts(driver)[-1] == "It has looked."
+        assert len(driver.of(events.InputMayClose)) == 1
+        driver.close()
+        driver.until(lambda: driver.connection.over)
+    assert driver.connection.ending is Ending.COMPLETED
+
+
+def test_a_prompt_that_comes_while_the_cli_works_for_itself_gets_its_result(drive: Any) -> None:
+    script = (
+        Reply(bash("sleep 0.3; echo done", run_in_background=True)),
+        "Started.",
+        Reply(bash("sleep 1.5")),
+        "Both.",
+    )
+    with ScriptedModel(*script) as model, drive(model, *ALL_ALLOWED) as driver:
+        ready(driver)
+        first = driver.connection.send_prompt("go")
+        driver.until(over(driver, first))
+        driver.until(lambda: len(model.requests_of("main")) == 3)
+        driver.pause(0.5)
+        second = driver.connection.send_prompt("and this")
+        driver.until(over(driver, second))
+        assert state(driver, second) is TurnState.COMPLETED
+        assert texts(driver, second) == ["Both."]
+        assert finish(driver).ending is Ending.COMPLETED
+
+
+def test_an_interrupt_ends_all_prompts_that_were_taken_into_the_turn(drive: Any) -> None:
+    with (
+        ScriptedModel(Reply(bash("sleep 1")), Reply("x" * 5_000, chunk=10, delay=0.02), Repeat("again")) as model,
+        drive(model, *ALL_ALLOWED) as driver,
+    ):
+        ready(driver)
+        first = driver.connection.send_prompt("first")
+        driver.until(lambda: any(isinstance(m, AssistantMessage) for m in driver.messages()))
+        second = driver.connection.send_prompt("second")
+        driver.until(lambda: len(model.requests_of("main")) == 2)
+        driver.pause(0.3)
+        driver.connection.interrupt()
+        driver.until(over(driver, first, second))
+        assert state(driver, first) is TurnState.INTERRUPTED
+        assert state(driver, second) is TurnState.INTERRUPTED
+        assert finish(driver).ending is Ending.COMPLETED
+
+
+def test_a_denial_that_interrupts_ends_the_turn(drive: Any) -> None:
+    def permission(event: events.RequestReceived) -> Any:
+        return {"behavior": "deny", "message": "no", "interrupt": True}
+
+    with (
+        ScriptedModel(Reply(bash("touch a"))) as model,
+        drive(model, *ASKING, answers={"can_use_tool": permission}) as driver,
+    ):
+        ready(driver)
+        turn = driver.connection.send_prompt("go")
+        driver.until(over(driver, turn))
+        assert state(driver, turn) is TurnState.INTERRUPTED
+        assert finish(driver).ending is Ending.COMPLETED
+
+
+def test_files_are_rewound_to_a_prompt_by_its_id(drive: Any, real_cli: RealCLI) -> None:
+    write = ToolCall("Write", {"file_path": str(real_cli.cwd / "made.txt"), "content": "x"})
+    with (
+        ScriptedModel(Reply(write), "Written.") as model,
+        drive(model, *ALL_ALLOWED, env={"CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING": "true"}) as driver,
+    ):
+        ready(driver)
+        turn = driver.connection.send_prompt("go")
+        driver.until(over(driver, turn))
+        assert (real_cli.cwd / "made.txt").exists()
+        answer = driver.ask("rewind_files", user_message_id=turn).result
+        assert isinstance(answer, results.RewindResult)
+        assert answer.can_rewind
+        assert not (real_cli.cwd / "made.txt").exists()
+        assert finish(driver).ending is Ending.COMPLETED
+
+
+def test_a_deadline_of_a_waiting_prompt_withdraws_it(drive: Any) -> None:
+    with ScriptedModel(Reply("x" * 1_000, chunk=10, delay=0.02)) as model, drive(model) as driver:
+        ready(driver)
+        first, second = driver.connection.send_prompt("first"), driver.connection.send_prompt("second")
+        driver.until(lambda: model.requests_of("main"))
+        assert driver.connection.expire_turn(second)
+        driver.until(over(driver, second))
+        assert driver.connection.expire_turn(first)
+        driver.until(over(driver, first))
+        assert (state(driver, first), state(driver, second)) == (TurnState.INTERRUPTED, TurnState.INTERRUPTED)
+        assert finish(driver).ending is Ending.COMPLETED
+
+
+def test_resuming_an_unknown_session_is_a_start_that_failed(drive: Any) -> None:
+    unknown = str(uuid.uuid4())
+    with ScriptedModel() as model, drive(model, f"--resume={unknown}") as driver:
+        driver.connection.send_initialize({})
+        driver.until(lambda: driver.connection.over)
+    [failed] = driver.of(events.HandshakeFailed)
+    assert isinstance(failed.error, InitializationError)
+    assert unknown in str(failed.error)

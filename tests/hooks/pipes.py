@@ -39,6 +39,7 @@ class Conversation:
         hooks: Mapping[str, Sequence[HookMatcher]] | None = None,
         can_use_tool: Callable[[PermissionRequest], object] | None = None,
         prompts: Sequence[str] = ("Go",),
+        requests: Sequence[Mapping[str, Any]] = (),
         timeout: float | None = 60,
     ) -> None:
         self.frames: list[dict[str, Any]] = []
@@ -48,6 +49,7 @@ class Conversation:
         self.can_use_tool = can_use_tool
         self.registered = registration(hooks, timeout)
         self.prompts = list(prompts)
+        self.requests = requests
         command = [cli.cli_path, "--output-format", "stream-json", "--input-format", "stream-json", "--verbose"]
         if can_use_tool is not None:
             command.append("--permission-prompt-tool=stdio")
@@ -89,6 +91,8 @@ class Conversation:
             self.frames.append(frame)
             match frame:
                 case {"type": "control_response", "response": {"request_id": "init"}}:
+                    for number, request in enumerate(self.requests):
+                        self._send({"type": "control_request", "request_id": f"r{number}", "request": request})
                     self._prompt()
                 case {"type": "control_request", "request_id": request_id}:
                     raw = msgspec.json.decode(line, type=dict[str, msgspec.Raw])["request"]

@@ -1,0 +1,155 @@
+"""The table of control requests, its codec, and the answers it names."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from bridle.bounds import Timeouts
+from bridle.errors import StreamWarning
+from bridle.protocol import control_results, frames
+from bridle.protocol.control import ROWS, ControlRow, Direction, FailPolicy, encode_request, malformed, row_for
+from bridle.protocol.control_results import ControlResult, RewindResult, decode_result
+
+OURS = [row for row in ROWS if row.direction is Direction.HOST_TO_CLI]
+THEIRS = [row for row in ROWS if row.direction is not Direction.HOST_TO_CLI]
+RESULTS = sorted({row.result for row in ROWS}, key=lambda kind: kind.__name__)
+EXAMPLES: dict[str, Any] = {
+    "string": "x",
+    "boolean": True,
+    "number": 1,
+    "object": {"a": 1},
+    "array": [1],
+    "any": "x",
+}
+
+
+def test_the_table_names_every_request_once() -> None:
+    names = [row.subtype for row in ROWS]
+    assert len(names) == len(set(names))
+    assert {row.subtype for row in THEIRS} == {
+        "can_use_tool",
+        "hook_callback",
+        "mcp_message",
+        "elicitation",
+        "request_user_dialog",
+    }
+    # 3.1a has 22 and one that is missing from the union, 3.1b has 14.
+    assert len(OURS) == 23 + 14
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.subtype)
+def test_rows_are_complete(row: ControlRow) -> None:
+    found: object = row_for(row.subtype)
+    assert found is row
+    assert row.summary.endswith((".", "?"))
+    assert issubclass(row.result, ControlResult)
+    assert row.deadline == "dialog" or hasattr(Timeouts(), row.deadline)
+    assert (row.fail is FailPolicy.ERROR) is (row.direction is Direction.HOST_TO_CLI)
+    for field in row.fields:
+        assert field.name.isidentifier()
+        assert field.name == field.name.lower()
+        assert field.kind.removesuffix("?") in EXAMPLES
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.subtype)
+def test_fields_are_encoded_by_either_name_and_read_back(row: Any) -> None:
+    values = {field.wire: EXAMPLES[field.kind.removesuffix("?")] for field in row.fields}
+    by_name = {field.name: values[field.wire] for field in row.fields}
+    assert encode_request(row.subtype, values) == encode_request(row.subtype, by_name) == values
+    line = frames.request_frame("r", row.subtype, values)
+    request = msgspec.json.decode(line, type=dict[str, Raw])["request"]
+    assert malformed(row, request) is None
+    for field in row.fields:
+        wrong = {**values, field.wire: ("x" if field.kind.startswith("number") else 3)}
+        if not field.kind.startswith("any"):
+            with pytest.raises(TypeError, match=field.wire):
+                encode_request(row.subtype, wrong)
+            assert malformed(row, Raw(json.dumps(wrong).encode())) == f"`{field.wire}` is not {field.kind}"
+        missing = {name: value for name, value in values.items() if name != field.wire}
+        if field.required:
+            with pytest.raises(TypeError, match="is missing"):
+                encode_request(row.subtype, missing)
+            assert malformed(row, Raw(json.dumps(missing).encode())) == f"`{field.wire}` is missing"
+        else:
+            assert encode_request(row.subtype, missing) == missing
+            assert malformed(row, Raw(json.dumps(missing).encode())) is None
+
+
+def test_null_only_where_it_means_something() -> None:
+    assert encode_request("set_model", {"model": None}) == {"model": None}
+    with pytest.raises(TypeError):
+        encode_request("set_permission_mode", {"mode": None})
+    with pytest.raises(TypeError):
+        encode_request("seed_read_state", {"path": "x", "mtime": True})
+
+
+def test_every_answer_has_a_class_that_is_exported() -> None:
+    assert {kind.__name__ for kind in RESULTS} <= set(control_results.__all__)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
+    lambda v: st.lists(v, max_size=3) | st.dictionaries(st.text(max_size=5), v, max_size=3),
+    max_leaves=8,
+)
+
+
+@pytest.mark.parametrize("kind", RESULTS, ids=lambda kind: kind.__name__)
+@given(data=st.data())
+@settings(max_examples=25, deadline=None)
+def test_no_answer_is_an_exception(kind: type[ControlResult], data: st.DataObject) -> None:
+    names = [field.encode_name for field in msgspec.structs.fields(kind)]
+    payload = data.draw(json_values | st.dictionaries(st.sampled_from(names), json_values, max_size=5))
+    encoded = json.dumps(payload).encode()
+    warnings: list[StreamWarning] = []
+    answer = decode_result(kind, Raw(encoded), warnings.append)
+    assert type(answer) is kind
+    assert answer.data == (payload if isinstance(payload, dict) else {})
+    repr(answer)
+
+
+def test_an_answer_nested_too_deep_is_still_an_answer() -> None:
+    warnings: list[StreamWarning] = []
+    deep = b'{"canRewind":true,"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    assert isinstance(decode_result(RewindResult, Raw(deep), warnings.append), RewindResult)
+
+
+@pytest.mark.parametrize("payload", [b'{"a":\r\n1}', b' {"a" : 1e2}\n', b'{"a":"\\n\xe2\x80\xa8"}'])
+def test_copied_json_stays_on_one_line_and_is_the_same(payload: bytes) -> None:
+    line = frames.success_frame("r", payload)
+    assert line.count(b"\n") == 1
+    assert json.loads(line)["response"]["response"] == json.loads(payload)
+    assert frames.message_frame(payload).count(b"\n") == 1
+
+
+@pytest.mark.parametrize("payload", [b"", b"{", b"{} {}", b"\xff", b'"\xff"', b"nan", b"[" * 200_000])
+def test_what_is_not_json_is_never_written(payload: bytes) -> None:
+    with pytest.raises(ValueError, match="not JSON"):
+        frames.success_frame("r", payload)
+
+
+def test_what_holds_itself_is_never_written() -> None:
+    loop: dict[str, Any] = {}
+    loop["loop"] = loop
+    with pytest.raises(ValueError, match="nested too deep"):
+        frames.success_frame("r", loop)
+    with pytest.raises(ValueError, match="JSON cannot hold it"):
+        frames.user_frame({1, object()}, "u")
+
+
+def test_errors_are_always_written() -> None:
+    line = frames.error_frame("r", "half \ud800 and \u2028", "code")
+    assert json.loads(line)["response"] == {
+        "subtype": "error",
+        "request_id": "r",
+        "error": "half ? and \u2028",
+        "error_code": "code",
+    }
+    assert json.loads(frames.cancel_frame("r")) == {"type": "control_cancel_request", "request_id": "r"}

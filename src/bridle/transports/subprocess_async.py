@@ -96,11 +96,10 @@ class AsyncChildProcess:
     async def receive(self) -> bytes:
         """Return the next bytes of stdout; b"" at their end, or half a second after the exit."""
         child = self._started()
+        # One turn of the loop for each read, not for each frame: other tasks must get their time. Before the read, never after it:
+        # a cancellation here must not throw away what was taken.
+        await anyio.lowlevel.checkpoint()
         data = child.take()
-        if data is not None:
-            # One turn of the loop for each read, not for each frame: other tasks must get their time.
-            await anyio.lowlevel.checkpoint()
-            return data
         while data is None:
             await self._wait(child)
             data = child.take()

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import select
+import time
+
 import anyio
 import pytest
 
 import bridle
+import bridle.sync
 from bridle import ResultMessage
 from tests.shells.conftest import StandIn
+from tests.support.leaks import alive
+from tests.support.shell import Shell
 
 INIT, ASSISTANT, RESULT = ["frame", "init"], ["frame", "assistant"], ["frame", "result"]
 
@@ -19,6 +26,7 @@ def test_a_cancelled_read_loses_nothing(backend: str, playing: StandIn) -> None:
         async with bridle.query("hi", playing(INIT, ASSISTANT, RESULT)) as stream:
             with anyio.fail_after(10):
                 while None not in got:
+                    await anyio.sleep(0.1)
                     with anyio.CancelScope() as scope:
                         scope.cancel()
                         got.append(await stream.next_item())  # cancelled before it begins: must not lose anything
@@ -29,3 +37,46 @@ def test_a_cancelled_read_loses_nothing(backend: str, playing: StandIn) -> None:
     got = anyio.run(scenario, backend=backend)
     assert len(got) == 4, got
     assert isinstance(got[2], ResultMessage)
+
+
+def test_a_forked_copy_can_leave_the_block(shell: Shell, playing: StandIn) -> None:
+    if shell.backend == "asyncio":
+        pytest.skip("asyncio has no running loop in a forked copy")
+
+    async def scenario() -> None:
+        async with shell.query("hi", playing(INIT, ["sleep", 20])) as stream:
+            await stream.next_item()
+            copy = os.fork()
+            if copy == 0:
+                code = 1
+                try:
+                    await stream.close()
+                    code = 0
+                finally:
+                    os._exit(code)
+            descriptor = os.pidfd_open(copy)
+            try:
+                assert select.select([descriptor], [], [], 10)[0]
+            finally:
+                os.close(descriptor)
+                os.kill(copy, 9)
+                assert os.waitpid(copy, 0)[1] == 0
+            assert alive(stream.pid)
+
+    shell.play(scenario)
+
+
+def test_a_forked_copy_does_not_hold_the_input_open(playing: StandIn) -> None:
+    stream = bridle.sync.query("x" * 300_000, playing(["sleep", 0.3], ["read_prompt"], INIT, ASSISTANT, RESULT))
+    stream.start()
+    copy = os.fork()
+    if copy == 0:
+        time.sleep(20)
+        os._exit(0)
+    try:
+        begin = time.monotonic()
+        assert len(stream.collect().messages) == 4
+        assert time.monotonic() - begin < 10
+    finally:
+        os.kill(copy, 9)
+        os.waitpid(copy, 0)

@@ -283,10 +283,20 @@ class Child:
                 self._done_wakeups.remove(wakeup)
 
     def disown(self) -> None:
-        """Forget the process in a forked copy of the host."""
+        """Forget the process in a forked copy of the host: no signal, no wait, and no end of its pipes held open."""
         self.stopping = True
         self._process.returncode = 0
         self._lock = threading.Lock()
+        # Whoever closes the copy's stream must not wait for a reaper that the copy has not.
+        self.done = threading.Event()
+        self.done.set()
+        # The CLI reads its input to the end, which comes when the last copy of the write end is closed.
+        for descriptor in (self._stdin, self._stdout, self.exit_descriptor):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._stdin = self._stdout = self.exit_descriptor = None
+        # Closed without being emptied: the epoll object is the parent's, too.
+        self._close_selector()
 
     # -- for the stop sequence and the reaper -----------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 import warnings
 from itertools import islice
@@ -97,7 +98,7 @@ class StreamBase:
         self._ended = False
         self._closing = False
         self._started_at = 0.0
-        self._busy = False
+        self._reader = threading.Lock()
 
     @property
     def session_id(self) -> str | None:
@@ -108,6 +109,10 @@ class StreamBase:
     def results(self) -> list[ResultMessage]:
         """The results received so far."""
         return list(self._connection.results)
+
+    @property
+    def _busy(self) -> bool:
+        return self._reader.locked()
 
     def _new_connection(self, now: float) -> OneShotConnection:
         options = self.options
@@ -190,7 +195,7 @@ class StreamBase:
         Raises:
             ConcurrentUseError: it is being read already.
         """
-        if self._busy:
+        if not self._reader.acquire(blocking=False):
             raise ConcurrentUseError.for_call(call)
         return _Reading(self)
 
@@ -211,7 +216,7 @@ class _Reading:
         self._stream = stream
 
     def __enter__(self) -> None:
-        self._stream._busy = True
+        """It was marked in the moment in which it was looked at: two threads may ask at once."""
 
     def __exit__(self, *_: object) -> None:
-        self._stream._busy = False
+        self._stream._reader.release()

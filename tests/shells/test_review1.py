@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import select
+import sys
+import threading
 import time
+
+from collections.abc import Iterator
 
 import anyio
 import pytest
@@ -80,3 +84,71 @@ def test_a_forked_copy_does_not_hold_the_input_open(playing: StandIn) -> None:
     finally:
         os.kill(copy, 9)
         os.waitpid(copy, 0)
+
+
+class Endless:
+    """A transport that always has data."""
+
+    pid = None
+    stderr_tail = b""
+
+    def __init__(self) -> None:
+        self.stopped = threading.Event()
+        self.starts = 0
+
+    def start(self, plan: object) -> None:
+        self.starts += 1
+
+    def send(self, data: bytes) -> None:
+        pass
+
+    def end_input(self) -> None:
+        pass
+
+    def receive(self, timeout: float | None = None) -> bytes:
+        return b"" if self.stopped.is_set() else b'{"type":"user"}\n'
+
+    def wait_exit(self, timeout: float | None = None) -> int:
+        return 0
+
+    def stop(self, *, turn_open: bool) -> None:
+        self.stopped.set()
+
+    def abandon(self) -> None:
+        pass
+
+
+@pytest.fixture
+def busy_threads() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("busy_threads")
+@pytest.mark.parametrize("how", ["next_item", "for"])
+def test_closing_under_a_reader_in_full_flow_is_the_end_and_no_other_error(how: str) -> None:
+    errors: list[BaseException] = []
+    for _ in range(150):
+        stream = bridle.sync.query("hi", transport=Endless())
+
+        def read(stream: bridle.sync.QueryStream = stream) -> None:
+            try:
+                if how == "for":
+                    for _ in stream:
+                        pass
+                else:
+                    while stream.next_item() is not None:
+                        pass
+            except BaseException as error:
+                errors.append(error)
+
+        stream.start()
+        thread = threading.Thread(target=read)
+        thread.start()
+        time.sleep(0.001)
+        stream.close()
+        thread.join(10)
+        assert not thread.is_alive()
+    assert errors == []

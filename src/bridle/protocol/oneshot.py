@@ -283,7 +283,7 @@ class OneShotConnection:
                 pass
 
     def _find_session_id(self) -> None:
-        for item in self.items:
+        for item in tuple(self.items):  # in one step: another thread may close the stream and clear them
             session_id = getattr(item, "session_id", None)
             if isinstance(session_id, str) and session_id:
                 self.session_id = session_id

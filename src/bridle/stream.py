@@ -14,6 +14,7 @@ from bridle.launch import needs_session
 from bridle.launch.plan import encode_prompt
 from bridle.options import Options
 from bridle.protocol.oneshot import Deadlines, OneShotConnection
+from bridle.protocol.states import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
     from bridle.launch import LaunchPlan
     from bridle.messages import ResultMessage
 
-__all__ = ["StreamBase", "checked_prompt", "with_output_type"]
+__all__ = ["SHORTEST_WAIT", "StreamBase", "checked_prompt", "with_output_type"]
 
 logger = logging.getLogger("bridle")
 
-_SHORTEST_WAIT = 0.01
+SHORTEST_WAIT = 0.01
 """A deadline that is due still leaves one look at what is readable, so that data which came in time is not overlooked."""
 
 
@@ -167,16 +168,21 @@ class StreamBase:
 
     def _wait_seconds(self, now: float) -> float | None:
         seconds = self._connection.wait_seconds(now)
-        return None if seconds is None else max(_SHORTEST_WAIT, seconds)
+        return None if seconds is None else max(SHORTEST_WAIT, seconds)
 
-    def _took(self, data: bytes | None, stderr_tail: bytes) -> None:
-        """Tell the core what reading brought: bytes, their end (b""), or nothing in time (None)."""
+    def _took(self, data: bytes | None, stderr_tail: bytes, due: bool) -> None:
+        """Tell the core what reading brought: bytes, their end (b""), or nothing in time (None).
+
+        `due` tells that a deadline had passed before that look at what is readable: whatever came in time is in it now.
+        """
         now = time.monotonic()
         if data:
             known = len(self._items)
             self._connection.receive_data(data, now)
             if logger.isEnabledFor(logging.DEBUG):
                 self._log_frames(known, len(data))
+            if due:
+                self._connection.expire(now, stderr_tail)
         elif data is None:
             self._connection.expire(now, stderr_tail)
         else:

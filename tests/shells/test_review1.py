@@ -9,6 +9,7 @@ import threading
 import time
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import anyio
 import pytest
@@ -17,7 +18,7 @@ import bridle
 import bridle.sync
 from bridle import ResultMessage
 from tests.shells.conftest import StandIn
-from tests.support.leaks import alive
+from tests.support.leaks import alive, wait_gone
 from tests.support.shell import Shell
 
 INIT, ASSISTANT, RESULT = ["frame", "init"], ["frame", "assistant"], ["frame", "result"]
@@ -152,3 +153,69 @@ def test_closing_under_a_reader_in_full_flow_is_the_end_and_no_other_error(how: 
         thread.join(10)
         assert not thread.is_alive()
     assert errors == []
+
+
+def test_the_turn_has_a_deadline_while_output_is_steady(shell: Shell, playing: StandIn) -> None:
+    steps = [step for _ in range(2_000) for step in (ASSISTANT, ["sleep", 0.002])]
+
+    async def scenario() -> None:
+        begin = time.monotonic()
+        stream = shell.query("hi", playing(*steps, RESULT, timeouts=bridle.Timeouts(turn=0.5)))
+        error = (await stream.collect()).terminal_error
+        assert isinstance(error, bridle.TurnTimeoutError)
+        assert time.monotonic() - begin < 3
+
+    shell.play(scenario)
+
+
+class WithoutStatus:
+    """An async transport whose peer has no exit status."""
+
+    pid = None
+    stderr_tail = b""
+
+    def __init__(self, *reads: bytes) -> None:
+        self.reads = list(reads)
+
+    async def start(self, plan: object) -> None:
+        pass
+
+    async def send(self, data: bytes) -> None:
+        pass
+
+    async def end_input(self) -> None:
+        pass
+
+    async def receive(self) -> bytes:
+        return self.reads.pop(0) if self.reads else b""
+
+    async def wait_exit(self) -> None:
+        return None
+
+    async def stop(self, *, turn_open: bool) -> None:
+        pass
+
+    def abandon(self) -> None:
+        pass
+
+
+def test_a_peer_without_an_exit_status_ends_well_and_at_once() -> None:
+    async def scenario() -> None:
+        transport = WithoutStatus(b'{"type":"result","subtype":"success","is_error":false,"result":"x"}\n')
+        begin = time.monotonic()
+        collected = await bridle.query("hi", transport=transport).collect()
+        assert time.monotonic() - begin < 1
+        assert len(collected.messages) == 1
+        assert collected.warnings == []
+
+    anyio.run(scenario)
+
+
+def test_after_a_crash_nothing_survives_even_with_a_result(shell: Shell, playing: StandIn, tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+
+    async def scenario() -> None:
+        await shell.query("hi", playing(INIT, ["grandchild", 60, str(mark), True], RESULT, ["die", 9])).collect()
+        assert wait_gone(int(mark.read_text()))
+
+    shell.play(scenario)

@@ -13,7 +13,7 @@ import anyio
 
 from bridle.errors import BridleError, ConcurrentUseError, DecodeError, StreamWarning
 from bridle.outcomes import CollectResult, RunResult, conclude
-from bridle.stream import StreamBase, with_output_type
+from bridle.stream import SHORTEST_WAIT, StreamBase, with_output_type
 from bridle.transports.offload import off_loop
 from bridle.transports.prepare import Preparation
 from bridle.transports.subprocess_async import AsyncChildProcess
@@ -254,13 +254,13 @@ class QueryStream(StreamBase):
         seconds = self._wait_seconds(time.monotonic())
         if connection.output_ended:
             exit_code: int | None = None
-            with anyio.move_on_after(seconds):
+            with anyio.move_on_after(seconds) as patience:
                 exit_code = await transport.wait_exit()
-            if exit_code is not None:
+            if not patience.cancelled_caught:
                 # Stopped first: then everything that was on stderr has been read, and the diagnosis is complete.
                 await transport.stop(turn_open=connection.crashed(exit_code))
                 self._finished = True
-                connection.process_exited(exit_code, transport.stderr_tail)
+                connection.process_exited(exit_code or 0, transport.stderr_tail)
             else:
                 connection.expire(time.monotonic(), transport.stderr_tail)
             return
@@ -270,7 +270,7 @@ class QueryStream(StreamBase):
         else:
             with anyio.move_on_after(seconds):
                 data = await transport.receive()
-        self._took(data, transport.stderr_tail)
+        self._took(data, transport.stderr_tail, due=seconds is not None and seconds <= SHORTEST_WAIT)
 
 
 # Exact classes: the core makes no others, and asking for subclasses costs three times as much for every message.

@@ -122,9 +122,10 @@ class OneShotConnection:
         """True while the model may be at work for us."""
         return self.last_result is None or bool(self.background_tasks)
 
-    def crashed(self, exit_code: int) -> bool:
+    def crashed(self, exit_code: int | None) -> bool:
         """Tell whether such an exit is a crash: then nothing that the process started may stay, else it may have been wanted."""
-        return self.state is State.STREAMING or exit_code < 0
+        by_signal = exit_code is not None and (exit_code < 0 or exit_code > 128)
+        return by_signal or self.state is State.STREAMING
 
     def receive_data(self, data: bytes, now: float) -> None:
         """Take bytes of stdout."""

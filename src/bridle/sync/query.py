@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from bridle.errors import BridleError, ConcurrentUseError, DecodeError, StreamWarning
 from bridle.outcomes import CollectResult, RunResult, conclude
-from bridle.stream import StreamBase, with_output_type
+from bridle.stream import SHORTEST_WAIT, StreamBase, with_output_type
 from bridle.transports.prepare import Preparation
 from bridle.transports.subprocess_sync import SyncChildProcess
 
@@ -248,17 +248,18 @@ class QueryStream(StreamBase):
         connection, transport = self._connection, self._transport
         seconds = self._wait_seconds(time.monotonic())
         if connection.output_ended:
+            until = None if seconds is None else time.monotonic() + seconds
             exit_code = transport.wait_exit(seconds)
-            if exit_code is not None:
+            if exit_code is not None or until is None or time.monotonic() < until:
                 # Stopped first: then everything that was on stderr has been read, and the diagnosis is complete.
                 transport.stop(turn_open=connection.crashed(exit_code))
                 self._finished = True
-                connection.process_exited(exit_code, transport.stderr_tail)
+                connection.process_exited(exit_code or 0, transport.stderr_tail)
             else:
                 connection.expire(time.monotonic(), transport.stderr_tail)
             return
         data = transport.receive(seconds)
-        self._took(data, transport.stderr_tail)
+        self._took(data, transport.stderr_tail, due=seconds is not None and seconds <= SHORTEST_WAIT)
 
 
 # Exact classes: the core makes no others, and asking for subclasses costs three times as much for every message.

@@ -805,7 +805,7 @@ def test_a_shell_that_gives_up_says_why_to_all() -> None:
 def test_a_peer_that_stops_reading_gets_nothing_more_and_its_death_resolves_the_rest() -> None:
     host, turn, _ = busy()
     host.connection.input_broke()
-    host.connection.send_response("h", {})
+    assert not host.connection.send_response("h", {})
     assert host.connection.data_to_send() == b""
     with pytest.raises(SessionClosedError):
         host.connection.send_prompt("2")
@@ -839,4 +839,8 @@ def test_the_other_role_sees_prompts_and_requests() -> None:
     with pytest.raises(ValueError, match="an object"):
         cli.send_message(b"[]")
     cli.receive_eof()
-    assert [type(event) for event in cli.events_received()] == [events.RequestResolved, events.Ended]
+    assert [type(event) for event in cli.events_received()] == [events.RequestResolved, events.HostFinished]
+    cli.send_message(result())
+    assert cli.data_to_send()
+    cli.process_exited(0)
+    assert [type(event) for event in cli.events_received()] == [events.Ended]

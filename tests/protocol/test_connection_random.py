@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -316,6 +316,51 @@ class HostMachine(RuleBasedStateMachine):
 
 HostMachine.TestCase.settings = FEW
 TestHost = HostMachine.TestCase
+
+
+@given(
+    frames=st.lists(
+        st.one_of(
+            st.binary(max_size=30),
+            st.builds(
+                lambda kind, request_id, request, more: json.dumps(
+                    {"type": kind, "request_id": request_id, "request": request, "response": more, "message": more}
+                ).encode(),
+                st.sampled_from(["user", "control_request", "control_response", "control_cancel_request", "assistant"]),
+                ids,
+                requests | st.just({"subtype": "initialize"}) | values,
+                values,
+            ),
+        ),
+        max_size=20,
+    ),
+    pieces=st.integers(1, 50),
+    when=st.integers(0, 20),
+)
+@settings(max_examples=300, deadline=None)
+def test_whatever_a_host_sends_the_other_role_goes_on(frames: list[bytes], pieces: int, when: int) -> None:
+    cli = Connection(Role.CLI, limits=LIMITS)
+    mine = cli.send_request("hook_callback", {"callback_id": "hook_0", "input": {}})
+    data = b"\n".join(frames) + b"\n"
+    for number, start in enumerate(range(0, len(data), pieces)):
+        cli.receive_data(data[start : start + pieces])
+        if number == when:
+            for request in cli.in_flight_requests:
+                cli.send_error(request.request_id, "no")
+    written = cli.data_to_send()
+    cli.receive_eof()
+    cli.process_exited(0)
+    happened = cli.events_received()
+    assert isinstance(happened[-1], events.Ended)
+    assert [e.request_id for e in happened if isinstance(e, events.RequestResolved)] == [mine]
+    answered = Counter(
+        frame["response"]["request_id"]
+        for frame in map(json.loads, written.splitlines())
+        if frame["type"] == "control_response"
+    )
+    assert max(answered.values(), default=1) == 1
+    assert not cli.in_flight_requests
+    assert not cli.pending_requests
 
 
 class PairMachine(RuleBasedStateMachine):

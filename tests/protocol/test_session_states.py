@@ -148,3 +148,4 @@ def test_operations_flow_from_the_first_sign_on(handshake: Handshake, hold: bool
 def test_nothing_is_written_for_nobody(change: dict[str, Any]) -> None:
     assert s.may_write(IDLE)
     assert not s.may_write(IDLE._replace(**change))
+    assert s.may_write(IDLE._replace(**change, peer_only_listens=True)) is ("output" in change)

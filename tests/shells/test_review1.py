@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import select
+import signal
 import sys
 import threading
 import time
@@ -17,8 +20,9 @@ import pytest
 import bridle
 import bridle.sync
 from bridle import ResultMessage
+from bridle.transports import child
 from tests.shells.conftest import StandIn
-from tests.support.leaks import alive, wait_gone
+from tests.support.leaks import alive, nothing_left, open_descriptors, wait_gone
 from tests.support.shell import Shell
 
 INIT, ASSISTANT, RESULT = ["frame", "init"], ["frame", "assistant"], ["frame", "result"]
@@ -219,3 +223,76 @@ def test_after_a_crash_nothing_survives_even_with_a_result(shell: Shell, playing
         assert wait_gone(int(mark.read_text()))
 
     shell.play(scenario)
+
+
+def exhausted_after(monkeypatch: pytest.MonkeyPatch, module: object, name: str, free: int) -> list[int]:
+    """Leave `free` descriptors once the function `name` has returned; returns what has to be closed in the end."""
+    real, taken = getattr(module, name), []
+
+    def wrapper(*arguments: object) -> object:
+        value = real(*arguments)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(open_descriptors()) + 30, hard))
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.open("/dev/null", os.O_RDONLY))
+        for _ in range(free):
+            os.close(taken.pop())
+        return value
+
+    monkeypatch.setattr(module, name, wrapper)
+    return taken
+
+
+@pytest.mark.parametrize("free", range(8))
+def test_descriptors_run_out_in_the_middle_of_a_start(
+    free: int, playing: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with nothing_left():
+        taken = exhausted_after(monkeypatch, child, "_spawn", free)
+        try:
+            with contextlib.suppress(bridle.SpawnError):
+                bridle.sync.query("hi", playing(INIT, ASSISTANT, RESULT)).collect()
+        finally:
+            monkeypatch.undo()
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            for descriptor in taken:
+                os.close(descriptor)
+    assert len(bridle.sync.query("hi", playing(INIT, ASSISTANT, RESULT)).collect().messages) == 3
+
+
+@pytest.mark.parametrize("name", ["bridle-reaper", "bridle-stderr"])
+def test_no_thread_can_be_started(name: str, playing: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = threading.Thread.start
+
+    def start(thread: threading.Thread) -> None:
+        if thread.name.startswith(name):
+            raise RuntimeError("can't start new thread")
+        real(thread)
+
+    with nothing_left():
+        monkeypatch.setattr(threading.Thread, "start", start)
+        with pytest.raises(bridle.SpawnError, match="can't start new thread"):
+            bridle.sync.query("hi", playing(INIT, ASSISTANT, RESULT)).collect()
+        monkeypatch.undo()
+    assert len(bridle.sync.query("hi", playing(INIT, ASSISTANT, RESULT)).collect().messages) == 3
+
+
+def test_a_signal_handler_may_close_in_the_middle_of_a_read(playing: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = bridle.sync.query("hi", playing(INIT, ["sleep", 20]))
+    assert stream.next_item() is not None
+    real = os.read
+    before = signal.signal(signal.SIGUSR1, lambda *_: stream.close())
+
+    def read(descriptor: int, size: int) -> bytes:
+        if threading.current_thread() is threading.main_thread():
+            monkeypatch.undo()
+            signal.raise_signal(signal.SIGUSR1)  # with the child's lock held
+        return real(descriptor, size)
+
+    monkeypatch.setattr(os, "read", read)
+    try:
+        assert stream.next_item() is None
+    finally:
+        signal.signal(signal.SIGUSR1, before)

@@ -14,7 +14,7 @@ from bridle.errors import SpawnError
 from bridle.launch import LaunchPlan
 from bridle.transports.child import Child
 from bridle.transports.processes import CHILD_ID_VARIABLE
-from bridle.transports.reaper import reaper
+from bridle.transports.stderr import StderrDrain
 from tests.support.leaks import nothing_left, wait_gone
 
 
@@ -33,7 +33,9 @@ def plan(code: str, child_id: str = "0123") -> LaunchPlan:
 
 
 def start(code: str, **more: Any) -> Child:
-    return Child(plan(code), **{"stop_grace": 5.0, "kill_grace": 5.0, "stderr_tail_bytes": 100, **more})
+    child = Child(plan(code), **{"stop_grace": 5.0, "kill_grace": 5.0, "stderr_tail_bytes": 100, **more})
+    child.start()
+    return child
 
 
 @pytest.fixture(autouse=True)
@@ -64,9 +66,9 @@ def test_a_start_that_runs_out_of_descriptors_leaves_nothing() -> None:
     assert started > 5
 
 
-@pytest.mark.parametrize("place", ["_adopt", "register"])
+@pytest.mark.parametrize(("owner", "place"), [(Child, "_adopt"), (StderrDrain, "start")])
 def test_ctrl_c_in_the_middle_of_a_start_leaves_nothing(
-    place: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+    owner: Any, place: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     mark = tmp_path / "pid"
 
@@ -75,7 +77,6 @@ def test_ctrl_c_in_the_middle_of_a_start_leaves_nothing(
             pass
         raise KeyboardInterrupt
 
-    owner: Any = Child if place == "_adopt" else reaper
     monkeypatch.setattr(owner, place, interrupt)
     code = f"""
 import os, subprocess, sys, time

@@ -4,7 +4,7 @@ Both shells use this class; they differ only in how they wait for its descriptor
 so that one wait covers stdout, a stdin that is not yet written, the exit, and a wake-up from another thread, under asyncio, trio and
 no event loop alike, and no task, lock or thread is spent on a frame.
 
-Life: started by its constructor - `take`, `queue`, `end_input` - `stop` (hands it to the reaper) - `done`. A child that its owner
+Life: `start` - `take`, `queue`, `end_input` - `stop` (hands it to the reaper) - `done`. A child that its owner
 forgets is ended by the owner's `__del__`, at the interpreter's exit, and, if the host is killed, by the watchdog.
 """
 
@@ -47,7 +47,7 @@ _EXIT_POLL_SECONDS = 0.1
 
 
 class Child:
-    """A started process.
+    """A process: made by the constructor, started by `start`.
 
     Args:
         plan: what to start.
@@ -55,9 +55,6 @@ class Child:
         kill_grace: seconds for an exit after SIGTERM.
         stderr_tail_bytes: how much of the end of stderr to keep.
         on_stderr: called with each line of stderr, in a thread of its own.
-
-    Raises:
-        SpawnError: the operating system refused.
     """
 
     def __init__(
@@ -77,30 +74,50 @@ class Child:
         self.stopping = False
         self.done = threading.Event()
         self._done_wakeups: list[Wakeup] = []
-        self._lock = threading.Lock()
+        # Reentrant: a signal handler may close the stream whose bytes its thread is just reading.
+        self._lock = threading.RLock()
         self._owner = os.getpid()
         self._outgoing: list[memoryview] = []
         self._input_closing = False
         self._stdout: int | None = None
         self._stdin: int | None = None
+        self._stderr_pipe: int | None = None
         self._exit_seen_at: float | None = None
         self._waiting = False
         self._disposed = False
         self._selector: selectors.BaseSelector | None = None
         self._wakeup: Wakeup | None = None
-        self._process: subprocess.Popen[bytes]
-        self._stderr: StderrDrain
-        self._stderr_pipe: int | None = None
-        watchdog.add(self.child_id)
+        self._plan = plan
+        self._stderr_tail_bytes = stderr_tail_bytes
+        self._on_stderr = on_stderr
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stderr: StderrDrain | None = None
+        self._ready = False
+        self.pid = 0
+
+    def start(self) -> None:
+        """Start the process. If that fails, at whatever point and for whatever reason, nothing is left.
+
+        Raises:
+            SpawnError: the operating system refused: the program, a descriptor or a thread.
+        """
+        plan = self._plan
         try:
+            reaper.register(self)  # first: nothing is started that could not be ended
+            watchdog.add(self.child_id)
             self._process = self._spawn(plan)
             self.pid = self._process.pid
-            self._adopt(stderr_tail_bytes, on_stderr)
-            reaper.register(self)
-        except BaseException:
-            # Out of descriptors or threads, or Ctrl-C in the middle: what was started must not stay behind.
+            self._adopt(self._process)
+            with self._lock:
+                self._ready = True
+                stopped_meanwhile = self.stopping
+        except BaseException as error:
             self._undo()
+            if isinstance(error, (OSError, RuntimeError)) and not isinstance(error, SpawnError):
+                raise spawn_error(plan.argv[0], plan.cwd, error) from error
             raise
+        if stopped_meanwhile:
+            reaper.submit(self, turn_open=True)
 
     def _spawn(self, plan: LaunchPlan) -> subprocess.Popen[bytes]:
         """Start the process: no shell, a session and process group of its own, three pipes.
@@ -133,18 +150,26 @@ class Child:
             for descriptor in theirs:
                 os.close(descriptor)
 
-    def _adopt(self, stderr_tail_bytes: int, on_stderr: Callable[[str], object] | None) -> None:
-        who = identity(self.pid)
+    def _adopt(self, process: subprocess.Popen[bytes]) -> None:
+        who = identity(process.pid)
         if who is not None:
             watchdog.started(self.child_id, who)
         assert self._stdin is not None  # noqa: S101
         assert self._stdout is not None  # noqa: S101
+        assert self._stderr_pipe is not None  # noqa: S101
         self._selector = selectors.DefaultSelector()
         self._wakeup = Wakeup()
         try:
-            self.exit_descriptor = os.pidfd_open(self.pid)
+            self.exit_descriptor = os.pidfd_open(process.pid)
         except (AttributeError, OSError):
-            logger.debug("no pidfd here: the exit of process %d is polled for", self.pid)
+            logger.debug("no pidfd here: the exit of process %d is polled for", process.pid)
+        self._stderr = StderrDrain(
+            self._stderr_pipe,
+            tail_bytes=self._stderr_tail_bytes,
+            on_line=self._on_stderr,
+            name=f"bridle-stderr-{process.pid}",
+        )
+        self._stderr_pipe = None  # the drain's from here on
         _widen(self._stdout)
         os.set_blocking(self._stdin, False)
         os.set_blocking(self._stdout, False)
@@ -152,12 +177,33 @@ class Child:
         self._selector.register(self._wakeup.fileno(), selectors.EVENT_READ)
         if self.exit_descriptor is not None:
             self._selector.register(self.exit_descriptor, selectors.EVENT_READ)
-        assert self._stderr_pipe is not None  # noqa: S101
-        drain = StderrDrain(
-            self._stderr_pipe, tail_bytes=stderr_tail_bytes, on_line=on_stderr, name=f"bridle-stderr-{self.pid}"
-        )
-        self._stderr, self._stderr_pipe = drain, None
         self._stderr.start()
+
+    def _undo(self) -> None:
+        """Take back a start that failed half-way: out of descriptors or threads, or Ctrl-C in the middle."""
+        process = self._process
+        if process is not None:
+            process.kill()
+            process.wait()
+        for who in marked_with(self.child_id):
+            kill_identity(who)
+        if self._stderr is not None:
+            self._stderr.finish(_STDERR_FINISH_SECONDS)
+        with self._lock:
+            self.stopping = True
+            self._close_stdin()
+            self._close_stdout()
+            if self._stderr_pipe is not None:
+                os.close(self._stderr_pipe)
+                self._stderr_pipe = None
+            if self.exit_descriptor is not None:
+                os.close(self.exit_descriptor)
+                self.exit_descriptor = None
+            self._close_selector()
+        watchdog.remove(self.child_id)
+        self.pid = 0
+        self.done_now()
+        reaper.forget(self)
 
     # -- reading and writing -------------------------------------------------------------------------------------------
 
@@ -249,7 +295,12 @@ class Child:
     @property
     def stderr_tail(self) -> bytes:
         """The last part of stderr."""
-        return self._stderr.tail
+        return self._stderr.tail if self._stderr is not None else b""
+
+    @property
+    def busy_in_this_thread(self) -> bool:
+        """True if this thread was interrupted (by a signal handler) in the middle of using it: then it cannot wait for its end."""
+        return self._lock._is_owned()  # type: ignore[attr-defined, no-any-return]
 
     def poll_exit(self) -> bool:
         """Look whether it has exited, and reap it."""
@@ -266,8 +317,11 @@ class Child:
             if self.stopping:
                 return
             self.stopping = True
-            self.wake()
-        reaper.submit(self, turn_open=turn_open)
+            try:
+                self.wake()
+            finally:
+                if self._ready:  # else its start is under way, and ends it
+                    reaper.submit(self, turn_open=turn_open)
 
     def add_done_wakeup(self, wakeup: Wakeup) -> None:
         """Raise `wakeup` when `done` is set: for those who wait in an event loop."""
@@ -285,8 +339,9 @@ class Child:
     def disown(self) -> None:
         """Forget the process in a forked copy of the host: no signal, no wait, and no end of its pipes held open."""
         self.stopping = True
-        self._process.returncode = 0
-        self._lock = threading.Lock()
+        if self._process is not None:
+            self._process.returncode = 0
+        self._lock = threading.RLock()
         # Whoever closes the copy's stream must not wait for a reaper that the copy has not.
         self.done = threading.Event()
         self.done.set()
@@ -333,7 +388,8 @@ class Child:
 
     def descriptors(self) -> list[int]:
         """Return what tells that something happened to it: its exit, and output to be thrown away."""
-        return [descriptor for descriptor in (self.exit_descriptor, self._stdout) if descriptor is not None]
+        with self._lock:
+            return [descriptor for descriptor in (self.exit_descriptor, self._stdout) if descriptor is not None]
 
     def discard_output(self) -> bool:
         """Throw away what is on stdout; False at its end."""
@@ -351,22 +407,16 @@ class Child:
         """Give everything back. Only the reaper calls this, last."""
         if not self.exited:
             logger.warning("process %d did not end after SIGKILL", self.pid)
-            self._process.returncode = -signal.SIGKILL  # it cannot be waited for; Popen must not try
-        self._give_back()
-
-    def _give_back(self) -> None:
-        """Close every descriptor, end the thread, forget the process: as much of it as there is."""
-        stderr: StderrDrain | None = getattr(self, "_stderr", None)
-        if stderr is not None:
-            stderr.finish(_STDERR_FINISH_SECONDS)
+            if self._process is not None:
+                self._process.returncode = -signal.SIGKILL  # it cannot be waited for; Popen must not try
+        if self._stderr is not None:
+            self._stderr.finish(_STDERR_FINISH_SECONDS)
         with self._lock:
             self._close_stdin()
             self._close_stdout()
-            if self._stderr_pipe is not None:
-                os.close(self._stderr_pipe)
-                self._stderr_pipe = None
             if self.exit_descriptor is not None:
-                self._unregister(self.exit_descriptor)
+                if self._selector is not None:
+                    self._unregister(self.exit_descriptor)
                 os.close(self.exit_descriptor)
                 self.exit_descriptor = None
             self._disposed = True
@@ -374,18 +424,6 @@ class Child:
             if not self._waiting:
                 self._close_selector()
         watchdog.remove(self.child_id)
-
-    def _undo(self) -> None:
-        """Leave nothing of a start that broke off, wherever it did."""
-        self.stopping = True
-        process: subprocess.Popen[bytes] | None = getattr(self, "_process", None)
-        if process is not None:
-            process.kill()
-            process.wait()
-        for who in marked_with(self.child_id):
-            kill_identity(who)
-        reaper.forget(self)
-        self._give_back()
 
     def done_now(self) -> None:
         """Tell everybody that it is over. Only the reaper calls this, after `dispose`."""
@@ -451,7 +489,7 @@ class Child:
             self._wakeup = None
 
     def _poll_exit(self) -> None:
-        if self.exit_code is None:
+        if self.exit_code is None and self._process is not None:
             self.exit_code = self._process.poll()
             if self.exit_code is not None:
                 self._exit_seen_at = time.monotonic()

@@ -11,12 +11,13 @@ import atexit
 import logging
 import os
 import selectors
+import signal
 import threading
 import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from bridle.transports.shutdown import stop_sequence
+from bridle.transports.shutdown import REAP_SECONDS, stop_sequence
 from bridle.transports.wakeup import Wakeup
 
 if TYPE_CHECKING:
@@ -39,13 +40,14 @@ _POLL_SECONDS = 0.02
 class _Job:
     """A child on its way out."""
 
-    __slots__ = ("child", "deadline", "polled", "steps")
+    __slots__ = ("child", "deadline", "failed", "polled", "steps")
 
     def __init__(self, child: Child, steps: Generator[float, bool, None]) -> None:
         self.child = child
         self.steps = steps
         self.deadline = 0.0
-        self.polled = False
+        self.polled = child.exit_descriptor is None
+        self.failed = False
 
     def advance(self, now: float, *, first: bool = False) -> bool:
         """Take the next step; False when there is none."""
@@ -55,8 +57,19 @@ class _Job:
             return False
         except Exception:
             logger.exception("a step of stopping process %d failed", self.child.pid)
-            return False
+            if self.failed:
+                return False
+            self.failed = True
+            self.steps = _last_resort(self.child)
+            return self.advance(now, first=True)
         return True
+
+
+def _last_resort(child: Child) -> Generator[float, bool, None]:
+    child.signal_group(signal.SIGKILL)
+    child.signal(signal.SIGKILL)
+    if not child.exited:
+        yield REAP_SECONDS
 
 
 class Reaper:
@@ -76,37 +89,40 @@ class Reaper:
     def register(self, child: Child) -> None:
         """Take note of a child that was started: from now on it can be handed over."""
         with self._lock:
-            self._live.add(child)
             if self._wakeup is None:
-                # Whatever the thread needs is made here: without descriptors the start fails, and the thread never does.
-                self._wakeup = self._start_thread()
-
-    def _start_thread(self) -> Wakeup:
-        wakeup = Wakeup()
-        try:
-            selector = selectors.DefaultSelector()
-            try:
-                selector.register(wakeup.fileno(), selectors.EVENT_READ)
-                threading.Thread(target=self._run, args=(wakeup, selector), name="bridle-reaper", daemon=True).start()
-            except BaseException:
-                selector.close()
-                raise
-        except BaseException:
-            wakeup.close()
-            raise
-        return wakeup
+                self._launch()
+            self._live.add(child)
 
     def forget(self, child: Child) -> None:
-        """Take back what `register` did, or began to do: the child's start has failed."""
-        self._live.discard(child)
-        wakeup = self._wakeup
-        if wakeup is not None:
-            wakeup.set()
+        """Drop a child whose start failed."""
+        with self._lock:
+            self._live.discard(child)
+            if self._wakeup is not None:
+                self._wakeup.set()
 
     @property
     def count(self) -> int:
         """How many children there are."""
         return len(self._live)
+
+    def _launch(self) -> None:
+        """Start the thread. Everything it needs is acquired here, where a failure is the caller's and not the thread's."""
+        wakeup = Wakeup()
+        thread: threading.Thread | None = None
+        selector: selectors.BaseSelector | None = None
+        try:
+            selector = selectors.DefaultSelector()
+            selector.register(wakeup.fileno(), selectors.EVENT_READ)
+            thread = threading.Thread(target=self._run, args=(wakeup, selector), name="bridle-reaper", daemon=True)
+            self._wakeup = wakeup
+            thread.start()
+        except BaseException:
+            if thread is None or thread.ident is None:  # else it runs, finds nothing to do, and leaves
+                self._wakeup = None
+                if selector is not None:
+                    selector.close()
+                wakeup.close()
+            raise
 
     def submit(self, child: Child, *, turn_open: bool) -> None:
         """Take a child over and end it; `child.done` tells when it is gone and reaped."""
@@ -145,12 +161,12 @@ class Reaper:
             job = self._arrivals.popleft()
             job.child.poll_exit()
             if job.advance(now, first=True):
-                try:
-                    for descriptor in job.child.descriptors():
+                for descriptor in job.child.descriptors():
+                    try:
                         selector.register(descriptor, selectors.EVENT_READ, job)
-                except (OSError, ValueError, KeyError) as error:
-                    logger.debug("process %d is polled: %s", job.child.pid, error)
-                    job.polled = True
+                    except (OSError, KeyError, ValueError):
+                        # No memory, or closed under our hands: this one is polled, and the thread lives on for all others.
+                        job.polled = True
                 jobs.append(job)
             else:
                 self._finish(job)
@@ -187,7 +203,7 @@ class Reaper:
 
     def _wait(self, jobs: list[_Job], selector: selectors.BaseSelector, wakeup: Wakeup) -> None:
         timeout = max(0.0, min(job.deadline for job in jobs) - time.monotonic()) if jobs else None
-        if any(job.polled or job.child.exit_descriptor is None for job in jobs):
+        if any(job.polled for job in jobs):
             timeout = min(timeout or 0.0, _POLL_SECONDS)
         for key, _ in selector.select(timeout):
             if key.data is None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncChildProcess"]
 
+_POLL_SECONDS = 0.02
+
 
 class AsyncChildProcess:
     """Runs the CLI as a child process; an `AsyncTransport`.
@@ -51,7 +53,7 @@ class AsyncChildProcess:
     @property
     def pid(self) -> int | None:
         """The process id once it is started."""
-        return self._child.pid if self._child is not None else None
+        return (self._child.pid or None) if self._child is not None else None
 
     @property
     def stderr_tail(self) -> bytes:
@@ -75,6 +77,7 @@ class AsyncChildProcess:
             stderr_tail_bytes=self._stderr_tail_bytes,
             on_stderr=self._on_stderr,
         )
+        self._child.start()
         if self._stopped_early:
             self._child.stop(turn_open=True)
 
@@ -133,7 +136,13 @@ class AsyncChildProcess:
         if child is None:
             return
         child.stop(turn_open=turn_open)
-        wakeup = Wakeup()
+        try:
+            wakeup = Wakeup()
+        except OSError:  # no descriptor is left: the end is looked for from time to time
+            with anyio.CancelScope(shield=True):
+                while not child.done.is_set():
+                    await anyio.sleep(_POLL_SECONDS)
+            return
         try:
             child.add_done_wakeup(wakeup)
             with anyio.CancelScope(shield=True):
@@ -146,8 +155,9 @@ class AsyncChildProcess:
     def abandon(self) -> None:
         """End the process without waiting: the reaper sees it through."""
         self._stopped_early = True
-        if self._child is not None:
-            self._child.stop(turn_open=True)
+        child = self._child
+        if child is not None:
+            child.stop(turn_open=True)
 
     def __del__(self) -> None:
         self.abandon()

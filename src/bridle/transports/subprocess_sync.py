@@ -43,7 +43,7 @@ class SyncChildProcess:
     @property
     def pid(self) -> int | None:
         """The process id once it is started."""
-        return self._child.pid if self._child is not None else None
+        return (self._child.pid or None) if self._child is not None else None
 
     @property
     def stderr_tail(self) -> bytes:
@@ -63,6 +63,7 @@ class SyncChildProcess:
             stderr_tail_bytes=self._stderr_tail_bytes,
             on_stderr=self._on_stderr,
         )
+        self._child.start()
         if self._stopped_early:
             self._child.stop(turn_open=True)
 
@@ -106,15 +107,18 @@ class SyncChildProcess:
     def stop(self, *, turn_open: bool) -> None:
         """End the process and all that it started; returns when it is gone. Goes on even if this call is interrupted."""
         self._stopped_early = True
-        if self._child is not None:
-            self._child.stop(turn_open=turn_open)
-            self._child.done.wait()
+        child = self._child
+        if child is not None:
+            child.stop(turn_open=turn_open)
+            if not child.busy_in_this_thread:  # in a signal handler: the read that it interrupted has to go on first
+                child.done.wait()
 
     def abandon(self) -> None:
         """End the process without waiting: the reaper sees it through."""
         self._stopped_early = True
-        if self._child is not None:
-            self._child.stop(turn_open=True)
+        child = self._child
+        if child is not None:
+            child.stop(turn_open=True)
 
     def __del__(self) -> None:
         self.abandon()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bridle.errors import BridleError
     from bridle.launch import LaunchPlan
     from bridle.messages import ResultMessage
+    from bridle.transports.prepare import Preparation
 
 __all__ = ["SHORTEST_WAIT", "StreamBase", "checked_prompt", "with_output_type"]
 
@@ -99,6 +100,7 @@ class StreamBase:
         self._ended = False
         self._closing = False
         self._started_at = 0.0
+        self._preparation: Preparation | None = None
         self._reader = threading.Lock()
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import resource
@@ -296,3 +297,40 @@ def test_a_signal_handler_may_close_in_the_middle_of_a_read(playing: StandIn, mo
         assert stream.next_item() is None
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+def test_closing_ends_a_start_that_is_under_way(shell: Shell, playing: StandIn, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        options = playing(INIT, version_check="strict", env={"STAND_IN_VERSION": "hang", "XDG_CACHE_HOME": str(tmp_path)})
+        stream = shell.query("hi", options)
+
+        async def close() -> None:
+            until = time.monotonic() + 0.3
+            while time.monotonic() < until:
+                await shell.let_others_run()
+            await stream.close()
+
+        begin = time.monotonic()
+        read, _ = await shell.meanwhile(stream.next_item, close)
+        assert read is None
+        assert time.monotonic() - begin < 5
+
+    shell.play(scenario)
+
+
+def test_cancelling_twice_still_waits_for_the_end(playing: StandIn) -> None:
+    async def scenario() -> None:
+        options = playing(["ignore_term"], INIT, ["sleep", 30], timeouts=bridle.Timeouts(kill_grace=0.5))
+        stream = bridle.query("hi", options)
+        await stream.next_item()
+        pid = stream.pid
+        task = asyncio.create_task(stream.aclose())
+        for _ in range(2):
+            await asyncio.sleep(0.1)
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        assert task.cancelled()
+        assert not alive(pid)
+
+    asyncio.run(scenario())

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from typing import IO
 
@@ -106,3 +108,36 @@ def test_a_reused_pid_is_left_alone() -> None:
 def test_the_script_reads_lines_and_nothing_more() -> None:
     lines: list[str] | IO[str] = ["add a", "started a 5 77", "add b", "remove a", ""]
     assert watchdog_main.watch(lines) == {"b": None}
+
+
+def test_a_watchdog_that_was_killed_is_replaced_with_the_next_child(dog: Watchdog) -> None:
+    process = sleeper("review-one")
+    try:
+        dog.add("review-one")
+        first = dog.pid
+        assert first is not None
+        who = identity(process.pid)
+        assert who is not None
+        dog.started("review-one", who)
+        os.kill(first, 9)
+        assert wait_gone(first)
+        dog.add("review-two")
+        assert dog.pid not in {None, first}
+        assert dog._process is not None
+        assert dog._process.stdin is not None
+        dog._process.stdin.close()  # as if the host were gone
+        assert wait_gone(process.pid)
+    finally:
+        process.kill()
+        process.communicate()
+        dog.remove("review-one")
+        dog.remove("review-two")
+
+
+def test_a_watchdog_that_was_stopped_costs_no_time(dog: Watchdog) -> None:
+    dog.add("one")
+    assert dog.pid is not None
+    os.kill(dog.pid, signal.SIGSTOP)
+    begin = time.monotonic()
+    dog.remove("one")
+    assert time.monotonic() - begin < 2

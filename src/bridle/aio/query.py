@@ -47,8 +47,8 @@ class QueryStream(StreamBase):
         super().__init__(prompt, options)
         self._own_transport = transport is None
         self._transport: AsyncTransport = transport if transport is not None else self._child_process()
-        self._preparation: Preparation | None = None
         self._started = False
+        self._prepared = False
         self._finished = False
 
     def _child_process(self) -> AsyncChildProcess:
@@ -83,6 +83,9 @@ class QueryStream(StreamBase):
         self._started = True
         try:
             plan = await self._prepare()
+            self._prepared = True
+            if self._closing:
+                return
             await self._transport.start(plan)
             self._connect(time.monotonic())
             if plan.stdin:
@@ -95,7 +98,7 @@ class QueryStream(StreamBase):
                 raise  # what fails because somebody closed the stream meanwhile is an end, and no error
 
     async def _prepare(self) -> LaunchPlan:
-        preparation = self._preparation = Preparation(self.options, self._prompt, find=self._own_transport)
+        self._preparation = preparation = Preparation(self.options, self._prompt, find=self._own_transport)
         try:
             plan = await off_loop(preparation.run)
         except anyio.get_cancelled_exc_class():
@@ -109,8 +112,8 @@ class QueryStream(StreamBase):
         """Stop the CLI, if it still runs, and end the stream: when this returns, no process is left. Idempotent."""
         self._closing = self._ended = True
         self._items.clear()
-        if self._preparation is not None:
-            self._preparation.cancel()
+        if self._preparation is not None and not self._prepared:
+            self._preparation.cancel()  # a start that is under way in another thread or task ends, too
         await self._transport.stop(turn_open=self._connection.turn_open)
         self._finished = True
 
@@ -228,7 +231,8 @@ class QueryStream(StreamBase):
         with self._reading(call):
             if not self._started:
                 await self._start()
-                if self._ended:
+                if self._closing:
+                    await self._transport.stop(turn_open=True)
                     return False
             connection = self._connection
             while not self._items and not connection.over:

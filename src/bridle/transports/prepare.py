@@ -50,6 +50,7 @@ class Preparation:
         self._lock = threading.Lock()
         self._cancelled = False
         self._process: subprocess.Popen[str] | None = None
+        self._child_id = secrets.token_hex(16)
         self.warnings: list[StreamWarning] = []
 
     def run(self) -> LaunchPlan:
@@ -86,6 +87,9 @@ class Preparation:
             self._cancelled = True
             if self._process is not None:
                 self._process.kill()
+                # What it started (the program behind a wrapper script) holds its output open, and would be waited for.
+                for who in marked_with(self._child_id):
+                    kill_identity(who)
 
     def _version(self, cli_path: str, plan: LaunchPlan) -> str | VersionFailure:
         cache = _cache()
@@ -98,7 +102,7 @@ class Preparation:
         return answer
 
     def _ask(self, plan: LaunchPlan) -> str | VersionFailure:
-        child_id = secrets.token_hex(16)
+        child_id = self._child_id
         watchdog.add(child_id)
         try:
             return self._ask_guarded(plan, child_id)
@@ -140,7 +144,7 @@ class Preparation:
 
     def _end(self, process: subprocess.Popen[str], child_id: str) -> None:
         """Leave nothing of it: not the process, not what it started, not its pipe."""
-        if process.poll() is None:
+        if process.poll() is None or self._cancelled:
             process.kill()
             process.wait()
             for who in marked_with(child_id):

@@ -145,9 +145,15 @@ class AsyncChildProcess:
             return
         try:
             child.add_done_wakeup(wakeup)
+            cancelled: BaseException | None = None
             with anyio.CancelScope(shield=True):
                 while not child.done.is_set():
-                    await anyio.wait_readable(wakeup.fileno())
+                    try:
+                        await anyio.wait_readable(wakeup.fileno())
+                    except anyio.get_cancelled_exc_class() as error:
+                        cancelled = error  # a scope does not shield from asyncio's own `Task.cancel`; the time is bounded
+            if cancelled is not None:
+                raise cancelled
         finally:
             child.remove_done_wakeup(wakeup)
             wakeup.close()

@@ -39,9 +39,18 @@ class Watchdog:
     def add(self, child_id: str) -> None:
         """Expect a child: to be called before it is started, so that no moment is unguarded."""
         with self._lock:
+            if self._process is not None and self._process.poll() is not None:
+                # It was killed (for want of memory, say): those who are there already get a new one, too.
+                _close(self._process)
+                self._process = None
             self._children[child_id] = None
             if self._process is None:
                 self._process = _start()
+                for known, who in self._children.items():
+                    self._write(f"add {known}\n")
+                    if who is not None:
+                        self._write(f"started {known} {who[0]} {who[1]}\n")
+                return
             self._write(f"add {child_id}\n")
 
     def started(self, child_id: str, who: Identity) -> None:
@@ -112,7 +121,7 @@ def _start() -> subprocess.Popen[bytes] | None:
 
 
 def _retire(process: subprocess.Popen[bytes]) -> None:
-    # It guards nothing any more. Its own exit would be a few milliseconds away, more if it has only just been started.
+    # It has nothing on its list, so there is nothing that it could still do; and if it was stopped (SIGSTOP) it would not end by itself.
     process.kill()
     _close(process)
     process.wait()

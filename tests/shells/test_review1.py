@@ -11,7 +11,6 @@ import signal
 import sys
 import threading
 import time
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -232,7 +231,7 @@ def exhausted_after(monkeypatch: pytest.MonkeyPatch, module: object, name: str, 
 
     def wrapper(*arguments: object) -> object:
         value = real(*arguments)
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(open_descriptors()) + 30, hard))
         with contextlib.suppress(OSError):
             while True:
@@ -334,3 +333,25 @@ def test_cancelling_twice_still_waits_for_the_end(playing: StandIn) -> None:
         assert not alive(pid)
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("patience", [0.001, 0.02, 0.2])
+def test_a_start_that_is_cancelled_goes_on_with_the_next_call(
+    backend: str, patience: float, playing: StandIn, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        options = playing(INIT, ASSISTANT, RESULT, version_check="strict", env={"XDG_CACHE_HOME": str(tmp_path)})
+        stream = bridle.query("hi", options)
+        got: list[object] = []
+        with anyio.fail_after(20):
+            while None not in got:
+                if backend == "asyncio":
+                    with contextlib.suppress(TimeoutError):
+                        got.append(await asyncio.wait_for(stream.next_item(), patience))
+                else:
+                    with anyio.move_on_after(patience):
+                        got.append(await stream.next_item())
+        assert len(got) == 4, got
+
+    anyio.run(scenario, backend=backend)

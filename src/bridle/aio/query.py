@@ -14,7 +14,7 @@ import anyio
 from bridle.errors import BridleError, ConcurrentUseError, DecodeError, StreamWarning
 from bridle.outcomes import CollectResult, RunResult, conclude
 from bridle.stream import SHORTEST_WAIT, StreamBase, with_output_type
-from bridle.transports.offload import off_loop
+from bridle.transports.offload import Call
 from bridle.transports.prepare import Preparation
 from bridle.transports.subprocess_async import AsyncChildProcess
 
@@ -49,6 +49,10 @@ class QueryStream(StreamBase):
         self._transport: AsyncTransport = transport if transport is not None else self._child_process()
         self._started = False
         self._prepared = False
+        self._preparing: Call[LaunchPlan] | None = None
+        self._plan: LaunchPlan | None = None
+        self._fed = False
+        self._up = False
         self._finished = False
 
     def _child_process(self) -> AsyncChildProcess:
@@ -74,37 +78,51 @@ class QueryStream(StreamBase):
             StartError: the CLI cannot be started.
             OptionsError: options that do not fit the file system.
         """
-        if self._started or self._ended:
+        if self._up or self._ended:
             return
         with self._reading("start"):
-            await self._start()
+            await self._start(resumable=False)
 
-    async def _start(self) -> None:
+    async def _start(self, *, resumable: bool) -> None:
+        """Start, or go on with a start that was cancelled (`next_item` is safe to be called again, from its first call on)."""
         self._started = True
+        transport = self._transport
         try:
-            plan = await self._prepare()
-            self._prepared = True
+            if self._plan is None:
+                self._plan = await self._prepare(resumable=resumable)
+                self._prepared = True
+            plan = self._plan
             if self._closing:
                 return
-            await self._transport.start(plan)
-            self._connect(time.monotonic())
-            if plan.stdin:
-                await self._transport.send(plan.stdin)
-            await self._transport.end_input()
+            await transport.start(plan)
+            if not self._fed:
+                self._fed = True
+                self._connect(time.monotonic())
+                if plan.stdin:
+                    await transport.send(plan.stdin)
+            await transport.end_input()
+            self._up = True
         except BaseException as error:
+            at_our_transport = self._own_transport or not self._prepared
+            if resumable and at_our_transport and isinstance(error, anyio.get_cancelled_exc_class()):
+                raise
             self._ended = True
-            await self._transport.stop(turn_open=True)
+            await transport.stop(turn_open=True)
             if not (self._closing and isinstance(error, BridleError)):
                 raise  # what fails because somebody closed the stream meanwhile is an end, and no error
 
-    async def _prepare(self) -> LaunchPlan:
-        self._preparation = preparation = Preparation(self.options, self._prompt, find=self._own_transport)
+    async def _prepare(self, *, resumable: bool) -> LaunchPlan:
+        if self._preparation is None or self._preparing is None:
+            self._preparation = Preparation(self.options, self._prompt, find=self._own_transport)
+            self._preparing = Call(self._preparation.run)
         try:
-            plan = await off_loop(preparation.run)
+            plan = await self._preparing.wait()
         except anyio.get_cancelled_exc_class():
-            preparation.cancel()
+            if not resumable:
+                self._preparation.cancel()
             raise
-        self._warn_before_start(preparation.warnings)
+        self._preparing = None
+        self._warn_before_start(self._preparation.warnings)
         self._log_plan(plan)
         return plan
 
@@ -229,8 +247,8 @@ class QueryStream(StreamBase):
         if self._ended:
             return False
         with self._reading(call):
-            if not self._started:
-                await self._start()
+            if not self._up:
+                await self._start(resumable=call == "next_item")
                 if self._closing:
                     await self._transport.stop(turn_open=True)
                     return False

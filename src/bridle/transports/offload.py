@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import anyio
 
@@ -17,7 +17,7 @@ from bridle.transports.wakeup import Wakeup
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["off_loop"]
+__all__ = ["Call"]
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class _Work:
         self.value: object = None
         self.error: BaseException | None = None
         self.wakeup = Wakeup()
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # a garbage collection inside of it may drop the call
         self.done = False
         self.left = False
 
@@ -56,28 +56,36 @@ class _Work:
                 self.wakeup.close()
 
 
-async def off_loop(function: Callable[[], T], *, shield: bool = False) -> T:
-    """Return what `function` returns, called in a thread of its own with the caller's context variables.
+class Call(Generic[T]):
+    """A call in a thread of its own, with the caller's context variables. Waiting for it may be cancelled and taken up again."""
 
-    Args:
-        function: may block.
-        shield: wait for it even when cancelled. Without, a cancellation leaves it running and its outcome is dropped.
-
-    Raises:
-        BaseException: what `function` raises.
-    """
-    work = _Work(function)
-    context = contextvars.copy_context()
-    threading.Thread(target=context.run, args=(work.run,), name="bridle-start", daemon=True).start()
-    try:
-        with anyio.CancelScope(shield=shield):
-            while not work.done:
-                await anyio.wait_readable(work.wakeup.fileno())
-    finally:
-        work.leave()
-    if work.error is not None:
+    def __init__(self, function: Callable[[], T]) -> None:
+        self._work = _Work(function)
+        context = contextvars.copy_context()
         try:
-            raise work.error
-        finally:
-            work.error = None  # an error and the frame that raises it must not keep each other alive
-    return work.value  # type: ignore[return-value]
+            threading.Thread(target=context.run, args=(self._work.run,), name="bridle-start", daemon=True).start()
+        except BaseException:
+            self._work.wakeup.close()
+            raise
+
+    async def wait(self) -> T:
+        """Return what it returns, once.
+
+        Raises:
+            BaseException: what it raises.
+        """
+        work = self._work
+        while not work.done:
+            await anyio.wait_readable(work.wakeup.fileno())
+        work.leave()
+        if work.error is not None:
+            try:
+                raise work.error
+            finally:
+                work.error = None  # an error and the frame that raises it must not keep each other alive
+        return work.value  # type: ignore[return-value]
+
+    def __del__(self) -> None:
+        work = getattr(self, "_work", None)
+        if work is not None:
+            work.leave()

@@ -12,7 +12,7 @@ import anyio
 import anyio.lowlevel
 
 from bridle.transports.child import Child
-from bridle.transports.offload import off_loop
+from bridle.transports.offload import Call
 from bridle.transports.wakeup import Wakeup
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class AsyncChildProcess:
         self._on_stderr = on_stderr
         self._child: Child | None = None
         self._stopped_early = False
+        self._starting: Call[None] | None = None
 
     @property
     def pid(self) -> int | None:
@@ -66,8 +67,11 @@ class AsyncChildProcess:
         Raises:
             SpawnError: the operating system refused.
         """
-        await off_loop(lambda: self._spawn(plan), shield=True)
-        await anyio.lowlevel.checkpoint_if_cancelled()
+        # Called again after a cancellation, it goes on with the start that is under way.
+        if self._starting is None:
+            self._starting = Call(lambda: self._spawn(plan))
+        with anyio.CancelScope(shield=True):
+            await self._starting.wait()
 
     def _spawn(self, plan: LaunchPlan) -> None:
         self._child = Child(

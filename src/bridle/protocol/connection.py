@@ -243,6 +243,7 @@ class Connection:
             background_tasks=sum(not task.ambient for task in self.background_tasks),
             unsettled=self._unsettled,
             hold_until_confirmed=self._hold_until_confirmed,
+            peer_only_listens=self.role is Role.CLI,
         )
 
     # -- in -----------------------------------------------------------------------------------------------------------
@@ -272,7 +273,10 @@ class Connection:
         self._flush()
 
     def receive_eof(self) -> None:
-        """Take that the peer will send nothing more. A session has ended when the exit status is known too."""
+        """Take that the peer will send nothing more. A session has ended when the exit status is known too.
+
+        A host that closed its side still reads: the role CLI goes on, and only what it had asked for is resolved.
+        """
         if self._output is Half.CLOSED:
             return
         tail = self._framer.receive_eof()
@@ -287,14 +291,19 @@ class Connection:
                     self._dispatch(frame)
             self._flush()
         self._output = OUTPUT[self._output, HalfHappening.CLOSED]
-        if self.role is Role.CLI or self._process is Process.EXITED:
+        if self._process is Process.EXITED:
             self._end_with_process()
+        elif self.role is Role.CLI and not self.over:
+            for request in self._pending:
+                self._resolve(request, error=self.closed_error())
+            self._emit(events.HostFinished())
 
     def process_exited(self, exit_code: int | None, stderr_tail: bytes = b"") -> None:
         """Take the exit status. The session has ended when the output has been read to its end too.
 
         Args:
-            exit_code: negative for a signal; None if the process had to be stopped because it did not exit by itself.
+            exit_code: negative for a signal; None if the process had to be stopped because it did not exit by itself. The role CLI
+                tells its own.
             stderr_tail: the last part of its stderr.
         """
         if self._process is Process.EXITED:
@@ -302,7 +311,7 @@ class Connection:
         self._process = PROCESS[self._process, ProcessHappening.EXITED]
         self.exit_code = exit_code
         self._stderr_tail = stderr_tail
-        if self._output is Half.CLOSED:
+        if self._output is Half.CLOSED or self.role is Role.CLI:
             self._end_with_process()
 
     def fail(self, error: BridleError) -> None:
@@ -478,7 +487,7 @@ class Connection:
 
     def cancel_request(self, request_id: str) -> bool:
         """Give a request of ours up: its waiter has gone, and its answer will be nobody's. True if it was open."""
-        if request_id == self._initialize_id:
+        if request_id == self._initialize_id and self.role is Role.HOST:
             return False  # without it there is no session: stop that instead
         request = self._pending.remove(request_id)
         if request is None:
@@ -532,7 +541,7 @@ class Connection:
     def expire_turn(self, turn_id: str) -> bool:
         """Take that a deadline of a prompt passed: it is interrupted, or withdrawn; its end is reported as always. True if it was open."""
         turn = self.turns.get(turn_id)
-        if turn is None or self.input_closed:
+        if turn is None or not states.may_write(self.snapshot()):
             return False
         if not turn.written:
             return self.withdraw_prompt(turn_id)
@@ -552,30 +561,27 @@ class Connection:
             payload: the answer: an object, or ready JSON that is copied as it is.
 
         Returns:
-            True if it was still open.
+            True if it was still open and the answer was written: after our input was closed nobody reads it.
 
         Raises:
             ValueError: if JSON cannot hold it; the request stays open.
         """
         if request_id not in self._in_flight:
             return False
-        self._answer(request_id, frames.success_frame(request_id, payload))
-        return True
+        return self._answer(request_id, frames.success_frame(request_id, payload))
 
     def send_error(self, request_id: str, error: str, code: str | None = None) -> bool:
-        """Answer a request of the peer with an error; True if it was still open."""
+        """Answer a request of the peer with an error; returns what `send_response` does."""
         if request_id not in self._in_flight:
             return False
-        self._answer(request_id, frames.error_frame(request_id, error, code), HandshakeHappening.ERROR)
-        return True
+        return self._answer(request_id, frames.error_frame(request_id, error, code), HandshakeHappening.ERROR)
 
     def fail_request(self, request_id: str, reason: str) -> bool:
-        """Answer a request of the peer safely, as its row says; True if it was still open."""
+        """Answer a request of the peer safely, as its row says; returns what `send_response` does."""
         waiting = self._in_flight.get(request_id)
         if waiting is None:
             return False
-        self._answer(request_id, self._safe_frame(waiting.row, waiting.frame, request_id, reason))
-        return True
+        return self._answer(request_id, self._safe_frame(waiting.row, waiting.frame, request_id, reason))
 
     def send_message(self, message: Payload) -> None:
         """Send any other frame: for the role CLI, and for frames that have no method.
@@ -879,9 +885,11 @@ class Connection:
     def _unhold(self, what: PendingRequest | Turn) -> None:
         self._held = deque(item for item in self._held if item[0] is not what)
 
-    def _write(self, frame: bytes) -> None:
-        if states.may_write(self.snapshot()):
+    def _write(self, frame: bytes) -> bool:
+        written = not self.over and states.may_write(self.snapshot())
+        if written:
             self._out.append(frame)
+        return written
 
     def _next_id(self) -> str:
         self._counter += 1
@@ -907,12 +915,13 @@ class Connection:
             return  # the handshake's own events tell
         self._emit(events.RequestResolved(request.request_id, request.operation, result, error))
 
-    def _answer(self, request_id: str, frame: bytes, says: HandshakeHappening = HandshakeHappening.ANSWER) -> None:
+    def _answer(self, request_id: str, frame: bytes, says: HandshakeHappening = HandshakeHappening.ANSWER) -> bool:
         self._in_flight.remove(request_id)
-        self._write(frame)
+        written = self._write(frame)
         if self.role is Role.CLI and request_id == self._initialize_id and self._handshake is Handshake.SENT:
             self._handshake = HANDSHAKE[self._handshake, says]
         self._look_at_rules()
+        return written
 
     def _answer_at_once(self, request_id: str, row: ControlRow, frame: ControlRequest, reason: str) -> None:
         self._in_flight.add(InFlightRequest(request_id, row, frame))

@@ -27,6 +27,7 @@ __all__ = [
     "Event",
     "HandshakeCompleted",
     "HandshakeFailed",
+    "HostFinished",
     "InitUnconfirmed",
     "InputMayClose",
     "MessagesReceived",
@@ -209,6 +210,10 @@ class PromptReceived(Event, frozen=True, eq=False):
 
     message: UserMessage
     uuid: str | None
+
+
+class HostFinished(Event, frozen=True, eq=False):
+    """Role CLI only: the host closed its side. It still reads; what we asked it is resolved."""
 
 
 class Ended(Event, frozen=True, eq=False):

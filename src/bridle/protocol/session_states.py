@@ -347,6 +347,8 @@ class Snapshot(NamedTuple):
     unsettled: bool = False
     """A background task has reported its end, and the CLI has not said since then what it is doing."""
     hold_until_confirmed: bool = False
+    peer_only_listens: bool = False
+    """Role CLI: a host that has closed its side still reads what we write."""
 
 
 def operations_flow(now: Snapshot) -> bool:
@@ -358,7 +360,8 @@ def operations_flow(now: Snapshot) -> bool:
 
 def may_write(now: Snapshot) -> bool:
     """Return whether a frame that is written may still be read by somebody."""
-    return now.input is not Half.CLOSED and now.output is not Half.CLOSED and now.process is Process.ALIVE
+    listens = now.output is not Half.CLOSED or now.peer_only_listens
+    return now.input is not Half.CLOSED and listens and now.process is Process.ALIVE
 
 
 def is_quiet(now: Snapshot) -> bool:

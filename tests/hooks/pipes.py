@@ -86,6 +86,7 @@ class Conversation:
                 "request": {"subtype": "initialize", "hooks": self.registered.wire},
             }
         )
+        state, asked = "idle", 1
         for line in self.process.stdout:
             frame = json.loads(line)
             self.frames.append(frame)
@@ -99,10 +100,14 @@ class Conversation:
                     answer = self._answer(frame["request"]["subtype"], raw)
                     response = {"subtype": "success", "request_id": request_id, "response": answer}
                     self._send({"type": "control_response", "response": response})
-                case {"subtype": "session_state_changed", "state": "idle"} if self.results:
-                    if not self.prompts:
-                        return
-                    self._prompt()
+                case {"subtype": "session_state_changed", "state": changed}:
+                    state = changed
+            # A prompt that the CLI answers by itself need not change the state at all.
+            if state == "idle" and len(self.results) >= asked:
+                if not self.prompts:
+                    return
+                asked = len(self.results) + 1
+                self._prompt()
 
     def _prompt(self) -> None:
         message = {"role": "user", "content": self.prompts.pop(0)}

@@ -32,7 +32,7 @@ def test_the_table_of_events_is_current() -> None:
         ),
         ("permissions.md", {*Allow.__struct_fields__, *Deny.__struct_fields__}),
     ],
-    ids=str,
+    ids=["inputs", "outputs", "matchers", "context", "requests", "results"],
 )
 def test_every_field_is_on_the_page(page: str, names: set[str]) -> None:
     text = (PROJECT / "docs" / page).read_text(encoding="utf-8")

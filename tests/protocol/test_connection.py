@@ -577,6 +577,14 @@ def test_a_turn_that_the_cli_starts_by_itself_is_nobodys() -> None:
     assert two in host.connection.turns
 
 
+def test_a_cli_that_will_report_is_not_taken_for_one_that_answers_in_order() -> None:
+    host = Host()
+    turn = host.connection.send_prompt("1")
+    host.feed({"type": "system", "subtype": "init", "capabilities": ["msg_lifecycle_v1"]}, assistant(), result())
+    assert host.whose() == host.whose(ResultMessage) == [()]
+    assert turn in host.connection.turns
+
+
 def test_a_prompt_may_have_an_id_of_its_own_once() -> None:
     host = Host()
     assert host.connection.send_prompt("1", turn_id="mine", fields={"priority": "now"}) == "mine"

@@ -48,11 +48,11 @@ from bridle.messages import (
     UserMessage,
     decode,
 )
-from bridle.messages.base import NO_RAW
 from bridle.messages.control import ControlCancelRequest, ControlRequest, ControlResponse
 from bridle.messages.decode import decode_run
 from bridle.protocol import events, frames
 from bridle.protocol import session_states as states
+from bridle.protocol.answers import Answer, error_text, read_answer
 from bridle.protocol.control import ControlRow, Direction, encode_request, fail_answer, malformed, row_for
 from bridle.protocol.control_results import ControlResult, ServerInfo, decode_result
 from bridle.protocol.diagnostics import exit_code_hint, process_failure
@@ -648,8 +648,9 @@ class Connection:
                 logger.debug("frame of type %r is for nobody", frame.type)
 
     def _on_message(self, frame: Message) -> None:
-        if isinstance(frame, InitMessage) and frame.session_id:
-            self.session_id = frame.session_id
+        if isinstance(frame, InitMessage):
+            self.session_id = frame.session_id or self.session_id
+            self._learn(frame.capabilities)
         if self.turns.names_matter:
             named = getattr(frame, "user_message_uuids", None) or ()
             one = getattr(frame, "user_message_uuid", None)
@@ -660,6 +661,11 @@ class Connection:
                 self._flush()
                 self._tell_turns(self.turns.work_begins())
         self._batch.append(frame)
+
+    def _learn(self, capabilities: list[str]) -> None:
+        # A turn that the CLI starts by itself must not be taken for ours before it has read our first prompt.
+        if _REPORTS_ON_PROMPTS in capabilities:
+            self.turns.reported = True
 
     def _on_result(self, frame: ResultMessage) -> None:
         self._flush()
@@ -744,7 +750,7 @@ class Connection:
         self._emit(events.RequestReceived(request_id, subtype, frame, row))
 
     def _on_response(self, frame: ControlResponse) -> None:
-        answer = _read_answer(frame)
+        answer = read_answer(frame)
         request_id = answer.request_id or frame.outer_request_id or ""
         request = self._pending.get(request_id)
         if request is None or not request.written:
@@ -756,7 +762,7 @@ class Connection:
             self._initialize_answered(request_id, answer, failed)
         elif failed:
             self._resolve(
-                request, error=ControlRejectedError(request.operation, _text(answer.error), answer.error_code)
+                request, error=ControlRejectedError(request.operation, error_text(answer.error), answer.error_code)
             )
         else:
             kind = request.row.result if request.row is not None else ControlResult
@@ -778,17 +784,18 @@ class Connection:
 
     # -- inside: the handshake ----------------------------------------------------------------------------------------
 
-    def _initialize_answered(self, request_id: str, answer: _Answer, failed: bool) -> None:
+    def _initialize_answered(self, request_id: str, answer: Answer, failed: bool) -> None:
         self._pending.remove(request_id)
         if failed:
             self._handshake = HANDSHAKE[self._handshake, HandshakeHappening.ERROR]
-            self.fail(InitializationError(_text(answer.error)))
+            self.fail(InitializationError(error_text(answer.error)))
             return
         info = decode_result(ServerInfo, answer.response, self._warn_later)
         assert isinstance(info, ServerInfo)  # noqa: S101 - for the type checker
         self.server_info = info
         self._handshake = HANDSHAKE[self._handshake, HandshakeHappening.ANSWER]
         self._lifecycle = LIFECYCLE[self._lifecycle, LifecycleHappening.CONFIRMED]
+        self._learn(info.capabilities)
         self._emit(events.HandshakeCompleted(info))
         self._release()
         for pending in (answer.pending_permission_requests, answer.pending_user_dialog_requests):
@@ -1028,56 +1035,7 @@ class Connection:
         self._events.append(event)
 
 
-class _Answer(msgspec.Struct):
-    request_id: str | None = None
-    subtype: str | None = None
-    response: Raw = NO_RAW
-    error: Raw = NO_RAW
-    error_code: str | None = None
-    pending_permission_requests: Raw = NO_RAW
-    pending_user_dialog_requests: Raw = NO_RAW
-
-
-_decode_answer = msgspec.json.Decoder(_Answer).decode
-
-
-def _read_answer(frame: ControlResponse) -> _Answer:
-    """Read as much of an answer as can be read."""
-    if not frame.response_raw:
-        return _Answer()
-    try:
-        return _decode_answer(frame.response_raw)
-    except (ValueError, RecursionError):
-        pass
-    from bridle.messages import degrade
-
-    try:
-        fields = degrade.split_line(bytes(frame.response_raw))
-    except DecodeError:
-        return _Answer()
-    values: dict[str, Any] = {}
-    for name in _Answer.__struct_fields__:
-        payload = fields.get(name)
-        if payload is None:
-            continue
-        wanted = Raw if name in ("response", "error") or name.startswith("pending") else str
-        try:
-            values[name] = msgspec.json.decode(payload, type=wanted)
-        except (ValueError, RecursionError):
-            continue
-    return _Answer(**values)
-
-
-def _text(error: Raw) -> str:
-    if not error:
-        return "no reason given"
-    try:
-        value = msgspec.json.decode(error)
-    except (ValueError, RecursionError):
-        value = None
-    return value if isinstance(value, str) else bytes(error).decode("utf-8", "replace")
-
-
+_REPORTS_ON_PROMPTS = "msg_lifecycle_v1"
 _SPECIAL = {
     ResultMessage,
     SessionStateChangedMessage,

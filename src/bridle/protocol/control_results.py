@@ -140,6 +140,8 @@ class ServerInfo(ControlResult, frozen=True, kw_only=True):
     plugins_applied: bool | None = None
     mcp_servers_applied: bool | None = None
     sdk_mcp_manifests_parked: dict[str, str] = _dict()
+    session_state: str | None = None
+    current_permission_mode: str | None = None
     fast_mode_state: str | None = None
     fast_mode_disabled_reason: str | None = None
 

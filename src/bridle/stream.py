@@ -14,7 +14,6 @@ from bridle.launch import needs_session
 from bridle.launch.plan import encode_prompt
 from bridle.options import Options
 from bridle.protocol.oneshot import Deadlines, OneShotConnection
-from bridle.protocol.states import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -134,3 +134,14 @@ def test_without_pidfd_the_exit_is_polled_for(monkeypatch: pytest.MonkeyPatch) -
     child.stop(turn_open=True)
     assert child.done.wait(10)
     assert child.exit_code == -15
+
+
+def test_a_status_that_somebody_else_took_is_unknown_and_not_0() -> None:
+    child = start("import os; os._exit(3)")
+    assert wait_gone(child.pid)
+    os.waitpid(child.pid, 0)  # a host that waits for all its children
+    assert child.poll_exit()
+    assert child.exit_code is None
+    assert child.exited
+    child.stop(turn_open=True)
+    assert child.done.wait(10)

@@ -49,7 +49,7 @@ _KNOWN_STDERR: tuple[tuple[str, str], ...] = (
 def exit_code_hint(exit_code: int | None, *, stdout_was_empty: bool) -> str:
     """Return what an exit code usually means, in one sentence."""
     if exit_code is None:
-        return "It closed its output and did not exit, so it was stopped."
+        return "Its exit status is unknown: it was stopped because it closed its output and stayed, or somebody else took the status."
     if exit_code == 0:
         return "It ended as if all were well, but no result came."
     if exit_code == 1 and stdout_was_empty:

@@ -199,14 +199,14 @@ class OneShotConnection:
     _incomplete: DecodeError | None = None
 
     def process_exited(self, exit_code: int | None, stderr_tail: bytes) -> None:
-        """Take the exit status; `exit_code` is None if the process had to be stopped after it closed its output."""
+        """Take the exit; `exit_code` is None where its status cannot be known (somebody else took it, or the transport has none)."""
         if self.over:
             return
+        if exit_code is None and self.last_result is not None:
+            exit_code = 0  # it did what it was asked for
         if self._incomplete is not None and (exit_code == 0 or self.state is State.RESULT_RECEIVED):
             self._happen(Happening.INCOMPLETE_LAST_LINE, line=self._incomplete.line)
-        if exit_code is None:
-            happening = Happening.STILL_RUNNING
-        elif exit_code == 0 or (self.last_result is not None and self.last_result.is_error):
+        if exit_code == 0 or (self.last_result is not None and self.last_result.is_error):
             empty = not self._received and self.last_result is None
             happening = Happening.EXITED_EMPTY if empty else Happening.EXITED_CLEAN
         elif self._strict_exit_status:

@@ -124,6 +124,8 @@ class QueryStream(StreamBase):
     def __del__(self) -> None:
         transport = getattr(self, "_transport", None)
         if transport is not None and self._started and not self._finished:
+            if self._preparation is not None and not self._prepared:
+                self._preparation.cancel()
             transport.abandon()
 
     # -- reading -------------------------------------------------------------------------------------------------------
@@ -258,7 +260,7 @@ class QueryStream(StreamBase):
                 # Stopped first: then everything that was on stderr has been read, and the diagnosis is complete.
                 transport.stop(turn_open=connection.crashed(exit_code))
                 self._finished = True
-                connection.process_exited(exit_code or 0, transport.stderr_tail)
+                connection.process_exited(exit_code, transport.stderr_tail)
             else:
                 connection.expire(time.monotonic(), transport.stderr_tail)
             return

@@ -18,18 +18,17 @@ import signal
 import subprocess
 import threading
 import time
+import weakref
 from typing import TYPE_CHECKING
 
 from bridle.errors import SpawnError
 from bridle.transports.processes import CHILD_ID_VARIABLE, identity, kill_identity, marked_with
 from bridle.transports.reaper import reaper
-from bridle.transports.stderr import StderrDrain
+from bridle.transports.stderr import LineCallback, StderrDrain
 from bridle.transports.wakeup import Wakeup
 from bridle.transports.watchdog import watchdog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bridle.launch.plan import LaunchPlan
 
 __all__ = ["Child", "spawn_error"]
@@ -41,7 +40,8 @@ _WIDE_PIPES = 32
 """With this many children and more, pipes keep their usual size."""
 _QUIET_AFTER_EXIT_SECONDS = 0.5
 """After the exit stdout is read for this long: a grandchild may hold the pipe open for ever."""
-_STDERR_FINISH_SECONDS = 1.0
+_LAST_CALLS_SECONDS = 1.0
+"""What a stderr callback that is behind may hold up the end of its stream, and of no other."""
 _EXIT_POLL_SECONDS = 0.1
 """Where the operating system cannot tell when a process ends, this often it is asked."""
 
@@ -54,7 +54,7 @@ class Child:
         stop_grace: seconds for an exit by itself.
         kill_grace: seconds for an exit after SIGTERM.
         stderr_tail_bytes: how much of the end of stderr to keep.
-        on_stderr: called with each line of stderr, in a thread of its own.
+        on_stderr: called with each line of stderr, in a thread of its own; its owner keeps it alive.
     """
 
     def __init__(
@@ -64,12 +64,13 @@ class Child:
         stop_grace: float,
         kill_grace: float,
         stderr_tail_bytes: int,
-        on_stderr: Callable[[str], object] | None = None,
+        on_stderr: LineCallback | None = None,
     ) -> None:
         self.stop_grace = stop_grace
         self.kill_grace = kill_grace
         self.child_id = plan.environment.get(CHILD_ID_VARIABLE, "")
         self.exit_code: int | None = None
+        self.status_lost = False
         self.exit_descriptor: int | None = None
         self.stopping = False
         self.done = threading.Event()
@@ -89,7 +90,7 @@ class Child:
         self._wakeup: Wakeup | None = None
         self._plan = plan
         self._stderr_tail_bytes = stderr_tail_bytes
-        self._on_stderr = on_stderr
+        self._on_stderr = weakref.ref(on_stderr) if on_stderr is not None else None
         self._process: subprocess.Popen[bytes] | None = None
         self._stderr: StderrDrain | None = None
         self._ready = False
@@ -166,7 +167,7 @@ class Child:
         self._stderr = StderrDrain(
             self._stderr_pipe,
             tail_bytes=self._stderr_tail_bytes,
-            on_line=self._on_stderr,
+            on_line=self._on_stderr() if self._on_stderr is not None else None,
             name=f"bridle-stderr-{process.pid}",
         )
         self._stderr_pipe = None  # the drain's from here on
@@ -188,7 +189,7 @@ class Child:
         for who in marked_with(self.child_id):
             kill_identity(who)
         if self._stderr is not None:
-            self._stderr.finish(_STDERR_FINISH_SECONDS)
+            self._stderr.finish()
         with self._lock:
             self.stopping = True
             self._close_stdin()
@@ -290,7 +291,7 @@ class Child:
     @property
     def exited(self) -> bool:
         """True once the exit status is known."""
-        return self.exit_code is not None
+        return self.exit_code is not None or self.status_lost
 
     @property
     def stderr_tail(self) -> bytes:
@@ -366,7 +367,10 @@ class Child:
         with self._lock:
             if not self.exited:
                 try:
-                    os.kill(self.pid, number)
+                    if self.exit_descriptor is not None:
+                        signal.pidfd_send_signal(self.exit_descriptor, number)
+                    else:
+                        os.kill(self.pid, number)
                 except (ProcessLookupError, PermissionError):
                     logger.debug("process %d took no signal %d", self.pid, number)
 
@@ -410,7 +414,7 @@ class Child:
             if self._process is not None:
                 self._process.returncode = -signal.SIGKILL  # it cannot be waited for; Popen must not try
         if self._stderr is not None:
-            self._stderr.finish(_STDERR_FINISH_SECONDS)
+            self._stderr.finish()
         with self._lock:
             self._close_stdin()
             self._close_stdout()
@@ -425,8 +429,23 @@ class Child:
                 self._close_selector()
         watchdog.remove(self.child_id)
 
+    def finish(self) -> None:
+        """Tell everybody that it is over, once the stderr callback has had every line. Only the reaper calls this, after `dispose`."""
+        if self._stderr is None or self._stderr.calls_done(0):
+            self.done_now()
+            return
+        try:
+            threading.Thread(target=self._finish_late, name="bridle-stderr-last", daemon=True).start()
+        except RuntimeError:  # no thread can be had: nobody waits for the callback, then
+            self.done_now()
+
+    def _finish_late(self) -> None:
+        assert self._stderr is not None  # noqa: S101
+        self._stderr.calls_done(_LAST_CALLS_SECONDS)
+        self.done_now()
+
     def done_now(self) -> None:
-        """Tell everybody that it is over. Only the reaper calls this, after `dispose`."""
+        """Tell everybody that it is over."""
         with self._lock:
             self.done.set()
             for wakeup in self._done_wakeups:
@@ -489,12 +508,24 @@ class Child:
             self._wakeup = None
 
     def _poll_exit(self) -> None:
-        if self.exit_code is None and self._process is not None:
-            self.exit_code = self._process.poll()
-            if self.exit_code is not None:
+        if not self.exited and self._process is not None:
+            self._reap(self._process)
+            if self.exited:
                 self._exit_seen_at = time.monotonic()
                 if self.exit_descriptor is not None:
                     self._unregister(self.exit_descriptor)
+
+    def _reap(self, process: subprocess.Popen[bytes]) -> None:
+        """Take the exit status, if there is one. Not with `Popen.poll`: where somebody else took it, that says 0."""
+        try:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+        except ChildProcessError:
+            # The host ignores SIGCHLD, or waits for all children: it has ended, and how is not to be known.
+            self.status_lost = True
+            process.returncode = 0
+            return
+        if pid:
+            self.exit_code = process.returncode = os.waitstatus_to_exitcode(status)
 
     def _quiet_too_long(self) -> bool:
         return self._exit_seen_at is not None and time.monotonic() - self._exit_seen_at >= _QUIET_AFTER_EXIT_SECONDS

@@ -47,7 +47,7 @@ class Preparation:
         self._prompt = prompt
         self._session = session
         self._find = find
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a garbage collection inside of it may cancel
         self._cancelled = False
         self._process: subprocess.Popen[str] | None = None
         self._child_id = secrets.token_hex(16)

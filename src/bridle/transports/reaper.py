@@ -192,7 +192,7 @@ class Reaper:
             logger.exception("giving back what belonged to process %d failed", job.child.pid)
         finally:
             self._live.discard(job.child)
-            job.child.done_now()
+            job.child.finish()
 
     def _leave_if_idle(self) -> bool:
         with self._lock:

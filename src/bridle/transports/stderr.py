@@ -1,7 +1,11 @@
 """The child's stderr: always drained, kept as a bounded tail, given line by line to whoever asked.
 
-A thread of its own does that, so that a child that writes megabytes to stderr never waits for the reader of stdout, nor for an event
-loop that is busy. The callback runs in that thread, with the context variables of the caller; what it raises is logged.
+A thread drains it, so that a child that writes megabytes to stderr never waits for the reader of stdout, nor for an event loop that is
+busy. That thread runs no code of the user: a second one, only there with a callback, makes the calls, so that a callback that blocks
+holds up nobody but itself. What a callback raises is logged.
+
+Neither thread keeps the callback alive: it may belong to the object that holds the stream, which then must be collectable. Its owner
+(the transport) holds a `LineCallback`, and what is here refers to it weakly.
 """
 
 from __future__ import annotations
@@ -11,6 +15,8 @@ import logging
 import os
 import select
 import threading
+import weakref
+from collections import deque
 from typing import TYPE_CHECKING
 
 from bridle.transports.wakeup import Wakeup
@@ -18,40 +24,115 @@ from bridle.transports.wakeup import Wakeup
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["StderrDrain"]
+__all__ = ["LineCallback", "StderrDrain"]
 
 logger = logging.getLogger("bridle")
 
 _READ_BYTES = 65_536
 _LONGEST_LINE = 65_536
 """A line for the callback is cut here: a child that never ends a line must not fill the memory."""
+_WAITING_LINES = 10_000
+"""So many lines wait for a callback that is slower than the child; of what comes then, the number is logged."""
+
+
+class LineCallback:
+    """A callback for lines, with the context variables of the place where it was made."""
+
+    def __init__(self, function: Callable[[str], object]) -> None:
+        self._function = function
+        self._context = contextvars.copy_context()
+
+    def __call__(self, line: str) -> None:
+        """Call it; what it raises is logged."""
+        try:
+            self._context.run(self._function, line)
+        except Exception:
+            logger.exception("the stderr callback raised; reading goes on")
+
+
+class _Lines:
+    """Splits what comes into lines and calls back from a thread of its own, which ends with the last line."""
+
+    def __init__(self, callback: LineCallback, name: str) -> None:
+        self._callback = weakref.ref(callback)
+        self._partial = b""
+        self._waiting: deque[bytes] = deque()
+        self._left_out = 0
+        self._closed = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def feed(self, data: bytes) -> None:
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        if len(self._partial) > _LONGEST_LINE:
+            lines.append(self._partial)
+            self._partial = b""
+        with self._changed:
+            room = max(0, _WAITING_LINES - len(self._waiting))
+            self._waiting.extend(lines[:room])
+            self._left_out += len(lines[room:])
+            self._changed.notify()
+
+    def close(self) -> None:
+        with self._changed:
+            if self._partial:
+                self._waiting.append(self._partial)
+            self._closed = True
+            self._changed.notify()
+
+    def join(self, seconds: float) -> bool:
+        """Wait for the last call; True if it is over."""
+        if self._thread.ident is not None:
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while (line := self._next()) is not None:
+            callback = self._callback()
+            if callback is None:
+                return
+            callback(line.decode("utf-8", "replace").rstrip("\r"))
+            del callback
+        if self._left_out:
+            logger.warning("%d lines of stderr did not reach the callback: it was too slow", self._left_out)
+
+    def _next(self) -> bytes | None:
+        with self._changed:
+            while not self._waiting:
+                if self._closed:
+                    return None
+                self._changed.wait()
+            return self._waiting.popleft()
 
 
 class StderrDrain:
     """Reads one descriptor to its end.
 
     Args:
-        descriptor: the read end of the pipe; owned from here on.
+        descriptor: the read end of the pipe; owned from here on, if this does not raise.
         tail_bytes: how much of the end to keep.
-        on_line: called with each line, without its line end.
-        name: for the thread.
+        on_line: called with each line, without its line end; referred to weakly.
+        name: for the threads.
     """
 
-    def __init__(self, descriptor: int, *, tail_bytes: int, on_line: Callable[[str], object] | None, name: str) -> None:
-        self._descriptor = descriptor
+    def __init__(self, descriptor: int, *, tail_bytes: int, on_line: LineCallback | None, name: str) -> None:
         self._tail_bytes = tail_bytes
         self._tail = bytearray()
         self._lock = threading.Lock()
-        self._on_line = on_line
-        self._partial = b""
-        self._stop = Wakeup()  # what can fail comes before the descriptor is ours
+        self._lines = _Lines(on_line, f"{name}-lines") if on_line is not None else None
+        self._stop = Wakeup()
+        self._descriptor = descriptor
         os.set_blocking(descriptor, False)
-        context = contextvars.copy_context()
-        self._thread = threading.Thread(target=context.run, args=(self._run,), name=name, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
         """Begin to drain."""
         self._thread.start()
+        if self._lines is not None:
+            self._lines.start()
 
     @property
     def tail(self) -> bytes:
@@ -59,13 +140,17 @@ class StderrDrain:
         with self._lock:
             return bytes(self._tail)
 
-    def finish(self, seconds: float) -> None:
-        """Read what is there without waiting for the pipe's end (a grandchild may hold it), and end; wait `seconds` at most."""
+    def finish(self) -> None:
+        """Read what is there without waiting for the pipe's end (a grandchild may hold it), and end: a matter of moments."""
         if self._thread.ident is None:
             self._close()  # it was never started
             return
         self._stop.set()
-        self._thread.join(seconds)
+        self._thread.join()
+
+    def calls_done(self, seconds: float) -> bool:
+        """Wait until the callback has had every line, for `seconds` at most; True if it has. To be called after `finish`."""
+        return self._lines is None or self._lines.join(seconds)
 
     def _run(self) -> None:
         try:
@@ -74,20 +159,20 @@ class StderrDrain:
             poll.register(self._stop.fileno(), select.POLLIN)
             while True:
                 stopping = any(descriptor == self._stop.fileno() for descriptor, _ in poll.poll())
-                if not self._read_available() or stopping:
+                if not self._read_available(stopping=stopping) or stopping:
                     break
-            if self._partial:
-                self._give(self._partial)
         finally:
             self._close()
 
     def _close(self) -> None:
+        if self._lines is not None:
+            self._lines.close()
         os.close(self._descriptor)
         self._stop.close()
 
-    def _read_available(self) -> bool:
-        """Read until it would wait; False at the end."""
-        while True:
+    def _read_available(self, *, stopping: bool) -> bool:
+        """Read until it would wait; False at the end. When stopping, what a pipe can hold at most: its writer may be a flood."""
+        for _ in range(_LAST_READS if stopping else _READS):
             try:
                 data = os.read(self._descriptor, _READ_BYTES)
             except BlockingIOError:
@@ -98,20 +183,10 @@ class StderrDrain:
                 self._tail += data
                 if len(self._tail) > self._tail_bytes:
                     del self._tail[: len(self._tail) - self._tail_bytes]
-            if self._on_line is not None:
-                self._split(data)
+            if self._lines is not None:
+                self._lines.feed(data)
+        return True
 
-    def _split(self, data: bytes) -> None:
-        *lines, self._partial = (self._partial + data).split(b"\n")
-        for line in lines:
-            self._give(line)
-        if len(self._partial) > _LONGEST_LINE:
-            self._give(self._partial)
-            self._partial = b""
 
-    def _give(self, line: bytes) -> None:
-        assert self._on_line is not None  # noqa: S101
-        try:
-            self._on_line(line.decode("utf-8", "replace").rstrip("\r"))
-        except Exception:
-            logger.exception("the stderr callback raised; reading goes on")
+_LAST_READS = 32
+_READS = 64

@@ -13,6 +13,7 @@ import anyio.lowlevel
 
 from bridle.transports.child import Child
 from bridle.transports.offload import Call
+from bridle.transports.stderr import LineCallback
 from bridle.transports.wakeup import Wakeup
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class AsyncChildProcess:
         self._stop_grace = stop_grace
         self._kill_grace = kill_grace
         self._stderr_tail_bytes = stderr_tail_bytes
-        self._on_stderr = on_stderr
+        self._on_stderr = LineCallback(on_stderr) if on_stderr is not None else None
         self._child: Child | None = None
         self._stopped_early = False
         self._starting: Call[None] | None = None
@@ -155,7 +156,9 @@ class AsyncChildProcess:
                     try:
                         await anyio.wait_readable(wakeup.fileno())
                     except anyio.get_cancelled_exc_class() as error:
-                        cancelled = error  # a scope does not shield from asyncio's own `Task.cancel`; the time is bounded
+                        cancelled = (
+                            error  # a scope does not shield from asyncio's own `Task.cancel`; the time is bounded
+                        )
             if cancelled is not None:
                 raise cancelled
         finally:

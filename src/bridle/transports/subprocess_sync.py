@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from bridle.transports.child import Child
+from bridle.transports.stderr import LineCallback
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +37,7 @@ class SyncChildProcess:
         self._stop_grace = stop_grace
         self._kill_grace = kill_grace
         self._stderr_tail_bytes = stderr_tail_bytes
-        self._on_stderr = on_stderr
+        self._on_stderr = LineCallback(on_stderr) if on_stderr is not None else None
         self._child: Child | None = None
         self._stopped_early = False
 

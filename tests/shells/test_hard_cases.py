@@ -20,7 +20,7 @@ import pytest
 import bridle
 import bridle.sync
 from bridle import ResultMessage
-from bridle.transports import child
+from bridle.transports.child import Child
 from tests.shells.conftest import StandIn
 from tests.support.leaks import alive, nothing_left, open_descriptors, wait_gone
 from tests.support.shell import Shell
@@ -48,10 +48,8 @@ def test_a_cancelled_read_loses_nothing(backend: str, playing: StandIn) -> None:
     assert isinstance(got[2], ResultMessage)
 
 
+@pytest.mark.parametrize("shell", ["trio", "threads"], indirect=True)  # asyncio has no running loop in a forked copy
 def test_a_forked_copy_can_leave_the_block(shell: Shell, playing: StandIn) -> None:
-    if shell.backend == "asyncio":
-        pytest.skip("asyncio has no running loop in a forked copy")
-
     async def scenario() -> None:
         async with shell.query("hi", playing(INIT, ["sleep", 20])) as stream:
             await stream.next_item()
@@ -250,7 +248,7 @@ def test_descriptors_run_out_in_the_middle_of_a_start(
 ) -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with nothing_left():
-        taken = exhausted_after(monkeypatch, child, "_spawn", free)
+        taken = exhausted_after(monkeypatch, Child, "_spawn", free)
         try:
             with contextlib.suppress(bridle.SpawnError):
                 bridle.sync.query("hi", playing(INIT, ASSISTANT, RESULT)).collect()
@@ -300,7 +298,9 @@ def test_a_signal_handler_may_close_in_the_middle_of_a_read(playing: StandIn, mo
 
 def test_closing_ends_a_start_that_is_under_way(shell: Shell, playing: StandIn, tmp_path: Path) -> None:
     async def scenario() -> None:
-        options = playing(INIT, version_check="strict", env={"STAND_IN_VERSION": "hang", "XDG_CACHE_HOME": str(tmp_path)})
+        options = playing(
+            INIT, version_check="strict", env={"STAND_IN_VERSION": "hang", "XDG_CACHE_HOME": str(tmp_path)}
+        )
         stream = shell.query("hi", options)
 
         async def close() -> None:

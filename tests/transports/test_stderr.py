@@ -1,0 +1,139 @@
+"""Stderr is drained whatever its callback does."""
+
+from __future__ import annotations
+
+import contextvars
+import gc
+import os
+import threading
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from bridle.transports.stderr import LineCallback, StderrDrain
+from tests.support.leaks import nothing_left
+
+VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", default="nothing")
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    with nothing_left():
+        reading, writing = os.pipe()
+        yield reading, writing
+
+
+def test_a_callback_that_blocks_holds_up_nobody_else(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    entered, go_on = threading.Event(), threading.Event()
+    lines: list[str] = []
+
+    def callback(line: str) -> None:
+        lines.append(line)
+        entered.set()
+        assert go_on.wait(20)
+
+    kept = LineCallback(callback)
+    drain = StderrDrain(reading, tail_bytes=10, on_line=kept, name="bridle-test")
+    drain.start()
+    os.write(writing, b"first\n")
+    assert entered.wait(10)
+    for _ in range(40):
+        os.write(writing, b"x" * 99_999 + b"\n")  # far more than a pipe holds
+    os.write(writing, b"last one")
+    drain.finish()
+    assert drain.tail == b"x\nlast one"
+    assert not drain.calls_done(0)
+    go_on.set()
+    assert drain.calls_done(10)
+    assert lines[0] == "first"
+    assert lines[-1] == "last one"
+    os.close(writing)
+
+
+def test_a_callback_far_behind_gets_the_first_lines_and_the_log_the_number(
+    pipe: tuple[int, int], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bridle.transports.stderr._WAITING_LINES", 5)
+    reading, writing = pipe
+    go_on = threading.Event()
+    lines: list[str] = []
+
+    def callback(line: str) -> None:
+        assert go_on.wait(20)
+        lines.append(line)
+
+    kept = LineCallback(callback)
+    drain = StderrDrain(reading, tail_bytes=10, on_line=kept, name="bridle-test")
+    os.write(writing, b"".join(b"%d\n" % number for number in range(100)))
+    drain.start()
+    drain.finish()
+    go_on.set()
+    assert drain.calls_done(10)
+    assert lines[:5] == ["0", "1", "2", "3", "4"]
+    assert len(lines) < 10
+    assert "did not reach the callback" in caplog.text
+    os.close(writing)
+
+
+def test_it_runs_with_the_variables_of_its_maker(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    seen: list[str] = []
+    VARIABLE.set("mine")
+    kept = LineCallback(lambda line: seen.append(VARIABLE.get()))
+    VARIABLE.set("later")
+    drain = StderrDrain(reading, tail_bytes=10, on_line=kept, name="bridle-test")
+    drain.start()
+    os.write(writing, b"line\n")
+    os.close(writing)
+    drain.finish()
+    assert drain.calls_done(10)
+    assert seen == ["mine"]
+
+
+def test_nothing_here_keeps_the_callback_alive(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+
+    class Owner:
+        def log(self, line: str) -> None:
+            raise AssertionError
+
+    owner = Owner()
+    kept = LineCallback(owner.log)
+    drain = StderrDrain(reading, tail_bytes=10, on_line=kept, name="bridle-test")
+    drain.start()
+    gone = weakref.ref(owner)
+    del owner, kept
+    gc.collect()
+    assert gone() is None
+    os.write(writing, b"line\n")
+    os.close(writing)
+    drain.finish()
+    assert drain.calls_done(10)
+    assert drain.tail == b"line\n"
+
+
+def test_a_flood_does_not_keep_it_from_ending(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    stop = threading.Event()
+
+    def flood() -> None:
+        os.set_blocking(writing, False)
+        while not stop.is_set():
+            try:
+                os.write(writing, b"y" * 65_536)
+            except BlockingIOError:
+                continue
+            except BrokenPipeError:
+                return
+
+    thread = threading.Thread(target=flood)
+    drain = StderrDrain(reading, tail_bytes=10, on_line=None, name="bridle-test")
+    drain.start()
+    thread.start()
+    drain.finish()
+    stop.set()
+    thread.join(10)
+    assert drain.tail == b"y" * 10
+    os.close(writing)

@@ -330,6 +330,7 @@ def test_cancelling_twice_still_waits_for_the_end(playing: StandIn) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await task
         assert task.cancelled()
+        assert pid is not None
         assert not alive(pid)
 
     asyncio.run(scenario())

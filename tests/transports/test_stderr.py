@@ -130,8 +130,9 @@ def test_a_flood_does_not_keep_it_from_ending(pipe: tuple[int, int]) -> None:
 
     thread = threading.Thread(target=flood)
     drain = StderrDrain(reading, tail_bytes=10, on_line=None, name="bridle-test")
-    drain.start()
+    os.write(writing, b"y" * 10)
     thread.start()
+    drain.start()
     drain.finish()
     stop.set()
     thread.join(10)

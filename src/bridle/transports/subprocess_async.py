@@ -145,7 +145,7 @@ class AsyncChildProcess:
             wakeup = Wakeup()
         except OSError:  # no descriptor is left: the end is looked for from time to time
             with anyio.CancelScope(shield=True):
-                while not child.done.is_set():
+                while not child.done.is_set():  # noqa: ASYNC110 - there is nothing left to be woken by
                     await anyio.sleep(_POLL_SECONDS)
             return
         try:

@@ -300,15 +300,18 @@ _RESERVED = {
 extra_args = mapping_of(optional(text), key=_flag_name)
 
 
-def hooks(value: Any, path: str) -> dict[str, tuple[Any, ...]]:
-    """Accept matchers by event; what a matcher is, is checked where hooks are run."""
+def hooks(value: Any, path: str) -> Any:
+    """Accept matchers by event."""
+    from bridle.hooks.matchers import check_hooks
 
-    def matchers(part: Any, where: str) -> tuple[Any, ...]:
-        if not isinstance(part, (list, tuple)):
-            raise fail(where, "a list of HookMatcher", part, f"Write `[{type(part).__name__}(...)]`.")
-        return tuple(part)
+    return check_hooks(value, path)
 
-    return dict(mapping_of(matchers)(value, path))
+
+def can_use_tool(value: Any, path: str) -> Any:
+    """Accept a function of one permission request."""
+    from bridle.callbacks import check_callback
+
+    return check_callback(value, path, ("request",))
 
 
 def trace(value: Any, path: str) -> Any:

@@ -156,7 +156,7 @@ class Options(Checked):
     allow_dangerously_skip_permissions: bool = option(default=False, check=boolean)
     permission_prompt_tool_name: str | None = option(default=None, check=name_text)
     permission_prompts: Literal["host", "none"] | None = option(default=None, check=choice("host", "none"))
-    can_use_tool: Callable[..., Any] | None = option(default=None, check=function)
+    can_use_tool: Callable[..., Any] | None = option(default=None, check=checks.can_use_tool)
     hooks: Mapping[str, Sequence[Any]] | None = option(default=None, check=checks.hooks)
     on_elicitation: Callable[..., Any] | None = option(default=None, check=function)
     on_user_dialog: Callable[..., Any] | None = option(default=None, check=function)

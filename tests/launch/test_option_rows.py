@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from bridle.hooks import HookMatcher
 from bridle.launch import LaunchPlan, build_plan, in_process_servers, needs_session
 from bridle.launch.table import GROUPS, ROWS, ROWS_BY_NAME
 from bridle.options import (
@@ -129,7 +130,7 @@ CASES: dict[str, list[Case]] = {
     ],
     "permission_prompts": [Case({"permission_prompts": "none"}, ("--permission-prompts=none",))],
     "can_use_tool": [Case({"can_use_tool": nothing}, ("--permission-prompt-tool=stdio",), session=True)],
-    "hooks": [Case({"hooks": {"Stop": [nothing]}}, session=True), Case({"hooks": {}})],
+    "hooks": [Case({"hooks": {"Stop": [HookMatcher(hooks=[nothing])]}}, session=True), Case({"hooks": {}})],
     "on_elicitation": [Case({"on_elicitation": nothing}, session=True)],
     "on_user_dialog": [Case({"on_user_dialog": nothing}, session=True)],
     "supported_dialog_kinds": [

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridle.errors import OptionsError
+from bridle.hooks import HookMatcher
 from bridle.options import (
     AgentDefinition,
     Limits,
@@ -336,7 +337,7 @@ FULL: dict[str, Any] = {
     "task_budget": TaskBudget(total=5),
     "timeouts": Timeouts(turn=5),
     "limits": Limits(line_bytes=5),
-    "hooks": {"Stop": [answer]},
+    "hooks": {"Stop": [HookMatcher(hooks=[answer])]},
     "can_use_tool": answer,
     "cwd": Path("/"),
 }

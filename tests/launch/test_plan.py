@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bridle.errors import OptionsError
+from bridle.hooks import HookMatcher
 from bridle.launch import LaunchPlan, build_plan, needs_session
 from bridle.launch.plan import MAX_ARGUMENT, argument_space
 from bridle.options import Options, SystemPromptFile
@@ -278,6 +279,10 @@ def test_a_description_has_no_control_characters() -> None:
 
 def test_needs_session_names_all_options() -> None:
     options = Options(
-        hooks={"Stop": [answer]}, title="t", can_use_tool=answer, model="m", enable_file_checkpointing=True
+        hooks={"Stop": [HookMatcher(hooks=[answer])]},
+        title="t",
+        can_use_tool=answer,
+        model="m",
+        enable_file_checkpointing=True,
     )
     assert sorted(needs_session(options)) == ["can_use_tool", "enable_file_checkpointing", "hooks", "title"]

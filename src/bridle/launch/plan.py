@@ -235,6 +235,10 @@ def conflicts(options: Options) -> list[StreamWarning]:
         overruled("settings.sandbox", "sandbox")
     if options.can_use_tool is not None:
         found.extend(_shadows(options))
+    if options.hooks:
+        from bridle.hooks.matchers import event_warnings
+
+        found.extend(event_warnings(options.hooks))
     return found
 
 
@@ -272,6 +276,8 @@ def _shadows(options: Options) -> list[StreamWarning]:
     shadows = []
     if options.permission_mode == "bypassPermissions":
         shadows.append(("permission_mode", "permission_mode='bypassPermissions' allows everything"))
+    if options.permission_mode == "dontAsk":
+        shadows.append(("permission_mode", "permission_mode='dontAsk' denies what is not allowed"))
     whole = [rule for rule in options.allowed_tools if rule.endswith(("()", "(*)")) or "(" not in rule]
     if whole:
         shadows.append(("allowed_tools", f"allowed_tools allows {', '.join(whole)} altogether"))

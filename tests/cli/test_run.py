@@ -246,7 +246,20 @@ def test_every_flag_arrives(bridle: Command, tmp_path: Path) -> None:
     argv = json.loads(json.loads(ran.out.splitlines()[0])["message"]["content"])
     line = "\n".join(argv)
     for expected in (
-        *("--model=m", "more", "Read,Bash(git log:*),Edit", "Write", "plan", "3", "0.5", "r", "--fork-session", "high"),
+        *(
+            "--model=m",
+            "more",
+            "--allowedTools=Read",
+            "Bash(git log:*)",
+            "=Edit",
+            "Write",
+            "plan",
+            "3",
+            "0.5",
+            "r",
+            "--fork-session",
+            "high",
+        ),
         *(str(tmp_path), str(servers), "user,project", "b", "other", "00000000-0000-4000-8000-000000000000"),
     ):
         assert expected in line

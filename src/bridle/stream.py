@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bridle.errors import BridleError
     from bridle.launch import LaunchPlan
     from bridle.messages import ResultMessage
+    from bridle.transports.base import Transport
     from bridle.transports.prepare import Preparation
 
 __all__ = ["SHORTEST_WAIT", "StreamBase", "checked_prompt", "with_output_type"]
@@ -98,9 +99,36 @@ class StreamBase:
         self._error_given = False
         self._ended = False
         self._closing = False
+        self._started = False
+        self._prepared = False
+        self._finished = False
         self._started_at = 0.0
         self._preparation: Preparation | None = None
         self._reader = threading.Lock()
+
+    _transport: Transport
+    """How the CLI is reached: set by the shell."""
+
+    @property
+    def pid(self) -> int | None:
+        """The CLI's process id, once it is started."""
+        return self._transport.pid
+
+    def __del__(self) -> None:
+        if getattr(self, "_transport", None) is not None and self._started and not self._finished:
+            if self._preparation is not None and not self._prepared:
+                self._preparation.cancel()
+            self._transport.abandon()
+
+    def _child_settings(self) -> dict[str, Any]:
+        """Return the arguments of a `ChildProcess`."""
+        timeouts = self.options.timeouts
+        return {
+            "stop_grace": timeouts.stop_grace,
+            "kill_grace": timeouts.kill_grace,
+            "stderr_tail_bytes": self.options.limits.stderr_tail,
+            "on_stderr": self.options.stderr,
+        }
 
     @property
     def session_id(self) -> str | None:

@@ -45,24 +45,9 @@ class QueryStream(StreamBase):
     ) -> None:
         super().__init__(prompt, options)
         self._own_transport = transport is None
-        self._transport: SyncTransport = transport if transport is not None else self._child_process()
-        self._started = False
-        self._prepared = False
-        self._finished = False
-
-    def _child_process(self) -> SyncChildProcess:
-        timeouts = self.options.timeouts
-        return SyncChildProcess(
-            stop_grace=timeouts.stop_grace,
-            kill_grace=timeouts.kill_grace,
-            stderr_tail_bytes=self.options.limits.stderr_tail,
-            on_stderr=self.options.stderr,
+        self._transport: SyncTransport = (
+            transport if transport is not None else SyncChildProcess(**self._child_settings())
         )
-
-    @property
-    def pid(self) -> int | None:
-        """The CLI's process id, once it is started."""
-        return self._transport.pid
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -120,13 +105,6 @@ class QueryStream(StreamBase):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
-
-    def __del__(self) -> None:
-        transport = getattr(self, "_transport", None)
-        if transport is not None and self._started and not self._finished:
-            if self._preparation is not None and not self._prepared:
-                self._preparation.cancel()
-            transport.abandon()
 
     # -- reading -------------------------------------------------------------------------------------------------------
 

@@ -11,56 +11,23 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.lowlevel
 
-from bridle.transports.child import Child
+from bridle.transports.child_process import ChildProcess
 from bridle.transports.offload import Call
-from bridle.transports.stderr import LineCallback
 from bridle.transports.wakeup import Wakeup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bridle.launch.plan import LaunchPlan
+    from bridle.transports.child import Child
 
 __all__ = ["AsyncChildProcess"]
 
 _POLL_SECONDS = 0.02
 
 
-class AsyncChildProcess:
-    """Runs the CLI as a child process; an `AsyncTransport`.
+class AsyncChildProcess(ChildProcess):
+    """Runs the CLI as a child process; an `AsyncTransport`. Arguments: those of `ChildProcess`."""
 
-    Args:
-        stop_grace: seconds for an exit by itself.
-        kill_grace: seconds for an exit after SIGTERM.
-        stderr_tail_bytes: how much of the end of stderr to keep.
-        on_stderr: called with each line of stderr, in a thread of its own.
-    """
-
-    def __init__(
-        self,
-        *,
-        stop_grace: float = 5.0,
-        kill_grace: float = 5.0,
-        stderr_tail_bytes: int = 65_536,
-        on_stderr: Callable[[str], object] | None = None,
-    ) -> None:
-        self._stop_grace = stop_grace
-        self._kill_grace = kill_grace
-        self._stderr_tail_bytes = stderr_tail_bytes
-        self._on_stderr = LineCallback(on_stderr) if on_stderr is not None else None
-        self._child: Child | None = None
-        self._stopped_early = False
-        self._starting: Call[None] | None = None
-
-    @property
-    def pid(self) -> int | None:
-        """The process id once it is started."""
-        return (self._child.pid or None) if self._child is not None else None
-
-    @property
-    def stderr_tail(self) -> bytes:
-        """The last part of stderr."""
-        return self._child.stderr_tail if self._child is not None else b""
+    _starting: Call[None] | None = None
 
     async def start(self, plan: LaunchPlan) -> None:
         """Start the process, off the event loop: a fork of a large host takes long enough to be felt by an event loop.
@@ -73,23 +40,6 @@ class AsyncChildProcess:
             self._starting = Call(lambda: self._spawn(plan))
         with anyio.CancelScope(shield=True):
             await self._starting.wait()
-
-    def _spawn(self, plan: LaunchPlan) -> None:
-        self._child = Child(
-            plan,
-            stop_grace=self._stop_grace,
-            kill_grace=self._kill_grace,
-            stderr_tail_bytes=self._stderr_tail_bytes,
-            on_stderr=self._on_stderr,
-        )
-        self._child.start()
-        if self._stopped_early:
-            self._child.stop(turn_open=True)
-
-    def _started(self) -> Child:
-        if self._child is None:
-            raise RuntimeError("the transport was not started")
-        return self._child
 
     async def send(self, data: bytes) -> None:
         """Queue `data` for stdin; reading goes on writing what the pipe does not take at once."""
@@ -164,13 +114,3 @@ class AsyncChildProcess:
         finally:
             child.remove_done_wakeup(wakeup)
             wakeup.close()
-
-    def abandon(self) -> None:
-        """End the process without waiting: the reaper sees it through."""
-        self._stopped_early = True
-        child = self._child
-        if child is not None:
-            child.stop(turn_open=True)
-
-    def __del__(self) -> None:
-        self.abandon()

@@ -1,0 +1,88 @@
+"""Runs callbacks for the asyncio and trio session: each in a task of its own, plain functions in a thread of their own.
+
+Tasks are made outside of the user's task groups, so that no cancel scope of theirs is held; how depends on the event loop.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from typing import TYPE_CHECKING, Any
+
+import anyio
+
+from bridle.transports.offload import Call
+
+if TYPE_CHECKING:
+    import asyncio
+    import contextvars
+    from collections.abc import Callable, Coroutine
+
+    from bridle.session_callbacks import Job
+
+__all__ = ["Loop", "run_job"]
+
+_tasks: set[asyncio.Task[Any]] = set()
+"""asyncio itself refers to its tasks only weakly."""
+
+
+class Loop:
+    """The event loop that runs: where tasks are made, and where other threads hand functions in."""
+
+    def __init__(self) -> None:
+        trio = sys.modules.get("trio")
+        self._token: Any = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        if trio is not None and trio.lowlevel.in_trio_task():
+            self._token = trio.lowlevel.current_trio_token()
+        else:
+            import asyncio
+
+            self._loop = asyncio.get_running_loop()
+
+    def spawn(self, function: Callable[[], Coroutine[Any, Any, None]], context: contextvars.Context) -> None:
+        """Start a task that nobody waits for. It must not raise."""
+        if self._loop is None:
+            import trio
+
+            trio.lowlevel.spawn_system_task(function, context=context, name="bridle session")
+            return
+        task = self._loop.create_task(function(), context=context, name="bridle session")
+        _tasks.add(task)
+        task.add_done_callback(_tasks.discard)
+
+    def post(self, function: Callable[[], None]) -> None:
+        """Run a function in the loop's thread, soon; from any thread. Does nothing once the loop has ended."""
+        try:
+            if self._loop is None:
+                self._token.run_sync_soon(function)
+            else:
+                self._loop.call_soon_threadsafe(function)
+        except RuntimeError:
+            return  # the loop has ended, and the session with it
+
+
+async def run_job(job: Job, finish: Callable[[Job, object, BaseException | None], None]) -> None:
+    """Run one callback and hand in how it ended."""
+    outcome: object = None
+    error: BaseException | None = None
+    with anyio.CancelScope() as scope:
+        job.stop = scope.cancel
+        if job.cancelled:
+            return
+        try:
+            outcome = await (job.call() if job.is_async else Call(job.call).wait())
+            if inspect.isawaitable(outcome):
+                outcome = await outcome
+        except Exception as problem:
+            error = problem
+        except BaseException as problem:
+            if scope.cancel_called or isinstance(problem, GeneratorExit):
+                raise
+            finish(job, None, problem)
+            if isinstance(problem, anyio.get_cancelled_exc_class()):
+                raise
+            return  # a callback cannot end the program: `SystemExit` in it is a failure like others
+    job.stop = None
+    if not scope.cancelled_caught:
+        finish(job, outcome, error)

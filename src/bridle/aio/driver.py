@@ -1,0 +1,177 @@
+"""The one task of a session: moves bytes, wakes whoever waits, starts callbacks, ends the process.
+
+It belongs to nobody's task group and refers to no `Session`, so a session that is forgotten is collected while its driver still runs.
+It never raises: an event loop's internals are above it.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import time
+from typing import TYPE_CHECKING
+
+import anyio
+
+from bridle.aio.callbacks import Loop, run_job
+from bridle.errors import BridleError, SessionClosedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridle.launch import LaunchPlan
+    from bridle.session import SessionCore
+    from bridle.session_callbacks import Job
+    from bridle.transports.base import AsyncTransport
+
+__all__ = ["Driver"]
+
+logger = logging.getLogger("bridle")
+
+
+class Driver:
+    """Drives one session, from the start of the process to its end."""
+
+    def __init__(self, core: SessionCore, transport: AsyncTransport, plan: LaunchPlan) -> None:
+        self._core = core
+        self._transport = transport
+        self._plan = plan
+        self._loop = Loop()
+        self._context = contextvars.copy_context()
+        self._scope: anyio.CancelScope | None = None
+        self._woken = False
+        self._output_ended = False
+
+    def start(self) -> None:
+        """Begin, in a task of its own."""
+        self._loop.spawn(self._run, contextvars.Context())
+
+    def wake(self) -> None:
+        """Look at the core again: something is to be sent, or it is to stop. Only in the loop's thread."""
+        self._woken = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def post(self, function: Callable[[], None]) -> None:
+        """Run a function in the loop's thread and look at the core afterwards; from any thread."""
+
+        def do() -> None:
+            function()
+            self.wake()
+
+        self._loop.post(do)
+
+    async def _run(self) -> None:
+        core, connection = self._core, self._core.connection
+        try:
+            try:
+                await self._transport.start(self._plan)
+                core.initialize(self._plan, time.monotonic())
+                await self._move()
+            except BridleError as error:
+                connection.fail(error)
+            except Exception as error:
+                logger.exception("a session's driver failed")
+                connection.fail(SessionClosedError(expected=False, reason=f"{type(error).__name__}: {error}"))
+            await self._end()
+        except Exception:
+            logger.exception("a session's process could not be ended")
+            self._transport.abandon()
+        except BaseException:
+            # The event loop ends: there is no time to wait for anything.
+            self._transport.abandon()
+            raise
+        finally:
+            if not connection.over:
+                connection.fail(SessionClosedError(expected=False, reason="its event loop has ended"))
+            core.pump(time.monotonic())
+            self._serve_callbacks()
+            core.tell()
+            core.ended.set()
+
+    async def _end(self) -> None:
+        core, transport = self._core, self._transport
+        turn_open = core.turn_open
+        if not core.connection.over:
+            core.pump(time.monotonic())
+            if data := core.connection.data_to_send():
+                await transport.send(data)
+        await transport.stop(turn_open=turn_open)
+        exit_code: int | None = None
+        with anyio.move_on_after(1.0):
+            exit_code = await transport.wait_exit()
+        core.process_gone(exit_code, transport.stderr_tail)
+
+    async def _move(self) -> None:
+        core, connection, transport = self._core, self._core.connection, self._transport
+        while True:
+            if core.stop_asked:
+                core.begin_stop(time.monotonic())
+            core.pump(time.monotonic())
+            self._serve_callbacks()
+            core.tell()
+            if data := connection.data_to_send():
+                await transport.send(data)
+            if core.may_end or core.abandoned or (core.stop_asked and self._output_ended):
+                return
+            if connection.input_may_close:
+                await transport.end_input()
+                connection.input_was_closed()
+                core.input_closed(time.monotonic())
+            if self._woken:
+                self._woken = False
+                continue
+            await self._advance()
+
+    async def _advance(self) -> None:
+        """Wait for one happening and tell the core."""
+        core, connection, transport = self._core, self._core.connection, self._transport
+        data: bytes | None = None
+        exit_code: int | None = None
+        seconds = core.wait_seconds(time.monotonic())
+        deadline = float("inf") if seconds is None else anyio.current_time() + seconds
+        with anyio.CancelScope(deadline=deadline) as scope:
+            self._scope = scope
+            try:
+                if self._output_ended:
+                    exit_code = await transport.wait_exit()
+                else:
+                    data = await transport.receive()
+            finally:
+                self._scope = None
+                self._woken = False
+        now = time.monotonic()
+        if data:
+            core.received(now)
+            connection.receive_data(data)
+        elif data is not None:
+            self._output_ended = True
+            if not core.stop_asked:
+                connection.receive_eof()
+                core.output_ended(now)
+        elif exit_code is not None and not core.stop_asked:
+            # Stopped first: then everything that was on stderr has been read, and the diagnosis is complete.
+            await transport.stop(turn_open=core.crashed(exit_code))
+            connection.process_exited(exit_code, transport.stderr_tail)
+        elif self._output_ended and not scope.cancelled_caught:
+            core.abandoned = core.stop_asked = True  # somebody stops the transport
+        core.expire(time.monotonic(), transport.stderr_tail)
+
+    def _serve_callbacks(self) -> None:
+        callbacks = self._core.callbacks
+        while callbacks.to_stop:
+            job = callbacks.to_stop.popleft()
+            if job.stop is not None:
+                job.stop()
+        while callbacks.to_run:
+            self._start_job(callbacks.to_run.popleft())
+
+    def _start_job(self, job: Job) -> None:
+        async def run() -> None:
+            await run_job(job, self._finish)
+
+        self._loop.spawn(run, self._context.copy())
+
+    def _finish(self, job: Job, outcome: object, error: BaseException | None) -> None:
+        self._core.callbacks.finish(job, outcome, error)
+        self.wake()

@@ -1,0 +1,268 @@
+"""The control operations of a session: one method for each request of the control protocol.
+
+Each takes `timeout=` in seconds; None is the deadline of `Timeouts`. Each raises `ControlRejectedError`, `ControlTimeoutError`,
+`TooManyPendingRequestsError`, `InitQueueOverflowError` or `SessionClosedError`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from bridle.session import sent_servers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bridle.option_types import PermissionMode
+    from bridle.protocol.control_results import (
+        BackgroundTasksResult,
+        BinaryVersion,
+        CancelledMessage,
+        ContextUsage,
+        ControlResult,
+        FileContents,
+        FileSuggestions,
+        HooksListing,
+        InterruptReceipt,
+        McpCallResult,
+        McpResourceContents,
+        McpServersChange,
+        McpStatus,
+        ModelList,
+        OutputStyles,
+        PermissionModeOverride,
+        PermissionRules,
+        ReloadedPlugins,
+        RewindResult,
+        SessionCost,
+        SettingsReport,
+        SkillList,
+        TaskOutput,
+        UsageReport,
+    )
+    from bridle.session import SessionCore
+
+__all__ = ["Operations"]
+
+
+def _some(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+class Operations:
+    """The methods; `Session` adds the waiting."""
+
+    _core: SessionCore
+
+    async def _ask(
+        self, subtype: str, fields: Mapping[str, Any], timeout: float | None, operation: str | None = None
+    ) -> ControlResult:
+        raise NotImplementedError
+
+    async def request(self, subtype: str, *, timeout: float | None = None, **fields: Any) -> ControlResult:
+        """Send any control request and return its answer: the way out for what has no method here."""
+        return await self._ask(subtype, fields, timeout)
+
+    async def interrupt(self, *, cancel_queued: bool = False, timeout: float | None = None) -> InterruptReceipt:
+        """Stop the turn that runs. With `cancel_queued` prompts that wait are withdrawn, too."""
+        return cast(
+            "InterruptReceipt",
+            await self._ask("interrupt", {"cancel_queued": True} if cancel_queued else {}, timeout, "interrupt"),
+        )
+
+    async def set_permission_mode(self, mode: PermissionMode, *, timeout: float | None = None) -> None:
+        """Change the permission mode."""
+        await self._ask("set_permission_mode", {"mode": mode}, timeout, "set_permission_mode")
+
+    async def set_model(self, model: str | None = None, *, timeout: float | None = None) -> None:
+        """Change the model for later turns; None is the session's default."""
+        await self._ask("set_model", {"model": model}, timeout, "set_model")
+
+    async def rewind_files(
+        self, user_message_id: str, *, dry_run: bool = False, timeout: float | None = None
+    ) -> RewindResult:
+        """Restore files to their state at a prompt. Needs `enable_file_checkpointing`."""
+        return cast(
+            "RewindResult",
+            await self._ask(
+                "rewind_files", {"user_message_id": user_message_id, "dry_run": dry_run}, timeout, "rewind_files"
+            ),
+        )
+
+    async def set_max_thinking_tokens(
+        self, max_thinking_tokens: int | None, *, thinking_display: str | None = None, timeout: float | None = None
+    ) -> None:
+        """Change the thinking budget; None is the session's default."""
+        await self._ask(
+            "set_max_thinking_tokens",
+            _some(thinking_display=thinking_display) | {"max_thinking_tokens": max_thinking_tokens},
+            timeout,
+            "set_max_thinking_tokens",
+        )
+
+    async def set_mcp_permission_mode_override(
+        self, server_name: str, mode: PermissionMode | None, *, timeout: float | None = None
+    ) -> PermissionModeOverride:
+        """Narrow the permission mode for one server; None clears it."""
+        return cast(
+            "PermissionModeOverride",
+            await self._ask(
+                "set_mcp_permission_mode_override",
+                {"server_name": server_name, "mode": mode},
+                timeout,
+                "set_mcp_permission_mode_override",
+            ),
+        )
+
+    async def get_mcp_status(self, *, timeout: float | None = None) -> McpStatus:
+        """Return the state of all MCP servers."""
+        return cast("McpStatus", await self._ask("mcp_status", {}, timeout, "get_mcp_status"))
+
+    async def reconnect_mcp_server(self, server_name: str, *, timeout: float | None = None) -> None:
+        """Connect a server again."""
+        await self._ask("mcp_reconnect", {"server_name": server_name}, timeout, "reconnect_mcp_server")
+
+    async def toggle_mcp_server(self, server_name: str, enabled: bool, *, timeout: float | None = None) -> None:
+        """Switch a server on or off."""
+        await self._ask("mcp_toggle", {"server_name": server_name, "enabled": enabled}, timeout, "toggle_mcp_server")
+
+    async def get_context_usage(self, *, timeout: float | None = None) -> ContextUsage:
+        """Return what fills the context window."""
+        return cast("ContextUsage", await self._ask("get_context_usage", {}, timeout, "get_context_usage"))
+
+    async def get_usage(self, *, timeout: float | None = None) -> UsageReport:
+        """Return cost and rate limits."""
+        return cast("UsageReport", await self._ask("get_usage", {}, timeout, "get_usage"))
+
+    async def get_settings(self, *, timeout: float | None = None) -> SettingsReport:
+        """Return the settings in force."""
+        return cast("SettingsReport", await self._ask("get_settings", {}, timeout, "get_settings"))
+
+    async def list_models(self, *, timeout: float | None = None) -> ModelList:
+        """Return the models that can be chosen."""
+        return cast("ModelList", await self._ask("list_models", {}, timeout, "list_models"))
+
+    async def list_permission_rules(self, *, timeout: float | None = None) -> PermissionRules:
+        """Return the permission rules in force."""
+        return cast("PermissionRules", await self._ask("list_permission_rules", {}, timeout, "list_permission_rules"))
+
+    async def get_hooks_listing(self, *, timeout: float | None = None) -> HooksListing:
+        """Return the hooks that there are, of settings files too."""
+        return cast("HooksListing", await self._ask("get_hooks_listing", {}, timeout, "get_hooks_listing"))
+
+    async def stop_task(self, task_id: str, *, timeout: float | None = None) -> None:
+        """Stop a background task."""
+        await self._ask("stop_task", {"task_id": task_id}, timeout, "stop_task")
+
+    async def move_to_background(
+        self, *, tool_use_id: str | None = None, timeout: float | None = None
+    ) -> BackgroundTasksResult:
+        """Move running tools to the background: one, or all."""
+        return cast(
+            "BackgroundTasksResult",
+            await self._ask("background_tasks", _some(tool_use_id=tool_use_id), timeout, "move_to_background"),
+        )
+
+    async def get_task_output(self, task_id: str, *, timeout: float | None = None) -> TaskOutput:
+        """Return the end of a background task's output."""
+        return cast("TaskOutput", await self._ask("get_task_output", {"task_id": task_id}, timeout, "get_task_output"))
+
+    async def read_file(
+        self, path: str, *, max_bytes: int | None = None, encoding: str | None = None, timeout: float | None = None
+    ) -> FileContents:
+        """Read a file under the rules of the Read tool."""
+        return cast(
+            "FileContents",
+            await self._ask(
+                "read_file", _some(max_bytes=max_bytes, encoding=encoding) | {"path": path}, timeout, "read_file"
+            ),
+        )
+
+    async def seed_read_state(self, path: str, mtime: float, *, timeout: float | None = None) -> None:
+        """Count a file as read, so that it may be edited."""
+        await self._ask("seed_read_state", {"path": path, "mtime": mtime}, timeout, "seed_read_state")
+
+    async def reload_plugins(self, *, timeout: float | None = None) -> ReloadedPlugins:
+        """Reload plugins from disk."""
+        return cast("ReloadedPlugins", await self._ask("reload_plugins", {}, timeout, "reload_plugins"))
+
+    async def reload_skills(self, *, timeout: float | None = None) -> SkillList:
+        """Reload skills."""
+        return cast("SkillList", await self._ask("reload_skills", {}, timeout, "reload_skills"))
+
+    async def reload_output_styles(self, *, timeout: float | None = None) -> OutputStyles:
+        """Read output styles again."""
+        return cast("OutputStyles", await self._ask("reload_output_styles", {}, timeout, "reload_output_styles"))
+
+    async def apply_flag_settings(self, settings: Mapping[str, Any], *, timeout: float | None = None) -> None:
+        """Merge into the settings of the flag layer; a None clears."""
+        await self._ask("apply_flag_settings", {"settings": dict(settings)}, timeout, "apply_flag_settings")
+
+    async def update_settings(self, source: str, settings: Mapping[str, Any], *, timeout: float | None = None) -> None:
+        """Write a settings file."""
+        await self._ask("update_settings", {"source": source, "settings": dict(settings)}, timeout, "update_settings")
+
+    async def read_mcp_resource(
+        self, server_name: str, uri: str, *, timeout: float | None = None
+    ) -> McpResourceContents:
+        """Read a `ui://` resource of a server."""
+        return cast(
+            "McpResourceContents",
+            await self._ask(
+                "mcp_read_resource", {"server_name": server_name, "uri": uri}, timeout, "read_mcp_resource"
+            ),
+        )
+
+    async def call_mcp_tool(
+        self, tool: str, arguments: Mapping[str, Any] | None = None, *, timeout: float | None = None
+    ) -> McpCallResult:
+        """Call a tool of a server without the model."""
+        return cast(
+            "McpCallResult",
+            await self._ask("mcp_call", {"tool": tool, "arguments": dict(arguments or {})}, timeout, "call_mcp_tool"),
+        )
+
+    async def rename_session(self, title: str, *, timeout: float | None = None) -> None:
+        """Name the session."""
+        await self._ask("rename_session", {"title": title}, timeout, "rename_session")
+
+    async def set_color(self, color: str, *, timeout: float | None = None) -> None:
+        """Change the colour of the session."""
+        await self._ask("set_color", {"color": color}, timeout, "set_color")
+
+    async def get_session_cost(self, *, timeout: float | None = None) -> SessionCost:
+        """Return the cost so far, in words."""
+        return cast("SessionCost", await self._ask("get_session_cost", {}, timeout, "get_session_cost"))
+
+    async def get_binary_version(self, *, timeout: float | None = None) -> BinaryVersion:
+        """Return the CLI's version."""
+        return cast("BinaryVersion", await self._ask("get_binary_version", {}, timeout, "get_binary_version"))
+
+    async def get_file_suggestions(self, query: str, *, timeout: float | None = None) -> FileSuggestions:
+        """Return files that begin like this."""
+        return cast(
+            "FileSuggestions", await self._ask("file_suggestions", {"query": query}, timeout, "get_file_suggestions")
+        )
+
+    async def cancel_async_message(self, message_uuid: str, *, timeout: float | None = None) -> CancelledMessage:
+        """Withdraw a prompt that waits: `turn.id`."""
+        return cast(
+            "CancelledMessage",
+            await self._ask("cancel_async_message", {"message_uuid": message_uuid}, timeout, "cancel_async_message"),
+        )
+
+    async def register_repo_root(self, directory: str, *, timeout: float | None = None) -> None:
+        """Add a root inside the working directory."""
+        await self._ask("register_repo_root", {"directory": directory}, timeout, "register_repo_root")
+
+    async def set_has_subscribers(self, has_subscribers: bool | None, *, timeout: float | None = None) -> None:
+        """Tell whether anybody watches the output."""
+        await self._ask("set_has_subscribers", {"has_subscribers": has_subscribers}, timeout, "set_has_subscribers")
+
+    async def set_mcp_servers(self, servers: Mapping[str, Any], *, timeout: float | None = None) -> McpServersChange:
+        """Replace the dynamic MCP servers: configurations, and servers of this process as in `Options(mcp_servers=...)`."""
+        wire, inside = sent_servers(servers)
+        self._core.callbacks.servers.update(inside)  # the CLI asks them before it answers
+        return cast(
+            "McpServersChange", await self._ask("mcp_set_servers", {"servers": wire}, timeout, "set_mcp_servers")
+        )

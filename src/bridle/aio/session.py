@@ -1,0 +1,419 @@
+"""Sessions for asyncio and trio.
+
+Methods may be called from any task of the loop, and none holds a cancel scope when it returns: a session may be opened in one task and
+closed in another.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+import weakref
+from typing import TYPE_CHECKING, Any, Self
+
+import anyio
+import anyio.lowlevel
+
+from bridle.aio.driver import Driver
+from bridle.aio.operations import Operations
+from bridle.errors import BridleError
+from bridle.hooks import event_warnings
+from bridle.session import Flag, Inbox, SessionBase, SessionCore, TurnBase
+from bridle.transports.offload import Call
+from bridle.transports.prepare import Preparation
+from bridle.transports.subprocess_async import AsyncChildProcess
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Generator, Mapping
+    from types import TracebackType
+
+    from bridle.messages import Message, ResultMessage
+    from bridle.options import Options
+    from bridle.protocol.control_results import ControlResult
+    from bridle.session import SessionEvent
+    from bridle.transports.base import AsyncTransport
+
+__all__ = ["EventCursor", "MessageCursor", "Session", "Turn", "start_session"]
+
+
+async def _wait(flag: Flag) -> None:
+    """Wait until a flag is set, or wakes whoever waits."""
+    if flag.is_set:
+        return
+    event = anyio.Event()
+    flag.waiters.append(event)
+    try:
+        await event.wait()
+    finally:
+        flag.leave(event)
+
+
+async def _next(inbox: Inbox) -> Any:
+    """Return the next item of an inbox; None at its end.
+
+    Raises:
+        BridleError: what ended it.
+    """
+    while True:
+        item = inbox.take()
+        if item is not None:
+            return item
+        if inbox.over:
+            error = inbox.the_error()
+            if error is not None:
+                raise error
+            return None
+        await _wait(inbox.more)
+
+
+class Turn(TurnBase):
+    """One prompt, and its answer: `async for message in turn` gives its messages up to its result."""
+
+    def __init__(self, turn_id: str, session: Session) -> None:
+        super().__init__(turn_id)
+        self._session = session
+
+    @property
+    def session(self) -> Session:
+        """The session it belongs to."""
+        return self._session
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        self._read = True
+        return self
+
+    async def __anext__(self) -> Message:
+        self._read = True
+        message: Message | None = await _next(self._inbox)
+        if message is None:
+            raise StopAsyncIteration
+        return message
+
+    async def result(self) -> ResultMessage | None:
+        """Wait for the end and return the result; None if it ended without one (withdrawn, say: `state` tells).
+
+        Messages that nobody has begun to read are not kept.
+
+        Raises:
+            TurnTimeoutError: a deadline passed; the turn was interrupted and the session can be used.
+            BridleError: what ended the session.
+        """
+        while not self._over.is_set:
+            if not self._read:
+                self._inbox.clear()
+            await _wait(self._inbox.more if not self._read else self._over)
+        if not self._read:
+            self._inbox.clear()
+        error = self._inbox.the_error()
+        if error is not None:
+            raise error
+        return self._result
+
+
+class MessageCursor:
+    """All messages of a session from one moment on: `async for message in cursor`. What is not read is kept until it is closed."""
+
+    def __init__(self, session: Session, inbox: Inbox) -> None:
+        self._session = session
+        self._inbox = inbox
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self
+
+    async def __anext__(self) -> Message:
+        message: Message | None = await _next(self._inbox)
+        if message is None:
+            raise StopAsyncIteration
+        return message
+
+    def close(self) -> None:
+        """Keep nothing any more."""
+        self._inbox.end()
+        self._inbox.clear()
+
+
+class EventCursor:
+    """What happens to a session from one moment on: `async for event in cursor`. It ends with the session, and raises nothing."""
+
+    def __init__(self, session: Session, inbox: Inbox) -> None:
+        self._session = session
+        self._inbox = inbox
+
+    def __aiter__(self) -> AsyncIterator[SessionEvent]:
+        return self
+
+    async def __anext__(self) -> SessionEvent:
+        event: SessionEvent | None = await _next(self._inbox)
+        if event is None:
+            raise StopAsyncIteration
+        return event
+
+    def close(self) -> None:
+        """Keep nothing any more."""
+        self._inbox.end()
+        self._inbox.clear()
+
+
+class Session(SessionBase, Operations):
+    """A conversation that is steered while it runs.
+
+    ::
+
+        async with Session(options) as session:
+            turn = await session.send("Hello")
+            async for message in turn:
+                ...
+
+    Args:
+        options: how; `Options()` if None.
+        transport: where the CLI is; a local child process if None.
+
+    Attributes:
+        first_turn: the turn of the prompt that `start_session` was given.
+    """
+
+    def __init__(self, options: Options | None = None, *, transport: AsyncTransport | None = None) -> None:
+        self._driver: Driver | None = None
+        this = weakref.ref(self)
+        post_to: list[Driver] = []  # not the session itself: callbacks must not keep it alive
+
+        def post(function: Callable[[], None]) -> None:
+            if post_to:
+                post_to[0].post(function)
+
+        self._post_to = post_to
+        self._core = SessionCore(options, post)
+        self._core.session = this
+        self._own_transport = transport is None
+        self._transport: AsyncTransport = transport if transport is not None else self._child_process()
+        self._preparation: Preparation | None = None
+        self._begun = False
+        self.first_turn: Turn | None = None
+
+    def _child_process(self) -> AsyncChildProcess:
+        options = self._core.options
+        return AsyncChildProcess(
+            stop_grace=options.timeouts.stop_grace,
+            kill_grace=options.timeouts.kill_grace,
+            stderr_tail_bytes=options.limits.stderr_tail,
+            on_stderr=options.stderr,
+        )
+
+    @property
+    def pid(self) -> int | None:
+        """The CLI's process id, once it is started."""
+        return self._transport.pid
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start the CLI and return when it is ready. Calling it again waits for the same.
+
+        Raises:
+            StartError: the CLI cannot be started, or does not become ready.
+            OptionsError: options that do not fit the file system.
+            SessionClosedError: it was stopped.
+        """
+        core = self._core
+        try:
+            if not self._begun and not core.stop_asked:
+                self._begun = True
+                core.connection.begin_start()
+                await self._launch()
+            elif core.stop_asked and not core.ready.is_set:
+                core.start_error = core.connection.closed_error()
+                core.ready.set()
+            await _wait(core.ready)
+        except BaseException:
+            await self.stop()
+            raise
+        if core.start_error is not None:
+            if self._driver is not None:
+                await _wait(core.ended)  # the process is gone when the error is raised
+            raise core.start_error
+
+    async def _launch(self) -> None:
+        core = self._core
+        preparation = self._preparation = Preparation(core.options, None, session=True, find=self._own_transport)
+        try:
+            plan = await Call(preparation.run).wait()
+        except anyio.get_cancelled_exc_class():
+            preparation.cancel()
+            raise
+        except BridleError as error:
+            if core.stop_asked:
+                raise core.connection.closed_error() from None
+            core.connection.fail(error)
+            core.pump(time.monotonic())
+            core.ended.set()
+            return
+        for warning in (*preparation.warnings, *event_warnings(core.options.hooks or {})):
+            core.warn(warning)
+            warnings.warn(warning, stacklevel=4)
+        if core.stop_asked:
+            raise core.connection.closed_error()
+        self._driver = Driver(core, self._transport, plan)
+        self._post_to.append(self._driver)
+        self._driver.start()
+
+    async def stop(self) -> None:
+        """End the session: a running turn is interrupted, the CLI is stopped, and when this returns no process is left.
+
+        Idempotent; from any task; not to be cut short by cancellation. Whoever waits for something gets `SessionClosedError`.
+        """
+        core = self._core
+        core.stop_asked = True
+        with anyio.CancelScope(shield=True):
+            if self._preparation is not None:
+                self._preparation.cancel()
+            if self._driver is None:
+                now = time.monotonic()
+                core.begin_stop(now)
+                core.process_gone(None, b"")
+                core.pump(now)
+                core.tell()
+                core.ended.set()
+            else:
+                self._driver.wake()
+                await _wait(core.ended)
+            await self._transport.stop(turn_open=core.turn_open)
+
+    async def finish(self, *, timeout: float | None = None) -> None:
+        """Let the CLI come to its end: when nothing is open and nothing runs any more, its input is closed, and it exits.
+
+        Args:
+            timeout: seconds after which it is stopped; None waits for as long as it works.
+
+        Raises:
+            BridleError: what ended the session instead.
+        """
+        core = self._core
+        if self._driver is None:
+            await self.stop()
+            return
+        if not core.connection.over:
+            core.connection.close_input()
+            self._driver.wake()
+        with anyio.move_on_after(timeout):
+            await _wait(core.ended)
+        await self.stop()
+        if core.connection.terminal_error is not None:
+            raise core.connection.closed_error()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def __del__(self) -> None:
+        core: SessionCore | None = getattr(self, "_core", None)
+        if core is not None and getattr(self, "_driver", None) is not None and not core.ended.is_set:
+            core.abandoned = core.stop_asked = True
+            self._transport.abandon()
+
+    # -- talking -------------------------------------------------------------------------------------------------------
+
+    async def send(self, prompt: str | list[Any] | tuple[Any, ...], **fields: Any) -> Turn:
+        """Send a prompt and return at once with its turn.
+
+        Args:
+            prompt: a text, or a list of content blocks.
+            fields: further fields of the frame, by their names on the wire.
+
+        Raises:
+            TypeError: the prompt is nothing that can be a prompt.
+            ValueError: JSON cannot hold it.
+            SessionClosedError: the session is over.
+        """
+        turn = self._core.send(prompt, lambda turn_id: Turn(turn_id, self), fields, time.monotonic())
+        self._wake()
+        await anyio.lowlevel.cancel_shielded_checkpoint()
+        return turn
+
+    def messages(self) -> MessageCursor:
+        """Return a cursor over everything that comes from now on, whoever's turn it is."""
+        inbox = Inbox()
+        self._core.add_cursor(inbox, events=False)
+        return MessageCursor(self, inbox)
+
+    def events(self) -> EventCursor:
+        """Return a cursor over what happens from now on: turns, activity, background tasks, warnings, the end."""
+        inbox = Inbox()
+        self._core.add_cursor(inbox, events=True)
+        return EventCursor(self, inbox)
+
+    async def wait_idle(self) -> None:
+        """Return when no prompt of ours is open, nothing runs in the background, and the CLI says that it is idle.
+
+        Raises:
+            BridleError: what ended the session meanwhile.
+        """
+        connection = self._core.connection
+        while True:
+            if connection.over:
+                raise connection.closed_error()
+            if connection.quiet:
+                return
+            await _wait(self._core.settled)
+
+    async def _ask(
+        self, subtype: str, fields: Mapping[str, Any], timeout: float | None, operation: str | None = None
+    ) -> ControlResult:
+        core = self._core
+        answer = core.ask(subtype, fields, operation or subtype, timeout, time.monotonic())
+        self._wake()
+        try:
+            await _wait(answer.flag)
+        finally:
+            if not answer.flag.is_set:
+                core.give_up(answer)
+                self._wake()
+        if answer.error is not None:
+            raise answer.error
+        assert answer.result is not None  # noqa: S101 - for the type checker
+        return answer.result
+
+    def _wake(self) -> None:
+        if self._driver is not None:
+            self._driver.wake()
+
+
+class _Starting:
+    """What `start_session` returns: to be awaited, or to be entered."""
+
+    def __init__(self, session: Session, prompt: Any) -> None:
+        self._session = session
+        self._prompt = prompt
+
+    async def _start(self) -> Session:
+        session = self._session
+        await session.start()
+        if self._prompt is not None:
+            session.first_turn = await session.send(self._prompt)
+        return session
+
+    def __await__(self) -> Generator[Any, None, Session]:
+        return self._start().__await__()
+
+    async def __aenter__(self) -> Session:
+        return await self._start()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.stop()
+
+
+def start_session(
+    prompt: str | list[Any] | None = None, options: Options | None = None, *, transport: AsyncTransport | None = None
+) -> _Starting:
+    """Start a session: `session = await start_session(...)`, or `async with start_session(...) as session`.
+
+    Args:
+        prompt: the first prompt, if there is one: its turn is `session.first_turn`.
+        options: how; `Options()` if None.
+        transport: where the CLI is; a local child process if None.
+    """
+    return _Starting(Session(options, transport=transport), prompt)

@@ -1,0 +1,125 @@
+"""Runs callbacks for the blocking session: plain functions in threads of their own, coroutines on one private event loop.
+
+The loop is made when the first coroutine comes, and ends with the session.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import inspect
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from bridle.session_callbacks import Job
+
+__all__ = ["Runner"]
+
+_END_SECONDS = 1.0
+"""How long coroutines that were cancelled have to end, before the loop is left to itself."""
+
+
+class Runner:
+    """Where the callbacks of one session run.
+
+    Args:
+        finish: takes how a callback ended; called in any thread.
+    """
+
+    def __init__(self, finish: Callable[[Job, object, BaseException | None], None]) -> None:
+        self._finish = finish
+        self._context = contextvars.copy_context()
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._closed = False
+
+    def start(self, job: Job) -> None:
+        """Begin to run a callback."""
+        context = self._context.copy()
+        if not job.is_async:
+            threading.Thread(target=context.run, args=(self._call, job), name="bridle-callback", daemon=True).start()
+            return
+        loop = self._running_loop()
+        if loop is not None:
+            loop.call_soon_threadsafe(self._begin, loop, job, context)
+
+    def _call(self, job: Job) -> None:
+        try:
+            outcome = job.call()
+        except BaseException as error:
+            self._finish(job, None, error)
+            return
+        if inspect.isawaitable(outcome):
+            awaitable = outcome
+            job.call = lambda: awaitable
+            loop = self._running_loop()
+            if loop is not None:
+                loop.call_soon_threadsafe(self._begin, loop, job, contextvars.copy_context())
+            return
+        self._finish(job, outcome, None)
+
+    def _begin(self, loop: asyncio.AbstractEventLoop, job: Job, context: contextvars.Context) -> None:
+        task = loop.create_task(self._await(job), context=context)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+        def stop() -> None:
+            loop.call_soon_threadsafe(task.cancel)
+
+        job.stop = stop
+        if job.cancelled:
+            task.cancel()
+
+    async def _await(self, job: Job) -> None:
+        import asyncio
+
+        try:
+            outcome = await job.call()
+        except asyncio.CancelledError as error:
+            self._finish(job, None, error)  # nobody's any more, unless it cancelled itself
+            raise
+        except BaseException as error:
+            self._finish(job, None, error)
+        else:
+            self._finish(job, outcome, None)
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop | None:
+        with self._lock:
+            if self._closed:
+                return None
+            if self._loop is None:
+                import asyncio
+
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(
+                    target=_serve, args=(self._loop, self._tasks), name="bridle-callbacks", daemon=True
+                ).start()
+            return self._loop
+
+    def close(self) -> None:
+        """End the loop, if there is one. Never waits."""
+        with self._lock:
+            self._closed = True
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._loop.stop)
+
+
+def _serve(loop: asyncio.AbstractEventLoop, tasks: set[asyncio.Task[Any]]) -> None:
+    import asyncio
+
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+        left = list(tasks)
+        for task in left:
+            task.cancel()
+        if left:
+            loop.run_until_complete(asyncio.wait(left, timeout=_END_SECONDS))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()

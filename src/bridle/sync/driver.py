@@ -1,0 +1,186 @@
+"""The one thread of a blocking session: reads, wakes whoever waits, starts callbacks, ends the process.
+
+The core is touched under one lock, by this thread and by those that call the session; nobody waits while holding it. Whoever asks for
+something writes it at once, so the thread need not be woken. It refers to no `Session`: one that is forgotten is collected.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from bridle.errors import BridleError, SessionClosedError
+from bridle.sync.callbacks import Runner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridle.session import Flag, SessionCore
+    from bridle.session_callbacks import Job
+    from bridle.transports.base import SyncTransport
+
+__all__ = ["Driver"]
+
+logger = logging.getLogger("bridle")
+
+
+class Driver:
+    """Drives one session.
+
+    Attributes:
+        lock: held by whoever touches the core.
+    """
+
+    def __init__(self, core: SessionCore, transport: SyncTransport) -> None:
+        self.lock = threading.RLock()
+        self.running = False
+        self._core = core
+        self._transport = transport
+        self._thread: threading.Thread | None = None
+        self._runner = Runner(self._finish)
+
+    def start(self) -> None:
+        """Begin, in a thread of its own. The process has been started."""
+        self._runner = Runner(self._finish)  # with the context of whoever starts the session
+        self.running = True
+        self._thread = threading.Thread(target=self._run, name="bridle-session", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_here(self) -> bool:
+        """True in its own thread, where `on_warning` is called: it must not wait for itself."""
+        return self._thread is threading.current_thread()
+
+    def post(self, function: Callable[[], None]) -> None:
+        """Run a function under the lock and send what came of it."""
+        with self.lock:
+            function()
+            self.flush()
+
+    def flush(self) -> None:
+        """Take what happened and write what is to be written. Under the lock; blocks nowhere."""
+        core, connection = self._core, self._core.connection
+        core.pump(time.monotonic())
+        if not self.running:
+            return
+        if data := connection.data_to_send():
+            self._transport.send(data)
+        if connection.input_may_close:
+            self._transport.end_input()
+            connection.input_was_closed()
+            core.input_closed(time.monotonic())
+        self._serve_callbacks()
+
+    def wait(self, flag: Flag, seconds: float | None = None) -> bool:
+        """Wait until a flag is set, or wakes whoever waits; False if neither was the case in time."""
+        with self.lock:
+            if flag.is_set:
+                return True
+            event = threading.Event()
+            flag.waiters.append(event)
+        return self.wait_for(flag, event, seconds)
+
+    def wait_for(self, flag: Flag, event: threading.Event, seconds: float | None = None) -> bool:
+        """Wait for an event that is among the waiters of a flag already."""
+        try:
+            return event.wait(seconds)
+        finally:
+            with self.lock:
+                flag.leave(event)
+
+    def _run(self) -> None:
+        core, connection, transport = self._core, self._core.connection, self._transport
+        try:
+            try:
+                self._move()
+            except BridleError as error:
+                with self.lock:
+                    connection.fail(error)
+            except Exception as error:
+                logger.exception("a session's driver failed")
+                with self.lock:
+                    connection.fail(SessionClosedError(expected=False, reason=f"{type(error).__name__}: {error}"))
+            with self.lock:
+                self.flush()
+                turn_open = core.turn_open
+            transport.stop(turn_open=turn_open)
+            exit_code = transport.wait_exit(1.0)
+            with self.lock:
+                core.process_gone(exit_code, transport.stderr_tail)
+        except Exception:
+            logger.exception("a session's process could not be ended")
+            transport.abandon()
+        finally:
+            with self.lock:
+                if not connection.over:
+                    connection.fail(SessionClosedError(expected=False, reason="its thread has ended"))
+                self.flush()
+                self.running = False
+                core.ended.set()
+            core.tell()
+            self._runner.close()
+
+    def _move(self) -> None:
+        core, connection, transport = self._core, self._core.connection, self._transport
+        while True:
+            with self.lock:
+                if core.stop_asked:
+                    core.begin_stop(time.monotonic())
+                self.flush()
+                if core.may_end or core.abandoned:
+                    return
+                seconds = core.wait_seconds(time.monotonic())
+                if core.turn_poll is not None:
+                    # A prompt that is sent meanwhile brings deadlines: none of them can pass before this.
+                    seconds = core.turn_poll if seconds is None else min(seconds, core.turn_poll)
+            core.tell()
+            data = transport.receive(seconds)
+            with self.lock:
+                if data:
+                    core.received(time.monotonic())
+                    connection.receive_data(data)
+                core.expire(time.monotonic(), transport.stderr_tail)
+            if data == b"":
+                self._see_the_end()
+                return
+
+    def _see_the_end(self) -> None:
+        """The output has ended: by itself, or because somebody stops the transport."""
+        core, connection, transport = self._core, self._core.connection, self._transport
+        with self.lock:
+            if core.stop_asked:
+                return
+            connection.receive_eof()
+            core.output_ended(time.monotonic())
+            self.flush()
+            seconds = core.wait_seconds(time.monotonic())
+        core.tell()
+        exit_code = transport.wait_exit(seconds)
+        with self.lock:
+            if core.stop_asked:
+                return
+            if exit_code is None:
+                core.expire(time.monotonic(), transport.stderr_tail)
+                return
+            crashed = core.crashed(exit_code)
+        # Stopped first: then everything that was on stderr has been read, and the diagnosis is complete.
+        transport.stop(turn_open=crashed)
+        with self.lock:
+            connection.process_exited(exit_code, transport.stderr_tail)
+
+    def _serve_callbacks(self) -> None:
+        callbacks = self._core.callbacks
+        while callbacks.to_stop:
+            job = callbacks.to_stop.popleft()
+            if job.stop is not None:
+                job.stop()
+        while callbacks.to_run:
+            self._runner.start(callbacks.to_run.popleft())
+
+    def _finish(self, job: Job, outcome: object, error: BaseException | None) -> None:
+        with self.lock:
+            self._core.callbacks.finish(job, outcome, error)
+            self.flush()
+        self._core.tell()

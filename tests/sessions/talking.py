@@ -1,0 +1,82 @@
+"""Sessions of both shells, for one list of scenarios: `await got(...)` and `each(...)` take what either of them returns."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+from bridle.aio.session import Session as AsyncSession
+from bridle.messages import AssistantMessage, TextBlock
+from bridle.sync.session import Session as SyncSession
+
+if TYPE_CHECKING:
+    from bridle import Options
+    from tests.support.shell import Shell
+
+
+def make(shell: Shell, options: Options) -> Any:
+    return SyncSession(options) if shell.blocking else AsyncSession(options)
+
+
+async def got(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
+
+
+async def each(source: Any) -> AsyncIterator[Any]:
+    if hasattr(source, "__aiter__"):
+        async for item in source:
+            yield item
+    else:
+        for item in source:
+            yield item
+
+
+async def first(source: Any) -> Any:
+    """The next item. The source can be gone on with."""
+    if hasattr(source, "__anext__"):
+        return await source.__anext__()
+    return next(iter(source))
+
+
+class Running:
+    """A session for the length of a block."""
+
+    def __init__(self, shell: Shell, options: Options) -> None:
+        self.session = make(shell, options)
+
+    async def __aenter__(self) -> Any:
+        await got(self.session.start())
+        return self.session
+
+    async def __aexit__(self, *_: object) -> None:
+        await got(self.session.stop())
+
+
+def steps(*steps: list[Any]) -> str:
+    """A prompt that the stand-in plays."""
+    return json.dumps(steps, separators=(",", ":"))
+
+
+async def texts(turn: Any) -> list[str]:
+    found = []
+    async for message in each(turn):
+        if isinstance(message, AssistantMessage):
+            found += [block.text for block in message.content if isinstance(block, TextBlock)]
+    return found
+
+
+async def ask(session: Any, subtype: str, **fields: Any) -> Any:
+    """Let the stand-in ask something of us; return what it got."""
+    turn = await got(session.send(steps(["ask", subtype, fields])))
+    [answer] = await texts(turn)
+    return json.loads(answer)
+
+
+async def raised(value: Any, kind: type[BaseException]) -> Any:
+    try:
+        await got(value())
+    except kind as error:
+        return error
+    raise AssertionError(f"no {kind.__name__}")

@@ -1,0 +1,546 @@
+"""Sessions from the start to the end: turns, control operations, endings, on asyncio, trio and threads."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import weakref
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridle import (
+    CLIExitedDuringInitError,
+    InitializationError,
+    InitializationTimeoutError,
+    Limits,
+    ResultMessage,
+    SessionClosedError,
+    SlowConsumerError,
+    SpawnError,
+    Timeouts,
+    TurnTimeoutError,
+)
+from bridle.errors import (
+    CheckpointingNotEnabledError,
+    ControlRejectedError,
+    ControlTimeoutError,
+    TooManyPendingRequestsError,
+)
+from bridle.protocol.session_states import Activity, Lifecycle, TurnState
+from bridle.session import (
+    SessionCompleted,
+    SessionFailed,
+    SessionStarted,
+    SessionStopped,
+    TurnCompleted,
+    TurnStarted,
+)
+from tests.sessions.conftest import StandIn
+from tests.sessions.talking import Running, each, first, got, make, raised, steps, texts
+from tests.support.leaks import alive, wait_gone
+from tests.support.shell import Shell
+
+HANG = steps(["hang"])
+
+
+def test_a_conversation(shell: Shell, playing: StandIn) -> None:
+    async def scenario() -> None:
+        session = make(shell, playing())
+        assert (session.state, session.pid, session.server_info) == (Lifecycle.NEW, None, None)
+        await got(session.start())
+        assert session.state is Lifecycle.RUNNING
+        assert session.server_info.pid == session.pid
+        for text in ("one", "two"):
+            turn = await got(session.send(text))
+            assert await texts(turn) == [text]
+            result = await got(turn.result())
+            assert isinstance(result, ResultMessage)
+            assert turn.state is TurnState.COMPLETED
+        await got(session.wait_idle())
+        assert session.activity is Activity.IDLE
+        assert session.session_id == "5e551011-0000-4000-8000-000000000000"
+        pid = session.pid
+        await got(session.stop())
+        assert not alive(pid)
+        assert (session.state, session.exit_code) == (Lifecycle.STOPPED, 0)
+        assert session.warnings == []
+
+    shell.play(scenario)
+
+
+def test_two_prompts_at_once_are_matched(shell: Shell, playing: StandIn) -> None:
+    async def scenario() -> None:
+        async with Running(shell, playing()) as session:
+            turns = [await got(session.send(f"prompt {number}")) for number in range(5)]
+            assert len({turn.id for turn in turns}) == 5
+            for number, turn in reversed(list(enumerate(turns))):
+                assert await texts(turn) == [f"prompt {number}"]
+
+    shell.play(scenario)
+
+
+def test_a_prompt_sent_before_the_start_is_answered_after_it(shell: Shell, playing: StandIn) -> None:
+    async def scenario() -> None:
+        session = make(shell, playing())
+        turn = await got(session.send("early"))
+        await got(session.start())
+        assert await texts(turn) == ["early"]
+        await got(session.stop())
+
+    shell.play(scenario)
+
+
+def test_an_interrupt_ends_the_turn_and_not_the_session(shell: Shell, playing: StandIn) -> None:
+    async def scenario() -> None:
+        async with Running(shell, playing()) as session:
+            await got(session.interrupt())  # nothing runs: nothing happens
+            turn = await got(session.send(HANG))
+            await first(turn)
+            await got(session.interrupt())
+            result = await got(turn.result())
+            assert result.terminal_reason == "aborted_tools"
+            assert turn.state is TurnState.INTERRUPTED
+            assert await texts(await got(session.send("still here"))) == ["still here"]
+
+    shell.play(scenario)
+
+
+def test_messages_and_events_are_cursors_of_their_own(shell: Shell, playing: StandIn) -> None:
+    async def scenario() -> None:
+        session = make(shell, playing())
+        everything, happenings = session.messages(), session.events()
+        await got(session.start())
+        one = await got(session.send("one"))
+        await got(one.result())
+        late = session.messages()
+        two = await got(session.send("two"))
+        await got(two.result())
+        await got(session.stop())
+        assert await texts(everything) == ["one", "two"]
+        assert await texts(late) == ["two"]
+        kinds = [type(event) for event in [event async for event in each(happenings)]]
+        assert kinds[0] is SessionStarted
+        assert kinds[-1] is SessionStopped
+        assert kinds.count(TurnStarted) == kinds.count(TurnCompleted) == 2
+        assert await texts(session.messages()) == []
+
+    shell.play(scenario)
+
+
+def test_control_operations(shell: Shell, playing: StandIn) -> None:
+    async def scenario() -> None:
+        async with Running(shell, playing(limits=Limits(pending_requests=1))) as session:
+            version = await got(session.get_binary_version())
+            assert version.version == "2"
+            assert (await got(session.set_model(None))) is None
+            answer = await got(session.request("get_session_cost", colour="blue"))
+            assert answer.data["asked"] == {"subtype": "get_session_cost", "colour": "blue"}
+            error = await raised(lambda: session.request("hologram"), ControlRejectedError)
+            assert error.code == "unsupported_request"
+            error = await raised(lambda: session.set_color("nowhere"), ControlRejectedError)
+            assert error.message == "no such colour"
+            error = await raised(lambda: session.rename_session("x", timeout=0.1), ControlTimeoutError)
+            assert error.operation == "rename_session"
+            await raised(lambda: session.rewind_files("x"), CheckpointingNotEnabledError)
+
+            async def asking() -> None:
+                await got(session.rename_session("x", timeout=1.0))
+
+            async def too_many() -> Any:
+                while not session._core.connection.pending_requests:
+                    await shell.let_others_run()
+                return await raised(lambda: session.get_usage(), TooManyPendingRequestsError)
+
+            timed_out, refused = await shell.meanwhile(asking, too_many)
+            assert isinstance(timed_out, ControlTimeoutError)
+            assert refused.operation == "get_usage"
+
+    shell.play(scenario)
+
+
+def test_a_crash_wakes_everybody_with_one_error(shell: Shell, playing: StandIn, tmp_path: Path) -> None:
+    mark = str(tmp_path / "go")
+
+    async def scenario() -> None:
+        session = make(shell, playing())
+        happenings = session.events()
+        await got(session.start())
+        turn = await got(session.send(steps(["text", "a"], ["await_file", mark], ["err", "boom"], ["exit", 7])))
+        cursor = session.messages()
+
+        async def waiting_for_idle() -> Any:
+            return await raised(lambda: session.wait_idle(), SessionClosedError)
+
+        async def reading() -> Any:
+            open(mark, "w").close()
+            try:
+                await texts(cursor)
+            except SessionClosedError as error:
+                return error
+
+        for error in await shell.meanwhile(waiting_for_idle, reading):
+            assert (error.expected, error.exit_code, error.stderr_tail) == (False, 7, "boom")
+        error = await raised(lambda: turn.result(), SessionClosedError)
+        assert error.exit_code == 7
+        assert turn.state is TurnState.FAILED
+        assert session.state is Lifecycle.FAILED
+        await raised(lambda: session.interrupt(), SessionClosedError)
+        await raised(lambda: session.send("x"), SessionClosedError)
+        failed = [event async for event in each(happenings)][-1]
+        assert isinstance(failed, SessionFailed)
+        assert failed.exit_code == 7
+        await got(session.stop())
+
+    shell.play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("start", "kind"),
+    [
+        ([["refuse", "not today"]], InitializationError),
+        ([["exit", 0]], CLIExitedDuringInitError),
+        ([["exit", 1]], CLIExitedDuringInitError),
+        ([["die"]], CLIExitedDuringInitError),
+        ([["unanswered"]], InitializationTimeoutError),
+        ([["silent"]], InitializationTimeoutError),
+    ],
+)
+def test_a_start_that_fails(shell: Shell, playing: StandIn, start: Any, kind: Any) -> None:
+    options = playing(*start, timeouts=Timeouts(initialize=0.5, kill_grace=0.5))
+
+    async def scenario() -> None:
+        session = make(shell, options)
+        early = await got(session.send("early"))
+        await raised(lambda: session.start(), kind)
+        assert session.state is Lifecycle.FAILED
+        assert not alive(session.pid)
+        await raised(lambda: early.result(), kind)
+        await raised(lambda: session.get_usage(), kind)
+        await got(session.stop())
+
+    shell.play(scenario)
+
+
+def test_no_such_program(shell: Shell, playing: StandIn, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.write_text("#!/no/such/interpreter\n")
+    broken.chmod(0o755)
+
+    async def scenario() -> None:
+        session = make(shell, playing(cli_path=str(broken)))
+        await raised(lambda: session.start(), SpawnError)
+        await raised(lambda: session.start(), SpawnError)
+        await got(session.stop())
+
+    shell.play(scenario)
+
+
+def test_an_implicit_confirmation_is_enough(shell: Shell, playing: StandIn) -> None:
+    options = playing(["ask", "can_use_tool", {"tool_name": "a", "input": {}}], ["unanswered"])
+
+    async def scenario() -> None:
+        async with Running(shell, options.replace(timeouts=Timeouts(initialize=0.5))) as session:
+            assert [warning.code for warning in session.warnings] == ["INIT_UNCONFIRMED"]
+            assert session.server_info is None
+            assert await texts(await got(session.send("works"))) == ["works"]
+
+    shell.play(scenario)
+
+
+def test_stop_interrupts_the_turn_and_wakes_its_readers(shell: Shell, playing: StandIn) -> None:
+    async def scenario() -> None:
+        session = make(shell, playing())
+        await got(session.start())
+        turn = await got(session.send(HANG))
+
+        async def reading() -> Any:
+            return await got(turn.result())
+
+        async def stopping() -> None:
+            while turn.state is TurnState.QUEUED:
+                await shell.let_others_run()
+            await got(session.stop())
+
+        result, _ = await shell.meanwhile(reading, stopping)
+        assert result.terminal_reason == "aborted_tools"
+        assert turn.state is TurnState.INTERRUPTED
+        error = await raised(lambda: session.send("x"), SessionClosedError)
+        assert error.expected
+        assert not alive(session.pid)
+
+    shell.play(scenario)
+
+
+def test_stop_before_during_and_twice(shell: Shell, playing: StandIn) -> None:
+    async def scenario() -> None:
+        never = make(shell, playing())
+        await got(never.stop())
+        assert never.state is Lifecycle.STOPPED
+        await raised(lambda: never.start(), SessionClosedError)
+
+        during = make(shell, playing(["silent"], timeouts=Timeouts(stop_grace=0.1, kill_grace=0.5)))
+
+        async def stopping() -> None:
+            while during.state is not Lifecycle.INITIALIZING:
+                await shell.let_others_run()
+            await got(during.stop())
+
+        async def starting() -> None:
+            await got(during.start())
+
+        error, _ = await shell.meanwhile(starting, stopping)
+        assert isinstance(error, SessionClosedError)
+        assert error.expected
+        assert during.state is Lifecycle.STOPPED
+
+        twice = make(shell, playing())
+        await got(twice.start())
+
+        async def stop() -> None:
+            await got(twice.stop())
+
+        assert await shell.meanwhile(stop, stop) == (None, None)
+        assert not alive(twice.pid)
+
+    shell.play(scenario)
+
+
+def test_a_process_that_ignores_everything_is_killed(shell: Shell, playing: StandIn) -> None:
+    timeouts = Timeouts(stop_grace=0.1, kill_grace=0.1)
+
+    async def scenario() -> None:
+        session = make(shell, playing(timeouts=timeouts))
+        await got(session.start())
+        turn = await got(session.send(steps(["text", "a"], ["ignore_term"], ["silent"])))
+        await first(turn)
+        began = time.monotonic()
+        await got(session.stop())
+        assert time.monotonic() - began < 4
+        assert not alive(session.pid)
+        await raised(lambda: turn.result(), SessionClosedError)
+
+    shell.play(scenario)
+
+
+def test_finish_waits_for_what_runs(shell: Shell, playing: StandIn) -> None:
+    async def scenario() -> None:
+        session = make(shell, playing())
+        happenings = session.events()
+        await got(session.start())
+        turn = await got(session.send(steps(["sleep", 0.2], ["text", "late"])))
+        await got(session.finish())
+        assert turn.state is TurnState.COMPLETED
+        assert await texts(turn) == ["late"]
+        assert session.exit_code == 0
+        assert isinstance([event async for event in each(happenings)][-1], SessionCompleted)
+
+    shell.play(scenario)
+
+
+def test_wait_idle_waits_for_background_tasks(shell: Shell, playing: StandIn) -> None:
+    task = {"task_id": "t", "type": "shell", "description": "d", "status": "running"}
+
+    async def scenario() -> None:
+        async with Running(shell, playing()) as session:
+            await got((await got(session.send(steps(["background", [task]])))).result())
+            assert len(session.background_tasks) == 1
+
+            async def waiting() -> bool:
+                await got(session.wait_idle())
+                return bool(session.background_tasks)
+
+            async def ending() -> None:
+                await got(session.send(steps(["sleep", 0.1], ["background", []])))
+
+            assert (await shell.meanwhile(waiting, ending))[0] is False
+
+    shell.play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("kind", "prompt"),
+    [
+        ("first_message", HANG),
+        ("idle", steps(["text", "a"], ["hang"])),
+        ("turn", steps(["text", "a"], ["hang"])),
+    ],
+)
+def test_a_deadline_interrupts_the_turn_and_keeps_the_session(
+    shell: Shell, playing: StandIn, kind: Any, prompt: str
+) -> None:
+    async def scenario() -> None:
+        async with Running(shell, playing(timeouts=Timeouts(**{kind: 0.3}))) as session:
+            turn = await got(session.send(prompt))
+            error = await raised(lambda: turn.result(), TurnTimeoutError)
+            assert (error.kind, error.seconds) == (kind, 0.3)
+            await got(session.wait_idle())
+            assert turn.state is TurnState.INTERRUPTED
+            assert await texts(await got(session.send("again"))) == ["again"]
+
+    shell.play(scenario)
+
+
+def test_the_reader_waits_for_nobody(shell: Shell, playing: StandIn) -> None:
+    async def scenario() -> None:
+        async with Running(shell, playing()) as session:
+            cursor = session.messages()
+            turn = await got(session.send(steps(["flood", 100_000, 50], ["hang"])))
+            await got(session.get_usage(timeout=30))  # answered behind the flood
+            began = time.monotonic()
+            await got(session.interrupt())
+            assert time.monotonic() - began < 0.1
+            assert (await got(turn.result())).terminal_reason == "aborted_tools"
+            cursor.close()
+
+    shell.play(scenario)
+
+
+def test_too_much_unread_is_an_error_after_a_warning(shell: Shell, playing: StandIn) -> None:
+    async def scenario() -> None:
+        session = make(shell, playing(limits=Limits(buffered_bytes=1_000_000)))
+        await got(session.start())
+        cursor = session.messages()
+        turn = await got(session.send(steps(["flood", 20_000, 50])))
+        error = await raised(lambda: session.wait_idle(), SlowConsumerError)
+        assert error.buffered > error.limit == 1_000_000
+        assert "SLOW_CONSUMER" in [warning.code for warning in session.warnings]
+        await raised(lambda: turn.result(), SlowConsumerError)
+        assert cursor is not None
+        await got(session.stop())
+        assert not alive(session.pid)
+
+    shell.play(scenario)
+
+
+def test_what_nobody_can_ask_for_is_not_kept(shell: Shell, playing: StandIn) -> None:
+    async def scenario() -> None:
+        async with Running(shell, playing(limits=Limits(buffered_bytes=1_000_000))) as session:
+            flood = steps(["flood", 20_000, 50])
+            await got((await got(session.send(flood))).result())
+            await got(session.send(flood))
+            session.messages()
+            await got(session.wait_idle())
+            assert await texts(await got(session.send("still here"))) == ["still here"]
+            assert session.warnings == []
+
+    shell.play(scenario)
+
+
+def test_ten_megabytes_to_a_peer_that_does_not_read(shell: Shell, playing: StandIn) -> None:
+    async def scenario() -> None:
+        session = make(shell, playing(timeouts=Timeouts(stop_grace=0.1, kill_grace=0.5)))
+        await got(session.start())
+        await first(await got(session.send(steps(["text", "a"], ["silent"]))))
+        began = time.monotonic()
+        await got(session.send("x" * 10_000_000))
+        assert time.monotonic() - began < 2
+        await got(session.stop())
+        assert not alive(session.pid)
+
+    shell.play(scenario)
+
+
+def test_a_forgotten_session_is_collected_and_its_process_ends(shell: Shell, playing: StandIn) -> None:
+    async def scenario() -> None:
+        session = make(shell, playing())
+        await got(session.start())
+        await got((await got(session.send("hi"))).result())
+        pid, weak = session.pid, weakref.ref(session)
+        del session
+        gc.collect()
+        assert weak() is None
+        until = time.monotonic() + 10
+        while alive(pid):
+            assert time.monotonic() < until
+            await shell.let_others_run()
+
+    shell.play(scenario)
+
+
+def test_what_cannot_be_sent_is_refused_at_once(shell: Shell, playing: StandIn) -> None:
+    async def scenario() -> None:
+        async with Running(shell, playing()) as session:
+            await raised(lambda: session.send(5), TypeError)
+            await raised(lambda: session.send([object()]), ValueError)
+            await raised(lambda: session.set_color(5), TypeError)
+            await raised(lambda: session.request("x", y=object()), ValueError)
+            assert await texts(await got(session.send("fine"))) == ["fine"]
+
+    shell.play(scenario)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_opened_in_one_task_and_closed_in_another(playing: StandIn, backend: Any) -> None:
+    import anyio
+
+    from bridle.aio.session import Session
+
+    async def scenario() -> None:
+        session = Session(playing())
+        async with anyio.create_task_group() as group:
+            group.start_soon(session.start)
+        async with anyio.create_task_group() as group:
+            group.start_soon(session.send, "hi")
+        async with anyio.create_task_group() as group:
+            group.start_soon(session.stop)
+        assert session.state is Lifecycle.STOPPED
+
+    anyio.run(scenario, backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_loop_that_ends_ends_the_process(playing: StandIn, backend: Any) -> None:
+    import anyio
+
+    from bridle.aio.session import Session
+
+    kept: list[Any] = []
+
+    async def scenario() -> None:
+        session = Session(playing())
+        await session.start()
+        await session.send(HANG)
+        kept.append(session)
+
+    anyio.run(scenario, backend=backend)
+    [session] = kept
+    assert wait_gone(session.pid)
+    anyio.run(session.stop, backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_start_that_is_cancelled_leaves_nothing(playing: StandIn, backend: Any) -> None:
+    import anyio
+
+    from bridle.aio.session import Session
+
+    async def scenario() -> None:
+        session = Session(playing(["silent"], timeouts=Timeouts(stop_grace=0.1, kill_grace=0.5)))
+        with anyio.move_on_after(0.3):
+            await session.start()
+        assert session.state is Lifecycle.STOPPED
+        assert session.pid is None or not alive(session.pid)
+
+    anyio.run(scenario, backend=backend)
+
+
+def test_threads_share_a_session(playing: StandIn) -> None:
+    from bridle.sync.session import Session
+
+    answers: list[list[str]] = []
+    with Session(playing()) as session:
+
+        def talk(number: int) -> None:
+            turn = session.send(f"from thread {number}")
+            answers.append([f"from thread {number}"] + [m.content[0].text for m in turn if m.type == "assistant"])  # type: ignore[attr-defined]
+
+        threads = [threading.Thread(target=talk, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+    assert len(answers) == 8
+    assert all(asked == answer for asked, answer in answers)

@@ -19,6 +19,7 @@ from bridle.errors import (
     BridleError,
     CheckpointingNotEnabledError,
     InitializationError,
+    NotSupportedError,
     SessionClosedError,
     SlowConsumerError,
     StreamWarning,
@@ -35,6 +36,7 @@ from bridle.protocol.connection import SETTLE_SECONDS, Connection, Role
 from bridle.protocol.control import row_for
 from bridle.protocol.session_states import Activity, Ending, Lifecycle, TurnState
 from bridle.session_callbacks import Callbacks
+from bridle.tools import server_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -193,10 +195,11 @@ class Inbox:
         self.more = Flag()
         self.over = False
         self.error: BridleError | None = None
+        self.keeps = True
 
     def add(self, items: Iterable[Any], size: int) -> None:
         """Add items that have `size` bytes together."""
-        if not self.over:
+        if not self.over and self.keeps:
             self.items.extend(items)
             self.size += size
             self.more.wake()
@@ -220,6 +223,12 @@ class Inbox:
         """Throw away what is unread."""
         self.items.clear()
         self.size = 0
+
+    def skip(self, flag: bool) -> None:
+        """Keep nothing while `flag`: its reader wants the end alone."""
+        self.keeps = not flag
+        if flag:
+            self.clear()
 
     def the_error(self) -> BridleError | None:
         """Return a fresh copy of the error: each raise has a traceback of its own."""
@@ -291,12 +300,15 @@ class SessionCore:
         hooks = check_hooks(options.hooks, "hooks") if options.hooks is not None else {}
         if options.can_use_tool is not None:
             check_can_use_tool(options.can_use_tool, "can_use_tool")
+        if options.trace is not None:
+            raise NotSupportedError("Session", "The option `trace` is not there yet in this version. Leave it out.")
+        servers = _own_servers(options)
         self.hooks = registration(hooks, options.timeouts.hook)
         self.connection = Connection(Role.HOST, limits=options.limits, hold_until_confirmed=self.hooks.blocking)
         self.callbacks = Callbacks(
             options,
             self.hooks,
-            dict(in_process_servers(options)),
+            servers,
             self.connection,
             warn=self.warn,
             session=lambda: self.session() if self.session is not None else None,
@@ -726,8 +738,22 @@ def sent_servers(servers: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, 
 
     Raises:
         OptionsError: one is nothing that can be a server.
+        NotSupportedError: one is of a kind that this version cannot serve.
     """
     options = Options(mcp_servers=dict(servers))
-    inside = dict(in_process_servers(options))
+    inside = _own_servers(options)
     wire = {**external_servers(options), **{name: {"type": "sdk", "name": name} for name in inside}}
     return wire, inside
+
+
+def _own_servers(options: Options) -> dict[str, Any]:
+    servers = dict(in_process_servers(options))
+    for name, server in servers.items():
+        kind = server_kind(server)
+        if kind not in ("tools", "callable"):
+            what = "A server object of the `mcp` package" if kind == "mcp" else f"A {type(server).__name__}"
+            raise NotSupportedError(
+                "mcp_servers",
+                f"{what} (`{name}`) cannot be served yet in this version: use `bridle.tools.tool_server`.",
+            )
+    return servers

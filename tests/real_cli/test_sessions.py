@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import time
 from typing import TYPE_CHECKING, Any
 
+from bridle.errors import ControlRejectedError, SessionClosedError
 from bridle.hooks import HookMatcher, HookOutput
 from bridle.messages import UserMessage
-from bridle.permissions import Allow, Deny
+from bridle.permissions import AddRules, Allow, Deny, PermissionRule
 from bridle.protocol.session_states import Activity, Lifecycle, TurnState
+from bridle.sync.operations import Operations
 from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
-from bridle.tools import tool, tool_server
-from tests.sessions.talking import Running, each, first, got, texts
+from bridle.tools import Image, tool, tool_server
+from tests.sessions.talking import Running, each, first, got, raised, texts
 from tests.support.leaks import alive
 
 if TYPE_CHECKING:
@@ -120,5 +126,221 @@ def test_hooks_permissions_and_tools(shell: Shell, driving: Driving, real_cli: R
         assert calls == ["Bash", "Bash", "Bash", "mcp__shop__price", "tea"]
         assert (real_cli.cwd / "made.txt").read_text() == "changed\n"
         assert [path.name for path in real_cli.cwd.iterdir()] == ["made.txt"]
+
+    shell.play(scenario)
+
+
+def test_an_interrupt_while_a_question_is_open(shell: Shell, driving: Driving) -> None:
+    asked = threading.Event()
+    told = threading.Event()
+
+    def waiting(request: Any) -> Allow:
+        asked.set()
+        until = time.monotonic() + 20
+        while not request.cancelled and time.monotonic() < until:
+            threading.Event().wait(0.005)
+        if request.cancelled:
+            told.set()
+        return Allow()
+
+    async def scenario() -> None:
+        with ScriptedModel(bash("touch a"), Repeat("Afterwards.")) as model:
+            async with Running(shell, driving(model, can_use_tool=waiting)) as session:
+                turn = await got(session.send("go"))
+                while not asked.is_set():
+                    await shell.let_others_run()
+                assert session.activity is Activity.REQUIRES_ACTION
+                await got(session.interrupt())
+                await got(turn.result())
+                assert turn.state is TurnState.INTERRUPTED
+                assert await texts(await got(session.send("again"))) == ["Afterwards."]
+            assert told.wait(10)
+
+    shell.play(scenario)
+
+
+def test_a_background_task_outlives_the_result(shell: Shell, driving: Driving) -> None:
+    script: list[Any] = [bash("sleep 1; echo done", run_in_background=True), "Started.", "It is done."]
+
+    async def scenario() -> None:
+        with ScriptedModel(*script) as model:
+            async with Running(shell, driving(model, permission_mode="bypassPermissions")) as session:
+                everything = session.messages()
+                turn = await got(session.send("go"))
+                assert await texts(turn) == ["Started."]
+                assert session.background_tasks
+                await got(session.wait_idle())
+                assert not session.background_tasks
+                await got(session.finish())
+            assert await texts(everything) == ["Started.", "It is done."]
+
+    shell.play(scenario)
+
+
+def test_a_written_file_is_rewound_and_the_session_resumed(shell: Shell, driving: Driving, real_cli: RealCLI) -> None:
+    write = Reply(ToolCall("Write", {"file_path": str(real_cli.cwd / "made.txt"), "content": "x"}))
+
+    async def scenario() -> None:
+        with ScriptedModel(write, "Written.", "I remember.") as model:
+            options = driving(model, permission_mode="bypassPermissions", enable_file_checkpointing=True)
+            async with Running(shell, options) as session:
+                turn = await got(session.send("go"))
+                await got(turn.result())
+                assert (real_cli.cwd / "made.txt").exists()
+                answer = await got(session.rewind_files(turn.id))
+                assert answer.can_rewind
+                assert not (real_cli.cwd / "made.txt").exists()
+                await got(session.finish())
+            async with Running(shell, options.replace(resume=session.session_id)) as resumed:
+                assert await texts(await got(resumed.send("and now?"))) == ["I remember."]
+                assert resumed.session_id == session.session_id
+            assert "Written." in str(model.requests_of("main")[-1].body)
+
+    shell.play(scenario)
+
+
+def test_a_rule_that_was_added_holds(shell: Shell, driving: Driving) -> None:
+    asked: list[str] = []
+
+    def deciding(request: Any) -> Allow:
+        asked.append(request.input["command"])
+        return Allow(
+            updated_permissions=[
+                AddRules(rules=[PermissionRule("Bash", "touch *")], behavior="allow", destination="session")
+            ]
+        )
+
+    async def scenario() -> None:
+        with ScriptedModel(bash("touch one"), bash("touch two"), "Done.") as model:
+            async with Running(shell, driving(model, can_use_tool=deciding)) as session:
+                await got((await got(session.send("go"))).result())
+                rules = (await got(session.list_permission_rules())).state.rules
+                assert "Bash(touch *)" in [rule.rule for rule in rules]
+            assert asked == ["touch one"]
+
+    shell.play(scenario)
+
+
+def test_tool_servers_of_two_kinds_images_and_errors(shell: Shell, driving: Driving) -> None:
+    @tool
+    async def picture() -> Image:
+        """Draw."""
+        return Image(b"\x89PNG\r\n\x1a\n" + b"\0" * 16, "image/png")
+
+    @tool
+    def failing() -> str:
+        """Fail."""
+        raise LookupError("nothing there")
+
+    def opaque(message: dict[str, Any]) -> dict[str, Any] | None:
+        answer: dict[str, Any] = {}
+        match message["method"]:
+            case "initialize":
+                answer = {
+                    "protocolVersion": message["params"]["protocolVersion"],
+                    "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "opaque", "version": "1"},
+                }
+            case "tools/list":
+                answer = {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
+            case "tools/call":
+                answer = {"content": [{"type": "text", "text": str(message["params"]["arguments"])}]}
+        return {"jsonrpc": "2.0", "id": message["id"], "result": answer} if "id" in message else None
+
+    async def scenario() -> None:
+        script: list[Any] = [
+            Reply(ToolCall("mcp__shop__picture", {})),
+            Reply(ToolCall("mcp__shop__failing", {})),
+            Reply(ToolCall("mcp__opaque__echo", {"said": "this"})),
+            "Done.",
+        ]
+        servers = {"shop": tool_server("shop", [picture, failing]), "opaque": opaque}
+        with ScriptedModel(*script) as model:
+            options = driving(model, mcp_servers=servers, permission_mode="bypassPermissions")
+            async with Running(shell, options) as session:
+                results = await tool_results(session)
+                assert "image" in results[0]
+                assert "nothing there" in results[1]
+                assert "{'said': 'this'}" in results[2]
+                assert session.warnings == []
+
+    shell.play(scenario)
+
+
+CONTROLS: list[tuple[str, tuple[Any, ...], bool]] = [
+    ("interrupt", (), True),
+    ("set_permission_mode", ("plan",), True),
+    ("set_model", ("claude-sonnet-4-5",), True),
+    ("set_max_thinking_tokens", (2_000,), True),
+    ("set_mcp_permission_mode_override", ("never", None), True),
+    ("get_mcp_status", (), True),
+    ("reconnect_mcp_server", ("never",), False),
+    ("toggle_mcp_server", ("never", False), False),
+    ("set_mcp_servers", ({},), True),
+    ("get_context_usage", (), True),
+    ("get_usage", (), True),
+    ("get_settings", (), True),
+    ("list_models", (), True),
+    ("list_permission_rules", (), True),
+    ("get_hooks_listing", (), True),
+    ("stop_task", ("never",), True),
+    ("move_to_background", (), True),
+    ("get_task_output", ("never",), False),
+    ("read_file", ("readme.txt",), True),
+    ("seed_read_state", ("readme.txt", 1), True),
+    ("reload_plugins", (), True),
+    ("reload_skills", (), True),
+    ("reload_output_styles", (), True),
+    ("apply_flag_settings", ({},), True),
+    ("update_settings", ("userSettings", {"effortLevel": "low"}), True),
+    ("read_mcp_resource", ("never", "ui://never"), False),
+    ("call_mcp_tool", ("mcp__never__never",), False),
+    ("rename_session", ("A test",), True),
+    ("set_color", ("blue",), False),
+    ("get_session_cost", (), True),
+    ("get_binary_version", (), True),
+    ("get_file_suggestions", ("a",), True),
+    ("cancel_async_message", ("never",), True),
+    ("register_repo_root", ("/",), False),
+    ("set_has_subscribers", (True,), True),
+    ("rewind_files", ("never",), False),
+    ("request", ("nonsense",), False),
+]
+
+
+def test_every_control_method(shell: Shell, driving: Driving, real_cli: RealCLI) -> None:
+    (real_cli.cwd / "readme.txt").write_text("hello\n")
+
+    async def scenario() -> None:
+        wrong = []
+        with ScriptedModel() as model:
+            async with Running(shell, driving(model, enable_file_checkpointing=True)) as session:
+                for name, arguments, accepted in CONTROLS:
+                    try:
+                        await got(getattr(session, name)(*arguments))
+                    except ControlRejectedError as error:
+                        if accepted:
+                            wrong.append(f"{name}: {error}")
+                    else:
+                        if not accepted:
+                            wrong.append(f"{name} was accepted")
+        assert wrong == []
+
+    shell.play(scenario)
+    methods = {name for name in vars(Operations) if not name.startswith("_")}
+    assert methods == {name for name, _, _ in CONTROLS}
+
+
+def test_a_killed_cli_wakes_everybody(shell: Shell, driving: Driving) -> None:
+    async def scenario() -> None:
+        with ScriptedModel(Reply("x" * 5_000, chunk=10, delay=0.05)) as model:
+            async with Running(shell, driving(model, include_partial_messages=True)) as session:
+                turn = await got(session.send("go"))
+                while (await first(turn)).type != "stream_event":
+                    pass
+                os.kill(session.pid, signal.SIGKILL)
+                error = await raised(turn.result, SessionClosedError)
+                assert (error.expected, error.exit_code) == (False, -9)
+                assert session.state is Lifecycle.FAILED
 
     shell.play(scenario)

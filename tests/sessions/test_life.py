@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 import threading
 import time
 import weakref
@@ -12,10 +13,13 @@ from typing import Any
 import pytest
 
 from bridle import (
+    BridleError,
     CLIExitedDuringInitError,
     InitializationError,
     InitializationTimeoutError,
     Limits,
+    NotSupportedError,
+    OptionsError,
     ResultMessage,
     SessionClosedError,
     SlowConsumerError,
@@ -29,6 +33,7 @@ from bridle.errors import (
     ControlTimeoutError,
     TooManyPendingRequestsError,
 )
+from bridle.hooks import HookMatcher
 from bridle.protocol.session_states import Activity, Lifecycle, TurnState
 from bridle.session import (
     SessionCompleted,
@@ -544,3 +549,101 @@ def test_threads_share_a_session(playing: StandIn) -> None:
             thread.join(20)
     assert len(answers) == 8
     assert all(asked == answer for asked, answer in answers)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_an_operation_that_is_cancelled_is_given_up(playing: StandIn, backend: Any) -> None:
+    import anyio
+
+    from bridle.aio.session import Session
+
+    async def scenario() -> None:
+        async with Session(playing(limits=Limits(pending_requests=1))) as session:
+            for _ in range(3):
+                with anyio.move_on_after(0.05) as scope:
+                    await session.rename_session("never answered")
+                assert scope.cancelled_caught
+            assert (await session.get_binary_version()).version == "2"
+            turn = await session.send(HANG)
+            for reading in (turn.result, session.wait_idle):
+                with anyio.move_on_after(0.05) as scope:
+                    await reading()
+                assert scope.cancelled_caught
+            await session.interrupt()
+            result = await turn.result()
+            assert result is not None
+
+    anyio.run(scenario, backend=backend)
+
+
+def test_start_session(shell: Shell, playing: StandIn) -> None:
+    from bridle.aio.session import start_session as waiting
+    from bridle.sync.session import start_session as blocking
+
+    async def scenario() -> None:
+        session = await got((blocking if shell.blocking else waiting)("hello", playing()))
+        assert await texts(session.first_turn) == ["hello"]
+        await got(session.start())  # once more: it is ready
+        await got(session.stop())
+        await raised(lambda: session.start(), SessionClosedError)
+        if not shell.blocking:
+            async with waiting("hello", playing()) as entered:
+                assert entered.first_turn is not None
+                assert await texts(entered.first_turn) == ["hello"]
+            assert not alive(entered.pid or 0)
+
+    shell.play(scenario)
+
+
+def test_warnings_are_told_and_kept(shell: Shell, playing: StandIn) -> None:
+    told: list[Any] = []
+
+    def telling(warning: Any) -> None:
+        told.append(warning)
+        raise RuntimeError("the session does not mind")
+
+    async def scenario() -> None:
+        async with Running(shell, playing(on_warning=telling, limits=Limits(line_bytes=5_000))) as session:
+            line = '{"type":"assistant","message":"' + "x" * 10_000 + '"}\n{"type":"assistant","session_id":1}\n'
+            assert await texts(await got(session.send(steps(["raw", line], ["text", "fine"])))) == ["fine"]
+            assert [warning.code for warning in session.warnings] == ["OVERSIZED_LINE_SKIPPED", "FIELD_DROPPED"]
+        assert told == session.warnings
+
+    shell.play(scenario)
+
+
+def test_what_cannot_be_served_is_refused_when_it_is_made(shell: Shell, playing: StandIn) -> None:
+    for options in (playing(mcp_servers={"x": object()}), playing(trace=print)):
+        with pytest.raises(NotSupportedError):
+            make(shell, options)
+    with pytest.raises(OptionsError):
+        make(shell, playing(hooks={"PreToolUse": [HookMatcher(hooks=[lambda: None])]}))
+    with pytest.raises(TypeError):
+        make(shell, {"model": "x"})  # type: ignore[arg-type]
+
+
+def test_stops_at_random_moments_leave_nothing(shell: Shell, playing: StandIn) -> None:
+    chance = random.Random(3)
+    timeouts = Timeouts(stop_grace=0.2, kill_grace=0.2)
+    starts: list[list[Any]] = [[], [["sleep", 0.05]], [["ignore_term"], ["silent"]], [["exit", 1]]]
+    prompts = [HANG, "hi", steps(["text", "a"], ["ignore_term"], ["silent"])]
+
+    async def scenario() -> None:
+        for number in range(8):
+            session = make(shell, playing(*starts[number % 4], timeouts=timeouts))
+            stop_after = time.monotonic() + chance.random() * 0.3
+
+            async def using(session: Any = session) -> None:
+                await got(session.start())
+                await got((await got(session.send(chance.choice(prompts)))).result())
+
+            async def stopping(session: Any = session, when: float = stop_after) -> None:
+                while time.monotonic() < when:
+                    await shell.let_others_run()
+                await got(session.stop())
+
+            outcome, _ = await shell.meanwhile(using, stopping)
+            assert outcome is None or isinstance(outcome, BridleError)
+            assert session.pid is None or not alive(session.pid)
+
+    shell.play(scenario)

@@ -6,6 +6,7 @@ closed in another.
 
 from __future__ import annotations
 
+import copy
 import time
 import warnings
 import weakref
@@ -98,12 +99,11 @@ class Turn(TurnBase):
             TurnTimeoutError: a deadline passed; the turn was interrupted and the session can be used.
             BridleError: what ended the session.
         """
-        while not self._over.is_set:
-            if not self._read:
-                self._inbox.clear()
-            await _wait(self._inbox.more if not self._read else self._over)
-        if not self._read:
-            self._inbox.clear()
+        self._inbox.skip(not self._read)
+        try:
+            await _wait(self._over)
+        finally:
+            self._inbox.skip(False)
         error = self._inbox.the_error()
         if error is not None:
             raise error
@@ -215,8 +215,9 @@ class Session(SessionBase, Operations):
             SessionClosedError: it was stopped.
         """
         core = self._core
+        first = not self._begun and not core.stop_asked
         try:
-            if not self._begun and not core.stop_asked:
+            if first:
                 self._begun = True
                 core.connection.begin_start()
                 await self._launch()
@@ -225,12 +226,15 @@ class Session(SessionBase, Operations):
                 core.ready.set()
             await _wait(core.ready)
         except BaseException:
-            await self.stop()
+            if first:
+                await self.stop()
             raise
         if core.start_error is not None:
             if self._driver is not None:
                 await _wait(core.ended)  # the process is gone when the error is raised
-            raise core.start_error
+            raise copy.copy(core.start_error)
+        if core.stop_asked or core.connection.over:
+            raise core.connection.closed_error()
 
     async def _launch(self) -> None:
         core = self._core

@@ -6,6 +6,7 @@ any thread.
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 import warnings
@@ -87,19 +88,14 @@ class Turn(TurnBase):
             BridleError: what ended the session.
         """
         driver = self._session._driver
-        while not self._over.is_set:
-            with driver.lock:
-                if self._over.is_set:
-                    break
-                if not self._read:
-                    self._inbox.clear()
-                flag = self._over if self._read else self._inbox.more
-                event = threading.Event()
-                flag.waiters.append(event)
-            driver.wait_for(flag, event)
         with driver.lock:
-            if not self._read:
-                self._inbox.clear()
+            self._inbox.skip(not self._read)
+        try:
+            driver.wait(self._over)
+        finally:
+            with driver.lock:
+                self._inbox.skip(False)
+        with driver.lock:
             error = self._inbox.the_error()
         if error is not None:
             raise error
@@ -211,6 +207,7 @@ class Session(SessionBase, Operations):
             SessionClosedError: it was stopped.
         """
         core, driver = self._core, self._driver
+        first = False
         try:
             with driver.lock:
                 first = not self._begun and not core.stop_asked
@@ -224,12 +221,15 @@ class Session(SessionBase, Operations):
                 self._launch()
             driver.wait(core.ready)
         except BaseException:
-            self.stop()
+            if first:
+                self.stop()
             raise
         if core.start_error is not None:
             if self._launched:
                 driver.wait(core.ended)  # the process is gone when the error is raised
-            raise core.start_error
+            raise copy.copy(core.start_error)
+        if core.stop_asked or core.connection.over:
+            raise core.connection.closed_error()
 
     def _launch(self) -> None:
         core, driver = self._core, self._driver

@@ -19,8 +19,13 @@ from typing import TYPE_CHECKING, Any
 from bridle._version import __version__
 
 if TYPE_CHECKING:
-    from bridle import messages, sync, testing
+    from bridle import hooks, messages, sync, testing
     from bridle.aio.query import QueryStream, query, run
+    from bridle.aio.session import (
+        Session,
+        Turn,
+        start_session,
+    )
     from bridle.bounds import Limits, Timeouts
     from bridle.errors import (
         BridleError,
@@ -53,6 +58,11 @@ if TYPE_CHECKING:
         UnknownVersionError,
         UnsupportedCLIVersionError,
         VersionDetectionError,
+    )
+    from bridle.hooks import (
+        HookContext,
+        HookMatcher,
+        HookOutput,
     )
     from bridle.messages import (
         AssistantMessage,
@@ -87,12 +97,38 @@ if TYPE_CHECKING:
     )
     from bridle.options import Options
     from bridle.outcomes import CollectResult, RunResult
+    from bridle.permissions import (
+        AddDirectories,
+        AddRules,
+        Allow,
+        Deny,
+        PermissionRequest,
+        PermissionRule,
+        RemoveDirectories,
+        RemoveRules,
+        ReplaceRules,
+        SetMode,
+    )
     from bridle.structured import OutputError
+    from bridle.tools import (
+        Audio,
+        EmbeddedResource,
+        Image,
+        ResourceLink,
+        Tool,
+        ToolContext,
+        ToolError,
+        ToolResult,
+        ToolServer,
+        tool,
+        tool_server,
+    )
 
 _PLACES: dict[str, str] = {
     name: module
     for module, names in {
         "bridle.aio": "QueryStream query run",
+        "bridle.aio.session": "Session Turn start_session",
         "bridle.bounds": "Limits Timeouts",
         "bridle.errors": (
             "BridleError CLIExitedDuringInitError CLINotFoundError CheckpointingNotEnabledError ConcurrentUseError ControlError "
@@ -101,6 +137,7 @@ _PLACES: dict[str, str] = {
             "SessionClosedError SlowConsumerError SpawnError StartError StreamError StreamWarning TooManyDecodeErrors "
             "TooManyPendingRequestsError TurnTimeoutError UnknownVersionError UnsupportedCLIVersionError VersionDetectionError"
         ),
+        "bridle.hooks": "HookContext HookMatcher HookOutput",
         "bridle.messages": (
             "AssistantMessage ContentBlock Message RateLimitEvent ResultMessage StreamEvent SystemMessage TextBlock ThinkingBlock "
             "ToolResultBlock ToolUseBlock UnknownBlock UnknownMessage UserMessage"
@@ -112,15 +149,23 @@ _PLACES: dict[str, str] = {
         ),
         "bridle.options": "Options",
         "bridle.outcomes": "CollectResult RunResult",
+        "bridle.permissions": (
+            "AddDirectories AddRules Allow Deny PermissionRequest PermissionRule RemoveDirectories RemoveRules ReplaceRules SetMode"
+        ),
         "bridle.structured": "OutputError",
+        "bridle.tools": "Audio EmbeddedResource Image ResourceLink Tool ToolContext ToolError ToolResult ToolServer tool tool_server",
     }.items()
     for name in names.split()
 }
-_SUBMODULES = frozenset({"messages", "sync", "testing"})
+_SUBMODULES = frozenset({"hooks", "messages", "sync", "testing"})
 
 __all__ = [
+    "AddDirectories",
+    "AddRules",
     "AgentDefinition",
+    "Allow",
     "AssistantMessage",
+    "Audio",
     "BridleError",
     "CLIExitedDuringInitError",
     "CLINotFoundError",
@@ -132,7 +177,13 @@ __all__ = [
     "ControlRejectedError",
     "ControlTimeoutError",
     "DecodeError",
+    "Deny",
     "Diagnostic",
+    "EmbeddedResource",
+    "HookContext",
+    "HookMatcher",
+    "HookOutput",
+    "Image",
     "InitQueueOverflowError",
     "InitializationError",
     "InitializationTimeoutError",
@@ -146,15 +197,23 @@ __all__ = [
     "Options",
     "OptionsError",
     "OutputError",
+    "PermissionRequest",
+    "PermissionRule",
     "ProcessError",
     "QueryStream",
     "RateLimitEvent",
+    "RemoveDirectories",
+    "RemoveRules",
+    "ReplaceRules",
+    "ResourceLink",
     "ResultError",
     "ResultMessage",
     "RunResult",
     "SandboxSettings",
     "SdkPluginConfig",
+    "Session",
     "SessionClosedError",
+    "SetMode",
     "SlowConsumerError",
     "SpawnError",
     "StartError",
@@ -174,8 +233,14 @@ __all__ = [
     "Timeouts",
     "TooManyDecodeErrors",
     "TooManyPendingRequestsError",
+    "Tool",
+    "ToolContext",
+    "ToolError",
+    "ToolResult",
     "ToolResultBlock",
+    "ToolServer",
     "ToolUseBlock",
+    "Turn",
     "TurnTimeoutError",
     "UnknownBlock",
     "UnknownMessage",
@@ -184,11 +249,15 @@ __all__ = [
     "UserMessage",
     "VersionDetectionError",
     "__version__",
+    "hooks",
     "messages",
     "query",
     "run",
+    "start_session",
     "sync",
     "testing",
+    "tool",
+    "tool_server",
 ]
 
 

@@ -49,13 +49,14 @@ def checked_prompt(prompt: object, options: Options) -> str:
             )
         raise NotSupportedError(
             "query",
-            "Prompts of content blocks and iterables of prompts need the bidirectional protocol, which this version has not yet.",
+            "Prompts of content blocks and iterables of prompts need the bidirectional protocol: send them with a `bridle.Session`.",
         )
     needed = needs_session(options)
     if needed:
         raise NotSupportedError(
             "query",
-            f"These options need the bidirectional protocol, which this version has not yet: {', '.join(needed)}. Leave them out.",
+            f"These options need the bidirectional protocol, which `query` and `run` do not use yet: {', '.join(needed)}. "
+            "Use a `bridle.Session`.",
         )
     if options.trace is not None:
         raise NotSupportedError("query", "The option `trace` is not there yet in this version. Leave it out.")

@@ -144,7 +144,7 @@ def _plan(options: Options, found: Found | None, report: _Report) -> LaunchPlan 
     needed = needs_session(options)
     if needed:
         error = NotSupportedError("query", f"Not supported yet: {', '.join(needed)}.")
-        report.problem(str(error), "Leave them out: they need the bidirectional protocol.", USAGE)
+        report.problem(str(error), "Leave them out here: they need a `bridle.Session`.", USAGE)
     try:
         plan = build_plan(
             options,

@@ -2,6 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from bridle.sync.query import QueryStream, query, run
 
-__all__ = ["QueryStream", "query", "run"]
+if TYPE_CHECKING:
+    from bridle.sync.session import Session, Turn, start_session
+
+__all__ = ["QueryStream", "Session", "Turn", "query", "run", "start_session"]
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded when it is used: a query needs none of it.
+    if name in {"Session", "Turn", "start_session"}:
+        from bridle.sync import session
+
+        return getattr(session, name)
+    raise AttributeError(f"module 'bridle.sync' has no attribute {name!r}")

@@ -260,7 +260,7 @@ def query(prompt: object, options: Options | None = None, *, transport: SyncTran
 
     Raises:
         TypeError: the prompt is nothing that can be a prompt.
-        NotSupportedError: the prompt or an option needs what this version does not have yet.
+        NotSupportedError: the prompt or an option needs a `Session`.
     """
     return QueryStream(prompt, options, transport=transport)
 

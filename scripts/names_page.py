@@ -15,14 +15,23 @@ ALIASES = {
     "ContentBlock": "Any content block: one of the known classes, or `UnknownBlock`.",
     "__version__": "The version of Bridle.",
 }
-GROUPS = ("asking", "configuration", "messages", "errors", "modules")
+GROUPS = ("asking", "sessions", "hooks", "permissions", "tools", "configuration", "messages", "errors", "modules")
 MESSAGES = frozenset({"ContentBlock", "RateLimitEvent", "StreamEvent"})
+PACKAGES = {
+    "bridle.aio.session": "sessions",
+    "bridle.hooks": "hooks",
+    "bridle.permissions": "permissions",
+    "bridle.tools": "tools",
+}
 
 
 def group(name: str, value: object) -> str:
     """Return the table that a name belongs to."""
     if isinstance(value, ModuleType) or name == "__version__":
         return "modules"
+    for package, table in PACKAGES.items():
+        if f"{getattr(value, '__module__', '')}.".startswith(f"{package}."):
+            return table
     if isinstance(value, type) and issubclass(value, BridleError | StreamWarning | Diagnostic):
         return "errors"
     if isinstance(value, type) and issubclass(value, Checked):

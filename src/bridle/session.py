@@ -70,8 +70,6 @@ __all__ = [
 
 logger = logging.getLogger("bridle")
 
-INTERRUPT_SECONDS = 2.0
-"""For how long a stop waits for an open turn to end after its interrupt."""
 EXIT_SECONDS = 5.0
 """For how long the exit status is awaited after the end of the output."""
 _WARNINGS_KEPT = 1_000
@@ -293,6 +291,9 @@ class SessionCore:
         post: runs a function where the core may be touched, soon; safe from any thread.
     """
 
+    interrupt_seconds = 2.0
+    """For how long a stop waits for an open turn to end after its interrupt."""
+
     def __init__(self, options: Options | None, post: Callable[[Callable[[], None]], None]) -> None:
         if options is not None and not isinstance(options, Options):
             raise TypeError(f"`options` must be a bridle.Options, not {type(options).__name__}")
@@ -315,6 +316,7 @@ class SessionCore:
             post=post,
             arm=self.arm,
             disarm=self.disarm,
+            answered=self._answered,
         )
         self.session: Callable[[], object] | None = None
         self.ready = Flag()
@@ -410,9 +412,9 @@ class SessionCore:
         open_turn = connection.turns.get(turn_id)
         if open_turn is None:
             return
-        waits = open_turn.state is TurnState.QUEUED and bool(connection.turns.current_ids)
+        waits = not open_turn.written or (open_turn.state is TurnState.QUEUED and bool(connection.turns.current_ids))
         if waits or (kind != "turn" and len(connection.in_flight_requests)):
-            # Another prompt has the floor, or it is us who keep the CLI waiting.
+            # The session is not ready, another prompt has the floor, or it is us who keep the CLI waiting.
             self.arm(kind, turn_id, seconds)
             return
         for other in ("first_message", "idle", "turn"):
@@ -447,7 +449,7 @@ class SessionCore:
                 connection.interrupt(internal=True)
             except BridleError:
                 return
-            self.arm("stop", "", INTERRUPT_SECONDS)
+            self.arm("stop", "", self.interrupt_seconds)
 
     def output_ended(self, now: float) -> None:
         """Take that stdout has ended: the exit has to follow."""
@@ -576,6 +578,8 @@ class SessionCore:
                 self._happened(ActivityChanged(event.activity))
             case core_events.BackgroundTasksChanged():
                 self._happened(BackgroundTasksChanged(event.tasks))
+            case core_events.OperationsReleased():
+                self._count_anew()
             case core_events.HandshakeCompleted():
                 self._on_ready(event.server_info)
             case core_events.HandshakeFailed():
@@ -647,6 +651,20 @@ class SessionCore:
                 turn._inbox.end(event.error)
                 turn._over.set()
             self._happened(TurnCompleted(event.turn_id, event.state))
+            self._count_anew()
+
+    def _count_anew(self) -> None:
+        """Let the deadlines of prompts that wait begin now: only now they can be taken up."""
+        for turn in self.connection.turns.open:
+            if turn.state is TurnState.QUEUED:
+                self.arm("first_message", turn.id, self._first_message)
+                self.arm("turn", turn.id, self._turn)
+
+    def _answered(self) -> None:
+        """Let silence be counted anew: it was us who kept the CLI waiting."""
+        for kind, turn_id in list(self._deadlines):
+            if kind in ("idle", "first_message"):
+                self.arm(kind, turn_id, self._idle if kind == "idle" else self._first_message)
 
     def _on_ready(self, info: ServerInfo | None) -> None:
         for kind, name in list(self._deadlines):

@@ -130,6 +130,7 @@ class Callbacks:
         post: Callable[[Callable[[], None]], None],
         arm: Callable[[str, str, float | None], None],
         disarm: Callable[[str, str], None],
+        answered: Callable[[], None],
     ) -> None:
         self.servers = servers
         self.to_run: deque[Job] = deque()
@@ -142,6 +143,7 @@ class Callbacks:
         self._post = post
         self._arm = arm
         self._disarm = disarm
+        self._answered = answered
         self._jobs: dict[str, Job] = {}
         self._lanes = {kind: _Lane() for kind in ("hook", "permission", "mcp", "dialog")}
 
@@ -235,6 +237,7 @@ class Callbacks:
     def _close(self, job: Job) -> None:
         job.over = True
         self._disarm("callback", job.request_id)
+        self._answered()
         if self._jobs.pop(job.request_id, None) is None:
             return  # it was answered before it became a job
         lane = self._lanes[job.kind]

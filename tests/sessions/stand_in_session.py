@@ -118,6 +118,8 @@ class StandIn:
             case ["silent"]:
                 while True:
                     time.sleep(60)
+            case ["close_output"]:
+                os.close(1)
             case ["touch", path]:
                 open(path, "w").close()
             case ["await_file", path]:

@@ -152,7 +152,7 @@ def test_control_operations(shell: Shell, playing: StandIn) -> None:
             await raised(lambda: session.rewind_files("x"), CheckpointingNotEnabledError)
 
             async def asking() -> None:
-                await got(session.rename_session("x", timeout=1.0))
+                await got(session.rename_session("x", timeout=0.5))
 
             async def too_many() -> Any:
                 while not session._core.connection.pending_requests:
@@ -214,7 +214,8 @@ def test_a_crash_wakes_everybody_with_one_error(shell: Shell, playing: StandIn, 
     ],
 )
 def test_a_start_that_fails(shell: Shell, playing: StandIn, start: Any, kind: Any) -> None:
-    options = playing(*start, timeouts=Timeouts(initialize=0.5, kill_grace=0.5))
+    seconds = 0.5 if kind is InitializationTimeoutError else 20
+    options = playing(*start, timeouts=Timeouts(initialize=seconds, kill_grace=0.5))
 
     async def scenario() -> None:
         session = make(shell, options)
@@ -318,12 +319,13 @@ def test_a_process_that_ignores_everything_is_killed(shell: Shell, playing: Stan
 
     async def scenario() -> None:
         session = make(shell, playing(timeouts=timeouts))
+        session._core.interrupt_seconds = 0.2
         await got(session.start())
         turn = await got(session.send(steps(["text", "a"], ["ignore_term"], ["silent"])))
         await first(turn)
         began = time.monotonic()
         await got(session.stop())
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < 2
         assert not alive(session.pid)
         await raised(lambda: turn.result(), SessionClosedError)
 
@@ -437,6 +439,7 @@ def test_what_nobody_can_ask_for_is_not_kept(shell: Shell, playing: StandIn) -> 
 def test_ten_megabytes_to_a_peer_that_does_not_read(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         session = make(shell, playing(timeouts=Timeouts(stop_grace=0.1, kill_grace=0.5)))
+        session._core.interrupt_seconds = 0.2
         await got(session.start())
         await first(await got(session.send(steps(["text", "a"], ["silent"]))))
         began = time.monotonic()
@@ -631,6 +634,7 @@ def test_stops_at_random_moments_leave_nothing(shell: Shell, playing: StandIn) -
     async def scenario() -> None:
         for number in range(8):
             session = make(shell, playing(*starts[number % 4], timeouts=timeouts))
+            session._core.interrupt_seconds = 0.2
             stop_after = time.monotonic() + chance.random() * 0.3
 
             async def using(session: Any = session) -> None:
@@ -645,5 +649,56 @@ def test_stops_at_random_moments_leave_nothing(shell: Shell, playing: StandIn) -
             outcome, _ = await shell.meanwhile(using, stopping)
             assert outcome is None or isinstance(outcome, BridleError)
             assert session.pid is None or not alive(session.pid)
+
+    shell.play(scenario)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_writers_without_end_do_not_keep_the_reader_from_reading(playing: StandIn, backend: Any) -> None:
+    import anyio
+    import anyio.lowlevel
+
+    from bridle.aio.session import Session
+
+    async def scenario() -> None:
+        async with Session(playing()) as session, anyio.create_task_group() as group:
+
+            async def waking() -> None:
+                while True:
+                    session._wake()
+                    await anyio.lowlevel.checkpoint()
+
+            group.start_soon(waking)
+            for text in ("one", "two"):
+                assert await texts(await session.send(text)) == [text]
+            group.cancel_scope.cancel()
+
+    anyio.run(scenario, backend=backend)
+
+
+def test_deadlines_of_a_turn_do_not_count_while_it_waits_for_its_turn(shell: Shell, playing: StandIn) -> None:
+    async def scenario() -> None:
+        options = playing(["sleep", 1.2], timeouts=Timeouts(first_message=1, turn=1.5))
+        session = make(shell, options)
+        early = await got(session.send(steps(["text", "a"], ["sleep", 0.7])))
+        await got(session.start())
+        second = await got(session.send(steps(["text", "b"], ["sleep", 0.5])))
+        assert (await texts(early), await texts(second)) == (["a"], ["b"])
+        await got(session.stop())
+
+    shell.play(scenario)
+
+
+def test_a_cli_that_closes_its_output_and_stays(shell: Shell, playing: StandIn, monkeypatch: Any) -> None:
+    monkeypatch.setattr("bridle.session.EXIT_SECONDS", 0.3)
+
+    async def scenario() -> None:
+        session = make(shell, playing(timeouts=Timeouts(stop_grace=0.1, kill_grace=0.3)))
+        await got(session.start())
+        turn = await got(session.send(steps(["close_output"], ["silent"])))
+        error = await raised(lambda: turn.result(), SessionClosedError)
+        assert "did not exit" in error.reason
+        await got(session.stop())
+        assert not alive(session.pid)
 
     shell.play(scenario)

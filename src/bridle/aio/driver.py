@@ -28,6 +28,10 @@ __all__ = ["Driver"]
 
 logger = logging.getLogger("bridle")
 
+_MISSED_READS = 3
+"""So often in a row somebody who writes may end a wait for output; then it is read, for this long at least."""
+_READ_SECONDS = 0.002
+
 
 class Driver:
     """Drives one session, from the start of the process to its end."""
@@ -40,6 +44,7 @@ class Driver:
         self._context = contextvars.copy_context()
         self._scope: anyio.CancelScope | None = None
         self._woken = False
+        self._missed = 0
         self._output_ended = False
 
     def start(self) -> None:
@@ -82,11 +87,14 @@ class Driver:
             self._transport.abandon()
             raise
         finally:
-            if not connection.over:
-                connection.fail(SessionClosedError(expected=False, reason="its event loop has ended"))
-            core.pump(time.monotonic())
-            self._serve_callbacks()
-            core.tell()
+            try:
+                if not connection.over:
+                    connection.fail(SessionClosedError(expected=False, reason="its event loop has ended"))
+                core.pump(time.monotonic())
+                self._serve_callbacks()
+                core.tell()
+            except Exception:
+                logger.exception("the end of a session could not be told")
             core.ended.set()
 
     async def _end(self) -> None:
@@ -105,6 +113,7 @@ class Driver:
     async def _move(self) -> None:
         core, connection, transport = self._core, self._core.connection, self._transport
         while True:
+            self._woken = False
             if core.stop_asked:
                 core.begin_stop(time.monotonic())
             core.pump(time.monotonic())
@@ -118,8 +127,8 @@ class Driver:
                 await transport.end_input()
                 connection.input_was_closed()
                 core.input_closed(time.monotonic())
-            if self._woken:
-                self._woken = False
+            if self._woken and self._missed < _MISSED_READS:
+                self._missed += 1
                 continue
             await self._advance()
 
@@ -130,8 +139,11 @@ class Driver:
         exit_code: int | None = None
         seconds = core.wait_seconds(time.monotonic())
         deadline = float("inf") if seconds is None else anyio.current_time() + seconds
+        hasty = self._missed >= _MISSED_READS
+        if hasty:
+            deadline = min(deadline, anyio.current_time() + _READ_SECONDS)
         with anyio.CancelScope(deadline=deadline) as scope:
-            self._scope = scope
+            self._scope = None if hasty else scope
             try:
                 if self._output_ended:
                     exit_code = await transport.wait_exit()
@@ -139,7 +151,7 @@ class Driver:
                     data = await transport.receive()
             finally:
                 self._scope = None
-                self._woken = False
+        self._missed = self._missed + 1 if scope.cancelled_caught and not hasty else 0
         now = time.monotonic()
         if data:
             core.received(now)

@@ -43,9 +43,7 @@ class Runner:
         if not job.is_async:
             threading.Thread(target=context.run, args=(self._call, job), name="bridle-callback", daemon=True).start()
             return
-        loop = self._running_loop()
-        if loop is not None:
-            loop.call_soon_threadsafe(self._begin, loop, job, context)
+        self._begin_soon(job, context)
 
     def _call(self, job: Job) -> None:
         try:
@@ -56,11 +54,15 @@ class Runner:
         if inspect.isawaitable(outcome):
             awaitable = outcome
             job.call = lambda: awaitable
-            loop = self._running_loop()
-            if loop is not None:
-                loop.call_soon_threadsafe(self._begin, loop, job, contextvars.copy_context())
+            self._begin_soon(job, contextvars.copy_context())
             return
         self._finish(job, outcome, None)
+
+    def _begin_soon(self, job: Job, context: contextvars.Context) -> None:
+        with self._lock:
+            loop = None if self._closed else self._running_loop()
+            if loop is not None:
+                loop.call_soon_threadsafe(self._begin, loop, job, context)
 
     def _begin(self, loop: asyncio.AbstractEventLoop, job: Job, context: contextvars.Context) -> None:
         task = loop.create_task(self._await(job), context=context)
@@ -68,7 +70,9 @@ class Runner:
         task.add_done_callback(self._tasks.discard)
 
         def stop() -> None:
-            loop.call_soon_threadsafe(task.cancel)
+            with self._lock:
+                if not self._closed:  # else the loop cancels what is left by itself
+                    loop.call_soon_threadsafe(task.cancel)
 
         job.stop = stop
         if job.cancelled:
@@ -87,18 +91,15 @@ class Runner:
         else:
             self._finish(job, outcome, None)
 
-    def _running_loop(self) -> asyncio.AbstractEventLoop | None:
-        with self._lock:
-            if self._closed:
-                return None
-            if self._loop is None:
-                import asyncio
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            import asyncio
 
-                self._loop = asyncio.new_event_loop()
-                threading.Thread(
-                    target=_serve, args=(self._loop, self._tasks), name="bridle-callbacks", daemon=True
-                ).start()
-            return self._loop
+            self._loop = asyncio.new_event_loop()
+            threading.Thread(
+                target=_serve, args=(self._loop, self._tasks), name="bridle-callbacks", daemon=True
+            ).start()
+        return self._loop
 
     def close(self) -> None:
         """End the loop, if there is one. Never waits."""

@@ -114,9 +114,12 @@ class Driver:
             transport.abandon()
         finally:
             with self.lock:
-                if not connection.over:
-                    connection.fail(SessionClosedError(expected=False, reason="its thread has ended"))
-                self.flush()
+                try:
+                    if not connection.over:
+                        connection.fail(SessionClosedError(expected=False, reason="its thread has ended"))
+                    self.flush()
+                except Exception:
+                    logger.exception("the end of a session could not be told")
                 self.running = False
                 core.ended.set()
             core.tell()
@@ -154,17 +157,20 @@ class Driver:
                 return
             connection.receive_eof()
             core.output_ended(time.monotonic())
-            self.flush()
-            seconds = core.wait_seconds(time.monotonic())
-        core.tell()
-        exit_code = transport.wait_exit(seconds)
-        with self.lock:
-            if core.stop_asked:
-                return
-            if exit_code is None:
+        exit_code: int | None = None
+        while exit_code is None:
+            with self.lock:
+                self.flush()
+                seconds = core.wait_seconds(time.monotonic())
+            core.tell()
+            exit_code = transport.wait_exit(seconds)
+            with self.lock:
+                if core.stop_asked:
+                    return
                 core.expire(time.monotonic(), transport.stderr_tail)
-                return
-            crashed = core.crashed(exit_code)
+                if connection.over:
+                    return
+                crashed = core.crashed(exit_code)
         # Stopped first: then everything that was on stderr has been read, and the diagnosis is complete.
         transport.stop(turn_open=crashed)
         with self.lock:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from bridle.errors import BridleError
 from bridle.hooks import event_warnings
-from bridle.session import INTERRUPT_SECONDS, Inbox, SessionBase, SessionCore, TurnBase
+from bridle.session import Inbox, SessionBase, SessionCore, TurnBase
 from bridle.sync.driver import Driver
 from bridle.sync.operations import Operations
 from bridle.transports.prepare import Preparation
@@ -275,7 +275,7 @@ class Session(SessionBase, Operations):
                 driver.flush()
                 core.ended.set()
         core.tell()
-        until = time.monotonic() + INTERRUPT_SECONDS
+        until = time.monotonic() + core.interrupt_seconds
         while True:
             with driver.lock:
                 if core.may_end or core.ended.is_set:

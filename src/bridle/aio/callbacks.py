@@ -77,12 +77,13 @@ async def run_job(job: Job, finish: Callable[[Job, object, BaseException | None]
         except Exception as problem:
             error = problem
         except BaseException as problem:
-            if scope.cancel_called or isinstance(problem, GeneratorExit):
+            if not scope.cancel_called and not isinstance(problem, GeneratorExit):
+                finish(job, None, problem)
+            if isinstance(problem, (GeneratorExit, anyio.get_cancelled_exc_class())):
                 raise
-            finish(job, None, problem)
-            if isinstance(problem, anyio.get_cancelled_exc_class()):
-                raise
-            return  # a callback cannot end the program: `SystemExit` in it is a failure like others
+            # A callback cannot end the program: `SystemExit` in it is a failure like others. And trio ends the program when a
+            # task outside of all nurseries raises, so a group of exceptions that holds a cancellation goes no further either.
+            return
     job.stop = None
     if not scope.cancelled_caught:
         finish(job, outcome, error)

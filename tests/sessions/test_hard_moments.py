@@ -1,0 +1,54 @@
+"""Sessions at hard moments: each of these has once hung, crashed or lost something."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from bridle.hooks import HookMatcher
+from tests.sessions.conftest import StandIn
+from tests.sessions.talking import Running, ask, got, steps, texts
+from tests.support.shell import Shell
+
+HANG = steps(["hang"])
+
+
+class Leaving(BaseException):
+    """Not an `Exception`, like `SystemExit` and what pytest raises."""
+
+
+@pytest.mark.parametrize("how", ["group", "leave"])
+def test_a_cancelled_callback_that_raises_harms_nobody(shell: Shell, playing: StandIn, how: str) -> None:
+    """Trio ends the whole program when a system task raises."""
+    import anyio
+
+    started = threading.Event()
+
+    async def spoil() -> None:
+        try:
+            await anyio.sleep(60)
+        finally:
+            raise ValueError("while being cancelled")
+
+    async def hook(*_: Any) -> None:
+        started.set()
+        if how == "group":
+            async with anyio.create_task_group() as group:
+                group.start_soon(spoil)
+                await anyio.sleep(60)
+        try:
+            await anyio.sleep(60)
+        finally:
+            raise Leaving
+
+    hooks = {"PreToolUse": [HookMatcher(hooks=[hook], timeout=0.2)]}
+
+    async def scenario() -> None:
+        async with Running(shell, playing(hooks=hooks)) as session:
+            await ask(session, "hook_callback", callback_id="hook_0", input={"hook_event_name": "PreToolUse"})
+            assert started.is_set()
+            assert await texts(await got(session.send("on"))) == ["on"]
+
+    shell.play(scenario)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import pytest
 
+from bridle import Limits
 from bridle.hooks import HookMatcher
 from tests.sessions.conftest import StandIn
 from tests.sessions.talking import Running, ask, got, steps, texts
@@ -50,5 +52,24 @@ def test_a_cancelled_callback_that_raises_harms_nobody(shell: Shell, playing: St
             await ask(session, "hook_callback", callback_id="hook_0", input={"hook_event_name": "PreToolUse"})
             assert started.is_set()
             assert await texts(await got(session.send("on"))) == ["on"]
+
+    shell.play(scenario)
+
+
+def test_callbacks_that_waited_are_not_run_once_they_are_answered(shell: Shell, playing: StandIn) -> None:
+    ran: list[int] = []
+
+    def hook(*_: Any) -> None:
+        ran.append(1)
+        time.sleep(0.5)
+
+    hooks = {"PreToolUse": [HookMatcher(hooks=[hook], timeout=0.2)]}
+    fields = {"callback_id": "hook_0", "input": {"hook_event_name": "PreToolUse"}}
+
+    async def scenario() -> None:
+        async with Running(shell, playing(hooks=hooks, limits=Limits(inflight_callbacks=2))) as session:
+            turn = await got(session.send(steps(["ask_many", "hook_callback", fields, 20])))
+            await texts(turn)
+        assert len(ran) < 20
 
     shell.play(scenario)

@@ -176,7 +176,9 @@ class Driver:
             if job.stop is not None:
                 job.stop()
         while callbacks.to_run:
-            self._start_job(callbacks.to_run.popleft())
+            job = callbacks.to_run.popleft()
+            if not job.over:  # else it was answered while it waited
+                self._start_job(job)
 
     def _start_job(self, job: Job) -> None:
         async def run() -> None:

@@ -183,7 +183,9 @@ class Driver:
             if job.stop is not None:
                 job.stop()
         while callbacks.to_run:
-            self._runner.start(callbacks.to_run.popleft())
+            job = callbacks.to_run.popleft()
+            if not job.over:  # else it was answered while it waited
+                self._runner.start(job)
 
     def _finish(self, job: Job, outcome: object, error: BaseException | None) -> None:
         with self.lock:

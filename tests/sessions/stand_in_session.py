@@ -38,6 +38,7 @@ class StandIn:
         self.answers: dict[str, Any] = {}
         self.interrupted = False
         self.fields: dict[str, Any] = {}
+        self.deaf = False
 
     def say(self, frame: dict[str, Any]) -> None:
         self.connection.send_message({"session_id": SESSION, **frame})
@@ -113,6 +114,8 @@ class StandIn:
                 time.sleep(seconds)
             case ["err", text]:
                 os.write(2, text.encode())
+            case ["deaf"]:
+                self.deaf = True
             case ["ignore_term"]:
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
             case ["silent"]:
@@ -202,6 +205,8 @@ class StandIn:
             selector.select()
             data = os.read(0, 65536)
             if not data:
+                if self.deaf:
+                    self.common(["silent"])
                 os._exit(0)
             self.connection.receive_data(data)
 

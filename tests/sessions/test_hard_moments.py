@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from bridle import Limits
+from bridle import Limits, Timeouts
 from bridle.hooks import HookMatcher
 from tests.sessions.conftest import StandIn
-from tests.sessions.talking import Running, ask, got, steps, texts
+from tests.sessions.talking import Running, ask, got, make, steps, texts
 from tests.support.shell import Shell
 
 HANG = steps(["hang"])
@@ -71,5 +71,21 @@ def test_callbacks_that_waited_are_not_run_once_they_are_answered(shell: Shell, 
             turn = await got(session.send(steps(["ask_many", "hook_callback", fields, 20])))
             await texts(turn)
         assert len(ran) < 20
+
+    shell.play(scenario)
+
+
+def test_finish_ends_a_cli_that_stays_after_the_end_of_its_input(shell: Shell, playing: StandIn) -> None:
+    async def scenario() -> None:
+        options = playing(timeouts=Timeouts(after_result=0.3, stop_grace=0.1, kill_grace=0.5))
+        session = make(shell, options)
+        await got(session.start())
+        await got((await got(session.send(steps(["deaf"])))).result())
+        await got(session.wait_idle())
+        began = time.monotonic()
+
+        await got(session.finish())
+        assert time.monotonic() - began < 5
+        assert [warning.code for warning in session.warnings] == ["CLI_DID_NOT_EXIT"]
 
     shell.play(scenario)

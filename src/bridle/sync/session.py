@@ -302,8 +302,21 @@ class Session(SessionBase, Operations):
             if self._launched and not core.connection.over:
                 core.connection.close_input()
                 driver.flush()
-        if self._launched:
-            driver.wait(core.ended, timeout)
+        until = None if timeout is None else time.monotonic() + timeout
+        while self._launched and not core.stop_asked:
+            now = time.monotonic()
+            if until is not None and now >= until:
+                break
+            with driver.lock:
+                seconds = core.wait_seconds(now)
+            # The reader may have begun to wait before the input was closed: that deadline is looked after here. It cannot pass before this.
+            limits = (seconds, core.options.timeouts.after_result, None if until is None else until - now)
+            if driver.wait(core.ended, min((limit for limit in limits if limit is not None), default=None)):
+                break
+            with driver.lock:
+                core.expire(time.monotonic(), self._transport.stderr_tail)
+                driver.flush()
+            core.tell()
         self.stop()
         if core.connection.terminal_error is not None:
             raise core.connection.closed_error()

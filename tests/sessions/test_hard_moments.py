@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from typing import Any
@@ -9,9 +10,12 @@ from typing import Any
 import pytest
 
 from bridle import Limits, Timeouts
+from bridle.aio.driver import Driver
+from bridle.aio.session import Session as AsyncSession
 from bridle.hooks import HookMatcher
 from tests.sessions.conftest import StandIn
 from tests.sessions.talking import Running, ask, got, make, steps, texts
+from tests.support.leaks import alive
 from tests.support.shell import Shell
 
 HANG = steps(["hang"])
@@ -89,3 +93,38 @@ def test_finish_ends_a_cli_that_stays_after_the_end_of_its_input(shell: Shell, p
         assert [warning.code for warning in session.warnings] == ["CLI_DID_NOT_EXIT"]
 
     shell.play(scenario)
+
+
+def test_a_stop_that_asyncio_cancels_still_leaves_no_process(playing: StandIn) -> None:
+    async def scenario() -> None:
+        session = AsyncSession(playing(["ignore_term"], timeouts=Timeouts(stop_grace=0.3, kill_grace=0.3)))
+        await session.start()
+        await session.send(steps(["silent"]))
+        stopping = asyncio.create_task(session.stop())
+        for _ in range(2):
+            await asyncio.sleep(0.1)
+            stopping.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stopping
+        assert not alive(session.pid or 0)
+
+    asyncio.run(scenario())
+
+
+def test_a_driver_that_asyncio_cancels_before_its_first_step(playing: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = Driver.start
+
+    def cancel_everything(driver: Driver) -> None:
+        start(driver)
+        for task in asyncio.all_tasks():
+            task.cancel()
+
+    monkeypatch.setattr(Driver, "start", cancel_everything)
+
+    async def scenario() -> None:
+        session = AsyncSession(playing())
+        with pytest.raises(asyncio.CancelledError):
+            await session.start()
+        assert session.pid is None
+
+    asyncio.run(scenario())

@@ -40,8 +40,13 @@ class Loop:
 
             self._loop = asyncio.get_running_loop()
 
-    def spawn(self, function: Callable[[], Coroutine[Any, Any, None]], context: contextvars.Context) -> None:
-        """Start a task that nobody waits for. It must not raise."""
+    def spawn(
+        self,
+        function: Callable[[], Coroutine[Any, Any, None]],
+        context: contextvars.Context,
+        done: Callable[[], None] | None = None,
+    ) -> None:
+        """Start a task that nobody waits for. It must not raise. `done` is called when asyncio cancels it before its first step, too."""
         if self._loop is None:
             import trio
 
@@ -50,6 +55,8 @@ class Loop:
         task = self._loop.create_task(function(), context=context, name="bridle session")
         _tasks.add(task)
         task.add_done_callback(_tasks.discard)
+        if done is not None:
+            task.add_done_callback(lambda _: done())
 
     def post(self, function: Callable[[], None]) -> None:
         """Run a function in the loop's thread, soon; from any thread. Does nothing once the loop has ended."""

@@ -49,7 +49,14 @@ class Driver:
 
     def start(self) -> None:
         """Begin, in a task of its own."""
-        self._loop.spawn(self._run, contextvars.Context())
+        self._loop.spawn(self._run, contextvars.Context(), self._done)
+
+    def _done(self) -> None:
+        if not self._core.ended.is_set:  # asyncio cancelled the task before its first step: nothing in it has run
+            self._transport.abandon()
+            self._core.connection.fail(SessionClosedError(expected=False, reason="its event loop has ended"))
+            self._core.pump(time.monotonic())
+            self._core.ended.set()
 
     def wake(self) -> None:
         """Look at the core again: something is to be sent, or it is to stop. Only in the loop's thread."""

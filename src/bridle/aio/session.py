@@ -267,6 +267,7 @@ class Session(SessionBase, Operations):
         """
         core = self._core
         core.stop_asked = True
+        cancelled: BaseException | None = None
         with anyio.CancelScope(shield=True):
             if self._preparation is not None:
                 self._preparation.cancel()
@@ -279,8 +280,16 @@ class Session(SessionBase, Operations):
                 core.ended.set()
             else:
                 self._driver.wake()
-                await _wait(core.ended)
+                while not core.ended.is_set:
+                    try:
+                        await _wait(core.ended)
+                    except anyio.get_cancelled_exc_class() as error:
+                        cancelled = (
+                            error  # a scope does not shield from asyncio's own `Task.cancel`; the time is bounded
+                        )
             await self._transport.stop(turn_open=core.turn_open)
+        if cancelled is not None:
+            raise cancelled
 
     async def finish(self, *, timeout: float | None = None) -> None:
         """Let the CLI come to its end: when nothing is open and nothing runs any more, its input is closed, and it exits.

@@ -185,6 +185,7 @@ class Inbox:
         more: woken when something was added or it is over.
         over: True once nothing will be added.
         error: what is raised when everything has been read.
+        turn_began: when its reader last let other tasks run, where there is an event loop.
     """
 
     def __init__(self) -> None:
@@ -194,6 +195,7 @@ class Inbox:
         self.over = False
         self.error: BridleError | None = None
         self.keeps = True
+        self.turn_began = 0.0
 
     def add(self, items: Iterable[Any], size: int) -> None:
         """Add items that have `size` bytes together."""

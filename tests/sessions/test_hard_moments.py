@@ -128,3 +128,28 @@ def test_a_driver_that_asyncio_cancels_before_its_first_step(playing: StandIn, m
         assert session.pid is None
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_slow_reader_of_many_unread_messages_delays_nobody(playing: StandIn, backend: Any) -> None:
+    import anyio
+
+    async def scenario() -> None:
+        async with AsyncSession(playing()) as session:
+            cursor = session.messages()
+            await session.send(steps(["flood", 3_000, 10], ["hang"]))
+            await anyio.sleep(0.7)
+
+            async def read_slowly() -> None:
+                async for _ in cursor:
+                    time.sleep(0.001)
+
+            async with anyio.create_task_group() as group:
+                began = time.monotonic()
+                group.start_soon(read_slowly)
+                await anyio.lowlevel.checkpoint()
+                await session.interrupt()
+                assert time.monotonic() - began < 1
+                group.cancel_scope.cancel()
+
+    anyio.run(scenario, backend=backend)

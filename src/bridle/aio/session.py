@@ -49,12 +49,22 @@ async def _wait(flag: Flag) -> None:
         flag.leave(event)
 
 
+_TURN_SECONDS = 0.005
+"""For how long items that are there already are handed out before other tasks get their turn."""
+
+
 async def _next(inbox: Inbox) -> Any:
     """Return the next item of an inbox; None at its end.
+
+    Not every item costs a turn of the event loop, but a slow reader of many unread ones must not hold up the driver.
 
     Raises:
         BridleError: what ended it.
     """
+    now = time.monotonic()
+    if now - inbox.turn_began > _TURN_SECONDS:
+        await anyio.lowlevel.checkpoint()  # before an item is taken: a cancellation must not lose it
+        inbox.turn_began = time.monotonic()
     while True:
         item = inbox.take()
         if item is not None:

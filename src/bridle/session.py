@@ -354,13 +354,20 @@ class SessionCore:
 
     def tell(self) -> None:
         """Log new warnings and call `on_warning` for them. Called where user code may run."""
-        while self._to_tell:
-            warning = self._to_tell.popleft()
+        while True:
+            try:
+                warning = self._to_tell.popleft()
+            except IndexError:  # several threads may tell at once
+                return
             logger.warning("%s", warning)
             if self.options.on_warning is not None:
                 try:
                     self.options.on_warning(warning)
-                except Exception:
+                except KeyboardInterrupt:
+                    raise
+                except (
+                    BaseException
+                ):  # `SystemExit`, say: it is called where it would end the driver, and trio as a whole
                     logger.exception("`on_warning` raised; the session goes on")
 
     # -- deadlines -----------------------------------------------------------------------------------------------------

@@ -153,3 +153,15 @@ def test_a_slow_reader_of_many_unread_messages_delays_nobody(playing: StandIn, b
                 group.cancel_scope.cancel()
 
     anyio.run(scenario, backend=backend)
+
+
+def test_on_warning_cannot_end_the_session(shell: Shell, playing: StandIn) -> None:
+    def leave(_: Any) -> None:
+        raise Leaving
+
+    async def scenario() -> None:
+        async with Running(shell, playing(on_warning=leave)) as session:
+            line = '{"type":"assistant","session_id":1}\n'
+            assert await texts(await got(session.send(steps(["raw", line], ["text", "fine"])))) == ["fine"]
+
+    shell.play(scenario)

@@ -13,6 +13,7 @@ from bridle import Limits, Timeouts
 from bridle.aio.driver import Driver
 from bridle.aio.session import Session as AsyncSession
 from bridle.hooks import HookMatcher
+from bridle.sync.session import Session as SyncSession
 from tests.sessions.conftest import StandIn
 from tests.sessions.talking import Running, ask, got, make, steps, texts
 from tests.support.leaks import alive
@@ -165,3 +166,38 @@ def test_on_warning_cannot_end_the_session(shell: Shell, playing: StandIn) -> No
             assert await texts(await got(session.send(steps(["raw", line], ["text", "fine"])))) == ["fine"]
 
     shell.play(scenario)
+
+
+class Scarce(threading.Thread):
+    """Threads of one name cannot be had."""
+
+    missing = ""
+
+    def start(self) -> None:
+        if self.name == self.missing:
+            raise RuntimeError("can't start new thread")
+        super().start()
+
+
+@pytest.mark.parametrize("missing", ["bridle-session", "bridle-callback", "bridle-callbacks"])
+def test_no_thread_can_be_had(playing: StandIn, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    monkeypatch.setattr(threading, "Thread", Scarce)
+    monkeypatch.setattr(Scarce, "missing", missing)
+
+    def plain(*_: Any) -> None:
+        raise AssertionError
+
+    async def waiting(*_: Any) -> None:
+        raise AssertionError
+
+    hook = plain if missing == "bridle-callback" else waiting
+    session = SyncSession(playing(hooks={"PreToolUse": [HookMatcher(hooks=[hook])]}))
+    if missing == "bridle-session":
+        with pytest.raises(RuntimeError):
+            session.start()
+        assert not alive(session.pid or 0)
+        return
+    with session:
+        fields = {"callback_id": "hook_0", "input": {"hook_event_name": "PreToolUse"}}
+        assert session.send(steps(["ask", "hook_callback", fields])).result() is not None
+        assert [warning.code for warning in session.warnings] == ["CALLBACK_FAILED"]

@@ -54,7 +54,10 @@ class Runner:
         if inspect.isawaitable(outcome):
             awaitable = outcome
             job.call = lambda: awaitable
-            self._begin_soon(job, contextvars.copy_context())
+            try:
+                self._begin_soon(job, contextvars.copy_context())
+            except RuntimeError as error:  # no thread can be had
+                self._finish(job, None, error)
             return
         self._finish(job, outcome, None)
 
@@ -95,10 +98,15 @@ class Runner:
         if self._loop is None:
             import asyncio
 
-            self._loop = asyncio.new_event_loop()
-            threading.Thread(
-                target=_serve, args=(self._loop, self._tasks), name="bridle-callbacks", daemon=True
-            ).start()
+            loop = asyncio.new_event_loop()
+            try:
+                threading.Thread(
+                    target=_serve, args=(loop, self._tasks), name="bridle-callbacks", daemon=True
+                ).start()
+            except BaseException:
+                loop.close()
+                raise
+            self._loop = loop
         return self._loop
 
     def close(self) -> None:

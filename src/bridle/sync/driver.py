@@ -36,6 +36,7 @@ class Driver:
     def __init__(self, core: SessionCore, transport: SyncTransport) -> None:
         self.lock = threading.RLock()
         self.running = False
+        self._unwritten = False
         self._core = core
         self._transport = transport
         self._thread: threading.Thread | None = None
@@ -44,9 +45,9 @@ class Driver:
     def start(self) -> None:
         """Begin, in a thread of its own. The process has been started."""
         self._runner = Runner(self._finish)  # with the context of whoever starts the session
-        self.running = True
         self._thread = threading.Thread(target=self._run, name="bridle-session", daemon=True)
-        self._thread.start()
+        self._thread.start()  # it waits for the lock, which is held
+        self.running = True
 
     @property
     def is_here(self) -> bool:
@@ -72,6 +73,9 @@ class Driver:
             connection.input_was_closed()
             core.input_closed(time.monotonic())
         self._serve_callbacks()
+        if self._unwritten:
+            self._unwritten = False
+            self.flush()
 
     def wait(self, flag: Flag, seconds: float | None = None) -> bool:
         """Wait until a flag is set, or wakes whoever waits; False if neither was the case in time."""
@@ -185,7 +189,11 @@ class Driver:
         while callbacks.to_run:
             job = callbacks.to_run.popleft()
             if not job.over:  # else it was answered while it waited
-                self._runner.start(job)
+                try:
+                    self._runner.start(job)
+                except RuntimeError as error:  # no thread can be had
+                    callbacks.finish(job, None, error)
+                    self._unwritten = True
 
     def _finish(self, job: Job, outcome: object, error: BaseException | None) -> None:
         with self.lock:

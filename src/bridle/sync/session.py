@@ -254,8 +254,8 @@ class Session(SessionBase, Operations):
             if core.stop_asked:
                 raise core.connection.closed_error()
             core.initialize(plan, time.monotonic())
-            self._launched = True
             driver.start()
+            self._launched = True  # after it: without its thread nobody would tell that it has ended
             driver.flush()
 
     def stop(self) -> None:

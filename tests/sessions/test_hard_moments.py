@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from bridle import Limits, Timeouts
+from bridle import ControlTimeoutError, Limits, Timeouts
 from bridle.aio.driver import Driver
 from bridle.aio.session import Session as AsyncSession
 from bridle.hooks import HookMatcher
 from bridle.sync.session import Session as SyncSession
 from tests.sessions.conftest import StandIn
-from tests.sessions.talking import Running, ask, got, make, steps, texts
+from tests.sessions.talking import Running, ask, got, make, raised, steps, texts
 from tests.support.leaks import alive
 from tests.support.shell import Shell
 
@@ -201,3 +201,14 @@ def test_no_thread_can_be_had(playing: StandIn, monkeypatch: pytest.MonkeyPatch,
         fields = {"callback_id": "hook_0", "input": {"hook_event_name": "PreToolUse"}}
         assert session.send(steps(["ask", "hook_callback", fields])).result() is not None
         assert [warning.code for warning in session.warnings] == ["CALLBACK_FAILED"]
+
+
+def test_an_operation_before_the_start_has_its_deadline(shell: Shell, playing: StandIn) -> None:
+    async def scenario() -> None:
+        session = make(shell, playing())
+        await raised(lambda: session.set_model("x", timeout=0.2), ControlTimeoutError)
+        await got(session.start())
+        assert await texts(await got(session.send("on"))) == ["on"]
+        await got(session.stop())
+
+    shell.play(scenario)

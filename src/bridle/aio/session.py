@@ -390,7 +390,13 @@ class Session(SessionBase, Operations):
         answer = core.ask(subtype, fields, operation or subtype, timeout, time.monotonic())
         self._wake()
         try:
-            await _wait(answer.flag)
+            # Before the start there is no driver yet that would look after the deadline.
+            seconds = core.deadline_of(answer) if self._driver is None else None
+            with anyio.move_on_after(seconds) as scope:
+                await _wait(answer.flag)
+            if scope.cancelled_caught and not answer.flag.is_set:
+                core.connection.expire(answer.request_id, seconds)
+                core.pump(time.monotonic())
         finally:
             if not answer.flag.is_set:
                 core.give_up(answer)

@@ -246,6 +246,11 @@ class TurnBase:
         self._read = False
         self._over = Flag()
 
+    def _begin_reading(self) -> None:
+        """Keep messages from here on, even while somebody else waits for the result alone."""
+        self._read = True
+        self._inbox.keeps = True
+
     @property
     def id(self) -> str:
         """The prompt's uuid."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -210,5 +211,26 @@ def test_an_operation_before_the_start_has_its_deadline(shell: Shell, playing: S
         await got(session.start())
         assert await texts(await got(session.send("on"))) == ["on"]
         await got(session.stop())
+
+    shell.play(scenario)
+
+
+def test_reading_a_turn_whose_result_is_being_waited_for(shell: Shell, playing: StandIn, tmp_path: Path) -> None:
+    go = str(tmp_path / "go")
+
+    async def scenario() -> None:
+        async with Running(shell, playing()) as session:
+            turn = await got(session.send(steps(["await_file", go], ["text", "a"])))
+
+            async def reading() -> list[str]:
+                for _ in range(20):
+                    await shell.let_others_run()
+                messages = iter(turn) if shell.blocking else aiter(turn)
+                open(go, "w").close()
+                return await texts(messages)
+
+            result, heard = await shell.meanwhile(lambda: got(turn.result()), reading)
+            assert result is not None
+            assert heard == ["a"]
 
     shell.play(scenario)

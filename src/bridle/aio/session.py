@@ -90,11 +90,11 @@ class Turn(TurnBase):
         return self._session
 
     def __aiter__(self) -> AsyncIterator[Message]:
-        self._read = True
+        self._begin_reading()
         return self
 
     async def __anext__(self) -> Message:
-        self._read = True
+        self._begin_reading()
         message: Message | None = await _next(self._inbox)
         if message is None:
             raise StopAsyncIteration

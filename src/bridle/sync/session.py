@@ -68,11 +68,12 @@ class Turn(TurnBase):
         return self._session
 
     def __iter__(self) -> Iterator[Message]:
-        self._read = True
+        with self._session._driver.lock:
+            self._begin_reading()
         return self
 
     def __next__(self) -> Message:
-        self._read = True
+        self._begin_reading()
         message: Message | None = _next(self._session._driver, self._inbox)
         if message is None:
             raise StopIteration

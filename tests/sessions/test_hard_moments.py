@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 import time
 from pathlib import Path
@@ -10,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from bridle import ControlTimeoutError, Limits, Timeouts
+from bridle import ControlTimeoutError, Limits, SessionClosedError, Timeouts
 from bridle.aio.driver import Driver
 from bridle.aio.session import Session as AsyncSession
 from bridle.hooks import HookMatcher
+from bridle.protocol.session_states import Lifecycle
 from bridle.sync.session import Session as SyncSession
 from tests.sessions.conftest import StandIn
 from tests.sessions.talking import Running, ask, got, make, raised, steps, texts
@@ -232,5 +234,22 @@ def test_reading_a_turn_whose_result_is_being_waited_for(shell: Shell, playing: 
             result, heard = await shell.meanwhile(lambda: got(turn.result()), reading)
             assert result is not None
             assert heard == ["a"]
+
+    shell.play(scenario)
+
+
+def test_a_death_whose_exit_status_somebody_else_took(shell: Shell, playing: StandIn) -> None:
+    async def scenario() -> None:
+        before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        try:
+            session = make(shell, playing())
+            await got(session.start())
+            turn = await got(session.send(steps(["exit", 3])))
+            error = await raised(turn.result, SessionClosedError)
+            assert not error.expected
+            await got(session.stop())
+            assert session.state is Lifecycle.FAILED
+        finally:
+            signal.signal(signal.SIGCHLD, before)
 
     shell.play(scenario)

@@ -168,12 +168,11 @@ class Driver:
             if not core.stop_asked:
                 connection.receive_eof()
                 core.output_ended(now)
-        elif exit_code is not None and not core.stop_asked:
+        elif self._output_ended and not core.stop_asked and (exit_code is not None or not scope.cancelled_caught):
+            # There may be no status: somebody else took it, or the transport has none.
             # Stopped first: then everything that was on stderr has been read, and the diagnosis is complete.
             await transport.stop(turn_open=core.crashed(exit_code))
             connection.process_exited(exit_code, transport.stderr_tail)
-        elif self._output_ended and not scope.cancelled_caught:
-            core.abandoned = core.stop_asked = True  # somebody stops the transport
         core.expire(time.monotonic(), transport.stderr_tail)
 
     def _serve_callbacks(self) -> None:

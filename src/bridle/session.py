@@ -536,6 +536,8 @@ class SessionCore:
             TypeError, ValueError, SessionClosedError: as `Connection.send_prompt` says.
         """
         self._now = now
+        if self.options.verbatim_prompts:
+            fields = {"client_composed": True, **(fields or {})}
         turn = make(self.connection.send_prompt(checked_content(prompt), fields=fields))
         self._turns[turn.id] = turn
         self.arm("first_message", turn.id, self._first_message)

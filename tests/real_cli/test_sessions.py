@@ -344,3 +344,16 @@ def test_a_killed_cli_wakes_everybody(shell: Shell, driving: Driving) -> None:
                 assert session.state is Lifecycle.FAILED
 
     shell.play(scenario)
+
+
+def test_verbatim_prompts_name_no_files(shell: Shell, driving: Driving, real_cli: RealCLI) -> None:
+    (real_cli.cwd / "note.txt").write_text("the secret word is heron")
+
+    async def scenario() -> None:
+        with ScriptedModel("Yes.") as model:
+            async with Running(shell, driving(model, verbatim_prompts=True)) as session:
+                assert await texts(await got(session.send("read @note.txt"))) == ["Yes."]
+            assert "heron" not in str(model.requests[0].body)
+            assert model.requests[0].prompt_text == "read @note.txt"
+
+    shell.play(scenario)

@@ -253,3 +253,34 @@ def test_a_death_whose_exit_status_somebody_else_took(shell: Shell, playing: Sta
             signal.signal(signal.SIGCHLD, before)
 
     shell.play(scenario)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_stop_from_another_event_loop(playing: StandIn, backend: Any) -> None:
+    import anyio
+    import anyio.to_thread
+
+    async def scenario() -> None:
+        session = AsyncSession(playing())
+        await session.start()
+        turn = await session.send(HANG)
+        thread = threading.Thread(target=lambda: anyio.run(session.stop, backend=backend), daemon=True)
+        thread.start()
+        with anyio.fail_after(10):
+            await turn.result()
+        await anyio.to_thread.run_sync(lambda: thread.join(10))
+        assert not thread.is_alive()
+        assert session.state is Lifecycle.STOPPED
+
+    anyio.run(scenario, backend=backend)
+
+
+def test_a_stop_whose_event_loop_stands_still(playing: StandIn) -> None:
+    loop = asyncio.new_event_loop()
+    session = AsyncSession(playing())
+    loop.run_until_complete(session.start())
+    asyncio.run(session.stop())
+    assert not alive(session.pid or 0)
+    loop.run_until_complete(asyncio.sleep(0.1))
+    loop.close()
+    assert session.state is Lifecycle.STOPPED

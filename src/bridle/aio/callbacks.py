@@ -40,6 +40,12 @@ class Loop:
 
             self._loop = asyncio.get_running_loop()
 
+    @property
+    def is_current(self) -> bool:
+        """True in the loop itself; False in another one, whose thread may be the same."""
+        here = Loop()
+        return here._token is self._token and here._loop is self._loop
+
     def spawn(
         self,
         function: Callable[[], Coroutine[Any, Any, None]],

@@ -58,6 +58,11 @@ class Driver:
             self._core.pump(time.monotonic())
             self._core.ended.set()
 
+    @property
+    def is_here(self) -> bool:
+        """True in its own event loop: only there the core may be touched."""
+        return self._loop.is_current
+
     def wake(self) -> None:
         """Look at the core again: something is to be sent, or it is to stop. Only in the loop's thread."""
         self._woken = True

@@ -19,7 +19,7 @@ from bridle.aio.driver import Driver
 from bridle.aio.operations import Operations
 from bridle.errors import BridleError
 from bridle.hooks import event_warnings
-from bridle.session import Flag, Inbox, SessionBase, SessionCore, TurnBase
+from bridle.session import INTERRUPT_SECONDS, Flag, Inbox, SessionBase, SessionCore, TurnBase
 from bridle.transports.offload import Call
 from bridle.transports.prepare import Preparation
 from bridle.transports.subprocess_async import AsyncChildProcess
@@ -51,6 +51,10 @@ async def _wait(flag: Flag) -> None:
 
 _TURN_SECONDS = 0.005
 """For how long items that are there already are handed out before other tasks get their turn."""
+
+
+_POLL_SECONDS = 0.02
+"""How often a stop from another event loop looks whether it is done."""
 
 
 async def _next(inbox: Inbox) -> Any:
@@ -273,7 +277,8 @@ class Session(SessionBase, Operations):
     async def stop(self) -> None:
         """End the session: a running turn is interrupted, the CLI is stopped, and when this returns no process is left.
 
-        Idempotent; from any task; not to be cut short by cancellation. Whoever waits for something gets `SessionClosedError`.
+        Idempotent; from any task, and even from another event loop; not to be cut short by cancellation. Whoever waits for
+        something gets `SessionClosedError`.
         """
         core = self._core
         core.stop_asked = True
@@ -288,6 +293,12 @@ class Session(SessionBase, Operations):
                 core.pump(now)
                 core.tell()
                 core.ended.set()
+            elif not self._driver.is_here:
+                self._driver.post(lambda: None)
+                # That loop may stand still: then the process is ended without its driver.
+                until = time.monotonic() + INTERRUPT_SECONDS + _TURN_SECONDS
+                while not core.ended.is_set and time.monotonic() < until:  # noqa: ASYNC110 - events do not cross loops
+                    await anyio.sleep(_POLL_SECONDS)
             else:
                 self._driver.wake()
                 while not core.ended.is_set:

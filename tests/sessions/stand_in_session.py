@@ -110,6 +110,8 @@ class StandIn:
                 os._exit(code)
             case ["die"]:
                 os.kill(os.getpid(), signal.SIGKILL)
+            case ["close_output"]:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             case ["sleep", seconds]:
                 time.sleep(seconds)
             case ["err", text]:

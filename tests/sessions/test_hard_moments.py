@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import threading
 import time
@@ -284,3 +285,22 @@ def test_a_stop_whose_event_loop_stands_still(playing: StandIn) -> None:
     loop.run_until_complete(asyncio.sleep(0.1))
     loop.close()
     assert session.state is Lifecycle.STOPPED
+
+
+def test_a_deadline_between_the_end_of_the_output_and_the_exit(shell: Shell, playing: StandIn) -> None:
+    """It must not be taken for that of the exit, whose true code is to be reported."""
+    asked = {"subtype": "hook_callback", "callback_id": "hook_0", "input": {"hook_event_name": "PreToolUse"}}
+    line = json.dumps({"type": "control_request", "request_id": "z", "request": asked}) + "\n"
+
+    def hook(*_: Any) -> None:
+        time.sleep(0.5)
+
+    async def scenario() -> None:
+        session = make(shell, playing(hooks={"PreToolUse": [HookMatcher(hooks=[hook], timeout=0.2)]}))
+        await got(session.start())
+        turn = await got(session.send(steps(["raw", line], ["close_output"], ["sleep", 0.8], ["exit", 7])))
+        error = await raised(turn.result, SessionClosedError)
+        assert error.exit_code == 7
+        await got(session.stop())
+
+    shell.play(scenario)

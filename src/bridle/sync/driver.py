@@ -157,7 +157,7 @@ class Driver:
         """The output has ended: by itself, or because somebody stops the transport."""
         core, connection, transport = self._core, self._core.connection, self._transport
         with self.lock:
-            if core.stop_asked:
+            if self._is_over():
                 return
             connection.receive_eof()
             core.output_ended(time.monotonic())
@@ -179,6 +179,9 @@ class Driver:
         transport.stop(turn_open=crashed)
         with self.lock:
             connection.process_exited(exit_code, transport.stderr_tail)
+
+    def _is_over(self) -> bool:
+        return self._core.stop_asked or self._core.connection.over
 
     def _serve_callbacks(self) -> None:
         callbacks = self._core.callbacks

@@ -19,7 +19,7 @@ from bridle.aio.driver import Driver
 from bridle.aio.operations import Operations
 from bridle.errors import BridleError
 from bridle.hooks import event_warnings
-from bridle.session import INTERRUPT_SECONDS, Flag, Inbox, SessionBase, SessionCore, TurnBase
+from bridle.session import Flag, Inbox, SessionBase, SessionCore, TurnBase
 from bridle.transports.offload import Call
 from bridle.transports.prepare import Preparation
 from bridle.transports.subprocess_async import AsyncChildProcess
@@ -296,7 +296,7 @@ class Session(SessionBase, Operations):
             elif not self._driver.is_here:
                 self._driver.post(lambda: None)
                 # That loop may stand still: then the process is ended without its driver.
-                until = time.monotonic() + INTERRUPT_SECONDS + _TURN_SECONDS
+                until = time.monotonic() + core.interrupt_seconds + _TURN_SECONDS
                 while not core.ended.is_set and time.monotonic() < until:  # noqa: ASYNC110 - events do not cross loops
                     await anyio.sleep(_POLL_SECONDS)
             else:

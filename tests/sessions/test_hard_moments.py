@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import signal
 import threading
 import time
+import weakref
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bridle import ControlTimeoutError, Limits, SessionClosedError, Timeouts
+from bridle import ControlRejectedError, ControlTimeoutError, Limits, SessionClosedError, Timeouts
 from bridle.aio.driver import Driver
 from bridle.aio.session import Session as AsyncSession
 from bridle.hooks import HookMatcher
@@ -20,7 +23,7 @@ from bridle.protocol.session_states import Lifecycle
 from bridle.sync.session import Session as SyncSession
 from tests.sessions.conftest import StandIn
 from tests.sessions.talking import Running, ask, got, make, raised, steps, texts
-from tests.support.leaks import alive
+from tests.support.leaks import alive, wait_gone
 from tests.support.shell import Shell
 
 HANG = steps(["hang"])
@@ -302,5 +305,25 @@ def test_a_deadline_between_the_end_of_the_output_and_the_exit(shell: Shell, pla
         error = await raised(turn.result, SessionClosedError)
         assert error.exit_code == 7
         await got(session.stop())
+
+    shell.play(scenario)
+
+
+def test_a_session_is_forgotten_at_once_although_an_operation_had_failed(shell: Shell, playing: StandIn) -> None:
+    async def scenario() -> None:
+        session = make(shell, playing())
+        await got(session.start())
+        await raised(partial(session.request, "set_color", color="none"), ControlRejectedError)
+        pid = session.pid or 0
+        gone = weakref.ref(session)
+        gc.disable()
+        try:
+            del session
+            assert gone() is None
+        finally:
+            gc.enable()
+        for _ in range(20):
+            await shell.let_others_run()
+        assert wait_gone(pid)
 
     shell.play(scenario)

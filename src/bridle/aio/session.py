@@ -413,7 +413,12 @@ class Session(SessionBase, Operations):
                 core.give_up(answer)
                 self._wake()
         if answer.error is not None:
-            raise answer.error
+            try:
+                raise answer.error
+            finally:
+                answer.error = (
+                    None  # an error and the frame that raises it must not keep each other, and the session, alive
+                )
         assert answer.result is not None  # noqa: S101 - for the type checker
         return answer.result
 

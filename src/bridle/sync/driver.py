@@ -149,6 +149,8 @@ class Driver:
                     core.received(time.monotonic())
                     connection.receive_data(data)
                 core.expire(time.monotonic(), transport.stderr_tail)
+                # Inside of the same lock: nobody may see a core that is ahead of the handles which tell of it.
+                self.flush()
             if data == b"":
                 self._see_the_end()
                 return

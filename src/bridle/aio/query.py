@@ -15,6 +15,7 @@ from bridle.errors import BridleError, ConcurrentUseError, DecodeError, StreamWa
 from bridle.outcomes import CollectResult, RunResult, conclude
 from bridle.stream import SHORTEST_WAIT, StreamBase, with_output_type
 from bridle.transports.offload import Call
+from bridle.transports.opening import open_async
 from bridle.transports.prepare import Preparation
 from bridle.transports.subprocess_async import AsyncChildProcess
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from bridle.launch import LaunchPlan
     from bridle.messages import Message, ResultMessage
     from bridle.options import Options
-    from bridle.transports.base import AsyncTransport
+    from bridle.transports.base import AsyncTransport, TransportSource
 
 __all__ = ["QueryStream", "query", "run"]
 
@@ -42,12 +43,16 @@ class QueryStream(StreamBase):
     """
 
     def __init__(
-        self, prompt: object, options: Options | None = None, *, transport: AsyncTransport | None = None
+        self,
+        prompt: object,
+        options: Options | None = None,
+        *,
+        transport: AsyncTransport | TransportSource | None = None,
     ) -> None:
         super().__init__(prompt, options)
-        self._own_transport = transport is None
-        self._transport: AsyncTransport = (
-            transport if transport is not None else AsyncChildProcess(**self._child_settings())
+        self._transport: AsyncTransport
+        self._transport, self._own_transport = open_async(
+            transport, lambda: AsyncChildProcess(**self._child_settings()), self.options
         )
         self._preparing: Call[LaunchPlan] | None = None
         self._plan: LaunchPlan | None = None
@@ -279,7 +284,9 @@ class QueryStream(StreamBase):
 _NOT_MESSAGES = frozenset({StreamWarning, DecodeError})
 
 
-def query(prompt: object, options: Options | None = None, *, transport: AsyncTransport | None = None) -> QueryStream:
+def query(
+    prompt: object, options: Options | None = None, *, transport: AsyncTransport | TransportSource | None = None
+) -> QueryStream:
     """Ask once: return the stream of messages. Nothing is started before the stream is read, entered or started.
 
     Args:
@@ -301,7 +308,7 @@ async def run(
     *,
     output_type: type[T],
     check: bool = True,
-    transport: AsyncTransport | None = None,
+    transport: AsyncTransport | TransportSource | None = None,
 ) -> RunResult[T]: ...
 @overload
 async def run(
@@ -310,7 +317,7 @@ async def run(
     *,
     output_type: Any = None,
     check: bool = True,
-    transport: AsyncTransport | None = None,
+    transport: AsyncTransport | TransportSource | None = None,
 ) -> RunResult[Any]: ...
 async def run(
     prompt: object,
@@ -318,7 +325,7 @@ async def run(
     *,
     output_type: Any = None,
     check: bool = True,
-    transport: AsyncTransport | None = None,
+    transport: AsyncTransport | TransportSource | None = None,
 ) -> RunResult[Any]:
     """Ask once and return the answer: text, typed output, messages, cost.
 

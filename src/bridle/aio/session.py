@@ -21,6 +21,7 @@ from bridle.errors import BridleError
 from bridle.hooks import event_warnings
 from bridle.session import Flag, Inbox, SessionBase, SessionCore, TurnBase
 from bridle.transports.offload import Call
+from bridle.transports.opening import open_async
 from bridle.transports.prepare import Preparation
 from bridle.transports.subprocess_async import AsyncChildProcess
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from bridle.options import Options
     from bridle.protocol.control_results import ControlResult
     from bridle.session import SessionEvent
-    from bridle.transports.base import AsyncTransport
+    from bridle.transports.base import AsyncTransport, TransportSource
 
 __all__ = ["EventCursor", "MessageCursor", "Session", "Turn", "start_session"]
 
@@ -186,7 +187,9 @@ class Session(SessionBase, Operations):
         first_turn: the turn of the prompt that `start_session` was given.
     """
 
-    def __init__(self, options: Options | None = None, *, transport: AsyncTransport | None = None) -> None:
+    def __init__(
+        self, options: Options | None = None, *, transport: AsyncTransport | TransportSource | None = None
+    ) -> None:
         self._driver: Driver | None = None
         this = weakref.ref(self)
         post_to: list[Driver] = []  # not the session itself: callbacks must not keep it alive
@@ -198,8 +201,8 @@ class Session(SessionBase, Operations):
         self._post_to = post_to
         self._core = SessionCore(options, post)
         self._core.session = this
-        self._own_transport = transport is None
-        self._transport: AsyncTransport = transport if transport is not None else self._child_process()
+        self._transport: AsyncTransport
+        self._transport, self._own_transport = open_async(transport, self._child_process, self._core.options)
         self._preparation: Preparation | None = None
         self._begun = False
         self.first_turn: Turn | None = None
@@ -452,7 +455,10 @@ class _Starting:
 
 
 def start_session(
-    prompt: str | list[Any] | None = None, options: Options | None = None, *, transport: AsyncTransport | None = None
+    prompt: str | list[Any] | None = None,
+    options: Options | None = None,
+    *,
+    transport: AsyncTransport | TransportSource | None = None,
 ) -> _Starting:
     """Start a session: `session = await start_session(...)`, or `async with start_session(...) as session`.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 from bridle.errors import BridleError, ConcurrentUseError, DecodeError, StreamWarning
 from bridle.outcomes import CollectResult, RunResult, conclude
 from bridle.stream import SHORTEST_WAIT, StreamBase, with_output_type
+from bridle.transports.opening import open_sync
 from bridle.transports.prepare import Preparation
 from bridle.transports.subprocess_sync import SyncChildProcess
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from bridle.launch import LaunchPlan
     from bridle.messages import Message, ResultMessage
     from bridle.options import Options
-    from bridle.transports.base import SyncTransport
+    from bridle.transports.base import SyncTransport, TransportSource
 
 __all__ = ["QueryStream", "query", "run"]
 
@@ -41,12 +42,16 @@ class QueryStream(StreamBase):
     """
 
     def __init__(
-        self, prompt: object, options: Options | None = None, *, transport: SyncTransport | None = None
+        self,
+        prompt: object,
+        options: Options | None = None,
+        *,
+        transport: SyncTransport | TransportSource | None = None,
     ) -> None:
         super().__init__(prompt, options)
-        self._own_transport = transport is None
-        self._transport: SyncTransport = (
-            transport if transport is not None else SyncChildProcess(**self._child_settings())
+        self._transport: SyncTransport
+        self._transport, self._own_transport = open_sync(
+            transport, lambda: SyncChildProcess(**self._child_settings()), self.options
         )
 
     # -- life ----------------------------------------------------------------------------------------------------------
@@ -250,7 +255,9 @@ class QueryStream(StreamBase):
 _NOT_MESSAGES = frozenset({StreamWarning, DecodeError})
 
 
-def query(prompt: object, options: Options | None = None, *, transport: SyncTransport | None = None) -> QueryStream:
+def query(
+    prompt: object, options: Options | None = None, *, transport: SyncTransport | TransportSource | None = None
+) -> QueryStream:
     """Ask once: return the stream of messages. Nothing is started before the stream is read, entered or started.
 
     Args:
@@ -272,7 +279,7 @@ def run(
     *,
     output_type: type[T],
     check: bool = True,
-    transport: SyncTransport | None = None,
+    transport: SyncTransport | TransportSource | None = None,
 ) -> RunResult[T]: ...
 @overload
 def run(
@@ -281,7 +288,7 @@ def run(
     *,
     output_type: Any = None,
     check: bool = True,
-    transport: SyncTransport | None = None,
+    transport: SyncTransport | TransportSource | None = None,
 ) -> RunResult[Any]: ...
 def run(
     prompt: object,
@@ -289,7 +296,7 @@ def run(
     *,
     output_type: Any = None,
     check: bool = True,
-    transport: SyncTransport | None = None,
+    transport: SyncTransport | TransportSource | None = None,
 ) -> RunResult[Any]:
     """Ask once and return the answer: text, typed output, messages, cost.
 

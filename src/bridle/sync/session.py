@@ -18,6 +18,7 @@ from bridle.hooks import event_warnings
 from bridle.session import Inbox, SessionBase, SessionCore, TurnBase
 from bridle.sync.driver import Driver
 from bridle.sync.operations import Operations
+from bridle.transports.opening import open_sync
 from bridle.transports.prepare import Preparation
 from bridle.transports.subprocess_sync import SyncChildProcess
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from bridle.options import Options
     from bridle.protocol.control_results import ControlResult
     from bridle.session import SessionEvent
-    from bridle.transports.base import SyncTransport
+    from bridle.transports.base import SyncTransport, TransportSource
 
 __all__ = ["EventCursor", "MessageCursor", "Session", "Turn", "start_session"]
 
@@ -167,7 +168,9 @@ class Session(SessionBase, Operations):
         first_turn: the turn of the prompt that `start_session` was given.
     """
 
-    def __init__(self, options: Options | None = None, *, transport: SyncTransport | None = None) -> None:
+    def __init__(
+        self, options: Options | None = None, *, transport: SyncTransport | TransportSource | None = None
+    ) -> None:
         drivers: list[Driver] = []  # not the session itself: callbacks must not keep it alive
 
         def post(function: Callable[[], None]) -> None:
@@ -175,8 +178,8 @@ class Session(SessionBase, Operations):
 
         self._core = SessionCore(options, post)
         self._core.session = weakref.ref(self)
-        self._own_transport = transport is None
-        self._transport: SyncTransport = transport if transport is not None else self._child_process()
+        self._transport: SyncTransport
+        self._transport, self._own_transport = open_sync(transport, self._child_process, self._core.options)
         self._driver = Driver(self._core, self._transport)
         drivers.append(self._driver)
         self._preparation: Preparation | None = None
@@ -418,7 +421,10 @@ class Session(SessionBase, Operations):
 
 
 def start_session(
-    prompt: str | list[Any] | None = None, options: Options | None = None, *, transport: SyncTransport | None = None
+    prompt: str | list[Any] | None = None,
+    options: Options | None = None,
+    *,
+    transport: SyncTransport | TransportSource | None = None,
 ) -> Session:
     """Start a session and return it; it is a context manager, too.
 

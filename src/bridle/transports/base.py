@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 
 from bridle.launch.plan import LaunchPlan
 
-__all__ = ["AsyncTransport", "LaunchPlan", "SyncTransport", "Transport"]
+__all__ = ["AsyncTransport", "LaunchPlan", "SyncTransport", "Transport", "TransportSource"]
 
 
 @runtime_checkable
@@ -89,3 +89,14 @@ class SyncTransport(Transport, Protocol):
 
     def stop(self, *, turn_open: bool) -> None:
         """End the peer: when this returns it is gone. Idempotent, and safe from any thread."""
+
+
+@runtime_checkable
+class TransportSource(Protocol):
+    """Makes transports of both kinds: what is given as `transport=` where one object is to serve asyncio, trio and threads."""
+
+    def for_async(self) -> AsyncTransport:
+        """Return a new transport for one query or session of `bridle`."""
+
+    def for_sync(self) -> SyncTransport:
+        """Return a new transport for one query or session of `bridle.sync`."""

@@ -357,6 +357,11 @@ class SessionCore:
         self._to_tell.append(warning)
         self._happened(Warned(warning))
 
+    @property
+    def has_to_tell(self) -> bool:
+        """True while there are warnings that `tell` has not passed on."""
+        return bool(self._to_tell)
+
     def tell(self) -> None:
         """Log new warnings and call `on_warning` for them. Called where user code may run."""
         while True:

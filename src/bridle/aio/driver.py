@@ -46,6 +46,9 @@ class Driver:
         self._woken = False
         self._missed = 0
         self._output_ended = False
+        self._until: float | None = None
+        # What the local child process offers and a transport of somebody else may not: to write without waiting.
+        self._queue: Callable[[bytes], None] | None = getattr(transport, "queue", None)
 
     def start(self) -> None:
         """Begin, in a task of its own."""
@@ -149,7 +152,9 @@ class Driver:
         core, connection, transport = self._core, self._core.connection, self._transport
         data: bytes | None = None
         exit_code: int | None = None
-        seconds = core.wait_seconds(time.monotonic())
+        now = time.monotonic()
+        seconds = core.wait_seconds(now)
+        self._until = None if seconds is None else now + seconds
         deadline = float("inf") if seconds is None else anyio.current_time() + seconds
         hasty = self._missed >= _MISSED_READS
         if hasty:
@@ -199,4 +204,27 @@ class Driver:
 
     def _finish(self, job: Job, outcome: object, error: BaseException | None) -> None:
         self._core.callbacks.finish(job, outcome, error)
-        self.wake()
+        if not self._answered_from_here():
+            self.wake()
+
+    def _answered_from_here(self) -> bool:
+        """Write an answer while the driver waits for output, and let it wait: to end that wait costs more than the answer itself.
+
+        Returns:
+            False if the driver has to look at the core all the same.
+        """
+        core, connection = self._core, self._core.connection
+        if self._queue is None or self._scope is None or self._woken:
+            return False
+        if data := connection.data_to_send():
+            self._queue(data)
+        now = time.monotonic()
+        core.pump(now)
+        if data := connection.data_to_send():
+            self._queue(data)
+        if core.stop_asked or core.may_end or core.has_to_tell or connection.input_may_close:
+            return False
+        if core.callbacks.to_run or core.callbacks.to_stop:
+            return False
+        seconds = core.wait_seconds(now)
+        return seconds is None or (self._until is not None and now + seconds >= self._until)

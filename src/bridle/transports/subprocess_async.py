@@ -46,6 +46,10 @@ class AsyncChildProcess(ChildProcess):
         self._started().queue(data)
         await anyio.lowlevel.checkpoint()
 
+    def queue(self, data: bytes) -> None:
+        """Do the same without giving other tasks their turn: for answers, which should not be late."""
+        self._started().queue(data)
+
     async def end_input(self) -> None:
         """Close stdin after everything queued."""
         self._started().end_input()

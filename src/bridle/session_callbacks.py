@@ -54,11 +54,13 @@ class Job:
         cancelled: True once nobody waits for the answer.
         plan: the call of a tool, if it is one.
         stop: ends the running callback; set by the shell.
+        ended: takes what it returned and what it raised, where there is no exchange to be answered.
     """
 
     __slots__ = (
         "call",
         "cancelled",
+        "ended",
         "fail",
         "finish",
         "is_async",
@@ -82,6 +84,7 @@ class Job:
         self.cancelled = False
         self.plan: ToolCallPlan | None = None
         self.stop: Callable[[], object] | None = None
+        self.ended: Callable[[object, BaseException | None], None] | None = None
 
 
 class _Lane:
@@ -182,6 +185,10 @@ class Callbacks:
     def finish(self, job: Job, outcome: object, error: BaseException | None) -> None:
         """Take how a callback ended."""
         if job.over:
+            return
+        if job.ended is not None:
+            job.over = True
+            job.ended(outcome, error)
             return
         try:
             if error is not None and job.plan is None:

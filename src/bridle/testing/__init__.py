@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bridle.testing.errors import ScriptError, UnconsumedStepsError, UnexpectedModelRequestError
+    from bridle.testing.faults import FaultySource, with_faults
     from bridle.testing.model_requests import ModelRequest, RequestKind, ToolResult
     from bridle.testing.model_steps import (
         Block,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Block",
     "Dropped",
+    "FaultySource",
     "HTTPFailure",
     "ModelRequest",
     "Repeat",
@@ -45,9 +47,11 @@ __all__ = [
     "UnconsumedStepsError",
     "UnexpectedModelRequestError",
     "Usage",
+    "with_faults",
 ]
 
 _HOMES = {
+    "FaultySource": "faults",
     "ModelRequest": "model_requests",
     "RequestKind": "model_requests",
     "ScriptError": "errors",
@@ -55,6 +59,7 @@ _HOMES = {
     "ToolResult": "model_requests",
     "UnconsumedStepsError": "errors",
     "UnexpectedModelRequestError": "errors",
+    "with_faults": "faults",
 }
 
 

@@ -7,7 +7,7 @@ something else in its place, so that no process is ever started.
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from bridle.transports.base import AsyncTransport, SyncTransport, TransportSource
 
@@ -16,7 +16,22 @@ if TYPE_CHECKING:
 
     from bridle.options import Options
 
-__all__ = ["Recorder", "open_async", "open_sync", "recorder"]
+__all__ = ["ChildWrapper", "Recorder", "open_async", "open_sync", "recorder"]
+
+
+@runtime_checkable
+class ChildWrapper(TransportSource, Protocol):
+    """A transport source that may be put around the local child process which the options ask for, and then leaves its start to us."""
+
+    @property
+    def wraps_child(self) -> bool:
+        """True if it is put around the child process, False if it has a peer of its own."""
+
+    def around_async(self, transport: AsyncTransport) -> AsyncTransport:
+        """Return the transport to be used for this child."""
+
+    def around_sync(self, transport: SyncTransport) -> SyncTransport:
+        """Return the transport to be used for this child."""
 
 
 class Recorder(Protocol):
@@ -49,6 +64,9 @@ def open_async(
     Raises:
         TypeError: what was given is a transport for `bridle.sync`, or none at all.
     """
+    if isinstance(given, ChildWrapper) and given.wraps_child:
+        wrapper, make_bare = given, make_child
+        given, make_child = None, lambda: wrapper.around_async(make_bare())
     transport = given.for_async() if isinstance(given, TransportSource) else given
     if transport is not None and not isinstance(transport, AsyncTransport):
         raise TypeError(f"`transport` must be an AsyncTransport or a TransportSource, not {type(transport).__name__}")
@@ -66,6 +84,9 @@ def open_sync(
     Raises:
         TypeError: what was given is no transport at all.
     """
+    if isinstance(given, ChildWrapper) and given.wraps_child:
+        wrapper, make_bare = given, make_child
+        given, make_child = None, lambda: wrapper.around_sync(make_bare())
     transport = given.for_sync() if isinstance(given, TransportSource) else given
     if transport is not None and not isinstance(transport, SyncTransport):
         raise TypeError(f"`transport` must be a SyncTransport or a TransportSource, not {type(transport).__name__}")

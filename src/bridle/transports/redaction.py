@@ -1,0 +1,353 @@
+"""What is taken out of a recording before it is written: keys, addresses, places of this machine, the CLI's own long texts.
+
+Rules. A frame is looked at string by string, after its escapes were resolved, so that it stays JSON and nothing hides behind a
+backslash; numbers, order and spacing stay as they came, and a line in which nothing was found stays byte for byte. The same value
+gets the same placeholder, `<bridle-KIND-N>`. Places have a placeholder without a number (`<bridle-home>`), because a replay puts its
+own places in. Not found: a secret that the CLI sends in pieces (partial messages), that is encoded in a way which is not looked
+for (base64 and percent encoding of the secrets known from the environment are), or that is a number.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import tempfile
+import threading
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from bridle.launch.plan import LaunchPlan
+
+__all__ = ["CATEGORIES", "PLACEHOLDER", "Places", "Redactor", "Vault"]
+
+CATEGORIES = (
+    "keys",
+    "secrets of the environment",
+    "e-mail addresses",
+    "accounts",
+    "places",
+    "user name",
+    "long texts of the CLI",
+)
+"""What is looked for, as the header of a recording says it."""
+
+PLACEHOLDER = re.compile(r"<bridle-[a-z-]+(?:[~-]\d+)?>")
+
+_STRING = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:)?', re.DOTALL)
+
+_WORD = r"(?<![A-Za-z0-9])"
+_KEYS = re.compile(
+    "|".join(
+        (
+            _WORD + r"sk-[A-Za-z0-9_-]{8,}",
+            _WORD + r"(?:gh[pousr]_|github_pat_|glpat-|npm_|pypi-|xox[abeprs]-|hf_)[A-Za-z0-9_-]{12,}",
+            _WORD + r"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Z0-9])",
+            _WORD + r"AIza[A-Za-z0-9_-]{30,}",
+            r"(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{16,}",
+            _WORD + r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*",
+            r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|\Z)",
+        )
+    ),
+    re.DOTALL,
+)
+_AFTER_A_NAME = re.compile(
+    _WORD
+    + r"([A-Za-z0-9_-]{0,40}(?:api[_-]?key|access[_-]?key|private[_-]?key|token|secret|password|passwd|authorization|cookie)"
+    r"[\"']?\s*[:=]\s*[\"']?(?:(?:bearer|basic)\s+)?)"
+    r"([^\s\"'`,;<>(){}\[\]\\]{8,})",
+    re.IGNORECASE,
+)
+_KEY_SIGNS = (
+    *("sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "npm_", "pypi-", "xox", "hf_"),
+    *("AKIA", "ASIA", "AIza", "eyJ", "earer ", "PRIVATE KEY"),
+)
+"""One of these stands in whatever `_KEYS` finds. To look for a literal is far cheaper than any pattern."""
+_NAME_SIGNS = (
+    "key",
+    "token",
+    "secret",
+    "passw",
+    "passphrase",
+    "credential",
+    "authorization",
+    "cookie",
+    "_auth",
+    "_pat",
+)
+_NAMED = re.compile(
+    rb"(?:key|token|secret|password|passwd|passphrase|credentials?|authorization|cookie|_auth|_pat)\\*[\"']?\s*[:=]"
+)
+_LOWERED_NAME_SIGNS = tuple(sign.encode() for sign in _NAME_SIGNS)
+_SIGNS = tuple(sign.encode() for sign in (*_KEY_SIGNS, "@", "\\u00", "\\/"))
+_IN_A_URL = re.compile(r"(?<=://)[^\s/@:\"'<>]{0,256}:[^\s/@\"'<>]{1,256}(?=@)")
+# Both ends are bounded and begin where nothing like it stands before: long runs of base64 are looked at once.
+_EMAIL = re.compile(
+    r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9-])"
+)
+_SECRET_NAME = re.compile(
+    r"(?:api[_-]?key|access[_-]?key|private[_-]?key|[_-]key|token|secret|password|passwd|passphrase|credentials?"
+    r"|authorization|cookie|_auth|_pat)$",
+    re.IGNORECASE,
+)
+_ACCOUNT_NAMES = frozenset(
+    {
+        "organization",
+        "organizationName",
+        "organization_name",
+        "organizationUuid",
+        "accountUuid",
+        "organization_uuid",
+        "account_uuid",
+    }
+)
+_ACCOUNT_SIGNS = (b'"organization', b'"accountUuid"', b'"account_uuid"')
+_LONG_NAMES = frozenset({"description", "systemPrompt", "system_prompt", "whenToUse", "when_to_use", "instructions"})
+_LONG_FRAMES = frozenset({"control_response", "system"})
+_LONG = 100
+_LONG_SKILL = 1_000
+_NOT_PERSONAL = frozenset(
+    {"root", "user", "users", "admin", "home", "runner", "ubuntu", "debian", "nobody", "claude", "app", "node", "test"}
+)
+_TEMPORARY = re.compile(
+    r"<bridle-temp>/(?:pytest-of-[^/\s\"']+/pytest-\d+|tmp[A-Za-z0-9_]{6,}|tmp\.[A-Za-z0-9]{6,})(?![A-Za-z0-9_])"
+)
+_SHORTEST_SECRET = 8
+
+
+class _Head(msgspec.Struct):
+    type: str = ""
+    isSynthetic: bool = False  # noqa: N815 - as it is on the wire
+
+
+_head = msgspec.json.Decoder(_Head).decode
+
+
+class Vault:
+    """The placeholders of one recording: the same value gets the same one, whichever session it comes from.
+
+    Args:
+        mark: what stands before the number; a replay marks those of its own values with another sign.
+    """
+
+    def __init__(self, mark: str = "-") -> None:
+        self._mark = mark
+        self._known: dict[tuple[str, str], str] = {}
+        self._counts: dict[str, int] = {}
+        self._lock = threading.RLock()
+        self.values: dict[str, str] = {}
+
+    def placeholder(self, kind: str, value: str) -> str:
+        """Return the placeholder of a value."""
+        with self._lock:
+            known = self._known.get((kind, value))
+            if known is None:
+                number = self._counts[kind] = self._counts.get(kind, 0) + 1
+                known = self._known[kind, value] = f"<bridle-{kind}{self._mark}{number}>"
+                self.values[known] = value
+            return known
+
+    def counts(self) -> dict[str, int]:
+        """Return how many values of each kind were replaced."""
+        with self._lock:
+            return dict(self._counts)
+
+
+class Places:
+    """The folders of one session: its working directory, its home, temporary folders; and the user's name."""
+
+    def __init__(self, vault: Vault, cwd: str | None, environment: Mapping[str, str]) -> None:
+        self._vault = vault
+        found: dict[str, str] = {}  # what stands in texts -> its placeholder
+        self.live: dict[str, str] = {}  # a placeholder -> what stands for it here
+        self.add(found, "cwd", [cwd or os.getcwd()])
+        self.add(found, "config", [environment.get("CLAUDE_CONFIG_DIR", "")])
+        self.add(found, "home", [environment.get("HOME", ""), os.path.expanduser("~")])
+        self.add(found, "temp", [environment.get("TMPDIR", ""), tempfile.gettempdir(), "/tmp", "/var/tmp"])  # noqa: S108
+        self._found = found
+        ordered = sorted(found, key=len, reverse=True)
+        # A whole folder only: `/home/ann` does not stand in `/home/anna`, nor in `/mnt/home/ann`.
+        self._pattern = re.compile(
+            r"(?<![A-Za-z0-9_.-])(?:" + "|".join(map(re.escape, ordered)) + r")(?![A-Za-z0-9_])" if ordered else r"(?!)"
+        )
+        name = (
+            os.path.basename(environment.get("HOME", ""))
+            if environment.get("HOME", "").startswith(("/home/", "/Users/"))
+            else ""
+        )
+        names = {environment.get("USER", ""), environment.get("LOGNAME", ""), os.environ.get("USER", ""), name}
+        personal = sorted({known for known in names if len(known) > 2 and known.lower() not in _NOT_PERSONAL})
+        self.signs = (*ordered, *personal)
+        """One of these stands in every text that `replace` changes."""
+        if personal:
+            self.live["<bridle-user>"] = environment.get("USER") or personal[0]
+        self._user = (
+            re.compile(r"(?<![A-Za-z0-9])(?:" + "|".join(map(re.escape, personal)) + r")(?![A-Za-z0-9])")
+            if personal
+            else None
+        )
+
+    def add(self, found: dict[str, str], kind: str, folders: Iterable[str]) -> None:
+        """Take folders of one kind: as they are, with links resolved, and as the CLI spells them in names of its own files."""
+        for folder in folders:
+            plain = folder.rstrip("/")
+            if not plain.startswith("/"):
+                continue  # `/` stands everywhere
+            for spelling in dict.fromkeys((plain, os.path.realpath(plain))):
+                found.setdefault(spelling, f"<bridle-{kind}>")
+                self.live.setdefault(f"<bridle-{kind}>", spelling)
+                slug = re.sub(r"[^A-Za-z0-9]", "-", spelling)
+                if spelling.count("/") > 1:  # `-root` alone stands in many words
+                    found.setdefault(slug, f"<bridle-{kind}-slug>")
+                    self.live.setdefault(f"<bridle-{kind}-slug>", slug)
+
+    def replace(self, text: str) -> str:
+        """Return the text with placeholders for places and the user's name."""
+        if any(folder in text for folder in self._found):
+            text = self._pattern.sub(lambda found: self._found[found[0]], text)
+            if "<bridle-temp>" in text:
+                text = _TEMPORARY.sub(self._temporary, text)
+        if self._user is not None:
+            text = self._user.sub("<bridle-user>", text)
+        return text
+
+    def _temporary(self, found: re.Match[str]) -> str:
+        # Its name is another one each time: a replay learns it from what is sent.
+        return self._vault.placeholder(
+            "folder", self.live.get("<bridle-temp>", "") + found[0].removeprefix("<bridle-temp>")
+        )
+
+
+class Redactor:
+    """Takes out of texts and frames what does not belong into a recording of one session.
+
+    Args:
+        vault: the placeholders of the recording.
+        more: called with each text that was redacted already; returns it with more taken out.
+    """
+
+    def __init__(self, vault: Vault, more: Callable[[str], str] | None = None) -> None:
+        self.vault = vault
+        self._more = more
+        self.places = Places(vault, None, os.environ)
+        self._secrets: dict[str, str] = {}
+        self._secret_pattern: re.Pattern[str] | None = None
+        self._signs: tuple[bytes, ...] = ()
+        self._learn_secrets(os.environ)
+
+    def prepare(self, plan: LaunchPlan) -> None:
+        """Learn from a launch plan: the places of its session, and the secrets in its variables."""
+        self.places = Places(self.vault, plan.cwd, plan.environment)
+        self._learn_secrets(plan.environment)
+
+    def _learn_secrets(self, environment: Mapping[str, str]) -> None:
+        for name, value in environment.items():
+            if not _SECRET_NAME.search(name) or len(value) < _SHORTEST_SECRET or value.startswith("/"):
+                continue
+            self._secrets[value] = value
+            self._secrets.setdefault(quote(value, safe=""), value)
+            self._secrets.update(dict.fromkeys(_base64_cores(value), value))
+        # Inside of JSON a backslash or a quote would be written with another one before it.
+        inside = (*self.places.signs, *(json.dumps(secret, ensure_ascii=False)[1:-1] for secret in self._secrets))
+        self._signs = tuple(sign.encode("utf-8", "surrogateescape") for sign in inside)
+        if self._secrets:
+            ordered = sorted(self._secrets, key=len, reverse=True)
+            self._secret_pattern = re.compile("|".join(map(re.escape, ordered)))
+
+    def text(self, text: str, name: str = "") -> str:
+        """Return a text without what does not belong into a recording.
+
+        Args:
+            text: the text, its escapes resolved.
+            name: the key it stands under, if it does.
+        """
+        if name:
+            if len(text) >= _SHORTEST_SECRET and _SECRET_NAME.search(name) and not PLACEHOLDER.fullmatch(text):
+                return self.vault.placeholder("key", text)
+            if name in _ACCOUNT_NAMES and text:
+                return self.vault.placeholder("account", text)
+        key = self.vault.placeholder
+        if self._secret_pattern is not None and any(secret in text for secret in self._secrets):
+            text = self._secret_pattern.sub(lambda found: key("key", self._secrets[found[0]]), text)
+        if any(sign in text for sign in _KEY_SIGNS):
+            text = _KEYS.sub(lambda found: key("key", found[0]), text)
+        lowered = text.lower()
+        if any(sign in lowered for sign in _NAME_SIGNS):
+            text = _AFTER_A_NAME.sub(lambda found: found[1] + key("key", found[2]), text)
+        if "@" in text:
+            text = _IN_A_URL.sub(lambda found: key("key", found[0]), text)
+            text = _EMAIL.sub(lambda found: key("email", found[0]), text)
+        text = self.places.replace(text)
+        if self._more is not None:
+            text = self._more(text)
+            if not isinstance(text, str):
+                raise TypeError(f"`redact` must return a str, not {type(text).__name__}")
+        return text
+
+    def line(self, line: bytes, *, inbound: bool) -> tuple[bytes, bool]:
+        """Return a line as it is to be written, and whether it is JSON.
+
+        Args:
+            line: a whole line without its line end.
+            inbound: True if the CLI wrote it.
+        """
+        try:
+            head = _head(line)
+            text = line.decode()
+        except (ValueError, RecursionError):
+            head = _Head()
+            try:
+                json.loads(line)  # lone surrogates, which JavaScript writes, and a `type` that is no text
+                text = line.decode()
+            except (ValueError, RecursionError):
+                return self.text(line.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape"), False
+        long = inbound and head.type in _LONG_FRAMES
+        synthetic = inbound and head.type == "user" and head.isSynthetic
+        if not (long or synthetic or self._more is not None or self._may_hold(line)):
+            return line, True
+        name = ""
+
+        def replaced(found: re.Match[str]) -> str:
+            nonlocal name
+            body, colon = found[1], found[2]
+            value = json.loads(found[0][: len(body) + 2]) if "\\" in body else body
+            new = value
+            if colon:
+                new = self.text(value)
+                name = value
+            elif (long and name in _LONG_NAMES and len(value) > _LONG) or (
+                synthetic and name in ("text", "content") and len(value) > _LONG_SKILL
+            ):
+                new = f"<bridle-text-{len(value)}>"
+            else:
+                new = self.text(value, name)
+            return found[0] if new == value else json.dumps(new) + (colon or "")
+
+        return _STRING.sub(replaced, text).encode(), True
+
+    def _may_hold(self, line: bytes) -> bool:
+        """Return whether anything that is looked for may be in a line of JSON: nearly always no, and then it is left alone."""
+        if any(sign in line for sign in _SIGNS) or any(sign in line for sign in self._signs):
+            return True
+        lowered = line.lower()
+        if any(sign in lowered for sign in _LOWERED_NAME_SIGNS) and _NAMED.search(lowered):
+            return True
+        return any(name in line for name in _ACCOUNT_SIGNS)
+
+
+def _base64_cores(value: str) -> list[str]:
+    """Return what stands in every base64 text that holds `value`, for the three places at which it may begin."""
+    data = value.encode("utf-8", "surrogateescape")
+    cores = []
+    for offset in range(3):
+        encoded = base64.b64encode(b"\0" * offset + data).decode().rstrip("=")
+        begin = (0, 2, 3)[offset]
+        end = len(encoded) - (0 if (offset + len(data)) % 3 == 0 else 1)
+        cores += [encoded[begin:end], encoded[begin:end].translate(str.maketrans("+/", "-_"))]
+    return cores

@@ -50,6 +50,8 @@ def run(given: Mapping[str, Any], terminal: Terminal) -> int:
         BridleError: it could not be asked, or the stream broke.
     """
     quiet, as_json = bool(given.get("quiet")), bool(given.get("as_json"))
+    if quiet and as_json:
+        raise OptionsError("--json and --quiet exclude each other.", field="json")
     partial = given.get("partial")
     if partial is None:
         partial = terminal.interactive and not quiet and not as_json

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,6 +41,7 @@ class Signals:
         self._stream: QueryStream | None = None
         self._left = threading.Event()
         self._forced = False
+        self._listener: Callable[[int], bool] | None = None
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -70,7 +71,29 @@ class Signals:
             self._left.set()
             self._raise()
 
+    @contextmanager
+    def handed_to(self, listener: Callable[[int], bool]) -> Iterator[None]:
+        """Raise nothing meanwhile: the listener is called, between any two steps of the main thread.
+
+        Where it returns True the signal is raised at once after all.
+        """
+        self._listener = listener
+        try:
+            yield
+        finally:
+            self._listener = None
+
+    def end(self, number: int) -> NoReturn:
+        """Raise what a signal raises, and ignore those that follow."""
+        self._number = number
+        self._raise()
+        raise Stopped(number)
+
     def _arrived(self, number: int, _: FrameType | None) -> None:
+        if self._listener is not None:
+            if self._number is None and self._listener(number):
+                self.end(number)
+            return
         if self._forced:
             self._forced = False
             self._raise()

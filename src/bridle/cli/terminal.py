@@ -95,7 +95,8 @@ class Terminal:
     Attributes:
         interactive: True if standard output is a terminal.
         styled: True if it shows colours.
-        width: columns that a line may have.
+        asking: True while what was asked with `ask` is the last thing on it.
+        writing: True in the middle of a write, which may take as long as nobody reads.
         bullet, corner, cross, tick, ellipsis, dot, rule: signs that the output's encoding has.
     """
 
@@ -110,10 +111,15 @@ class Terminal:
         self._line_open = False
         self.interactive = sys.stdout.isatty()
         self.styled = self._out.color_system is not None
-        self.width = self._out.width if self.interactive else _PLAIN_WIDTH
+        self.asking = self.writing = False
         fancy = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
         self.bullet, self.corner, self.cross, self.tick = ("●", "⎿", "✗", "✓") if fancy else ("*", "|", "x", "ok")
         self.ellipsis, self.dot, self.rule = ("…", " · ", "─") if fancy else ("...", " - ", "-")
+
+    @property
+    def width(self) -> int:
+        """Columns that a line may have."""
+        return self._out.width if self.interactive else _PLAIN_WIDTH
 
     def shorten(self, line: str, width: int) -> str:
         """Return a line of at most `width` columns."""
@@ -146,10 +152,20 @@ class Terminal:
         if self._line_open:
             self._put("\n")
 
+    def ask(self, text: str, style: str = "bold") -> None:
+        """Write what somebody is to answer, on a line of its own that stays open."""
+        self.fresh_line()
+        self._put(clean(text), style)
+        self.asking = True
+
+    def answered(self) -> None:
+        """Take that somebody ended the line."""
+        self._line_open = self.asking = False
+
     def note(self, text: str, style: str = "") -> None:
         """Write a line to standard error."""
         self.fresh_line()
-        self._err.print(Segments([Segment(clean(text), _style(style)), Segment("\n")]), end="", soft_wrap=True)
+        self._print(self._err, [Segment(clean(text), _style(style)), Segment("\n")])
 
     def error(self, text: str) -> None:
         """Write an error to standard error."""
@@ -173,8 +189,16 @@ class Terminal:
 
     def _put(self, safe: str, style: str = "") -> None:
         if safe:
-            self._out.print(Segments([Segment(safe, _style(style))]), end="", soft_wrap=True)
+            self._print(self._out, [Segment(safe, _style(style))])
             self._line_open = not safe.endswith("\n")
+
+    def _print(self, console: Console, segments: list[Segment]) -> None:
+        self.asking = False
+        self.writing = True
+        try:
+            console.print(Segments(segments), end="", soft_wrap=True)
+        finally:
+            self.writing = False
 
 
 def _style(style: str) -> Style | None:

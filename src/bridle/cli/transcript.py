@@ -77,11 +77,13 @@ class Transcript:
     Args:
         terminal: where.
         header: True shows model, folder and version when the session begins.
+        name_session: True names the session in the summary.
     """
 
-    def __init__(self, terminal: Terminal, *, header: bool = True) -> None:
+    def __init__(self, terminal: Terminal, *, header: bool = True, name_session: bool = True) -> None:
         self._terminal = terminal
         self._header = header
+        self._name_session = name_session
         self._anything = False
         self._open: tuple[str, int | None] | None = None
         self._streamed: list[list[str]] = []
@@ -127,7 +129,7 @@ class Transcript:
         sign, style = (terminal.cross, "red") if result.is_error else (terminal.tick, "green")
         terminal.fresh_line()
         terminal.write(f"{sign} ", style)
-        terminal.write(summary(result, terminal.dot), "dim")
+        terminal.write(summary(result, terminal.dot, name_session=self._name_session), "dim")
         terminal.write("\n")
 
     # -- pieces --------------------------------------------------------------------------------------------------------
@@ -297,7 +299,7 @@ class Transcript:
             self._texts.add(message.content)
 
 
-def summary(result: ResultMessage, dot: str = " · ") -> str:
+def summary(result: ResultMessage, dot: str = " · ", *, name_session: bool = True) -> str:
     """Return one line: turns, tokens, cost, duration, session."""
     read, cached, written = _tokens(result)
     tokens = f"{read:,} tokens in"
@@ -310,7 +312,7 @@ def summary(result: ResultMessage, dot: str = " · ") -> str:
     if result.total_cost_usd is not None:
         parts.append(f"${result.total_cost_usd:.4f}")
     parts.append(f"{result.duration_ms / 1000:.1f} s")
-    if result.session_id:
+    if name_session and result.session_id:
         parts.append(f"session {result.session_id}")
     return dot.join(parts)
 

@@ -1,0 +1,385 @@
+"""`bridle chat`: a plain conversation at a terminal, or with prompts from a pipe.
+
+Three tasks: one shows what comes, one reads lines, one does what the lines say. Whichever is over first ends the chat, and the session is
+stopped before the command returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import warnings
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from bridle.aio.session import Session
+from bridle.cli.chat_commands import COMMANDS, run_command
+from bridle.cli.choices import build_options
+from bridle.cli.lines import Lines
+from bridle.cli.questions import Questions
+from bridle.cli.running import FAILED
+from bridle.cli.signals import signals
+from bridle.cli.transcript import Transcript
+from bridle.errors import BridleError, StreamWarning, TurnTimeoutError
+from bridle.messages import (
+    AssistantMessage,
+    CommandLifecycleMessage,
+    ResultMessage,
+    TextBlock,
+    ToolUseBlock,
+    UserMessage,
+)
+from bridle.protocol.session_states import Activity, TurnState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from bridle.aio.session import MessageCursor, Turn
+    from bridle.cli.terminal import Terminal
+    from bridle.messages import Message
+    from bridle.options import Options
+    from bridle.transports.base import AsyncTransport, TransportSource
+
+__all__ = ["Chat", "chat"]
+
+_PROMPT = "> "
+_MORE = ". "
+_CATCH_UP_SECONDS = 0.5
+"""For how long a question waits for the call that it is about to be shown, and a prompt for the end of the answer before it."""
+
+
+def chat(given: Mapping[str, Any], terminal: Terminal) -> int:
+    """Talk; return the exit code.
+
+    Raises:
+        BridleError: the session could not be started, or was lost.
+    """
+    partial = given.get("partial")
+    if partial is None:
+        partial = terminal.interactive
+    options = build_options(given, **({"include_partial_messages": True} if partial else {}))
+    conversation = Chat(options, terminal, prompt=given.get("prompt"), say_yes=bool(given.get("yes")))
+    with signals.handed_to(conversation.heard), _expected_warnings():
+        code = asyncio.run(conversation.run())
+    if conversation.signal is not None:
+        signals.end(conversation.signal)
+    return code
+
+
+class Chat:
+    """A conversation.
+
+    Args:
+        options: of its session.
+        terminal: where it is shown.
+        prompt: what is said first.
+        say_yes: True answers permission questions with yes.
+        transport: where the CLI is; a local child process if None.
+
+    Attributes:
+        signal: the signal that ended it.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        terminal: Terminal,
+        *,
+        prompt: str | None = None,
+        say_yes: bool = False,
+        transport: AsyncTransport | TransportSource | None = None,
+    ) -> None:
+        self.signal: int | None = None
+        self._terminal = terminal
+        self._options = options
+        self._prompt = prompt
+        self._say_yes = say_yes
+        self._transport = transport
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._main: asyncio.Task[int] | None = None
+        self._session: Session | None = None
+        self._transcript = Transcript(terminal, name_session=False)
+        self._turns: set[Turn] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._presses = 0
+        self._spoken = False
+        self._failed = False
+        self._finishing = False
+        self._begun: list[str] = []
+
+    # -- signals: called between any two steps of the main thread ------------------------------------------------------
+
+    def heard(self, number: int) -> bool:
+        """Take a signal; True if it is to be raised at once."""
+        if self.signal is not None:
+            return False
+        self._presses += number == signal.SIGINT
+        if number == signal.SIGINT and self._presses == 1 and self._session is not None and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._interrupt)
+            return False
+        self.signal = number
+        if self._loop is None or self._main is None or self._terminal.writing:
+            return True  # nothing was started yet, or nobody reads what is written and the event loop stands still
+        self._loop.call_soon_threadsafe(self._main.cancel)
+        return False
+
+    def _interrupt(self) -> None:
+        assert self._session is not None  # noqa: S101 - for the type checker
+        self._begun.clear()
+        if self._busy:
+            self._terminal.note("Interrupting; Ctrl-C again quits.", "yellow")
+            self._spawn(self.interrupt())
+        else:
+            self._terminal.note("Ctrl-C again quits, and so do Ctrl-D and /quit.", "yellow")
+            self.offer()
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> int:
+        """Talk until it is over; return the exit code.
+
+        Raises:
+            BridleError: the session could not be started, or was lost.
+        """
+        self._loop, self._main = asyncio.get_running_loop(), asyncio.current_task()
+        self._lines = Lines()
+        self._shown_calls: dict[str, asyncio.Event] = {}
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+        self._entered: asyncio.Queue[str] = asyncio.Queue()
+        self._questions = Questions(self._terminal, self._lines, say_yes=self._say_yes, called=self._call_shown)
+        session: Session | None = None
+        code = 0
+        try:
+            async with Session(self._asking(self._options), transport=self._transport) as session:
+                self._session = session
+                code = await self._talk(session)
+        except asyncio.CancelledError:
+            if self.signal is None:
+                raise
+        finally:
+            if session is not None and self.signal in (None, signal.SIGINT):
+                self._say_how_to_go_on(session)
+        return code
+
+    def _asking(self, options: Options) -> Options:
+        more: dict[str, Any] = {}
+        if options.permission_prompt_tool_name is None:
+            more["can_use_tool"] = self._questions.may_run
+        return options.replace(on_elicitation=self._questions.server_asks, **more)
+
+    def _say_how_to_go_on(self, session: Session) -> None:
+        if self._spoken and session.session_id:
+            self._terminal.note(f"Go on with: bridle chat --resume {session.session_id}", "dim")
+
+    async def _talk(self, session: Session) -> int:
+        tasks = {
+            asyncio.create_task(self._show(session.messages())),
+            asyncio.create_task(self._listen(session)),
+            asyncio.create_task(self._work()),
+        }
+        try:
+            if self._lines.interactive:
+                self._terminal.line("/help lists the commands, Ctrl-D ends it.", "dim")
+            if self._prompt:
+                self._terminal.line(f"{_PROMPT}{self._prompt}", "bold")
+                await self.send(self._prompt)
+            self.offer()
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            # What was lost says more than that nothing is left to be read.
+            return max((task.result() for task in done), default=0)
+        finally:
+            for task in (*tasks, *self._tasks):
+                task.cancel()
+            await asyncio.gather(*tasks, *self._tasks, return_exceptions=True)
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- what comes ----------------------------------------------------------------------------------------------------
+
+    async def _show(self, messages: MessageCursor) -> int:
+        async for message in messages:
+            self._show_one(message)
+            if self._questions.asked and not self._terminal.asking:
+                self._terminal.ask(self._questions.asked)
+        self._transcript.finish(None)
+        assert self._session is not None  # noqa: S101 - for the type checker
+        exit_code = self._session.exit_code
+        if not self._finishing:
+            self._terminal.note(f"The CLI has ended by itself (exit code {exit_code}).", "yellow")
+        return FAILED if self._failed else 0
+
+    def _show_one(self, message: Message) -> None:
+        match message:
+            case ResultMessage():
+                self._show_result(message)
+                self._settle()
+            case CommandLifecycleMessage():
+                self._settle()
+            case UserMessage(is_replay=True):
+                pass  # what a command of ours did, which has said so itself
+            case UserMessage(content=[TextBlock(text=text)]) if text.startswith("[Request interrupted"):
+                pass  # the result says it
+            case _:
+                self._transcript.show(message)
+                if isinstance(message, AssistantMessage):
+                    for block in message.content:
+                        if isinstance(block, ToolUseBlock):
+                            self._shown_calls.setdefault(block.id, asyncio.Event()).set()
+
+    def _show_result(self, result: ResultMessage) -> None:
+        if result.is_error and (result.terminal_reason or "").startswith("aborted"):
+            self._transcript.finish(None)
+            self._terminal.note("Interrupted.", "yellow")
+        else:
+            self._failed = self._failed or (result.is_error and not self._lines.interactive)
+            self._transcript.finish(result)
+        self._transcript = Transcript(self._terminal, header=False, name_session=False)
+        self._shown_calls.clear()
+
+    async def _call_shown(self, tool_use_id: str) -> None:
+        shown = self._shown_calls.setdefault(tool_use_id, asyncio.Event())
+        with suppress(TimeoutError):
+            await asyncio.wait_for(shown.wait(), _CATCH_UP_SECONDS)
+
+    @property
+    def _busy(self) -> bool:
+        session = self._session
+        running = session is not None and session.activity in (Activity.RUNNING, Activity.REQUIRES_ACTION)
+        return running or bool(self._questions.asked) or any(not turn.state.over for turn in self._turns)
+
+    def _settle(self) -> None:
+        """Offer the next prompt if nothing of ours is open any more."""
+        if all(turn.state.over for turn in self._turns):
+            self._quiet.set()
+            self.offer()
+
+    def offer(self) -> None:
+        """Show where to type, if it is the user's turn."""
+        if self._lines.interactive and self._quiet.is_set() and not self._questions.asked and not self._terminal.asking:
+            self._terminal.line()
+            self._terminal.ask(_MORE if self._begun else _PROMPT)
+
+    # -- what is typed -------------------------------------------------------------------------------------------------
+
+    async def _listen(self, session: Session) -> int:
+        while (line := await self._lines.next()) is not None:
+            self._presses = 0
+            if self._lines.interactive:
+                self._terminal.answered()
+            if self._questions.give(line):
+                continue
+            if line.endswith("\\"):
+                self._begun.append(line[:-1])
+                if self._lines.interactive:
+                    self._terminal.ask(_MORE)
+                continue
+            text = "\n".join([*self._begun, line])
+            self._begun.clear()
+            self._entered.put_nowait(text)
+            if not self._lines.interactive:
+                await self._entered.join()
+                await self._quiet.wait()
+            if text.strip() in ("/quit", "/exit"):
+                break
+        else:
+            if self._begun and not self._lines.interactive:
+                self._entered.put_nowait("\n".join(self._begun))
+                await self._entered.join()
+        if not self._lines.interactive:
+            await self._quiet.wait()
+            # What still runs in the background comes to its end, as after `bridle run`.
+            self._finishing = True
+            await session.finish(timeout=self._options.timeouts.background)
+            return FAILED if self._failed else 0
+        self._terminal.fresh_line()
+        return 0
+
+    async def _work(self) -> int:
+        while True:
+            text = await self._entered.get()
+            try:
+                await self._do(text)
+            finally:
+                self._entered.task_done()
+
+    async def _do(self, text: str) -> None:
+        if not text.strip() or text.strip() in ("/quit", "/exit"):
+            self.offer()
+            return
+        if not self._lines.interactive:
+            self._terminal.line()
+            self._terminal.line(f"{_PROMPT}{text}", "bold")
+        word, _, argument = text.strip().partition(" ")
+        assert self._session is not None  # noqa: S101 - for the type checker
+        if word not in COMMANDS:
+            await self.send(text)
+            return
+        try:
+            await run_command(word, argument.strip(), self._session, self._terminal, self.interrupt)
+        except BridleError as error:
+            if self._session.state.name in ("STOPPED", "FAILED"):
+                return  # whoever shows the messages says it
+            self._failed = self._failed or not self._lines.interactive
+            self._terminal.error(str(error))
+        self.offer()
+
+    async def send(self, text: str) -> None:
+        """Say something."""
+        assert self._session is not None  # noqa: S101 - for the type checker
+        self._quiet.clear()
+        self._spoken = True
+        turn = await self._session.send(text)
+        self._turns.add(turn)
+        self._spawn(self._watch(turn))
+
+    async def _watch(self, turn: Turn) -> None:
+        try:
+            await turn.result()
+        except TurnTimeoutError as error:
+            self._failed = self._failed or not self._lines.interactive
+            self._terminal.error(str(error))
+        except BridleError:
+            return  # the session is over, and whoever shows the messages says it
+        if turn.state is TurnState.FAILED:
+            self._failed = True
+        # Usually its last message is shown by now, and has settled it.
+        try:
+            await asyncio.wait_for(self._quiet.wait(), _CATCH_UP_SECONDS)
+        except TimeoutError:
+            self._settle()
+        self._turns.discard(turn)
+
+    async def interrupt(self) -> None:
+        """Stop the turn that runs, and take back prompts that wait."""
+        assert self._session is not None  # noqa: S101 - for the type checker
+        try:
+            receipt = await self._session.interrupt(cancel_queued=True)
+        except BridleError as error:
+            if self._session.state.name not in ("STOPPED", "FAILED"):
+                self._terminal.error(str(error))
+            return
+        if receipt.cancelled:
+            self._terminal.note(f"Prompts taken back: {len(receipt.cancelled)}.", "yellow")
+
+
+@contextmanager
+def _expected_warnings() -> Iterator[None]:
+    """Keep quiet of what is no surprise here, and of what the log says as well."""
+
+    def surprising(record: logging.LogRecord) -> bool:
+        warning = record.args[0] if isinstance(record.args, tuple) and record.args else None
+        return not (isinstance(warning, StreamWarning) and warning.code == "PERMISSION_CALLBACK_SHADOWED")
+
+    logger = logging.getLogger("bridle")
+    logger.addFilter(surprising)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", StreamWarning)
+            yield
+    finally:
+        logger.removeFilter(surprising)

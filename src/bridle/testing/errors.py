@@ -6,6 +6,8 @@
      |- ScriptError
          |- UnexpectedModelRequestError
          |- UnconsumedStepsError
+         |- CassetteError
+             |- CassetteMismatchError
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
     from bridle.testing.model_requests import ModelRequest
 
-__all__ = ["ScriptError", "UnconsumedStepsError", "UnexpectedModelRequestError"]
+__all__ = ["CassetteError", "CassetteMismatchError", "ScriptError", "UnconsumedStepsError", "UnexpectedModelRequestError"]
 
 
 class ScriptError(BridleError, AssertionError):
@@ -49,4 +51,22 @@ class UnconsumedStepsError(ScriptError):
 
     def __init__(self, message: str, steps: Sequence[str] = ()) -> None:
         self.steps = tuple(steps)
+        super().__init__(message)
+
+
+class CassetteError(ScriptError):
+    """A cassette cannot be recorded, or cannot be replayed: it is absent, damaged, or was interrupted."""
+
+
+class CassetteMismatchError(CassetteError):
+    """A replayed session did something else than the recorded one did; the message shows both.
+
+    Attributes:
+        session: which session of the cassette, counted from 0.
+        differences: where they differ, one description for each place.
+    """
+
+    def __init__(self, message: str, session: int | None = None, differences: Sequence[str] = ()) -> None:
+        self.session = session
+        self.differences = tuple(differences)
         super().__init__(message)

@@ -99,10 +99,10 @@ class Chat:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._main: asyncio.Task[int] | None = None
         self._session: Session | None = None
-        self._transcript = Transcript(terminal, name_session=False)
+        self._transcript = Transcript(terminal, name_session=False, apart=True)
         self._turns: set[Turn] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._presses = 0
+        self._presses = self._sending = 0
         self._spoken = False
         self._failed = False
         self._finishing = False
@@ -115,6 +115,8 @@ class Chat:
         if self.signal is not None:
             return False
         self._presses += number == signal.SIGINT
+        if number == signal.SIGINT and self._terminal.interactive:
+            self._terminal.disturbed()
         if number == signal.SIGINT and self._presses == 1 and self._session is not None and self._loop is not None:
             self._loop.call_soon_threadsafe(self._interrupt)
             return False
@@ -238,7 +240,7 @@ class Chat:
         else:
             self._failed = self._failed or (result.is_error and not self._lines.interactive)
             self._transcript.finish(result)
-        self._transcript = Transcript(self._terminal, header=False, name_session=False)
+        self._transcript = Transcript(self._terminal, header=False, name_session=False, apart=True)
         self._shown_calls.clear()
 
     async def _call_shown(self, tool_use_id: str) -> None:
@@ -254,7 +256,7 @@ class Chat:
 
     def _settle(self) -> None:
         """Offer the next prompt if nothing of ours is open any more."""
-        if all(turn.state.over for turn in self._turns):
+        if not self._sending and all(turn.state.over for turn in self._turns):
             self._quiet.set()
             self.offer()
 
@@ -267,6 +269,8 @@ class Chat:
     # -- what is typed -------------------------------------------------------------------------------------------------
 
     async def _listen(self, session: Session) -> int:
+        if not self._lines.interactive:
+            await self._quiet.wait()
         while (line := await self._lines.next()) is not None:
             self._presses = 0
             if self._lines.interactive:
@@ -280,12 +284,12 @@ class Chat:
                 continue
             text = "\n".join([*self._begun, line])
             self._begun.clear()
+            if text.strip() in ("/quit", "/exit"):
+                break
             self._entered.put_nowait(text)
             if not self._lines.interactive:
                 await self._entered.join()
                 await self._quiet.wait()
-            if text.strip() in ("/quit", "/exit"):
-                break
         else:
             if self._begun and not self._lines.interactive:
                 self._entered.put_nowait("\n".join(self._begun))
@@ -308,11 +312,12 @@ class Chat:
                 self._entered.task_done()
 
     async def _do(self, text: str) -> None:
-        if not text.strip() or text.strip() in ("/quit", "/exit"):
+        if not text.strip():
             self.offer()
             return
         if not self._lines.interactive:
-            self._terminal.line()
+            if self._spoken:
+                self._terminal.line()
             self._terminal.line(f"{_PROMPT}{text}", "bold")
         word, _, argument = text.strip().partition(" ")
         assert self._session is not None  # noqa: S101 - for the type checker
@@ -331,10 +336,14 @@ class Chat:
     async def send(self, text: str) -> None:
         """Say something."""
         assert self._session is not None  # noqa: S101 - for the type checker
-        self._quiet.clear()
         self._spoken = True
-        turn = await self._session.send(text)
-        self._turns.add(turn)
+        self._sending += 1
+        self._quiet.clear()
+        try:
+            turn = await self._session.send(text)
+            self._turns.add(turn)
+        finally:
+            self._sending -= 1
         self._spawn(self._watch(turn))
 
     async def _watch(self, turn: Turn) -> None:

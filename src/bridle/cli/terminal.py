@@ -162,6 +162,10 @@ class Terminal:
         """Take that somebody ended the line."""
         self._line_open = self.asking = False
 
+    def disturbed(self) -> None:
+        """Take that the terminal itself has written, as it does for Ctrl-C."""
+        self._line_open = True
+
     def note(self, text: str, style: str = "") -> None:
         """Write a line to standard error."""
         self.fresh_line()

@@ -78,13 +78,16 @@ class Transcript:
         terminal: where.
         header: True shows model, folder and version when the session begins.
         name_session: True names the session in the summary.
+        apart: True sets off even the first item from what is there already.
     """
 
-    def __init__(self, terminal: Terminal, *, header: bool = True, name_session: bool = True) -> None:
+    def __init__(
+        self, terminal: Terminal, *, header: bool = True, name_session: bool = True, apart: bool = False
+    ) -> None:
         self._terminal = terminal
         self._header = header
         self._name_session = name_session
-        self._anything = False
+        self._anything = apart
         self._open: tuple[str, int | None] | None = None
         self._streamed: list[list[str]] = []
         self._last_call = ""

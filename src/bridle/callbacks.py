@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AnswerError",
     "Asked",
+    "Reach",
     "as_bytes",
     "check_callback",
     "decode_asked",
@@ -28,6 +29,7 @@ __all__ = [
     "is_async",
     "json_copy",
     "object_bytes",
+    "reached",
 ]
 
 
@@ -74,6 +76,28 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return hash((self.__class__, getattr(self, "tool_use_id", None)))
 
     __repr__ = Record.__repr__
+
+
+class Reach:
+    """How a callback reaches its session without keeping it alive: one that everybody else has forgotten can be collected.
+
+    Args:
+        find: returns the session; None once there is none any more.
+    """
+
+    __slots__ = ("_find",)
+
+    def __init__(self, find: Callable[[], Any]) -> None:
+        self._find = find
+
+    def __call__(self) -> Any:
+        """Return the session, as it is to be used in this thread."""
+        return self._find()
+
+
+def reached(session: Any) -> Any:
+    """Return the session: what a `Reach` leads to, and anything else as it is."""
+    return session() if isinstance(session, Reach) else session
 
 
 def ignore_warning(warning: StreamWarning) -> None:

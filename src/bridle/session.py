@@ -705,6 +705,7 @@ class SessionCore:
 
     def _on_end(self, event: core_events.Ended) -> None:
         self._deadlines.clear()
+        self.callbacks.end()
         for answer in self._answers.values():
             answer.error = self.connection.closed_error()
             answer.flag.set()
@@ -776,7 +777,7 @@ def sent_servers(servers: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, 
     """Return servers as `mcp_set_servers` sends them, and those of this process by name.
 
     Raises:
-        OptionsError: one is nothing that can be a server.
+        OptionsError: one is nothing that can be a server, or needs a package that is missing.
         NotSupportedError: one is of a kind that this version cannot serve.
     """
     options = Options(mcp_servers=dict(servers))
@@ -789,10 +790,14 @@ def _own_servers(options: Options) -> dict[str, Any]:
     servers = dict(in_process_servers(options))
     for name, server in servers.items():
         kind = server_kind(server)
-        if kind not in ("tools", "callable"):
-            what = "A server object of the `mcp` package" if kind == "mcp" else f"A {type(server).__name__}"
+        if kind == "mcp":
+            from bridle.mcp_bridge import check_package
+
+            check_package(name, server)
+        elif kind not in ("tools", "callable"):
             raise NotSupportedError(
                 "mcp_servers",
-                f"{what} (`{name}`) cannot be served yet in this version: use `bridle.tools.tool_server`.",
+                f"A {type(server).__name__} (`{name}`) cannot be served: use `bridle.tool_server`, a server object of the `mcp` package, "
+                "or a function that takes one JSON-RPC dict and returns one.",
             )
     return servers

@@ -320,7 +320,7 @@ def test_dialogs_have_safe_defaults_and_callbacks(shell: Shell, playing: StandIn
             answer = await ask(session, "request_user_dialog", dialog_kind="k", payload={})
             assert answer == {"behavior": "cancelled"}
         options = playing(
-            on_elicitation=lambda request: {"action": "accept", "content": {"said": request["message"]}},
+            on_elicitation=lambda request: {"action": "accept", "content": {"said": request.message}},
             on_user_dialog=raising,
         )
         async with Running(shell, options) as session:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from bridle.session_servers import CLOSE_SECONDS
 from bridle.transports.offload import Call
 
 if TYPE_CHECKING:
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
     import contextvars
     from collections.abc import Callable, Coroutine
 
-    from bridle.session_callbacks import Job
+    from bridle.session_callbacks import Callbacks, Job
 
-__all__ = ["Loop", "run_job"]
+__all__ = ["Loop", "run_job", "wait_served"]
 
 _tasks: set[asyncio.Task[Any]] = set()
 """asyncio itself refers to its tasks only weakly."""
@@ -30,10 +31,11 @@ class Loop:
     """The event loop that runs: where tasks are made, and where other threads hand functions in."""
 
     def __init__(self) -> None:
-        trio = sys.modules.get("trio")
         self._token: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        if trio is not None and trio.lowlevel.in_trio_task():
+        if _on_trio():
+            import trio
+
             self._token = trio.lowlevel.current_trio_token()
         else:
             import asyncio
@@ -42,8 +44,11 @@ class Loop:
 
     @property
     def is_current(self) -> bool:
-        """True in the loop itself; False in another one, whose thread may be the same."""
-        here = Loop()
+        """True in the loop itself; False in another one, whose thread may be the same, and where there is none."""
+        try:
+            here = Loop()
+        except RuntimeError:
+            return False
         return here._token is self._token and here._loop is self._loop
 
     def spawn(
@@ -64,23 +69,25 @@ class Loop:
         if done is not None:
             task.add_done_callback(lambda _: done())
 
-    def post(self, function: Callable[[], None]) -> None:
-        """Run a function in the loop's thread, soon; from any thread. Does nothing once the loop has ended."""
+    def post(self, function: Callable[[], None]) -> bool:
+        """Run a function in the loop's thread, soon; from any thread. Does nothing once the loop has ended, and returns False."""
         try:
             if self._loop is None:
                 self._token.run_sync_soon(function)
             else:
                 self._loop.call_soon_threadsafe(function)
         except RuntimeError:
-            return  # the loop has ended, and the session with it
+            return False  # the loop has ended, and the session with it
+        return True
 
 
 async def run_job(job: Job, finish: Callable[[Job, object, BaseException | None], None]) -> None:
-    """Run one callback and hand in how it ended."""
+    """Run one callback and hand in how it ended; one that is stopped hands in nothing more."""
     outcome: object = None
     error: BaseException | None = None
-    with anyio.CancelScope() as scope:
-        job.stop = scope.cancel
+    stopping = _Stopping()
+    with stopping.scope:
+        job.stop = stopping.stop
         if job.cancelled:
             return
         try:
@@ -90,7 +97,9 @@ async def run_job(job: Job, finish: Callable[[Job, object, BaseException | None]
         except Exception as problem:
             error = problem
         except BaseException as problem:
-            if not scope.cancel_called and not isinstance(problem, GeneratorExit):
+            if stopping.took(problem):
+                return
+            if not stopping.stopped and not isinstance(problem, GeneratorExit):
                 finish(job, None, problem)
             if isinstance(problem, (GeneratorExit, anyio.get_cancelled_exc_class())):
                 raise
@@ -98,5 +107,50 @@ async def run_job(job: Job, finish: Callable[[Job, object, BaseException | None]
             # task outside of all nurseries raises, so a group of exceptions that holds a cancellation goes no further either.
             return
     job.stop = None
-    if not scope.cancelled_caught:
+    if not stopping.scope.cancelled_caught:
         finish(job, outcome, error)
+
+
+class _Stopping:
+    """How the callback in this task is stopped.
+
+    On asyncio by cancelling the task, once: a scope cancels again in every turn of the loop for as long as the callback does not end,
+    and one that does not obey would keep a processor busy.
+    """
+
+    def __init__(self) -> None:
+        self.scope = anyio.CancelScope()
+        self.stopped = False
+        self._task: asyncio.Task[Any] | None = None
+        if not _on_trio():
+            import asyncio
+
+            self._task = asyncio.current_task()
+
+    def stop(self) -> None:
+        """Cancel what runs."""
+        if self.stopped:
+            return
+        self.stopped = True
+        if self._task is None:
+            self.scope.cancel()
+        else:
+            self._task.cancel()
+
+    def took(self, problem: BaseException) -> bool:
+        """Return whether this is the end of what was stopped here; on trio the scope takes it itself."""
+        return self.stopped and self._task is not None and isinstance(problem, anyio.get_cancelled_exc_class())
+
+
+def _on_trio() -> bool:
+    trio = sys.modules.get("trio")
+    return trio is not None and bool(trio.lowlevel.in_trio_task())
+
+
+async def wait_served(callbacks: Callbacks) -> None:
+    """Wait until the server objects of a session that is over have ended; not for long."""
+    if callbacks.serving:
+        event = anyio.Event()
+        callbacks.all_served.append(event)
+        with anyio.move_on_after(CLOSE_SECONDS):
+            await event.wait()

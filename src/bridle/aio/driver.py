@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from bridle.aio.callbacks import Loop, run_job
+from bridle.aio.callbacks import Loop, run_job, wait_served
 from bridle.errors import BridleError, SessionClosedError
 
 if TYPE_CHECKING:
@@ -124,6 +124,8 @@ class Driver:
         with anyio.move_on_after(1.0):
             exit_code = await transport.wait_exit()
         core.process_gone(exit_code, transport.stderr_tail)
+        core.pump(time.monotonic())
+        await wait_served(core.callbacks)
 
     async def _move(self) -> None:
         core, connection, transport = self._core, self._core.connection, self._transport

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+import anyio
+
 from bridle.session import sent_servers
 
 if TYPE_CHECKING:
@@ -260,9 +262,26 @@ class Operations:
         await self._ask("set_has_subscribers", {"has_subscribers": has_subscribers}, timeout, "set_has_subscribers")
 
     async def set_mcp_servers(self, servers: Mapping[str, Any], *, timeout: float | None = None) -> McpServersChange:
-        """Replace the dynamic MCP servers: configurations, and servers of this process as in `Options(mcp_servers=...)`."""
+        """Replace the dynamic MCP servers: configurations, and servers of this process as in `Options(mcp_servers=...)`.
+
+        New servers can be reached at once; those that are replaced or left out are served until the CLI has accepted, and ended then. If
+        it refuses, all stays as it was. Calls at the same time are sent one after the other. A name that gets another server is taken
+        away and given anew, in two requests, and is among `added` and `removed` of the answer.
+        """
         wire, inside = sent_servers(servers)
-        self._core.callbacks.servers.update(inside)  # the CLI asks them before it answers
-        return cast(
-            "McpServersChange", await self._ask("mcp_set_servers", {"servers": wire}, timeout, "set_mcp_servers")
-        )
+        callbacks = self._core.callbacks
+        if callbacks.change_lock is None:
+            callbacks.change_lock = anyio.Lock()
+        async with callbacks.change_lock:
+            steps = callbacks.servers.change(wire, inside)
+            try:
+                fields = next(steps)
+                while True:
+                    try:
+                        answer = await self._ask("mcp_set_servers", {"servers": fields}, timeout, "set_mcp_servers")
+                    except BaseException as error:
+                        fields = steps.throw(error)
+                    else:
+                        fields = steps.send(cast("McpServersChange", answer))
+            except StopIteration as done:
+                return cast("McpServersChange", done.value)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from bridle.callbacks import reached
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -15,20 +17,27 @@ class HookContext:
 
     Attributes:
         tool_use_id: the call it is about. The CLI makes one up where no tool is involved.
-        session: the session; its methods may be called from the hook.
     """
 
-    __slots__ = ("_cancelled", "session", "tool_use_id")
+    __slots__ = ("_cancelled", "_session", "tool_use_id")
 
     tool_use_id: str | None
-    session: Any
 
     def __init__(
         self, tool_use_id: str | None = None, session: Any = None, cancelled: Callable[[], bool] | None = None
     ) -> None:
         object.__setattr__(self, "tool_use_id", tool_use_id)
-        object.__setattr__(self, "session", session)
+        object.__setattr__(self, "_session", session)
         object.__setattr__(self, "_cancelled", cancelled)
+
+    @property
+    def session(self) -> Any:
+        """The session; None once nobody else holds it any more. Its methods may be called from the hook.
+
+        In a plain function, which runs in a thread, they block: `context.session.interrupt()`. In an async one they are awaited,
+        except with `bridle.sync`.
+        """
+        return reached(object.__getattribute__(self, "_session"))
 
     @property
     def cancelled(self) -> bool:

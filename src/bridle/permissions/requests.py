@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Raw
 
-from bridle.callbacks import Asked, as_bytes, decode_asked, ignore_warning
+from bridle.callbacks import Asked, as_bytes, decode_asked, ignore_warning, reached
 from bridle.errors import DecodeError
 from bridle.messages.base import NO_RAW, Record, plain
 from bridle.messages.lazy import decoded_once
@@ -123,8 +123,11 @@ class PermissionRequest(Asked, frozen=True, kw_only=True):
 
     @property
     def session(self) -> Any:
-        """The session that asks; None if there is none."""
-        return self.__dict__.get("(session)")
+        """The session that asks; None if there is none, or nobody else holds it any more.
+
+        In a plain function, which runs in a thread, its methods block; in an async one they are awaited, except with `bridle.sync`.
+        """
+        return reached(self.__dict__.get("(session)"))
 
     @property
     def cancelled(self) -> bool:

@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from bridle.errors import BridleError, SessionClosedError
+from bridle.session_servers import CLOSE_SECONDS
 from bridle.sync.callbacks import Runner
 
 if TYPE_CHECKING:
@@ -113,6 +114,8 @@ class Driver:
             exit_code = transport.wait_exit(1.0)
             with self.lock:
                 core.process_gone(exit_code, transport.stderr_tail)
+                self.flush()
+            self._wait_served()
         except Exception:
             logger.exception("a session's process could not be ended")
             transport.abandon()
@@ -128,6 +131,16 @@ class Driver:
                 core.ended.set()
             core.tell()
             self._runner.close()
+
+    def _wait_served(self) -> None:
+        """Wait until the server objects have ended; not for long."""
+        callbacks = self._core.callbacks
+        event = threading.Event()
+        with self.lock:
+            callbacks.all_served.append(event)
+            if not callbacks.serving:
+                return
+        event.wait(CLOSE_SECONDS)
 
     def _move(self) -> None:
         core, connection, transport = self._core, self._core.connection, self._transport

@@ -6,6 +6,7 @@ Each takes `timeout=` in seconds; None is the deadline of `Timeouts`. Each raise
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any, cast
 
 from bridle.session import sent_servers
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         UsageReport,
     )
     from bridle.session import SessionCore
+    from bridle.sync.driver import Driver
 
 __all__ = ["Operations"]
 
@@ -53,6 +55,7 @@ class Operations:
     """The methods; `Session` adds the waiting."""
 
     _core: SessionCore
+    _driver: Driver
 
     def _ask(
         self, subtype: str, fields: Mapping[str, Any], timeout: float | None, operation: str | None = None
@@ -254,7 +257,30 @@ class Operations:
         self._ask("set_has_subscribers", {"has_subscribers": has_subscribers}, timeout, "set_has_subscribers")
 
     def set_mcp_servers(self, servers: Mapping[str, Any], *, timeout: float | None = None) -> McpServersChange:
-        """Replace the dynamic MCP servers: configurations, and servers of this process as in `Options(mcp_servers=...)`."""
+        """Replace the dynamic MCP servers: configurations, and servers of this process as in `Options(mcp_servers=...)`.
+
+        New servers can be reached at once; those that are replaced or left out are served until the CLI has accepted, and ended then. If
+        it refuses, all stays as it was. Calls at the same time are sent one after the other. A name that gets another server is taken
+        away and given anew, in two requests, and is among `added` and `removed` of the answer.
+        """
         wire, inside = sent_servers(servers)
-        self._core.callbacks.servers.update(inside)  # the CLI asks them before it answers
-        return cast("McpServersChange", self._ask("mcp_set_servers", {"servers": wire}, timeout, "set_mcp_servers"))
+        callbacks, lock = self._core.callbacks, self._driver.lock
+        with lock:
+            if callbacks.change_lock is None:
+                callbacks.change_lock = threading.Lock()
+        with callbacks.change_lock:
+            steps = callbacks.servers.change(wire, inside)
+            try:
+                with lock:
+                    fields = next(steps)
+                while True:
+                    try:
+                        answer = self._ask("mcp_set_servers", {"servers": fields}, timeout, "set_mcp_servers")
+                    except BaseException as error:
+                        with lock:
+                            fields = steps.throw(error)
+                    else:
+                        with lock:
+                            fields = steps.send(cast("McpServersChange", answer))
+            except StopIteration as done:
+                return cast("McpServersChange", done.value)

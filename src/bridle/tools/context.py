@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from bridle.callbacks import reached
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -20,14 +22,13 @@ class ToolContext:
 
     Attributes:
         tool_use_id: the id of the model's `tool_use` block, if the CLI said it.
-        session: the session that asks; None outside of one.
         server: the name of the tool server.
         tool: the name of the tool.
         request_id: the JSON-RPC id of the call.
         meta: what else the caller said about the call, as it came (`_meta`).
     """
 
-    __slots__ = ("_cancelled", "_notify", "_token", "meta", "request_id", "server", "session", "tool", "tool_use_id")
+    __slots__ = ("_cancelled", "_notify", "_session", "_token", "meta", "request_id", "server", "tool", "tool_use_id")
 
     def __init__(
         self,
@@ -41,7 +42,7 @@ class ToolContext:
         notify: Callable[[dict[str, Any]], object] | None = None,
     ) -> None:
         self.tool_use_id = tool_use_id
-        self.session = session
+        self._session = session
         self.server = server
         self.tool = tool
         self.request_id = request_id
@@ -50,6 +51,14 @@ class ToolContext:
         self._token = token if isinstance(token, str | int) and not isinstance(token, bool) else None
         self._notify = notify
         self._cancelled = False
+
+    @property
+    def session(self) -> Any:
+        """The session that asks; None outside of one, and once nobody else holds it any more.
+
+        In a plain function, which runs in a thread, its methods block; in an async one they are awaited, except with `bridle.sync`.
+        """
+        return reached(self._session)
 
     @property
     def cancelled(self) -> bool:

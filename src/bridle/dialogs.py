@@ -1,0 +1,297 @@
+"""Dialogs: what servers and the CLI ask the user, and the answers. Needs a session, or a query that becomes one.
+
+::
+
+    async def on_elicitation(request: ElicitationRequest) -> ElicitationResult:
+        if request.mode == "form":
+            return ElicitationResult.accept({"name": "Ann"})
+        return ElicitationResult.decline()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Raw
+
+from bridle.callbacks import (
+    AnswerError,
+    Asked,
+    as_bytes,
+    check_callback,
+    decode_asked,
+    ignore_warning,
+    json_copy,
+    reached,
+)
+from bridle.messages.base import NO_RAW, plain
+from bridle.messages.lazy import decoded_once
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridle.errors import StreamWarning
+
+__all__ = [
+    "CANCELLED",
+    "DECLINED",
+    "ElicitationAction",
+    "ElicitationRequest",
+    "ElicitationResult",
+    "UserDialogRequest",
+    "UserDialogResult",
+    "check_dialog_callback",
+    "decode_elicitation",
+    "decode_user_dialog",
+    "encode_elicitation",
+    "encode_user_dialog",
+]
+
+ElicitationAction: TypeAlias = Literal["accept", "decline", "cancel"]
+
+DECLINED: Mapping[str, Any] = {"action": "decline"}
+"""The answer to an elicitation that nobody answers."""
+CANCELLED: Mapping[str, Any] = {"behavior": "cancelled"}
+"""The answer to a dialog that nobody answers."""
+
+
+class _Question(Asked, frozen=True, kw_only=True):
+    """What both kinds of questions have."""
+
+    request_id: str = msgspec.field(default="", name="(request_id)")
+
+    @property
+    def session(self) -> Any:
+        """The session that asks; None if there is none, or nobody else holds it any more.
+
+        In a plain function, which runs in a thread, its methods block; in an async one they are awaited, except with `bridle.sync`.
+        """
+        return reached(self.__dict__.get("(session)"))
+
+    @property
+    def cancelled(self) -> bool:
+        """True once nobody waits for the answer any more: close the dialog."""
+        cancelled = self.__dict__.get("(cancelled)")
+        return bool(cancelled()) if cancelled is not None else False
+
+
+class ElicitationRequest(_Question, frozen=True, kw_only=True):
+    """An MCP server asks the user for something.
+
+    Texts were written by the server: escape them before they reach a terminal (`bridle.errors.printable`), and show which server asks.
+
+    Attributes:
+        mcp_server_name: the server that asks, under the name it is registered with.
+        message: what it asks.
+        mode: `form`: fields to be filled in (`requested_schema`); `url`: a page to be opened (`url`). The CLI may add others.
+        url: the page, in mode `url`. Where it leads is the server's choice: ask before it is opened.
+        elicitation_id: the question, in mode `url`; an `ElicitationCompleteMessage` with it tells that the page was done with.
+        property_order: the fields of the form in the order in which the server wrote them.
+        title: a whole sentence that asks.
+        display_name: a short label of the server.
+        description: a subtitle.
+        request_id: the control request.
+        requested_schema_raw: the exact bytes of the schema.
+    """
+
+    mcp_server_name: str = ""
+    message: str = ""
+    mode: str = "form"
+    url: str | None = None
+    elicitation_id: str | None = None
+    property_order: tuple[str, ...] = ()
+    title: str | None = None
+    display_name: str | None = None
+    description: str | None = None
+    requested_schema_raw: Raw = msgspec.field(default=NO_RAW, name="requested_schema")
+
+    @decoded_once
+    def requested_schema(self) -> dict[str, Any]:
+        """The JSON schema of the form, decoded when first asked for; empty if there is none.
+
+        Raises:
+            DecodeError: if it is nested deeper than the interpreter's recursion limit allows at this place.
+        """
+        value = plain(self.requested_schema_raw) if self.requested_schema_raw else {}
+        return value if isinstance(value, dict) else {}
+
+
+class UserDialogRequest(_Question, frozen=True, kw_only=True):
+    """The CLI wants a dialog of a kind that `supported_dialog_kinds` named to be shown, and waits for its end.
+
+    Attributes:
+        dialog_kind: which dialog.
+        tool_use_id: the tool call it is about, if it is about one.
+        request_id: the control request.
+        payload_raw: the exact bytes of what the dialog is to show.
+    """
+
+    dialog_kind: str = ""
+    tool_use_id: str | None = None
+    payload_raw: Raw = msgspec.field(default=NO_RAW, name="payload")
+
+    @decoded_once
+    def payload(self) -> dict[str, Any]:
+        """What the dialog is to show, by its kind's own rules; decoded when first asked for.
+
+        Raises:
+            DecodeError: if it is nested deeper than the interpreter's recursion limit allows at this place.
+        """
+        value = plain(self.payload_raw) if self.payload_raw else {}
+        return value if isinstance(value, dict) else {}
+
+
+class ElicitationResult(msgspec.Struct, frozen=True):
+    """The answer to an elicitation: `ElicitationResult.accept({...})`, `.decline()`, `.cancel()`.
+
+    Attributes:
+        action: `accept`: the user answered. `decline`: the user refused. `cancel`: the user closed the dialog without a choice.
+        content: the fields of the form, for `accept`; they are to fit the request's schema, which the server checks.
+    """
+
+    action: ElicitationAction
+    content: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.action not in ("accept", "decline", "cancel"):
+            raise ValueError("`action` must be 'accept', 'decline' or 'cancel'")
+        if self.content is not None and not isinstance(self.content, Mapping):
+            raise TypeError(f"`content` must be a dict or None, not {type(self.content).__name__}")
+        if self.content is not None and self.action != "accept":
+            raise ValueError(f"`content` is for 'accept' only, not for {self.action!r}")
+
+    @classmethod
+    def accept(cls, content: Mapping[str, Any] | None = None) -> ElicitationResult:
+        """Return the answer that hands `content` to the server; None where there is nothing to fill in, as in mode `url`."""
+        return cls("accept", content)
+
+    @classmethod
+    def decline(cls) -> ElicitationResult:
+        """Return the answer that the user refused."""
+        return cls("decline")
+
+    @classmethod
+    def cancel(cls) -> ElicitationResult:
+        """Return the answer that the user closed the dialog without a choice."""
+        return cls("cancel")
+
+
+class UserDialogResult(msgspec.Struct, frozen=True):
+    """The end of a dialog: `UserDialogResult.completed(value)` or `.cancelled()`.
+
+    Attributes:
+        behavior: `completed` or `cancelled`.
+        result: what the dialog gave, in the form that its kind wants; any JSON value.
+    """
+
+    behavior: Literal["completed", "cancelled"]
+    result: Any = None
+
+    def __post_init__(self) -> None:
+        if self.behavior not in ("completed", "cancelled"):
+            raise ValueError("`behavior` must be 'completed' or 'cancelled'")
+        if self.result is not None and self.behavior == "cancelled":
+            raise ValueError("`result` is for 'completed' only")
+
+    @classmethod
+    def completed(cls, result: Any = None) -> UserDialogResult:
+        """Return the end of a dialog that gave `result`."""
+        return cls("completed", result)
+
+    @classmethod
+    def cancelled(cls) -> UserDialogResult:
+        """Return the end of a dialog that was closed."""
+        return cls("cancelled")
+
+
+def check_dialog_callback(value: object, path: str) -> object:
+    """Accept what can be called with a request; see `bridle.callbacks.check_callback`.
+
+    Raises:
+        OptionsError: it cannot be called so.
+    """
+    return check_callback(value, path, ("request",))
+
+
+def decode_elicitation(request: bytes | Raw | Mapping[str, Any], **more: Any) -> ElicitationRequest:
+    """Return what an `elicitation` request asks; fields of the wrong shape are left out. See `decode_user_dialog`."""
+    asked: ElicitationRequest = _decoded(ElicitationRequest, request, "elicitation", **more)
+    return asked
+
+
+def decode_user_dialog(request: bytes | Raw | Mapping[str, Any], **more: Any) -> UserDialogRequest:
+    """Return what a `request_user_dialog` request asks; fields of the wrong shape are left out.
+
+    Args:
+        request: the payload of the control request.
+        more: `request_id`; `session`, the session that asks; `cancelled`, which tells whether anybody still waits;
+            `warn`, called for each field that was left out.
+
+    Raises:
+        DecodeError, ValueError: it is no JSON object.
+    """
+    asked: UserDialogRequest = _decoded(UserDialogRequest, request, "request_user_dialog", **more)
+    return asked
+
+
+def _decoded(
+    kind: type[_Question],
+    request: bytes | Raw | Mapping[str, Any],
+    label: str,
+    *,
+    request_id: str = "",
+    session: Any = None,
+    cancelled: Callable[[], bool] | None = None,
+    warn: Callable[[StreamWarning], None] = ignore_warning,
+) -> Any:
+    asked = decode_asked(kind, as_bytes(request), label, warn)
+    msgspec.structs.force_setattr(asked, "request_id", request_id)
+    asked.__dict__.update({"(session)": session, "(cancelled)": cancelled})
+    return asked
+
+
+def encode_elicitation(outcome: object) -> dict[str, Any]:
+    """Return the answer to an elicitation; None declines, and a dict has the names of the wire.
+
+    Raises:
+        AnswerError: it is nothing that can be an answer, or JSON cannot hold it.
+    """
+    if outcome is None:
+        return dict(DECLINED)
+    if isinstance(outcome, ElicitationResult):
+        wire: dict[str, Any] = {"action": outcome.action}
+        if outcome.content is not None:
+            wire["content"] = json_copy(outcome.content, "content")
+        return wire
+    if not isinstance(outcome, Mapping):
+        raise AnswerError(f"it must return an ElicitationResult, a dict or None, not {type(outcome).__name__}")
+    wire = json_copy(outcome, "result")
+    if wire.get("action") not in ("accept", "decline", "cancel"):
+        raise AnswerError("`action` must be 'accept', 'decline' or 'cancel'", "action")
+    if not isinstance(wire.get("content"), (dict, type(None))):
+        raise AnswerError("`content` must be a dict", "content")
+    if wire.get("content") is None:
+        wire.pop("content", None)
+    return wire
+
+
+def encode_user_dialog(outcome: object) -> dict[str, Any]:
+    """Return the answer to a dialog; None is cancelled, and a dict has the names of the wire.
+
+    Raises:
+        AnswerError: it is nothing that can be an answer, or JSON cannot hold it.
+    """
+    if outcome is None:
+        return dict(CANCELLED)
+    if isinstance(outcome, UserDialogResult):
+        if outcome.behavior == "cancelled":
+            return dict(CANCELLED)
+        return {"behavior": "completed", "result": json_copy(outcome.result, "result")}
+    if not isinstance(outcome, Mapping):
+        raise AnswerError(f"it must return a UserDialogResult, a dict or None, not {type(outcome).__name__}")
+    wire: dict[str, Any] = json_copy(outcome, "result")
+    if wire.get("behavior") not in ("completed", "cancelled"):
+        raise AnswerError("`behavior` must be 'completed' or 'cancelled'", "behavior")
+    return wire

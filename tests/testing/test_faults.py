@@ -111,8 +111,9 @@ def test_how_a_direction_ends(reads: int) -> None:
 
 def test_how_frames_are_spoilt() -> None:
     assert through(Corrupt("result", how="noise"))[0].split(b"\n")[3].startswith(b"[warn]")
-    for how in ("cut", "byte", "utf8"):
-        out = through(Corrupt("assistant", how=how))[0]  # type: ignore[arg-type]
+    hows: list[Any] = ["cut", "byte", "utf8"]
+    for how in hows:
+        out = through(Corrupt("assistant", how=how))[0]
         assert out != WIRE
         before, spoilt, *after = out.splitlines(keepends=True)
         assert [before, *after] == [LINES[0], *LINES[2:]]
@@ -139,7 +140,7 @@ def test_the_same_seed_gives_the_same_faults() -> None:
 
     assert pieces(1, 10_000) == pieces(1, 10_000) != pieces(2, 10_000)
     assert set(pieces(1, 10_000)) < set(pieces(1, 10))
-    random = [Drop(probability=0.5), Corrupt(how="byte", probability=0.5), Reorder(probability=0.5)]
+    random: list[Fault] = [Drop(probability=0.5), Corrupt(how="byte", probability=0.5), Reorder(probability=0.5)]
     assert through(*random, seed=3, data=WIRE * 9) == through(*random, seed=3, data=WIRE * 9, reads=1)
     assert through(*random, seed=3, data=WIRE * 9) != through(*random, seed=4, data=WIRE * 9)
 

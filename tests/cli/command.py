@@ -60,7 +60,7 @@ class Command:
 
     def arguments(self, *arguments: str) -> list[str]:
         given = list(arguments)
-        if given and given[0] in ("run", "doctor", "demo") and "--cli-path" not in given and self.cli_path:
+        if given and given[0] in ("run", "chat", "doctor", "demo") and "--cli-path" not in given and self.cli_path:
             given[1:1] = ["--cli-path", self.cli_path]
         return [*COMMAND, *given]
 

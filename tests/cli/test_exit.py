@@ -97,7 +97,7 @@ def test_cli_that_cannot_be_started(bridle: Command, tmp_path: Path, kind: str) 
         case "too old" | "no version":
             path.write_text(f"#!/bin/sh\necho {'0.2.9' if kind == 'too old' else 'hello'}\n")
             path.chmod(0o755)
-    for command in ("run", "doctor"):
+    for command in ("run", "chat", "doctor"):
         ran = bridle(command, "--cli-path", str(path), *(["hi"] if command == "run" else []))
         assert ran.code == 3, ran
         assert "Traceback" not in ran.errors
@@ -209,8 +209,9 @@ def test_version_and_help(bridle: Command) -> None:
 
 
 @pytest.mark.parametrize("missing", ["typer", "rich"])
-def test_without_the_extra(missing: str) -> None:
-    code = f"import sys; sys.modules[{missing!r}] = None; from bridle.cli import main; main()"
+@pytest.mark.parametrize("command", ["run", "chat"])
+def test_without_the_extra(missing: str, command: str) -> None:
+    code = f"import sys; sys.argv[1:] = [{command!r}]; sys.modules[{missing!r}] = None; from bridle.cli import main; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 2
     assert "pip install 'bridle[cli]'" in done.stderr

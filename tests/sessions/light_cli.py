@@ -37,6 +37,7 @@ class LightCLI:
         self.prompts: list[dict[str, Any]] = []
         self.answers: dict[str, Any] = {}
         self.asked = 0
+        self.requests = 0
         self.interrupted = False
         self.deaf = False
         self.shells: list[int] = []
@@ -68,6 +69,7 @@ class LightCLI:
                 self.answers[answer["request_id"]] = answer.get("response", answer.get("error"))
 
     def on_request(self, request_id: str, request: dict[str, Any]) -> None:
+        self.requests += 1
         payload: dict[str, Any] = {"asked": request}
         match request["subtype"]:
             case "initialize":
@@ -82,8 +84,12 @@ class LightCLI:
                 payload = {"still_queued": []}
             case "rename_session":
                 return  # never answered
+            case "refused":
+                error = {"subtype": "error", "request_id": request_id, "error": "not with me"}
+                send({"type": "control_response", "response": error})
+                return
             case "get_settings":
-                payload = {"effective": self.said}
+                payload = {"effective": self.said, "argv": sys.argv[1:], "env": dict(os.environ)}
         response = {"subtype": "success", "request_id": request_id, "response": payload}
         send({"type": "control_response", "response": response})
 
@@ -110,6 +116,15 @@ class LightCLI:
             case ["ask", subtype, fields]:
                 self.asked += 1
                 self.text(json.dumps(self.ask(f"{NAME}-{self.asked}", subtype, fields)))
+            case ["timed_ask", subtype, fields]:
+                self.asked += 1
+                began = time.monotonic()
+                answer = self.ask(f"{NAME}-{self.asked}", subtype, fields)
+                self.text(json.dumps({"seconds": time.monotonic() - began, "answer": answer}))
+            case ["await_requests", count]:
+                until = self.requests + count
+                while self.requests < until:
+                    self.read()
             case ["ask_many", subtype, fields, count]:
                 for number in range(count):
                     request = {"subtype": subtype, **fields}
@@ -122,6 +137,8 @@ class LightCLI:
                 self.text(json.dumps(len(self.answers)))
             case ["raw", text]:
                 write(text.encode())
+            case ["bytes", text]:
+                write(bytes.fromhex(text))
             case ["flood", count, size]:
                 content = [{"type": "text", "text": "x" * size}]
                 line = json.dumps({"type": "assistant", "message": {"content": content}}).encode() + b"\n"

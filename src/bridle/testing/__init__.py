@@ -9,7 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bridle.testing.errors import ScriptError, UnconsumedStepsError, UnexpectedModelRequestError
+    from bridle.testing.cassettes import Cassette, cassette
+    from bridle.testing.errors import (
+        CassetteError,
+        CassetteMismatchError,
+        ScriptError,
+        UnconsumedStepsError,
+        UnexpectedModelRequestError,
+    )
     from bridle.testing.faults import FaultySource, with_faults
     from bridle.testing.model_requests import ModelRequest, RequestKind, ToolResult
     from bridle.testing.model_steps import (
@@ -29,6 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Block",
+    "Cassette",
+    "CassetteError",
+    "CassetteMismatchError",
     "Dropped",
     "FaultySource",
     "HTTPFailure",
@@ -47,10 +57,14 @@ __all__ = [
     "UnconsumedStepsError",
     "UnexpectedModelRequestError",
     "Usage",
+    "cassette",
     "with_faults",
 ]
 
 _HOMES = {
+    "Cassette": "cassettes",
+    "CassetteError": "errors",
+    "CassetteMismatchError": "errors",
     "FaultySource": "faults",
     "ModelRequest": "model_requests",
     "RequestKind": "model_requests",
@@ -59,6 +73,7 @@ _HOMES = {
     "ToolResult": "model_requests",
     "UnconsumedStepsError": "errors",
     "UnexpectedModelRequestError": "errors",
+    "cassette": "cassettes",
     "with_faults": "faults",
 }
 

@@ -1,0 +1,171 @@
+"""Reads what `bridle.transports.recording` wrote: cassettes and wire traces, whole, interrupted or damaged.
+
+Nothing here raises for what is in a file: what cannot be read is told in `problems`, and everything around it is kept.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import os
+from typing import Any
+
+import msgspec
+
+from bridle.transports.recording import FORMAT, VERSION
+
+__all__ = ["Entry", "RecordedSession", "Recording", "frame_of", "read_recording"]
+
+_FRAME = b',"f":'
+_INBOUND = "in"
+_MOST_PROBLEMS = 50
+
+_check_frame = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+class Entry(msgspec.Struct):
+    """One happening.
+
+    Attributes:
+        kind: `start`, `prompt`, `out`, `in`, `end_input`, `eof`, `exit`, `stop`, `abandon`, `start_error` or `end`.
+        seconds: when, since the start of its session.
+        line: its line in the file, counted from 1.
+        data: the bytes of a frame or of a line that is none, without a line end.
+        is_json: True if they are a frame.
+        fields: everything else that was noted.
+    """
+
+    kind: str
+    seconds: float
+    line: int
+    data: bytes = b""
+    is_json: bool = False
+    fields: dict[str, Any] = {}
+
+
+class RecordedSession(msgspec.Struct):
+    """One session of a recording.
+
+    Attributes:
+        index: its place in the file, counted from 0.
+        key: what it is called there.
+        entries: what happened, in order.
+        complete: False if the recording was interrupted.
+    """
+
+    index: int
+    key: int | str
+    entries: list[Entry]
+    complete: bool = False
+
+    def first(self, kind: str) -> Entry | None:
+        """Return the first entry of this kind."""
+        return next((entry for entry in self.entries if entry.kind == kind), None)
+
+    def start_field(self, name: str, default: Any = None) -> Any:
+        """Return what was noted at the start."""
+        start = self.first("start")
+        return default if start is None else start.fields.get(name, default)
+
+
+class Recording(msgspec.Struct):
+    """A file that was read.
+
+    Attributes:
+        path: where it is.
+        header: its first line; empty if it has none.
+        sessions: in order of their starts.
+        problems: what could not be read, with line numbers.
+        newer: True if it was written by a later version, which may mean other things.
+    """
+
+    path: str
+    header: dict[str, Any]
+    sessions: list[RecordedSession]
+    problems: list[str]
+    newer: bool = False
+
+
+def read_recording(path: str | os.PathLike[str]) -> Recording:
+    """Return what is in a file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    recording = Recording(os.fspath(path), {}, [], [])
+    known: dict[int | str, RecordedSession] = {}
+    with open(path, "rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                _take(recording, known, number, line)
+    if not recording.header:
+        recording.problems.insert(0, "it has no header: it is no cassette and no trace, or its beginning is lost")
+    return recording
+
+
+def _take(recording: Recording, known: dict[int | str, RecordedSession], number: int, line: bytes) -> None:
+    head, cut, frame = line.rstrip(b"\r\n").partition(_FRAME)
+    try:
+        fields = json.loads(head + b"}" if cut else head)
+        if not isinstance(fields, dict):
+            raise ValueError("it is no object")
+        if "format" in fields:
+            _take_header(recording, number, fields)
+            return
+        key, seconds, kind = fields.pop("s"), float(fields.pop("t")), fields.pop("k")
+        if not isinstance(key, (int, str)) or not isinstance(kind, str):
+            raise ValueError("its marks have wrong types")
+        entry = Entry(kind, seconds, number, fields=fields)
+        if cut:
+            if not line.endswith(b"\n") or not frame.endswith(b"}"):
+                raise ValueError("it is cut off")
+            entry.data, entry.is_json = _checked(frame[:-1]), True
+        elif "text" in fields and kind in ("in", "out"):
+            entry.data = str(fields.pop("text")).encode("utf-8", "surrogatepass")
+        elif "base64" in fields:
+            entry.data = base64.b64decode(str(fields.pop("base64")))
+        elif "oversized" in fields:
+            # What was in it is not kept: only that it was too long.
+            entry.data = b"x" * (int(fields["oversized"]) + 2)
+    except (ValueError, KeyError, TypeError, RecursionError, binascii.Error, OverflowError, MemoryError) as error:
+        if len(recording.problems) < _MOST_PROBLEMS:
+            reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+            recording.problems.append(f"line {number} cannot be read: {reason}")
+        return
+    session = known.get(key)
+    if session is None or entry.kind == "start":
+        session = known[key] = RecordedSession(len(recording.sessions), key, [])
+        recording.sessions.append(session)
+    if entry.kind == "end":
+        session.complete = True
+    session.entries.append(entry)
+
+
+def _take_header(recording: Recording, number: int, fields: dict[str, Any]) -> None:
+    if fields["format"] != FORMAT:
+        raise ValueError("it is the header of something else")
+    recording.header = recording.header or fields
+    version = fields.get("version")
+    if not isinstance(version, int) or version > VERSION:
+        recording.newer = True
+        recording.problems.append(f"line {number}: format version {version!r}, and {VERSION} is known here")
+
+
+def _checked(frame: bytes) -> bytes:
+    try:
+        _check_frame(frame)
+    except (ValueError, RecursionError):
+        json.loads(frame)  # lone surrogates
+    return frame
+
+
+def frame_of(entry: Entry) -> dict[str, Any]:
+    """Return the frame of an entry as an object; an empty one if it is none."""
+    if not entry.is_json:
+        return {}
+    try:
+        value = json.loads(entry.data)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}

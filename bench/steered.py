@@ -31,7 +31,7 @@ class Bridle:
         bridle = self.bridle
 
         async def hook(asked: Any, context: Any) -> Any:
-            return bridle.HookOutput.proceed() if asked.tool_input["command"] else None
+            return None if asked.tool_input["command"] else bridle.HookOutput.deny("no")
 
         async def can_use_tool(request: Any) -> Any:
             return bridle.Allow() if request.input["command"] else bridle.Deny("no")
@@ -84,7 +84,7 @@ class BridleBlocking(Bridle):
         bridle = self.bridle
 
         def hook(asked: Any, context: Any) -> Any:
-            return bridle.HookOutput.proceed() if asked.tool_input["command"] else None
+            return None if asked.tool_input["command"] else bridle.HookOutput.deny("no")
 
         def can_use_tool(request: Any) -> Any:
             return bridle.Allow() if request.input["command"] else bridle.Deny("no")

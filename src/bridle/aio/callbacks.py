@@ -51,6 +51,17 @@ class Loop:
             return False
         return here._token is self._token and here._loop is self._loop
 
+    async def turn(self) -> None:
+        """Give other tasks their turn; what `anyio.lowlevel.checkpoint` does, for a fifth of the time."""
+        if self._loop is None:
+            import trio
+
+            await trio.lowlevel.checkpoint()
+        else:
+            import asyncio
+
+            await asyncio.sleep(0)
+
     def spawn(
         self,
         function: Callable[[], Coroutine[Any, Any, None]],

@@ -62,6 +62,11 @@ class Driver:
             self._core.ended.set()
 
     @property
+    def loop(self) -> Loop:
+        """The event loop that it runs in."""
+        return self._loop
+
+    @property
     def is_here(self) -> bool:
         """True in its own event loop: only there the core may be touched."""
         return self._loop.is_current
@@ -168,14 +173,21 @@ class Driver:
                     exit_code = await transport.wait_exit()
                 else:
                     data = await transport.receive()
+                    while data and not hasty and self._queue is not None:
+                        if self._take_in(data):
+                            data = None
+                            await self._loop.turn()  # callbacks begin at once, before anything else is looked at
+                        data = None
+                        if not self._may_wait_on(scope):
+                            break
+                        data = await transport.receive()
             finally:
                 self._scope = None
         self._missed = self._missed + 1 if scope.cancelled_caught and not hasty else 0
-        now = time.monotonic()
         if data:
-            core.received(now)
+            core.received(time.monotonic())
             connection.receive_data(data)
-        elif data is not None:
+        elif data == b"":
             self._output_ended = True
             if not core.stop_asked:
                 connection.receive_eof()
@@ -186,6 +198,36 @@ class Driver:
             await transport.stop(turn_open=core.crashed(exit_code))
             connection.process_exited(exit_code, transport.stderr_tail)
         core.expire(time.monotonic(), transport.stderr_tail)
+
+    def _take_in(self, data: bytes) -> bool:
+        """Take output, and begin what it asks for; True if that are callbacks."""
+        core = self._core
+        self._missed = 0
+        now = time.monotonic()
+        core.received(now)
+        core.connection.receive_data(data)
+        core.pump(now)
+        asked = bool(core.callbacks.to_run)
+        self._serve_callbacks()
+        return asked
+
+    def _may_wait_on(self, scope: anyio.CancelScope) -> bool:
+        """Return whether more output can be waited for in the same scope: a new one for each question costs more than the rest."""
+        core, connection = self._core, self._core.connection
+        core.tell()
+        if outgoing := connection.data_to_send():
+            assert self._queue is not None  # noqa: S101 - for the type checker
+            self._queue(outgoing)
+        if self._woken or core.stop_asked or core.may_end or core.abandoned or connection.input_may_close:
+            return False
+        now = time.monotonic()
+        seconds = core.wait_seconds(now)
+        if seconds is not None and (self._until is None or now + seconds < self._until):
+            if not seconds:
+                return False
+            self._until = now + seconds
+            scope.deadline = anyio.current_time() + seconds
+        return True
 
     def _serve_callbacks(self) -> None:
         callbacks = self._core.callbacks

@@ -13,6 +13,13 @@ from bridle.messages.lazy import decoded_once
 __all__ = ["ControlCancelRequest", "ControlRequest", "ControlResponse", "KeepAlive", "TranscriptMirror"]
 
 
+class _Probe(msgspec.Struct):
+    subtype: str | None = None
+
+
+_probe = msgspec.json.Decoder(_Probe).decode
+
+
 class ControlRequest(Frame, frozen=True, kw_only=True, tag="control_request"):
     """The CLI asks something of us.
 
@@ -38,8 +45,11 @@ class ControlRequest(Frame, frozen=True, kw_only=True, tag="control_request"):
     @property
     def subtype(self) -> str | None:
         """What is asked for."""
-        subtype = self.request.get("subtype")
-        return subtype if isinstance(subtype, str) else None
+        try:
+            return _probe(self.request_raw).subtype
+        except (ValueError, RecursionError):  # rare, and `request` knows what to say
+            subtype = self.request.get("subtype")
+            return subtype if isinstance(subtype, str) else None
 
 
 class ControlResponse(Frame, frozen=True, kw_only=True, tag="control_response"):

@@ -1,4 +1,4 @@
-"""Runs callbacks for the blocking session: plain functions in threads of their own, coroutines on one private event loop.
+"""Runs callbacks for the blocking session: plain functions in threads, coroutines on one private event loop.
 
 The loop is made when the first coroutine comes, and ends with the session.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextvars
 import inspect
 import threading
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,6 +22,11 @@ __all__ = ["Runner"]
 _END_SECONDS = 1.0
 """How long coroutines that were cancelled have to end, before the loop is left to itself."""
 
+_IDLE_SECONDS = 10.0
+"""How long a thread waits for the next plain function."""
+_IDLE_THREADS = 4
+"""How many of them wait at once, in one session."""
+
 
 class Runner:
     """Where the callbacks of one session run.
@@ -33,6 +39,7 @@ class Runner:
         self._finish = finish
         self._context = contextvars.copy_context()
         self._lock = threading.Lock()
+        self._idle: list[SimpleQueue[Callable[[], None] | None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
@@ -41,9 +48,36 @@ class Runner:
         """Begin to run a callback."""
         context = self._context.copy()
         if not job.is_async:
-            threading.Thread(target=context.run, args=(self._call, job), name="bridle-callback", daemon=True).start()
+            self._in_thread(lambda: context.run(self._call, job))
             return
         self._begin_soon(job, context)
+
+    def _in_thread(self, call: Callable[[], None]) -> None:
+        """Run a call in a thread that no other call uses: one that is idle, or a new one. To start one takes longer than most calls."""
+        with self._lock:
+            queue = self._idle.pop() if self._idle else None
+        if queue is not None:
+            queue.put(call)
+        else:
+            threading.Thread(target=self._work, args=(call,), name="bridle-callback", daemon=True).start()
+
+    def _work(self, call: Callable[[], None] | None) -> None:
+        queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        while call is not None:
+            call()
+            call = None  # it refers to what the callback was given
+            with self._lock:
+                if self._closed or len(self._idle) >= _IDLE_THREADS:
+                    return
+                self._idle.append(queue)
+            try:
+                call = queue.get(timeout=_IDLE_SECONDS)
+            except Empty:
+                with self._lock:
+                    if queue in self._idle:
+                        self._idle.remove(queue)
+                        return
+                call = queue.get()  # it was handed over at this very moment
 
     def _call(self, job: Job) -> None:
         try:
@@ -111,6 +145,9 @@ class Runner:
         """End the loop, if there is one. Never waits."""
         with self._lock:
             self._closed = True
+            idle, self._idle = self._idle, []
+            for queue in idle:
+                queue.put(None)
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._loop.stop)
 

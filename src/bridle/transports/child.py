@@ -80,6 +80,7 @@ class Child:
         self._owner = os.getpid()
         self._outgoing: list[memoryview] = []
         self._input_closing = False
+        self._stdin_watched = False
         self._stdout: int | None = None
         self._stdin: int | None = None
         self._stderr_pipe: int | None = None
@@ -476,12 +477,14 @@ class Child:
                 self._outgoing.pop(0)
         if self._input_closing:
             self._close_stdin()
-        elif self._selector is not None:
+        elif self._stdin_watched:
             self._unregister(self._stdin)
+            self._stdin_watched = False
 
     def _watch_stdin(self) -> None:
         if self._selector is not None and self._stdin is not None and self._stdin not in self._selector.get_map():
             self._selector.register(self._stdin, selectors.EVENT_WRITE)
+            self._stdin_watched = True
 
     def _unregister(self, descriptor: int) -> None:
         if self._selector is not None and descriptor in self._selector.get_map():

@@ -22,12 +22,15 @@ if TYPE_CHECKING:
 __all__ = ["AsyncChildProcess"]
 
 _POLL_SECONDS = 0.02
+_LARGE_READ = 16_384
+"""After a read of this size the next one is tried without a wait; after a smaller one that would be in vain."""
 
 
 class AsyncChildProcess(ChildProcess):
     """Runs the CLI as a child process; an `AsyncTransport`. Arguments: those of `ChildProcess`."""
 
     _starting: Call[None] | None = None
+    _more_is_likely = False
 
     async def start(self, plan: LaunchPlan) -> None:
         """Start the process, off the event loop: a fork of a large host takes long enough to be felt by an event loop.
@@ -59,12 +62,16 @@ class AsyncChildProcess(ChildProcess):
         """Return the next bytes of stdout; b"" at their end, or half a second after the exit."""
         child = self._started()
         # One turn of the loop for each read, not for each frame: other tasks must get their time. Before the read, never after it:
-        # a cancellation here must not throw away what was taken.
-        await anyio.lowlevel.checkpoint()
+        # a cancellation here must not throw away what was taken. A wait is such a turn, too.
+        if self._more_is_likely:
+            await anyio.lowlevel.checkpoint()
+        else:
+            await self._wait(child)
         data = child.take()
         while data is None:
             await self._wait(child)
             data = child.take()
+        self._more_is_likely = len(data) >= _LARGE_READ
         return data
 
     async def wait_exit(self) -> int | None:

@@ -22,6 +22,7 @@ HAPPENINGS = {
     Happening.EXITED_WITH_ERROR_STRICT: "such an exit, with `strict_exit_status=True`",
     Happening.DEADLINE: "a deadline passes: `first_message`, `idle` or `turn`",
     Happening.STILL_RUNNING: "no exit in time",
+    Happening.PROMPT: "the CLI takes up a further prompt, where there are several",
     Happening.ASKED_AT_THE_END: "the next call",
 }
 YIELDS = {
@@ -56,7 +57,7 @@ def given(gives: Yield) -> str:
 
 def live_cells() -> list[tuple[State, Happening, Yield, State]]:
     """Return the cells in which something happens."""
-    return [(state, what, *cell) for (state, what), cell in ONE_SHOT.items() if cell.gives is not Yield.NOTHING]
+    return [(state, what, *cell) for (state, what), cell in ONE_SHOT.items() if cell != (Yield.NOTHING, state)]
 
 
 def picture() -> list[str]:

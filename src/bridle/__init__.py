@@ -133,7 +133,7 @@ _PLACES: dict[str, str] = {
         "bridle.errors": (
             "BridleError CLIExitedDuringInitError CLINotFoundError CheckpointingNotEnabledError ConcurrentUseError ControlError "
             "ControlRejectedError ControlTimeoutError DecodeError Diagnostic InitQueueOverflowError InitializationError "
-            "InitializationTimeoutError LineTooLongError NotSupportedError OptionsError ProcessError ResultError "
+            "InitializationTimeoutError LineTooLongError NotSupportedError OptionsError ProcessError PromptsError ResultError "
             "SessionClosedError SlowConsumerError SpawnError StartError StreamError StreamWarning TooManyDecodeErrors "
             "TooManyPendingRequestsError TurnTimeoutError UnknownVersionError UnsupportedCLIVersionError VersionDetectionError"
         ),

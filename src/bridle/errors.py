@@ -17,6 +17,7 @@
      |   |- DecodeError            (non-terminal, delivered as a value)
      |   |- ProcessError
      |   |- LineTooLongError
+     |   |- PromptsError
      |   |- TooManyDecodeErrors
      |   |- SlowConsumerError
      |   |- TurnTimeoutError(TimeoutError)
@@ -63,6 +64,7 @@ __all__ = [
     "NotSupportedError",
     "OptionsError",
     "ProcessError",
+    "PromptsError",
     "ResultError",
     "SessionClosedError",
     "SlowConsumerError",
@@ -434,6 +436,20 @@ class LineTooLongError(StreamError):
             f"A line of output has at least {size:,} bytes; the limit is {limit:,}. Raise `Limits.line_bytes`, or set "
             "`on_oversize='skip'` to go on without it."
         )
+
+
+class PromptsError(StreamError):
+    """An iterable of prompts raised, or gave something that is no prompt, or nothing at all. What it raised is the `__cause__`.
+
+    Attributes:
+        count: how many prompts had been sent before.
+        reason: what happened.
+    """
+
+    def __init__(self, count: int, reason: str) -> None:
+        self.count = count
+        self.reason = reason
+        super().__init__(f"The iterable of prompts failed after {count} prompts: {reason}")
 
 
 class TooManyDecodeErrors(StreamError):  # noqa: N818 - the contract's name

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import time
 import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
@@ -20,10 +21,12 @@ from bridle.errors import (
     CheckpointingNotEnabledError,
     InitializationError,
     NotSupportedError,
+    PromptsError,
     SessionClosedError,
     SlowConsumerError,
     StreamWarning,
     TurnTimeoutError,
+    printable,
 )
 from bridle.hooks import check_hooks, registration
 from bridle.launch import in_process_servers
@@ -31,9 +34,11 @@ from bridle.launch.encode import external_servers
 from bridle.messages import CommandLifecycleMessage, ResultMessage
 from bridle.options import Options
 from bridle.permissions import check_can_use_tool
+from bridle.prompts import Feeder, is_many, one_prompt
 from bridle.protocol import events as core_events
 from bridle.protocol.connection import SETTLE_SECONDS, Connection, Role
 from bridle.protocol.control import row_for
+from bridle.protocol.oneshot import PromptTaken, SessionOver
 from bridle.protocol.session_states import Activity, Ending, Lifecycle, TurnState
 from bridle.session_callbacks import Callbacks
 from bridle.tools import server_kind
@@ -45,6 +50,7 @@ if TYPE_CHECKING:
     from bridle.launch import LaunchPlan
     from bridle.messages import Message
     from bridle.messages.system import BackgroundTask
+    from bridle.prompts import OnePrompt
     from bridle.protocol.control_results import ControlResult, ServerInfo
 
 __all__ = [
@@ -73,6 +79,8 @@ logger = logging.getLogger("bridle")
 EXIT_SECONDS = 5.0
 """For how long the exit status is awaited after the end of the output."""
 _WARNINGS_KEPT = 1_000
+_BATCH = 1_000
+"""As many items are handed to a query's stream at once."""
 
 T = TypeVar("T", bound="TurnBase")
 
@@ -176,6 +184,11 @@ class Flag:
             self.waiters.remove(waiter)
 
 
+def size_of(item: object) -> int:
+    """Return how many bytes an item had on the wire."""
+    return len(getattr(item, "raw", b"")) or len(getattr(item, "line", b""))
+
+
 class Inbox:
     """What waits to be read by one reader.
 
@@ -209,8 +222,19 @@ class Inbox:
         if not self.items:
             return None
         item = self.items.popleft()
-        self.size -= len(getattr(item, "raw", b""))
+        self.size -= size_of(item)
         return item
+
+    def take_some(self) -> list[Any]:
+        """Return the next items, as many as are handed out without looking around."""
+        items = self.items
+        if len(items) <= _BATCH:
+            self.items = deque()
+            self.size = 0
+            return list(items)
+        some = [items.popleft() for _ in range(_BATCH)]
+        self.size -= sum(map(size_of, some))
+        return some
 
     def end(self, error: BridleError | None = None) -> None:
         """Take that nothing more comes."""
@@ -296,12 +320,15 @@ class SessionCore:
     Args:
         options: what the user wants.
         post: runs a function where the core may be touched, soon; safe from any thread.
+        for_stream: a query reads from it: everything goes to `stream_inbox`, in order, and what ends a one-shot ends it.
     """
 
     interrupt_seconds = 2.0
     """For how long a stop waits for an open turn to end after its interrupt."""
 
-    def __init__(self, options: Options | None, post: Callable[[Callable[[], None]], None]) -> None:
+    def __init__(
+        self, options: Options | None, post: Callable[[Callable[[], None]], None], *, for_stream: bool = False
+    ) -> None:
         if options is not None and not isinstance(options, Options):
             raise TypeError(f"`options` must be a bridle.Options, not {type(options).__name__}")
         self.options = options = options if options is not None else Options()
@@ -312,7 +339,14 @@ class SessionCore:
             raise NotSupportedError("Session", "The option `trace` is not there yet in this version. Leave it out.")
         servers = _own_servers(options)
         self.hooks = registration(hooks, options.timeouts.hook)
-        self.connection = Connection(Role.HOST, limits=options.limits, hold_until_confirmed=self.hooks.blocking)
+        self.connection = Connection(
+            Role.HOST,
+            limits=options.limits,
+            hold_until_confirmed=self.hooks.blocking,
+            long_lines_end=for_stream and options.on_oversize != "skip",
+            results_excuse=for_stream,
+        )
+        self.stream_inbox = Inbox() if for_stream else None
         self.callbacks = Callbacks(
             options,
             self.hooks,
@@ -341,7 +375,12 @@ class SessionCore:
         self._turns: weakref.WeakValueDictionary[str, TurnBase] = weakref.WeakValueDictionary()
         self._message_cursors: weakref.WeakSet[Inbox] = weakref.WeakSet()
         self._event_cursors: weakref.WeakSet[Inbox] = weakref.WeakSet()
+        self._post = post
+        self._feeder: Feeder | None = None
         self._slow_was_said = False
+        self._sent = 0
+        self._unanswered = False
+        self._overdue = False
         self._stopping = False
         self._now = 0.0
         timeouts = options.timeouts
@@ -353,6 +392,15 @@ class SessionCore:
     def warn(self, code: WarningCode | StreamWarning, message: str = "", **context: object) -> None:
         """Keep a warning; `tell` passes it on."""
         warning = code if isinstance(code, StreamWarning) else StreamWarning(code, message, context)
+        self.warnings.append(warning)
+        if self.stream_inbox is not None:
+            self.stream_inbox.add((warning,), 0)  # told when it is handed out
+        else:
+            self._to_tell.append(warning)
+        self._happened(Warned(warning))
+
+    def warn_before_start(self, warning: StreamWarning) -> None:
+        """Keep a warning that is issued by `warnings.warn`, too."""
         self.warnings.append(warning)
         self._to_tell.append(warning)
         self._happened(Warned(warning))
@@ -416,10 +464,13 @@ class SessionCore:
                     self.connection.settle()
                 case "first_message" | "idle" | "turn":
                     self._turn_expired(kind, name, seconds)
+                case "background" | "after_result":
+                    self._overstayed(kind, seconds)
                 case "finish":
                     self.warn("CLI_DID_NOT_EXIT", f"The CLI did not exit within {seconds:g} s of the end of its input.")
                     self.stop_asked = True
                 case "exit":
+                    self._overdue = True
                     self.connection.fail(
                         SessionClosedError(
                             expected=False, reason=f"the CLI closed its output and did not exit within {seconds:g} s"
@@ -438,11 +489,46 @@ class SessionCore:
             return
         for other in ("first_message", "idle", "turn"):
             self.disarm(other, turn_id)
+        if self.stream_inbox is not None:
+            connection.fail(TurnTimeoutError(kind, seconds))
+            return
         turn = self._turns.get(turn_id)
         if turn is not None:
             turn._inbox.end(TurnTimeoutError(kind, seconds))
             turn._over.set()
         connection.expire_turn(turn_id)
+
+    def _overstayed(self, kind: str, seconds: float) -> None:
+        """Take that all prompts were answered long ago, and the CLI still has something to do."""
+        if self.connection.in_flight_requests:
+            self.arm(kind, "", seconds)  # it is us who keep it waiting
+            return
+        tasks = sorted(task.task_id or "" for task in self.connection.background_tasks if not task.ambient)
+        self.warn(
+            "CLI_DID_NOT_EXIT",
+            "The CLI was still there after its result and was stopped"
+            + (f"; {len(tasks)} background tasks were running." if tasks else "."),
+            seconds=seconds,
+            background_tasks=tasks,
+        )
+        self.stop_asked = True
+
+    def _look_at_the_end(self) -> None:
+        """Bound how long the CLI may go on after the last prompt of a query was answered."""
+        connection = self.connection
+        timeouts = self.options.timeouts
+        waits = (
+            connection.finishing and not connection.over and not connection.input_closed and not connection.turns.open
+        )
+        busy = any(not task.ambient for task in connection.background_tasks)
+        for kind, seconds, due in (
+            ("background", timeouts.background, waits and busy),
+            ("after_result", timeouts.after_result, waits and not busy),
+        ):
+            if not due:
+                self.disarm(kind, "")
+            elif (kind, "") not in self._deadlines:
+                self.arm(kind, "", seconds)
 
     # -- starting and ending -------------------------------------------------------------------------------------------
 
@@ -534,7 +620,14 @@ class SessionCore:
         self.disarm("request", answer.request_id)
         self.connection.cancel_request(answer.request_id)
 
-    def send(self, prompt: object, make: Callable[[str], T], fields: Mapping[str, Any] | None, now: float) -> T:
+    def send(
+        self,
+        prompt: object,
+        make: Callable[[str], T],
+        fields: Mapping[str, Any] | None,
+        now: float,
+        turn_id: str | None = None,
+    ) -> T:
         """Send a prompt.
 
         Raises:
@@ -543,11 +636,61 @@ class SessionCore:
         self._now = now
         if self.options.verbatim_prompts:
             fields = {"client_composed": True, **(fields or {})}
-        turn = make(self.connection.send_prompt(checked_content(prompt), fields=fields))
+        turn = make(self.connection.send_prompt(checked_content(prompt), turn_id=turn_id, fields=fields))
         self._turns[turn.id] = turn
         self.arm("first_message", turn.id, self._first_message)
         self.arm("turn", turn.id, self._turn)
         return turn
+
+    def send_all(self, prompts: object, now: float) -> None:
+        """Send the prompts of a query: one at once; an iterable is begun to be read as soon as the session is ready.
+
+        Raises:
+            TypeError, OptionsError: it is nothing that can be a prompt.
+        """
+        if is_many(prompts):
+            self._feeder = Feeder(prompts, self._send_later, self._prompts_ended)
+            return
+        self._send_one(one_prompt(prompts), now)
+        self.connection.close_input()
+
+    def _send_one(self, prompt: OnePrompt, now: float) -> None:
+        self.send(prompt.content, TurnBase, prompt.fields, now, prompt.turn_id)
+        self._sent += 1
+
+    def _send_later(self, prompt: OnePrompt) -> None:
+        def send() -> None:
+            try:
+                self._send_one(prompt, time.monotonic())
+            except SessionClosedError:
+                pass  # whoever reads is told
+            except (BridleError, ValueError) as error:
+                self._refuse_prompts(error)
+
+        self._post(send)
+
+    def _refuse_prompts(self, error: Exception) -> None:
+        if not self.connection.over:
+            problem = PromptsError(self._sent, printable(str(error), 500))
+            problem.__cause__ = error
+            self.connection.fail(problem)
+
+    def _prompts_ended(self, count: int, problem: PromptsError | None) -> None:
+        def end() -> None:  # after the prompts, which are posted, too
+            connection = self.connection
+            if connection.over:
+                return
+            if problem is not None:
+                connection.fail(problem)
+            else:
+                connection.close_input()
+
+        self._post(end)
+
+    @property
+    def ended_as_a_stream(self) -> bool:
+        """True if the stream tells how it ended: after the start, or with a result of the CLI in the place of a start."""
+        return self.start_error is None or (self.connection.exited and self.connection.last_result is not None)
 
     def add_cursor(self, inbox: Inbox, *, events: bool) -> None:
         """Give a cursor what happens from now on."""
@@ -570,6 +713,8 @@ class SessionCore:
                 self.arm("settle", "", SETTLE_SECONDS)
         else:
             self.disarm("settle", "")
+        if self.stream_inbox is not None:
+            self._look_at_the_end()
         if self.settled.waiters and (connection.quiet or connection.over or not connection.turns.open):
             self.settled.wake()
 
@@ -577,6 +722,7 @@ class SessionCore:
         """Take that bytes came: whoever waits for silence waits anew."""
         self._now = now
         self.disarm("settle", "")
+        self.disarm("after_result", "")
 
     def _handle(self, event: core_events.Event) -> None:
         match event:
@@ -593,8 +739,7 @@ class SessionCore:
             case core_events.Warned():
                 self.warn(event.warning)
             case core_events.BadLine():
-                self.errors.append(event.error)
-                logger.warning("%s", event.error)
+                self._on_bad_line(event.error)
             case core_events.ActivityChanged():
                 self._happened(ActivityChanged(event.activity))
             case core_events.BackgroundTasksChanged():
@@ -613,8 +758,19 @@ class SessionCore:
         for inbox in list(self._event_cursors):
             inbox.add((event,), 0)
 
+    def _on_bad_line(self, error: DecodeError) -> None:
+        self.errors.append(error)
+        if self.stream_inbox is not None:
+            self.stream_inbox.add((error,), size_of(error))
+        else:
+            logger.warning("%s", error)
+
     def _on_messages(self, event: core_events.MessagesReceived) -> None:
         cursors = list(self._message_cursors)
+        if self.stream_inbox is not None:
+            cursors.append(self.stream_inbox)
+            if isinstance(event.messages[-1], ResultMessage):
+                self.disarm("background", "")
         turns = [turn for turn_id in event.turn_ids if (turn := self._turns.get(turn_id)) is not None]
         if cursors or turns:
             size = sum(len(message.raw) for message in event.messages)
@@ -639,6 +795,7 @@ class SessionCore:
 
     def _look_at_buffers(self) -> None:
         held = sum(inbox.size for inbox in self._message_cursors)
+        held += self.stream_inbox.size if self.stream_inbox is not None else 0
         held += sum(turn._inbox.size for turn in self._turns.values())
         limit = self.options.limits.buffered_bytes
         if held > limit:
@@ -665,9 +822,14 @@ class SessionCore:
         if event.state is TurnState.STARTED:
             self.arm("turn", event.turn_id, self._turn)
             self._happened(TurnStarted(event.turn_id))
+            if self.stream_inbox is not None:
+                self.stream_inbox.add((PromptTaken(),), 0)
         if event.state.over:
             for kind in ("first_message", "idle", "turn"):
                 self.disarm(kind, event.turn_id)
+            self._unanswered = self._unanswered or event.error is not None
+            if self._feeder is not None:
+                self._feeder.answered()
             if turn is not None:
                 turn._inbox.end(event.error)
                 turn._over.set()
@@ -702,10 +864,16 @@ class SessionCore:
             return
         self._happened(SessionStarted(info))
         self.ready.set()
+        if self._feeder is not None:
+            self.callbacks.to_run.append(self._feeder)
 
     def _on_end(self, event: core_events.Ended) -> None:
         self._deadlines.clear()
         self.callbacks.end()
+        if self._feeder is not None:
+            self._feeder.cancelled = True
+            self._feeder.answered()  # it may wait for room
+            self.callbacks.to_stop.append(self._feeder)
         for answer in self._answers.values():
             answer.error = self.connection.closed_error()
             answer.flag.set()
@@ -724,7 +892,22 @@ class SessionCore:
         if not self.ready.is_set:
             self.start_error = self.start_error or self.connection.closed_error()
             self.ready.set()
+        if self.stream_inbox is not None:
+            self._end_stream(self.stream_inbox, event)
         self.settled.wake()
+
+    def _end_stream(self, inbox: Inbox, event: core_events.Ended) -> None:
+        connection = self.connection
+        by_exit = event.by_exit or self._overdue
+        over = SessionOver(
+            exit_code=event.exit_code,
+            stderr_tail=connection.stderr_tail,
+            turn_open=self._unanswered and self.start_error is None,
+            stopped=event.ending is Ending.STOPPED,
+            error=None if by_exit else event.error,
+        )
+        inbox.add((over,), 0)
+        inbox.end()
 
 
 class SessionBase:

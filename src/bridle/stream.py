@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bridle.transports.base import Transport
     from bridle.transports.prepare import Preparation
 
-__all__ = ["SHORTEST_WAIT", "StreamBase", "checked_prompt", "with_output_type"]
+__all__ = ["SHORTEST_WAIT", "StreamBase", "checked_prompt", "is_steered", "with_output_type"]
 
 logger = logging.getLogger("bridle")
 
@@ -33,35 +33,41 @@ SHORTEST_WAIT = 0.01
 
 
 def checked_prompt(prompt: object, options: Options) -> str:
-    """Return the prompt if this version can send it.
+    """Return the prompt of a plain one-shot.
 
     Raises:
-        TypeError: it is nothing that can be a prompt.
         OptionsError: it is empty, or holds what no process can be told (NUL, half characters).
-        NotSupportedError: it, or an option that is set, needs the bidirectional protocol.
+        TypeError: it, or an option that is set, needs the bidirectional protocol: `query` chooses it by itself.
     """
-    if not isinstance(prompt, str):
-        if isinstance(prompt, (bytes, bytearray, dict)) or not (
-            hasattr(prompt, "__iter__") or hasattr(prompt, "__aiter__")
-        ):
-            raise TypeError(
-                f"`prompt` must be a str, a list of content blocks, or an (async) iterable of prompts; got {type(prompt).__name__}"
-            )
-        raise NotSupportedError(
-            "query",
-            "Prompts of content blocks and iterables of prompts need the bidirectional protocol: send them with a `bridle.Session`.",
-        )
     needed = needs_session(options)
-    if needed:
-        raise NotSupportedError(
-            "query",
-            f"These options need the bidirectional protocol, which `query` and `run` do not use yet: {', '.join(needed)}. "
-            "Use a `bridle.Session`.",
-        )
-    if options.trace is not None:
-        raise NotSupportedError("query", "The option `trace` is not there yet in this version. Leave it out.")
+    if needed or not isinstance(prompt, str):
+        what = ", ".join(needed) or f"a prompt that is a {type(prompt).__name__}"
+        raise TypeError(f"{what}: make the stream with `query`, which chooses how it is run")
     encode_prompt(prompt)
     return prompt
+
+
+def is_steered(prompt: object, options: Options | None) -> bool:
+    """Tell whether a query needs the bidirectional protocol.
+
+    Raises:
+        TypeError: the prompt is nothing that can be a prompt, or the options are none.
+        OptionsError: it needs that protocol, and an option excludes it.
+        NotSupportedError: an option is not there yet.
+    """
+    if options is not None:
+        if not isinstance(options, Options):
+            raise TypeError(f"`options` must be a bridle.Options, not {type(options).__name__}")
+        if options.trace is not None:
+            raise NotSupportedError("query", "The option `trace` is not there yet in this version. Leave it out.")
+    if isinstance(prompt, str) and (options is None or not needs_session(options)):
+        return False
+    from bridle.prompts import steering_reasons
+
+    reasons = steering_reasons(prompt, options if options is not None else Options())
+    if reasons:
+        logger.debug("this query runs over the bidirectional protocol: %s", ", ".join(reasons))
+    return bool(reasons)
 
 
 def with_output_type(options: Options | None, output_type: Any) -> Options:
@@ -90,7 +96,7 @@ class StreamBase:
         if options is not None and not isinstance(options, Options):
             raise TypeError(f"`options` must be a bridle.Options, not {type(options).__name__}")
         self.options = options if options is not None else Options()
-        self._prompt = checked_prompt(prompt, self.options)
+        self._prompt = self._checked(prompt)
         self.warnings: list[StreamWarning] = []
         """What was degraded so far."""
         self.errors: list[DecodeError] = []
@@ -107,6 +113,9 @@ class StreamBase:
         self._preparation: Preparation | None = None
         self._reader = threading.Lock()
 
+    def _checked(self, prompt: object) -> Any:
+        return checked_prompt(prompt, self.options)
+
     _transport: Transport
     """How the CLI is reached: set by the shell."""
 
@@ -119,7 +128,11 @@ class StreamBase:
         if getattr(self, "_transport", None) is not None and self._started and not self._finished:
             if self._preparation is not None and not self._prepared:
                 self._preparation.cancel()
-            self._transport.abandon()
+            self._abandon()
+
+    def _abandon(self) -> None:
+        """End the CLI without waiting for anything."""
+        self._transport.abandon()
 
     def _child_settings(self) -> dict[str, Any]:
         """Return the arguments of a `ChildProcess`."""

@@ -29,6 +29,7 @@ ERRORS: dict[str, BridleError] = {
         errors.ProcessError(1, Diagnostic(stderr_tail="t")),
         errors.LineTooLongError(2, 1, b"h"),
         errors.TooManyDecodeErrors(5, BAD),
+        errors.PromptsError(2, "ValueError: x"),
         errors.SlowConsumerError(2, 1),
         errors.TurnTimeoutError("idle", 3),
         errors.ControlTimeoutError("o", "r", 1),

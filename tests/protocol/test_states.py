@@ -19,7 +19,7 @@ from bridle.errors import (
     UnsupportedCLIVersionError,
 )
 from bridle.messages import AssistantMessage, ResultMessage, UnknownMessage
-from bridle.protocol.oneshot import Deadlines, OneShotConnection
+from bridle.protocol.oneshot import Deadlines, OneShotConnection, PromptTaken
 from bridle.protocol.states import ONE_SHOT, Happening, State, Yield
 
 ASSISTANT = b'{"type":"assistant","message":{"content":[{"type":"text","text":"hi"}]},"session_id":"s1"}\n'
@@ -89,6 +89,8 @@ def make_happen(core: OneShotConnection, happening: Happening) -> None:
         case Happening.STILL_RUNNING:
             core.receive_eof(1.0)
             core.expire(100.0)
+        case Happening.PROMPT:
+            core.take([PromptTaken()])
         case Happening.ASKED_AT_THE_END:
             core.asked_at_the_end()
 
@@ -113,6 +115,7 @@ EXPECTED: Mapping[tuple[State, Happening], tuple[list[str], type[BridleError] | 
     (State.STREAMING, Happening.EXITED_WITH_ERROR_STRICT): ([], ProcessError),
     (State.STREAMING, Happening.DEADLINE): ([], TurnTimeoutError),
     (State.STREAMING, Happening.STILL_RUNNING): ([], ProcessError),
+    (State.STREAMING, Happening.PROMPT): ([], None),
     (State.RESULT_RECEIVED, Happening.MESSAGE): (["AssistantMessage"], None),
     (State.RESULT_RECEIVED, Happening.RESULT): (["ResultMessage"], None),
     (State.RESULT_RECEIVED, Happening.BAD_LINE): (["UNEXPECTED_DATA_AFTER_RESULT"], None),
@@ -123,6 +126,7 @@ EXPECTED: Mapping[tuple[State, Happening], tuple[list[str], type[BridleError] | 
     (State.RESULT_RECEIVED, Happening.EXITED_CLEAN): ([], None),
     (State.RESULT_RECEIVED, Happening.EXITED_WITH_ERROR): (["NONZERO_EXIT_AFTER_RESULT"], None),
     (State.RESULT_RECEIVED, Happening.EXITED_WITH_ERROR_STRICT): ([], ProcessError),
+    (State.RESULT_RECEIVED, Happening.PROMPT): ([], None),
     (State.RESULT_RECEIVED, Happening.STILL_RUNNING): (["CLI_DID_NOT_EXIT"], None),
 } | {(state, happening): ([], None) for state in (State.ENDING, State.CLOSED) for happening in Happening}
 

@@ -61,10 +61,18 @@ class StandIn:
         steps = json.loads(content) if isinstance(content, str) and content.startswith("[[") else [["text", content]]
         self.state("running")
         self.report(uuid, "started")
+        later: list[Any] = []
         for step in steps:
             match step:
+                case ["later", more]:
+                    later = more
+                case ["error_result"]:
+                    self.result(uuid, subtype="error_during_execution", is_error=True, errors=["it went wrong"])
+                    self.report(uuid, "completed")
+                    self.state("idle")
+                    return
                 case ["text", text]:
-                    self.text(text if isinstance(text, str) else json.dumps(text))
+                    self.text(text if isinstance(text, str) else str(text))
                 case ["flood", count, size]:
                     line = {"type": "assistant", "message": {"content": [{"type": "text", "text": "x" * size}]}}
                     self.flush()
@@ -102,6 +110,12 @@ class StandIn:
         self.result(uuid)
         self.report(uuid, "completed")
         self.state("idle")
+        for step in later:  # what a background task does
+            match step:
+                case ["ask", subtype, fields]:
+                    yield self.connection.send_request(subtype, fields)
+                case ["background", tasks]:
+                    self.say({"type": "system", "subtype": "background_tasks_changed", "tasks": tasks})
 
     def common(self, step: list[Any]) -> None:
         self.flush()

@@ -547,16 +547,18 @@ def test_prompts_of_the_wrong_type_fail_at_the_call(shell: Shell) -> None:
     for prompt in (17, None, b"bytes", {"type": "text"}, object()):
         with pytest.raises(TypeError, match="prompt"):
             shell.query(prompt)
-    for prompt in ([{"type": "text", "text": "hi"}], ("a",), iter(["a"])):
-        with pytest.raises(bridle.NotSupportedError, match="bidirectional"):
+    for prompt in (("a",), ["a", "b"]):
+        with pytest.raises(TypeError, match=r"content blocks.*iter\(\[...\]\)"):
             shell.query(prompt)
     with pytest.raises(TypeError, match="options"):
         shell.query("hi", {"model": "x"})  # type: ignore[arg-type]
 
 
-def test_options_that_need_a_session_fail_at_the_call(shell: Shell) -> None:
-    with pytest.raises(bridle.NotSupportedError, match="enable_file_checkpointing"):
-        shell.query("hi", Options(enable_file_checkpointing=True))
+def test_a_prompt_on_the_command_line_excludes_the_bidirectional_protocol(shell: Shell) -> None:
+    with pytest.raises(bridle.OptionsError, match="prompt_channel.*enable_file_checkpointing"):
+        shell.query("hi", Options(enable_file_checkpointing=True, prompt_channel="argv"))
+    with pytest.raises(bridle.OptionsError, match="an iterable of prompts"):
+        shell.query(iter(["hi"]), Options(prompt_channel="argv"))
 
 
 # -- versions ----------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import anyio
 
 from bridle.errors import BridleError, ConcurrentUseError, DecodeError, StreamWarning
 from bridle.outcomes import CollectResult, RunResult, conclude
-from bridle.stream import SHORTEST_WAIT, StreamBase, with_output_type
+from bridle.stream import SHORTEST_WAIT, StreamBase, is_steered, with_output_type
 from bridle.transports.offload import Call
 from bridle.transports.opening import open_async
 from bridle.transports.prepare import Preparation
@@ -51,15 +51,16 @@ class QueryStream(StreamBase):
     ) -> None:
         super().__init__(prompt, options)
         self._transport: AsyncTransport
-        self._transport, self._own_transport = open_async(
-            transport, lambda: AsyncChildProcess(**self._child_settings()), self.options
-        )
+        self._transport, self._own_transport = self._open(transport)
         self._preparing: Call[LaunchPlan] | None = None
         self._plan: LaunchPlan | None = None
         self._fed = False
         self._up = False
 
     # -- life ----------------------------------------------------------------------------------------------------------
+
+    def _open(self, transport: AsyncTransport | TransportSource | None) -> tuple[AsyncTransport, bool]:
+        return open_async(transport, lambda: AsyncChildProcess(**self._child_settings()), self.options)
 
     async def start(self) -> None:
         """Start the CLI and hand it the prompt. Reading does this by itself; call it to meet start errors early.
@@ -97,7 +98,7 @@ class QueryStream(StreamBase):
             if resumable and at_our_transport and isinstance(error, anyio.get_cancelled_exc_class()):
                 raise
             self._ended = True
-            await transport.stop(turn_open=True)
+            await self._stop(turn_open=True)
             if not (self._closing and isinstance(error, BridleError)):
                 raise  # what fails because somebody closed the stream meanwhile is an end, and no error
 
@@ -116,13 +117,16 @@ class QueryStream(StreamBase):
         self._log_plan(plan)
         return plan
 
+    async def _stop(self, *, turn_open: bool) -> None:
+        await self._transport.stop(turn_open=turn_open)
+
     async def aclose(self) -> None:
         """Stop the CLI, if it still runs, and end the stream: when this returns, no process is left. Idempotent."""
         self._closing = self._ended = True
         self._items.clear()
         if self._preparation is not None and not self._prepared:
             self._preparation.cancel()  # a start that is under way in another thread or task ends, too
-        await self._transport.stop(turn_open=self._connection.turn_open)
+        await self._stop(turn_open=self._connection.turn_open)
         self._finished = True
 
     async def __aenter__(self) -> Self:
@@ -159,7 +163,7 @@ class QueryStream(StreamBase):
             except BaseException:
                 # Cancelled in the middle of an iteration, which cannot be taken up again: the model must not work on for nobody.
                 self._ended = True
-                self._transport.abandon()
+                self._abandon()
                 raise
 
     async def next_item(self) -> Message | StreamWarning | DecodeError | None:
@@ -235,20 +239,20 @@ class QueryStream(StreamBase):
             if not self._up:
                 await self._start(resumable=call == "next_item")
                 if self._closing:
-                    await self._transport.stop(turn_open=True)
+                    await self._stop(turn_open=True)
                     return False
             connection = self._connection
             while not self._items and not connection.over:
                 await self._advance()
                 if self._closing:
                     self._items.clear()
-                    await self._transport.stop(turn_open=connection.turn_open)
+                    await self._stop(turn_open=connection.turn_open)
                     return False
             if self._items:
                 return True
             if not self._finished:
                 # It was given its time, or may be at work for nobody: there is nothing to wait for.
-                await self._transport.stop(turn_open=True)
+                await self._stop(turn_open=True)
                 self._finished = True
             error = self._give_end()
             if error is not None:
@@ -265,7 +269,7 @@ class QueryStream(StreamBase):
                 exit_code = await transport.wait_exit()
             if not patience.cancelled_caught:
                 # Stopped first: then everything that was on stderr has been read, and the diagnosis is complete.
-                await transport.stop(turn_open=connection.crashed(exit_code))
+                await self._stop(turn_open=connection.crashed(exit_code))
                 self._finished = True
                 connection.process_exited(exit_code, transport.stderr_tail)
             else:
@@ -290,14 +294,19 @@ def query(
     """Ask once: return the stream of messages. Nothing is started before the stream is read, entered or started.
 
     Args:
-        prompt: what to ask.
-        options: how; `Options()` if None.
+        prompt: what to ask: a text, a list of content blocks, or an (async) iterable of such prompts.
+        options: how; `Options()` if None. Callbacks, in-process tools and other options that need it, and all prompts but a text,
+            make the same query run over the bidirectional protocol.
         transport: where the CLI is; a local child process if None.
 
     Raises:
         TypeError: the prompt is nothing that can be a prompt.
-        NotSupportedError: the prompt or an option needs a `Session`.
+        OptionsError: it is empty, or options do not go together.
     """
+    if is_steered(prompt, options):
+        from bridle.aio.steered import SteeredStream
+
+        return SteeredStream(prompt, options, transport=transport)
     return QueryStream(prompt, options, transport=transport)
 
 

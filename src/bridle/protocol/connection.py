@@ -28,6 +28,7 @@ from bridle.errors import (
     InitializationError,
     InitializationTimeoutError,
     InitQueueOverflowError,
+    LineTooLongError,
     SessionClosedError,
     StreamWarning,
     TooManyDecodeErrors,
@@ -114,6 +115,8 @@ class Connection:
         role: which end.
         limits: every bound; `line_bytes`, `consecutive_decode_errors`, `queued_operations`, `pending_requests`, `early_requests` count.
         hold_until_confirmed: nothing is sent on an implicit confirmation: a guard depends on what the CLI says about itself.
+        long_lines_end: a line that is too long ends the session, and is not skipped with a warning.
+        results_excuse: after a result, with no prompt open, any number of lines may be bad.
         random_bytes: where ids come from.
 
     Attributes:
@@ -132,6 +135,8 @@ class Connection:
         *,
         limits: Limits | None = None,
         hold_until_confirmed: bool = False,
+        long_lines_end: bool = False,
+        results_excuse: bool = False,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self.role = role
@@ -144,6 +149,8 @@ class Connection:
         self.turns = TurnTable()
         self._limits = limits or Limits()
         self._hold_until_confirmed = hold_until_confirmed
+        self._long_lines_end = long_lines_end
+        self._results_excuse = results_excuse
         self._random_bytes = random_bytes
         self._framer = LineFramer(self._limits.line_bytes)
         self._lifecycle = Lifecycle.NEW
@@ -211,7 +218,23 @@ class Connection:
     @property
     def input_may_close(self) -> bool:
         """True while stdin may be closed: it was asked for and the joint rule holds."""
-        return not self.over and states.input_may_close(self.snapshot())
+        # Asked after every frame, so the rest of the rule is looked at only once closing was asked for.
+        return self._input is Half.CLOSING and not self.over and states.input_may_close(self.snapshot())
+
+    @property
+    def finishing(self) -> bool:
+        """True once stdin was asked to be closed: no prompt is taken any more."""
+        return self._input is not Half.OPEN
+
+    @property
+    def stderr_tail(self) -> bytes:
+        """The last part of the process's stderr, once it has exited."""
+        return self._stderr_tail
+
+    @property
+    def exited(self) -> bool:
+        """True once the exit status is known and the output was read to its end."""
+        return self._process is Process.EXITED and self._output is Half.CLOSED
 
     @property
     def input_closed(self) -> bool:
@@ -595,6 +618,9 @@ class Connection:
     # -- inside: what arrives -----------------------------------------------------------------------------------------
 
     def _receive_line(self, line: bytes | OversizedLine) -> None:
+        if isinstance(line, OversizedLine) and self._long_lines_end:
+            self.fail(LineTooLongError(line.size, self._limits.line_bytes, line.head))
+            return
         if isinstance(line, OversizedLine):
             self._warn(
                 "OVERSIZED_LINE_SKIPPED",
@@ -616,7 +642,8 @@ class Connection:
         self._last_bad_line = error.line
         self._bad_lines += 1
         self._emit(events.BadLine(error))
-        if self._bad_lines >= self._limits.consecutive_decode_errors:
+        excused = self._results_excuse and self.last_result is not None and not len(self.turns)
+        if self._bad_lines >= self._limits.consecutive_decode_errors and not excused:
             self.fail(TooManyDecodeErrors(self._bad_lines, error))
 
     def _dispatch(self, frame: Frame) -> None:
@@ -1005,7 +1032,7 @@ class Connection:
         self._tell_turns(self.turns.end(death), error=True)
         self.background_tasks = ()
         self._unsettled = False
-        self._emit(events.Ended(ending, self.terminal_error, self.exit_code))
+        self._emit(events.Ended(ending, self.terminal_error, self.exit_code, by_exit=self.exited))
 
     # -- inside: telling ----------------------------------------------------------------------------------------------
 

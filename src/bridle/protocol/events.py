@@ -223,8 +223,10 @@ class Ended(Event, frozen=True, eq=False):
         ending: how.
         error: why it failed, if it did.
         exit_code: the process's, if it is known.
+        by_exit: True if it was the process's exit that ended it.
     """
 
     ending: Ending
     error: BridleError | None = None
     exit_code: int | None = None
+    by_exit: bool = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from bridle.errors import DecodeError, LineTooLongError, StreamWarning, TooManyDecodeErrors, TurnTimeoutError
 from bridle.messages import (
@@ -29,11 +29,13 @@ from bridle.protocol.framing import LineFramer, OversizedLine
 from bridle.protocol.states import ONE_SHOT, Happening, State, Yield
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from bridle.errors import BridleError, WarningCode
 
     Item = Message | StreamWarning | DecodeError
 
-__all__ = ["Deadlines", "OneShotConnection"]
+__all__ = ["Deadlines", "OneShotConnection", "PromptTaken", "SessionOver"]
 
 logger = logging.getLogger("bridle")
 
@@ -64,6 +66,30 @@ class Deadlines:
         self.after_result = after_result
         self.background = background
         self.exit = exit
+
+
+class PromptTaken:
+    """The CLI works on a further prompt."""
+
+    __slots__ = ()
+
+
+class SessionOver(NamedTuple):
+    """A session that read for a stream is over.
+
+    Attributes:
+        exit_code: of the process.
+        stderr_tail: what it printed last.
+        turn_open: True if a prompt was not answered.
+        stopped: True if we stopped it, for a reason that was told already.
+        error: what ended it, if it was not its exit.
+    """
+
+    exit_code: int | None
+    stderr_tail: bytes
+    turn_open: bool
+    stopped: bool
+    error: BridleError | None
 
 
 class OneShotConnection:
@@ -206,7 +232,8 @@ class OneShotConnection:
             exit_code = 0  # it did what it was asked for
         if self._incomplete is not None and (exit_code == 0 or self.state is State.RESULT_RECEIVED):
             self._happen(Happening.INCOMPLETE_LAST_LINE, line=self._incomplete.line)
-        if exit_code == 0 or (self.last_result is not None and self.last_result.is_error):
+        after_error = self.state is State.RESULT_RECEIVED and self.results[-1].is_error
+        if exit_code == 0 or after_error:
             empty = not self._received and self.last_result is None
             happening = Happening.EXITED_EMPTY if empty else Happening.EXITED_CLEAN
         elif self._strict_exit_status:
@@ -214,6 +241,43 @@ class OneShotConnection:
         else:
             happening = Happening.EXITED_WITH_ERROR
         self._happen(happening, exit_code=exit_code, stderr_tail=stderr_tail)
+
+    # -- where a session reads for us -----------------------------------------------------------------------------------
+
+    def take(self, items: Iterable[Message | StreamWarning | DecodeError | PromptTaken | SessionOver]) -> None:
+        """Take what a session has decoded, in order: the same rules as for bytes."""
+        append = self.items.append
+        self._received = True
+        for item in items:
+            kind = item.__class__
+            if kind in _PLAIN:
+                self._message_count += 1
+                append(item)  # type: ignore[arg-type]  # what is plain is a message
+            elif isinstance(item, StreamWarning):
+                append(item)
+            elif isinstance(item, DecodeError):
+                self._last_bad_line = item.line
+                self._happen(Happening.BAD_LINE, decode_error=item, line=item.line)
+            elif isinstance(item, PromptTaken):
+                self._happen(Happening.PROMPT)
+            elif isinstance(item, SessionOver):
+                self._session_over(item)
+            elif self._special(item, 0.0):
+                self._message_count += 1
+                append(item)
+        if self.session_id is None:
+            self._find_session_id()
+
+    def _session_over(self, end: SessionOver) -> None:
+        if end.turn_open:
+            self._happen(Happening.PROMPT)
+        if end.error is not None:
+            self.terminal_error = end.error
+            self.state = State.CLOSED
+        elif end.stopped:
+            self.state = State.ENDING
+        else:
+            self.process_exited(end.exit_code, end.stderr_tail)
 
     def asked_at_the_end(self) -> None:
         """Take that the user asks for the next item when nothing more will come."""

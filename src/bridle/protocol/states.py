@@ -41,6 +41,8 @@ class Happening(Enum):
     EXITED_WITH_ERROR_STRICT = auto()
     DEADLINE = auto()
     STILL_RUNNING = auto()
+    PROMPT = auto()
+    """The CLI works on a further prompt: only where there are several."""
     ASKED_AT_THE_END = auto()
     """The user asks for the next item when nothing more will come."""
 
@@ -77,6 +79,7 @@ _S, _H, _Y = State, Happening, Yield
 ONE_SHOT: dict[tuple[State, Happening], Cell] = {
     (_S.STREAMING, _H.MESSAGE): Cell(_Y.MESSAGE, _S.STREAMING),
     (_S.STREAMING, _H.RESULT): Cell(_Y.MESSAGE, _S.RESULT_RECEIVED),
+    (_S.STREAMING, _H.PROMPT): Cell(_Y.NOTHING, _S.STREAMING),
     (_S.STREAMING, _H.BAD_LINE): Cell(_Y.DECODE_ERROR, _S.STREAMING),
     (_S.STREAMING, _H.BAD_LINE_LIMIT): Cell(_Y.RAISE_TOO_MANY_DECODE_ERRORS, _S.CLOSED),
     (_S.STREAMING, _H.OVERSIZED_LINE): Cell(_Y.RAISE_LINE_TOO_LONG, _S.CLOSED),
@@ -91,6 +94,7 @@ ONE_SHOT: dict[tuple[State, Happening], Cell] = {
     (_S.STREAMING, _H.STILL_RUNNING): Cell(_Y.RAISE_PROCESS_ERROR, _S.CLOSED),
     (_S.RESULT_RECEIVED, _H.MESSAGE): Cell(_Y.MESSAGE, _S.RESULT_RECEIVED),
     (_S.RESULT_RECEIVED, _H.RESULT): Cell(_Y.MESSAGE, _S.RESULT_RECEIVED),
+    (_S.RESULT_RECEIVED, _H.PROMPT): Cell(_Y.NOTHING, _S.STREAMING),
     (_S.RESULT_RECEIVED, _H.BAD_LINE): Cell(_Y.WARN_UNEXPECTED_DATA_AFTER_RESULT, _S.RESULT_RECEIVED),
     (_S.RESULT_RECEIVED, _H.BAD_LINE_LIMIT): Cell(_Y.WARN_UNEXPECTED_DATA_AFTER_RESULT, _S.RESULT_RECEIVED),
     (_S.RESULT_RECEIVED, _H.OVERSIZED_LINE): Cell(_Y.RAISE_LINE_TOO_LONG, _S.CLOSED),

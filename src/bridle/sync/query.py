@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from bridle.errors import BridleError, ConcurrentUseError, DecodeError, StreamWarning
 from bridle.outcomes import CollectResult, RunResult, conclude
-from bridle.stream import SHORTEST_WAIT, StreamBase, with_output_type
+from bridle.stream import SHORTEST_WAIT, StreamBase, is_steered, with_output_type
 from bridle.transports.opening import open_sync
 from bridle.transports.prepare import Preparation
 from bridle.transports.subprocess_sync import SyncChildProcess
@@ -50,11 +50,12 @@ class QueryStream(StreamBase):
     ) -> None:
         super().__init__(prompt, options)
         self._transport: SyncTransport
-        self._transport, self._own_transport = open_sync(
-            transport, lambda: SyncChildProcess(**self._child_settings()), self.options
-        )
+        self._transport, self._own_transport = self._open(transport)
 
     # -- life ----------------------------------------------------------------------------------------------------------
+
+    def _open(self, transport: SyncTransport | TransportSource | None) -> tuple[SyncTransport, bool]:
+        return open_sync(transport, lambda: SyncChildProcess(**self._child_settings()), self.options)
 
     def start(self) -> None:
         """Start the CLI and hand it the prompt. Reading does this by itself; call it to meet start errors early.
@@ -82,7 +83,7 @@ class QueryStream(StreamBase):
             self._transport.end_input()
         except BaseException as error:
             self._ended = True
-            self._transport.stop(turn_open=True)
+            self._stop(turn_open=True)
             if not (self._closing and isinstance(error, BridleError)):
                 raise  # what fails because somebody closed the stream meanwhile is an end, and no error
 
@@ -93,13 +94,16 @@ class QueryStream(StreamBase):
         self._log_plan(plan)
         return plan
 
+    def _stop(self, *, turn_open: bool) -> None:
+        self._transport.stop(turn_open=turn_open)
+
     def close(self) -> None:
         """Stop the CLI, if it still runs, and end the stream: when this returns, no process is left. Idempotent, from any thread."""
         self._closing = self._ended = True
         self._items.clear()
         if self._preparation is not None and not self._prepared:
             self._preparation.cancel()  # a start that is under way in another thread or task ends, too
-        self._transport.stop(turn_open=self._connection.turn_open)
+        self._stop(turn_open=self._connection.turn_open)
         self._finished = True
 
     def __enter__(self) -> Self:
@@ -136,7 +140,7 @@ class QueryStream(StreamBase):
             except BaseException:
                 # Ctrl-C in the middle of an iteration, which cannot be taken up again: the model must not work on for nobody.
                 self._ended = True
-                self._transport.abandon()
+                self._abandon()
                 raise
 
     def next_item(self) -> Message | StreamWarning | DecodeError | None:
@@ -212,20 +216,20 @@ class QueryStream(StreamBase):
             if not self._started:
                 self._start()
                 if self._closing:
-                    self._transport.stop(turn_open=True)
+                    self._stop(turn_open=True)
                     return False
             connection = self._connection
             while not self._items and not connection.over:
                 self._advance()
                 if self._closing:
                     self._items.clear()
-                    self._transport.stop(turn_open=connection.turn_open)
+                    self._stop(turn_open=connection.turn_open)
                     return False
             if self._items:
                 return True
             if not self._finished:
                 # It was given its time, or may be at work for nobody: there is nothing to wait for.
-                self._transport.stop(turn_open=True)
+                self._stop(turn_open=True)
                 self._finished = True
             error = self._give_end()
             if error is not None:
@@ -241,7 +245,7 @@ class QueryStream(StreamBase):
             exit_code = transport.wait_exit(seconds)
             if exit_code is not None or until is None or time.monotonic() < until:
                 # Stopped first: then everything that was on stderr has been read, and the diagnosis is complete.
-                transport.stop(turn_open=connection.crashed(exit_code))
+                self._stop(turn_open=connection.crashed(exit_code))
                 self._finished = True
                 connection.process_exited(exit_code, transport.stderr_tail)
             else:
@@ -261,14 +265,19 @@ def query(
     """Ask once: return the stream of messages. Nothing is started before the stream is read, entered or started.
 
     Args:
-        prompt: what to ask.
-        options: how; `Options()` if None.
+        prompt: what to ask: a text, a list of content blocks, or an iterable of such prompts.
+        options: how; `Options()` if None. Callbacks, in-process tools and other options that need it, and all prompts but a text,
+            make the same query run over the bidirectional protocol.
         transport: where the CLI is; a local child process if None.
 
     Raises:
         TypeError: the prompt is nothing that can be a prompt.
-        NotSupportedError: the prompt or an option needs a `Session`.
+        OptionsError: it is empty, or options do not go together.
     """
+    if is_steered(prompt, options):
+        from bridle.sync.steered import SteeredStream
+
+        return SteeredStream(prompt, options, transport=transport)
     return QueryStream(prompt, options, transport=transport)
 
 

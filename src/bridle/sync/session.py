@@ -168,6 +168,8 @@ class Session(SessionBase, Operations):
         first_turn: the turn of the prompt that `start_session` was given.
     """
 
+    _for_stream = False
+
     def __init__(
         self, options: Options | None = None, *, transport: SyncTransport | TransportSource | None = None
     ) -> None:
@@ -176,7 +178,7 @@ class Session(SessionBase, Operations):
         def post(function: Callable[[], None]) -> None:
             drivers[0].post(function)
 
-        self._core = SessionCore(options, post)
+        self._core = SessionCore(options, post, for_stream=self._for_stream)
         self._core.session = weakref.ref(self)
         self._transport: SyncTransport
         self._transport, self._own_transport = open_sync(transport, self._child_process, self._core.options)
@@ -242,7 +244,7 @@ class Session(SessionBase, Operations):
             plan = preparation.run()
             for warning in (*preparation.warnings, *event_warnings(core.options.hooks or {})):
                 with driver.lock:
-                    core.warn(warning)
+                    core.warn_before_start(warning)
                 warnings.warn(warning, stacklevel=4)
             self._transport.start(plan)
         except BridleError as error:
@@ -335,9 +337,16 @@ class Session(SessionBase, Operations):
         self.stop()
 
     def __del__(self) -> None:
-        core: SessionCore | None = getattr(self, "_core", None)
-        if core is not None and getattr(self, "_launched", False) and not core.ended.is_set:
+        if getattr(self, "_launched", False):
+            self._abandon()
+
+    def _abandon(self) -> None:
+        """End it without waiting for anything: nobody wants it any more."""
+        core = self._core
+        if not core.ended.is_set:
             core.abandoned = core.stop_asked = True
+            if self._preparation is not None:
+                self._preparation.cancel()
             self._transport.abandon()
 
     # -- talking -------------------------------------------------------------------------------------------------------

@@ -85,6 +85,10 @@ class Call(Generic[T]):
                 work.error = None  # an error and the frame that raises it must not keep each other alive
         return work.value  # type: ignore[return-value]
 
+    def leave(self) -> None:
+        """Take that nobody waits for it any more; it goes on, and what comes of it is nobody's."""
+        self._work.leave()
+
     def __del__(self) -> None:
         work = getattr(self, "_work", None)
         if work is not None:

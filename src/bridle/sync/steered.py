@@ -1,0 +1,89 @@
+"""Queries that need the bidirectional protocol, without an event loop: the same stream, read from a session.
+
+What stands in `bridle.aio.steered` holds here; only the waiting differs.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from bridle.errors import BridleError
+from bridle.prompts import is_many, one_prompt
+from bridle.protocol.oneshot import SessionOver
+from bridle.sync.query import QueryStream
+from bridle.sync.session import Session
+
+if TYPE_CHECKING:
+    from bridle.session import Inbox
+    from bridle.transports.base import SyncTransport, TransportSource
+
+__all__ = ["SteeredStream"]
+
+
+class _StreamSession(Session):
+    """A session that a stream reads from."""
+
+    _for_stream = True
+
+
+class SteeredStream(QueryStream):
+    """The messages of one query that runs over the bidirectional protocol."""
+
+    _session: _StreamSession
+    _inbox: Inbox
+
+    def _checked(self, prompt: object) -> Any:
+        if not is_many(prompt):
+            one_prompt(prompt)
+        return prompt
+
+    def _open(self, transport: SyncTransport | TransportSource | None) -> tuple[SyncTransport, bool]:
+        session = self._session = _StreamSession(self.options, transport=transport)
+        inbox = session._core.stream_inbox
+        assert inbox is not None  # noqa: S101 - for the type checker
+        self._inbox = inbox
+        return session._transport, session._own_transport
+
+    def _start(self) -> None:
+        self._started = True
+        session, core = self._session, self._session._core
+        try:
+            with session._driver.lock:
+                core.send_all(self._prompt, time.monotonic())
+            session.start()
+        except BaseException as error:
+            if isinstance(error, BridleError) and core.ended_as_a_stream and not self._closing:
+                pass  # how is in the stream
+            else:
+                self._ended = True
+                session.stop()
+                if not (self._closing and isinstance(error, BridleError)):
+                    raise
+        self._prepared = True
+
+    def _stop(self, *, turn_open: bool) -> None:
+        with self._session._driver.lock:
+            self._inbox.more.wake()  # a reader sees at once that the stream is being closed
+        self._session.stop()
+
+    def _abandon(self) -> None:
+        self._session._abandon()
+
+    def _advance(self) -> None:
+        inbox, driver = self._inbox, self._session._driver
+        with driver.lock:
+            items = inbox.take_some()
+            over = inbox.over
+            event = threading.Event()
+            if not items and not over and not self._closing:
+                inbox.more.waiters.append(event)
+        if items:
+            self._connection.take(items)
+        elif over:
+            self._connection.take(
+                [SessionOver(None, b"", False, True, None)]
+            )  # pragma: no cover - it was the last item
+        elif not self._closing:
+            driver.wait_for(inbox.more, event)

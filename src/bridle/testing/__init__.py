@@ -1,7 +1,7 @@
 """Test doubles for people who build on Bridle, and for Bridle itself.
 
-`ScriptedModel` plays the model for the real CLI. Names are loaded when they are first used: the pytest plugin lives in
-this package and is imported in every test run of everybody who installed Bridle.
+`Script` is a conversation; `SimulatedCLI` plays it without any CLI; `ScriptedModel` plays the model for the real CLI. Names are loaded
+when they are first used: the pytest plugin lives in this package and is imported in every test run of everybody who installed Bridle.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
         ToolCall,
         Usage,
     )
+    from bridle.testing.script import Script
     from bridle.testing.scripted_model import ScriptedModel
+    from bridle.testing.simulated_cli import SimulatedCLI
 
 __all__ = [
     "Block",
@@ -46,8 +48,10 @@ __all__ = [
     "Repeat",
     "Reply",
     "RequestKind",
+    "Script",
     "ScriptError",
     "ScriptedModel",
+    "SimulatedCLI",
     "Stall",
     "Step",
     "Text",
@@ -68,8 +72,10 @@ _HOMES = {
     "FaultySource": "faults",
     "ModelRequest": "model_requests",
     "RequestKind": "model_requests",
+    "Script": "script",
     "ScriptError": "errors",
     "ScriptedModel": "scripted_model",
+    "SimulatedCLI": "simulated_cli",
     "ToolResult": "model_requests",
     "UnconsumedStepsError": "errors",
     "UnexpectedModelRequestError": "errors",

@@ -1,0 +1,346 @@
+"""`Script`: a conversation written down once, for the simulated CLI in memory, as a process, and for the real one.
+
+::
+
+    script = Script()
+    script.user("Delete the cache")
+    script.calls("Bash", {"command": "rm -r cache"})
+    script.expect_permission("Bash", decision="allow")
+    script.says("Done.")
+
+It says what the *user* sends, what the *model* does, and what happens outside. What the CLI does by itself, it does by itself: it asks
+for permission where its mode and its rules say so, calls the hooks that are registered, and the tools of this process.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import msgspec
+
+from bridle.testing import script_steps as steps
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Mapping
+
+    from bridle.testing.script_steps import ScriptStep
+    from bridle.testing.scripted_model import ScriptedModel
+
+__all__ = ["Script"]
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True):
+    format: Literal["bridle-script"] = "bridle-script"
+    version: Literal[1] = 1
+    forever: bool = False
+    steps: tuple[steps.ScriptStep, ...] = ()
+
+
+_decode = msgspec.json.Decoder(_File).decode
+
+
+class Script:
+    """The steps of a conversation, in order. Each method appends one and returns the script.
+
+    Args:
+        steps: to begin with.
+        forever: answer every prompt after the last one like the last one.
+    """
+
+    def __init__(self, steps: Iterable[ScriptStep] = (), *, forever: bool = False) -> None:
+        self.steps: list[ScriptStep] = list(steps)
+        self.forever = forever
+
+    def add(self, step: ScriptStep) -> Self:
+        """Append any step."""
+        self.steps.append(step)
+        return self
+
+    # -- the conversation ---------------------------------------------------------------------------------------------
+
+    def user(self, text: str | None = None, *, contains: str | None = None) -> Self:
+        """The host sends a prompt: begins a turn.
+
+        Args:
+            text: the whole prompt; None for any.
+            contains: a part of it instead.
+        """
+        return self.add(steps.UserSays(text=text, contains=contains))
+
+    def says(self, text: str, *, chunk: int | None = None, delay: float = 0.0) -> Self:
+        """The model says something; without a call behind it, that ends the turn.
+
+        Args:
+            text: what.
+            chunk: characters in each delta, where partial messages are asked for; None sends all in one.
+            delay: seconds between two deltas.
+        """
+        if chunk is not None and chunk < 1:
+            raise ValueError(f"`chunk` must be at least 1, not {chunk}")
+        return self.add(steps.Says(text=text, chunk=chunk, delay=delay))
+
+    def thinks(self, text: str) -> Self:
+        """The model thinks aloud, before it says or calls something."""
+        return self.add(steps.Thinks(text=text))
+
+    def calls(
+        self,
+        tool: str,
+        input: Mapping[str, Any] | None = None,  # noqa: A002 - the name that it has everywhere
+        *,
+        result: str | list[Any] = "",
+        error: str | None = None,
+        structured: Any = None,
+        together: bool = False,
+        endless: bool = False,
+        id: str | None = None,  # noqa: A002
+    ) -> Self:
+        """The model calls a tool. What it says next is its answer to the result.
+
+        Args:
+            tool: its name; `mcp__SERVER__NAME` for a tool of a server.
+            input: its arguments.
+            result: what the simulated tool gives: text, or content blocks. A tool of this process is really called, and so are the
+                tools of the real CLI.
+            error: the simulated tool fails with this text.
+            structured: the tool's own form of its result (`tool_use_result`), where the default will not do.
+            together: in the same message as the call before it, so that both run side by side.
+            endless: the tool runs until the host interrupts it.
+            id: the call's id; one that is unique in the script by default.
+        """
+        if together and not (self.steps and isinstance(self.steps[-1], steps.Calls)):
+            raise ValueError("`together` needs a call right before it")
+        return self.add(
+            steps.Calls(
+                tool=tool,
+                input=dict(input or {}),
+                result=result,
+                error=error,
+                structured=structured,
+                together=together,
+                endless=endless,
+                id=id,
+            )
+        )
+
+    def subagent(
+        self,
+        prompt: str,
+        agent: Script | str,
+        *,
+        description: str = "a task",
+        kind: str = "general-purpose",
+        background: bool = False,
+    ) -> Self:
+        """The model starts a subagent and waits for it, or lets it run in the background.
+
+        Args:
+            prompt: what the subagent is told.
+            agent: what it does: a script without users, or the text that it answers.
+            description: what the task is called.
+            kind: the type of the agent.
+            background: True if the turn goes on meanwhile; `task_ends()` says when it is done.
+        """
+        inner = Script().says(agent) if isinstance(agent, str) else agent
+        odd = [step for step in inner.steps if not isinstance(step, steps.REPLY_STEPS + steps.EXPECTATIONS)]
+        if odd:
+            raise ValueError(f"a subagent cannot do this: {odd[0].describe()}")
+        arguments = {
+            "description": description,
+            "prompt": prompt,
+            "subagent_type": kind,
+            "run_in_background": background,
+        }
+        return self.add(steps.Calls(tool="Task", input=arguments, agent=tuple(inner.steps)))
+
+    def compacts(self, summary: str, *, trigger: Literal["manual", "auto"] = "manual") -> Self:
+        """The conversation is compacted: after the prompt `/compact`, or before the model's next answer.
+
+        Args:
+            summary: what remains of it.
+            trigger: `auto` if nobody asked for it.
+        """
+        return self.add(steps.Compacts(summary=summary, trigger=trigger))
+
+    def task_ends(
+        self,
+        summary: str | None = None,
+        *,
+        status: Literal["completed", "failed", "stopped"] = "completed",
+        exit_code: int = 0,
+    ) -> Self:
+        """The oldest background task ends; what the model does next is a turn that the CLI starts by itself.
+
+        Args:
+            summary: what is said about it; by default what the CLI would say.
+            status: how it ended.
+            exit_code: of a shell command.
+        """
+        return self.add(steps.TaskEnds(status=status, summary=summary, exit_code=exit_code))
+
+    def interrupted(self, *, after: str = "") -> Self:
+        """The model is silent until the host interrupts: that ends the turn.
+
+        Args:
+            after: text that it has begun with before.
+        """
+        return self.add(steps.Interrupted(after=after))
+
+    # -- what is looked at --------------------------------------------------------------------------------------------
+
+    def expect_permission(
+        self,
+        tool: str,
+        *,
+        decision: Literal["allow", "deny"] | None = None,
+        input: Mapping[str, Any] | None = None,  # noqa: A002
+    ) -> Self:
+        """The host was asked about a tool in this turn. On the real CLI only a refusal can be seen.
+
+        Args:
+            tool: its name.
+            decision: what the host said; None for either.
+            input: what it was allowed to do in the end; None for anything.
+        """
+        return self.add(
+            steps.ExpectPermission(tool=tool, decision=decision, input=None if input is None else dict(input))
+        )
+
+    def expect_hook(self, event: str, *, output: Mapping[str, Any] | None = None) -> Self:
+        """A hook was called in this turn. On the real CLI it cannot be seen, and is not looked at.
+
+        Args:
+            event: its event, for example `PreToolUse`.
+            output: fields that its answer must have; None for any answer.
+        """
+        return self.add(steps.ExpectHook(event=event, output=None if output is None else dict(output)))
+
+    def expect_result(self, text: str = "", *, error: bool | None = None) -> Self:
+        """The last tools gave this to the model.
+
+        Args:
+            text: a part of it.
+            error: whether it is an error; None for either.
+        """
+        return self.add(steps.ExpectResult(text=text, error=error))
+
+    # -- what happens outside -----------------------------------------------------------------------------------------
+
+    def slow(self, seconds: float) -> Self:
+        """The model takes its time before what follows."""
+        if seconds < 0:
+            raise ValueError(f"`seconds` must not be negative, not {seconds}")
+        return self.add(steps.Slow(seconds=seconds))
+
+    def rate_limited(self, attempts: int = 1, *, delay: float = 0.5) -> Self:
+        """The API answers 429 some times; the CLI tries again by itself."""
+        return self.retries(429, attempts, delay=delay)
+
+    def overloaded(self, attempts: int = 1, *, delay: float = 0.5) -> Self:
+        """The API answers 529 some times; the CLI tries again by itself."""
+        return self.retries(529, attempts, delay=delay)
+
+    def retries(self, status: int, attempts: int = 1, *, delay: float = 0.5) -> Self:
+        """The API refuses some times with any status; the CLI tries again by itself."""
+        return self.add(steps.Retry(status=status, attempts=attempts, delay=delay))
+
+    def api_error(self, status: int = 500, message: str = "Scripted failure") -> Self:
+        """The API refuses for good: the turn ends in an error."""
+        return self.add(steps.ApiFailure(status=status, message=message))
+
+    # -- what breaks (only on the simulator) --------------------------------------------------------------------------
+
+    def crash(self, exit_code: int = 1, *, stderr: str = "") -> Self:
+        """The process ends at once; a negative status stands for a signal. `crash(0)` is a clean exit."""
+        return self.add(steps.Crash(exit_code=exit_code, stderr=stderr))
+
+    def hang(self) -> Self:
+        """Nothing comes and nothing is answered any more, until the process is ended."""
+        return self.add(steps.Hang())
+
+    def ignore_sigterm(self) -> Self:
+        """From here on only SIGKILL ends the process."""
+        return self.add(steps.IgnoreTermination())
+
+    def garbage(self, data: bytes | str = b"this is not JSON\n") -> Self:
+        """Bytes that are no frame; a line end is not added."""
+        return self.add(steps.Garbage(data=data.encode() if isinstance(data, str) else data))
+
+    def cut(self, bytes_kept: int | None = None, *, exit_code: int = 1) -> Self:
+        """The process ends in the middle of the next line that it sends.
+
+        Args:
+            bytes_kept: how much of that line gets through; None for half of it.
+            exit_code: the process's status.
+        """
+        return self.add(steps.Cut(bytes_kept=bytes_kept, exit_code=exit_code))
+
+    def frame(self, frame: Mapping[str, Any]) -> Self:
+        """Send a frame as it is, of a known type or an unknown one."""
+        return self.add(steps.Emit(frame=dict(frame)))
+
+    # -- as a whole ---------------------------------------------------------------------------------------------------
+
+    def model(self, **more: Any) -> ScriptedModel:
+        """Return the model of this script for the real CLI; a context manager, which checks the script when it is left.
+
+        Args:
+            more: further arguments of `ScriptedModel`.
+
+        Raises:
+            ValueError: a step that no model can do: a crash, garbage, a raw frame.
+        """
+        from bridle.testing.script_model import scripted_model
+
+        return scripted_model(self, more)
+
+    def to_json(self) -> str:
+        """Return the script as JSON text."""
+        return msgspec.json.encode(_File(steps=tuple(self.steps), forever=self.forever)).decode()
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Script:
+        """Return the script that `to_json` wrote.
+
+        Raises:
+            ValueError: it is none.
+        """
+        try:
+            file = _decode(text)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise ValueError(f"this is no script of Bridle: {error}") from None
+        return cls(file.steps, forever=file.forever)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the script to a file, for people to read; return its path."""
+        target = Path(path)
+        target.write_text(json.dumps(json.loads(self.to_json()), indent=1) + "\n", encoding="utf-8")
+        return target
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Script:
+        """Return the script of a file.
+
+        Raises:
+            OSError: the file cannot be read.
+            ValueError: it holds none.
+        """
+        return cls.from_json(Path(path).read_bytes())
+
+    def describe(self) -> str:
+        """Return the steps, one on a line."""
+        return "\n".join(step.describe() for step in self.steps)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Script) and (self.steps, self.forever) == (other.steps, other.forever)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<Script of {len(self.steps)} steps>"

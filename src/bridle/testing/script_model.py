@@ -1,0 +1,145 @@
+"""A script as the model of the real CLI: what the model says and does, and what can be seen of the rest from there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bridle.testing import script_steps as steps
+from bridle.testing.model_steps import HTTPFailure, Reply, Stall, Text, Thinking, ToolCall
+from bridle.testing.scripted_model import ScriptedModel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from bridle.testing.model_requests import ModelRequest
+    from bridle.testing.script import Script
+    from bridle.testing.script_steps import ScriptStep
+
+__all__ = ["scripted_model"]
+
+Check = "Callable[[ModelRequest], None]"
+
+
+def scripted_model(script: Script, more: Mapping[str, Any]) -> ScriptedModel:
+    """Return the model of a script.
+
+    Raises:
+        ValueError: a step that no model can do.
+    """
+    if script.forever:
+        raise ValueError("a script that goes on for ever has no end for a model to reach; write its turns down")
+    compiler = _Compiler()
+    main = compiler.compile(script.steps)
+    routes: dict[str, Any] = {"subagents": compiler.subagents, "compaction": compiler.compactions, **more}
+    return ScriptedModel(*main, **routes)
+
+
+class _Compiler:
+    def __init__(self) -> None:
+        self.subagents: dict[str, Any] = {}
+        self.compactions: list[Any] = []
+
+    def compile(self, items: Iterable[ScriptStep]) -> list[Any]:
+        """Return the answers of a model, with what is expected of the requests before them."""
+        done: list[Any] = []
+        checks: list[Any] = []
+        blocks: list[Any] = []
+        delay = 0.0
+        chunk: int | None = None
+        called: steps.Calls | None = None
+        seconds = 0.0
+
+        def finish() -> None:
+            nonlocal blocks, called, delay, chunk, seconds
+            if blocks:
+                reply = Reply(*blocks, expect=_all_of(checks), delay=delay, chunk=chunk)
+                done.append(Stall(seconds, then=reply) if seconds else reply)
+                checks.clear()
+                seconds = delay = 0.0
+            blocks, called, chunk = [], None, None
+
+        for step in items:
+            if isinstance(step, steps.FAULTS):
+                raise ValueError(
+                    f"no model can make the real CLI do this: {step.describe()}. Steps of this kind only exist on the simulated CLI."
+                )
+            match step:
+                case steps.Thinks():
+                    if called is not None:
+                        finish()
+                    blocks.append(Thinking(step.text, step.signature))
+                case steps.Says():
+                    if called is not None:
+                        finish()
+                    blocks.append(Text(step.text))
+                    delay, chunk = step.delay or delay, step.chunk or chunk
+                case steps.Calls():
+                    if called is not None and not step.together:
+                        finish()
+                    called = step
+                    blocks.append(ToolCall(step.tool, step.input, step.id))
+                    if step.agent:
+                        self.subagents[str(step.input.get("prompt", "*"))] = self.compile(step.agent)
+                case steps.UserSays():
+                    finish()
+                    checks.append(_prompt_check(step))
+                case steps.ExpectResult():
+                    finish()
+                    checks.append(_result_check(step))
+                case steps.ExpectPermission(decision="deny"):
+                    finish()
+                    checks.append(_result_check(steps.ExpectResult(error=True)))
+                case steps.Slow():
+                    finish()
+                    seconds += step.seconds
+                case steps.Retry():
+                    finish()
+                    done += [HTTPFailure(step.status, retry_after=step.delay) for _ in range(step.attempts)]
+                case steps.ApiFailure():
+                    finish()
+                    done.append(HTTPFailure(step.status, retry=False, message=step.message))
+                    checks.clear()
+                case steps.Interrupted():
+                    finish()
+                    reply = Reply(step.after) if step.after else None
+                    # message_start, content_block_start and the one delta.
+                    done.append(Stall(None, then=reply, after_events=3 if reply else 0, expect=_all_of(checks)))
+                    checks.clear()
+                case steps.Compacts():
+                    finish()
+                    self.compactions.append(step.summary)
+                    checks.clear()
+                case _:
+                    finish()
+        finish()
+        return done
+
+
+def _all_of(checks: list[Any]) -> Any:
+    taken = [*checks]
+    if not taken:
+        return None
+
+    def check(request: ModelRequest) -> None:
+        for one in taken:
+            one(request)
+
+    return check
+
+
+def _prompt_check(step: steps.UserSays) -> Any:
+    def check(request: ModelRequest) -> None:
+        prompt = request.prompt_text
+        assert step.fits(prompt), f"the prompt was {prompt!r}, and the script has {step.describe()}"  # noqa: S101
+
+    return check
+
+
+def _result_check(step: steps.ExpectResult) -> Any:
+    def check(request: ModelRequest) -> None:
+        results = request.tool_results
+        fits = any(step.text in result.text and step.error in (None, result.is_error) for result in results)
+        seen = ", ".join(repr(result.text[:200]) for result in results) or "none"
+        assert fits, f"the script has {step.describe()}, and the results were {seen}"  # noqa: S101
+
+    return check

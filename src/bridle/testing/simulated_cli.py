@@ -1,0 +1,171 @@
+"""`SimulatedCLI`: a CLI that plays a script. In memory, or as a program that is accepted as `cli_path`.
+
+::
+
+    with SimulatedCLI(script) as cli:
+        answer = await bridle.run("Delete the cache", options, transport=cli)
+
+One object serves asyncio, trio and threads, and as many queries and sessions as the script has turns for, one after the other.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from bridle.testing.script import Script
+from bridle.testing.script_run import ScriptRun
+from bridle.testing.simulation import Simulation
+from bridle.testing.simulation_launch import parse_launch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import TracebackType
+
+    from bridle.launch.plan import LaunchPlan
+    from bridle.testing.simulated_transport import AsyncSimulatedTransport, SyncSimulatedTransport
+
+__all__ = ["SimulatedCLI"]
+
+SCRIPT_FILE = "script.json"
+STATE_FILE = "state.json"
+
+
+class SimulatedCLI:
+    """A simulated CLI; a transport source, and a context manager that checks the script when it is left.
+
+    Args:
+        script: what is said and done; steps in order, or a `Script`.
+        time_scale: what the seconds of the script are multiplied with: 1 for real time, 0 for none at all.
+        sessions: ids of earlier sessions, so that they can be resumed.
+
+    Attributes:
+        script: the script.
+    """
+
+    def __init__(self, script: Script, *, time_scale: float = 0.01, sessions: Iterable[str] = ()) -> None:
+        if not isinstance(script, Script):
+            raise TypeError(f"`script` must be a Script, not {type(script).__name__}")
+        if time_scale < 0:
+            raise ValueError(f"`time_scale` must not be negative, not {time_scale}")
+        self.script = script
+        self._time_scale = time_scale
+        self._run = ScriptRun(script)
+        self._run.sessions.update(dict.fromkeys(sessions, 0))
+        self._folders: list[Path] = []
+
+    # -- in memory ----------------------------------------------------------------------------------------------------
+
+    def for_async(self) -> AsyncSimulatedTransport:
+        """Return a new transport for one query or session of `bridle`."""
+        from bridle.testing.simulated_transport import AsyncSimulatedTransport
+
+        return AsyncSimulatedTransport(self._simulate, _forget)
+
+    def for_sync(self) -> SyncSimulatedTransport:
+        """Return a new transport for one query or session of `bridle.sync`."""
+        from bridle.testing.simulated_transport import SyncSimulatedTransport
+
+        return SyncSimulatedTransport(self._simulate, _forget)
+
+    def _simulate(self, plan: LaunchPlan) -> Simulation:
+        launch = parse_launch(plan.argv[plan.program_length :], plan.environment, plan.cwd or os.getcwd())
+        return Simulation(self._run, launch, time_scale=self._time_scale)
+
+    # -- as a program -------------------------------------------------------------------------------------------------
+
+    def install(self, folder: str | os.PathLike[str], *, real_tools: bool = False) -> Path:
+        """Write a program that plays the script; return its path, for `Options(cli_path=...)`.
+
+        Several processes continue the script one after the other. `check()` and leaving the `with` block look at what they did.
+
+        Args:
+            folder: an existing folder, or one to be made; it must be empty of other simulated CLIs.
+            real_tools: really run Bash, Write, Read and Edit, in the working directory, where the script gives no result.
+        """
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        self.script.save(target / SCRIPT_FILE)
+        (target / STATE_FILE).write_bytes(self._run.save())
+        package = Path(__file__).resolve().parent.parent.parent
+        play = target / "play.py"
+        play.write_text(
+            _PLAY.format(
+                package=str(package), folder=str(target.resolve()), time_scale=self._time_scale, real_tools=real_tools
+            ),
+            encoding="utf-8",
+        )
+        program = target / "claude"
+        # Through a shell, because the line after `#!` must be short and cannot quote; `exec` keeps it one process.
+        command = f"exec {shlex.quote(sys.executable)} -I {shlex.quote(str(play.resolve()))}"
+        program.write_text(f'#!/bin/sh\n{command} "$@"\n', encoding="utf-8")
+        program.chmod(0o755)
+        self._folders.append(target)
+        return program.resolve()
+
+    # -- what happened ------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Do nothing if everything that was written down happened, and nothing else.
+
+        Raises:
+            ScriptError: it did not; its text shows the script and what happened.
+        """
+        self._load_state()
+        self._run.check()
+
+    def describe(self) -> str:
+        """Return the script with the state of each step, and what happened."""
+        self._load_state()
+        return self._run.both_sides()
+
+    def _load_state(self) -> None:
+        for folder in self._folders:
+            try:
+                data = (folder / STATE_FILE).read_bytes()
+            except FileNotFoundError:
+                continue
+            state = ScriptRun(self.script)
+            state.restore(data)
+            if state.position >= self._run.position or state.problems:
+                self._run = state
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.check()
+            return
+        self._load_state()
+        if self._run.problems:
+            error.add_note("\n".join(self._run.problems) + "\n" + self._run.both_sides())
+
+    def __repr__(self) -> str:
+        return f"<SimulatedCLI: {self._run.position} of {len(self.script)} steps>"
+
+
+def _forget(simulation: Simulation) -> None:
+    """Take that a simulated process has ended: in memory, nothing is left of it."""
+
+
+_PLAY = """import sys
+sys.path.insert(0, {package!r})
+from bridle.testing.simulated_process import main
+main({folder!r}, time_scale={time_scale!r}, real_tools={real_tools!r})
+"""
+
+
+def _main() -> Any:
+    from bridle.testing.simulated_process import command_line
+
+    return command_line()
+
+
+if __name__ == "__main__":
+    sys.exit(_main())

@@ -1,0 +1,203 @@
+"""What a simulated CLI understands of its command line and its variables."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["MODELS", "PERMISSION_MODES", "VERSION", "Launch", "parse_launch", "resolve_model"]
+
+VERSION = "2.1.328"
+"""The version of the CLI that is simulated."""
+
+PERMISSION_MODES = ("acceptEdits", "auto", "bypassPermissions", "default", "dontAsk", "plan")
+MODELS = {
+    "default": "claude-opus-5-5",
+    "opus": "claude-opus-5-5",
+    "fable": "claude-fable-5-2",
+    "sonnet": "claude-sonnet-5-5",
+    "haiku": "claude-haiku-5-5",
+}
+"""What the names of models stand for."""
+
+_Kind = Literal["switch", "value", "list", "optional"]
+_SWITCHES = (
+    "allow-dangerously-skip-permissions await-initialize ax-screen-reader bare brief chrome continue dangerously-skip-permissions desktop "
+    "disable-slash-commands exclude-dynamic-system-prompt-sections fork-session forward-subagent-text ide include-hook-events "
+    "include-partial-messages no-chrome no-session-persistence print replay-user-messages restricted safe-mode strict-mcp-config tmux "
+    "verbose"
+)
+_VALUES = (
+    "agent agents append-system-prompt append-system-prompt-file autocompact debug-file effort environment fallback-model input-format "
+    "json-schema managed-settings max-budget-usd max-thinking-tokens max-turns model name output-format permission-mode "
+    "permission-prompt-tool permission-prompts plugin-dir plugin-dir-no-mcp plugin-url project-config-root "
+    "remote-control-session-name-prefix resume-drops-turn resume-session-at session-id setting-sources settings system-prompt "
+    "system-prompt-file system-prompt-snapshot task-budget thinking thinking-display"
+)
+_LISTS = "add-dir allowedTools allowed-tools betas disallowedTools disallowed-tools file mcp-config tools"
+_OPTIONAL = "bg background cloud debug from-pr prompt-suggestions remote-control resume teleport worktree"
+_KINDS: dict[str, _Kind] = {
+    **dict.fromkeys(_SWITCHES.split(), "switch"),
+    **dict.fromkeys(_VALUES.split(), "value"),
+    **dict.fromkeys(_LISTS.split(), "list"),
+    **dict.fromkeys(_OPTIONAL.split(), "optional"),
+}
+_SHORT = {"-p": "print", "-c": "continue", "-r": "resume", "-d": "debug", "-n": "name", "-w": "worktree"}
+_SAME = {"allowed-tools": "allowedTools", "disallowed-tools": "disallowedTools"}
+
+
+class Launch(msgspec.Struct, kw_only=True):
+    """How the simulated CLI was started.
+
+    Attributes:
+        one_shot: `--print` without `--input-format stream-json`.
+        prompt: the prompt on the command line, if it is there.
+        refusal: what it prints to stderr before it exits 1, if it does not like its arguments.
+        other: every further flag, by name.
+    """
+
+    one_shot: bool = False
+    prompt: str | None = None
+    model: str | None = None
+    permission_mode: str = "default"
+    allowed: list[str] = []
+    disallowed: list[str] = []
+    tools: list[str] | None = None
+    max_turns: int = 0
+    resume: str | None = None
+    continues: bool = False
+    session_id: str | None = None
+    fork: bool = False
+    partial: bool = False
+    replay: bool = False
+    hook_events: bool = False
+    asks_host: bool = False
+    json_schema: dict[str, Any] | None = None
+    cwd: str = "/"
+    reports_state: bool = False
+    checkpoints: bool = False
+    refusal: str | None = None
+    other: dict[str, list[str]] = {}
+
+
+def resolve_model(name: str | None) -> str:
+    """Return the model that a name or an id stands for."""
+    return MODELS.get(name or "default", name or "")
+
+
+def parse_launch(argv: Sequence[str], environment: Mapping[str, str], cwd: str | None = None) -> Launch:
+    """Return what the arguments after the program's name, and the variables, ask for."""
+    found: dict[str, list[str]] = {}
+    words: list[str] = []
+    refusal: str | None = None
+    rest = list(argv)
+    while rest:
+        part = rest.pop(0)
+        if part == "--":
+            words += rest
+            break
+        if not part.startswith("-") or part == "-":
+            words.append(part)
+            continue
+        flag, equals, value = part.partition("=")
+        name = _SHORT.get(flag, flag[2:] if flag.startswith("--") else "")
+        kind = _KINDS.get(name)
+        if kind is None:
+            refusal = refusal or f"error: unknown option '{flag}'"
+            continue
+        values = found.setdefault(_SAME.get(name, name), [])
+        if equals:
+            values.append(value)
+        elif kind == "value":
+            if not rest:
+                refusal = refusal or f"error: option '{flag} <value>' argument missing"
+            else:
+                values.append(rest.pop(0))
+        elif kind == "list":
+            while rest and not rest[0].startswith("-"):
+                values.append(rest.pop(0))
+        elif kind == "optional" and rest and not rest[0].startswith("-"):
+            values.append(rest.pop(0))
+    return _build(found, words, refusal, environment, cwd)
+
+
+def _build(
+    found: dict[str, list[str]], words: list[str], refusal: str | None, environment: Mapping[str, str], cwd: str | None
+) -> Launch:
+    def last(name: str) -> str | None:
+        return found[name][-1] if found.get(name) else None
+
+    streams = last("input-format") == "stream-json"
+    mode = last("permission-mode") or "default"
+    if "dangerously-skip-permissions" in found:
+        mode = "bypassPermissions"
+    mode = "default" if mode == "manual" else mode
+    if refusal is None:
+        refusal = _complaint(found, last, mode)
+    schema: Any = None
+    if (text := last("json-schema")) is not None:
+        try:
+            schema = json.loads(text)
+        except (ValueError, RecursionError):
+            refusal = refusal or "Error: --json-schema is not valid JSON"
+    tools = found.get("tools")
+    turns = last("max-turns") or "0"
+    return Launch(
+        one_shot=not streams,
+        prompt=" ".join(words) if words else None,
+        model=last("model"),
+        permission_mode=mode,
+        allowed=_rules(found.get("allowedTools", [])),
+        disallowed=_rules(found.get("disallowedTools", [])),
+        tools=None if tools is None or "default" in tools else _rules(tools),
+        max_turns=int(turns) if turns.isdigit() else 0,
+        resume=last("resume"),
+        continues="continue" in found,
+        session_id=last("session-id"),
+        fork="fork-session" in found,
+        partial="include-partial-messages" in found,
+        replay="replay-user-messages" in found,
+        hook_events="include-hook-events" in found,
+        asks_host=last("permission-prompt-tool") == "stdio",
+        json_schema=schema if isinstance(schema, dict) else None,
+        cwd=cwd or "/",
+        reports_state=_is_on(environment.get("CLAUDE_CODE_SDK_READS_SESSION_STATE")),
+        checkpoints=_is_on(environment.get("CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING")),
+        refusal=refusal,
+        other=found,
+    )
+
+
+def _complaint(found: dict[str, list[str]], last: Any, mode: str) -> str | None:
+    if mode not in PERMISSION_MODES:
+        choices = ", ".join(f'"{known}"' for known in (*PERMISSION_MODES, "manual"))
+        return f"error: option '--permission-mode <mode>' argument '{mode}' is invalid. Allowed choices are {choices}."
+    if last("output-format") == "stream-json" and "print" in found and "verbose" not in found:
+        return "Error: When using --print, --output-format=stream-json requires --verbose"
+    return None
+
+
+def _rules(values: list[str]) -> list[str]:
+    """Split a joined list at the commas and blanks that stand outside of parentheses."""
+    rules: list[str] = []
+    for value in values:
+        depth = 0
+        rule = ""
+        for letter in value:
+            depth += (letter == "(") - (letter == ")" and depth > 0)
+            if depth == 0 and letter in ", ":
+                rules.append(rule)
+                rule = ""
+            else:
+                rule += letter
+        rules.append(rule)
+    return [rule for rule in rules if rule]
+
+
+def _is_on(value: str | None) -> bool:
+    return value is not None and value.strip().lower() in ("1", "true", "yes", "on")

@@ -1,0 +1,101 @@
+"""What a simulated tool gives: the text for the model, and the tool's own form of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bridle.testing.script_steps import Calls
+
+__all__ = ["Outcome", "default_outcome", "flat_text"]
+
+NO_OUTPUT = "(Bash completed with no output)"
+
+
+class Outcome(NamedTuple):
+    """What a tool gave.
+
+    Attributes:
+        content: what the model gets: text or blocks.
+        structured: the tool's own form (`tool_use_result`).
+        failed: whether it is an error.
+        says_success: whether the result says that it is no error.
+        server: the MCP server it came from.
+    """
+
+    content: Any
+    structured: Any
+    failed: bool = False
+    says_success: bool = False
+    server: dict[str, Any] | None = None
+
+
+def default_outcome(call: Calls, arguments: Mapping[str, Any]) -> Outcome:
+    """Return what the script says a tool gives, in the form of the real one as far as it is known."""
+    if call.error is not None:
+        return Outcome(call.error, f"Error: {call.error}", failed=True)
+    text = call.result
+    structured: Any = text
+    if call.tool == "Bash":
+        output = flat_text(text)
+        structured = {
+            "stdout": output,
+            "stderr": "",
+            "interrupted": False,
+            "isImage": False,
+            "noOutputExpected": not output,
+        }
+        text = output or NO_OUTPUT
+    elif call.tool == "Write":
+        path = arguments.get("file_path", "")
+        text = text or f"File created successfully at: {path}"
+        structured = {
+            "type": "create",
+            "filePath": path,
+            "content": arguments.get("content", ""),
+            "structuredPatch": [],
+            "originalFile": None,
+            "userModified": False,
+        }
+    elif call.tool == "Edit":
+        path = arguments.get("file_path", "")
+        text = text or f"The file {path} has been updated successfully."
+        structured = {
+            "filePath": path,
+            "oldString": arguments.get("old_string", ""),
+            "newString": arguments.get("new_string", ""),
+            "structuredPatch": [],
+            "userModified": False,
+            "replaceAll": arguments.get("replace_all", False),
+        }
+    elif call.tool == "Read":
+        content = flat_text(text)
+        lines = content.split("\n")
+        path = arguments.get("file_path", "")
+        text = "\n".join(f"{number}\t{line}" for number, line in enumerate(lines, 1))
+        file = {
+            "filePath": path,
+            "content": content,
+            "numLines": len(lines),
+            "startLine": 1,
+            "totalLines": len(lines),
+        }
+        structured = {"type": "text", "file": file}
+    if call.structured is not None:
+        structured = call.structured
+    return Outcome(text, structured, says_success=call.tool == "Bash")
+
+
+def flat_text(content: Any) -> str:
+    """Return content as text, its blocks joined with newlines."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return "" if content is None else str(content)
+    return "\n".join(
+        str(block.get("text", "")) if block.get("type") == "text" else f"[{block.get('type')}]"
+        for block in content
+        if isinstance(block, dict)
+    )

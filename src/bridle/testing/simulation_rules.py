@@ -1,0 +1,194 @@
+"""Whether a tool may be used, as far as a simulated CLI knows: permission modes, rules, and tools that only read."""
+
+from __future__ import annotations
+
+import fnmatch
+import shlex
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["Verdict", "judge", "rule_matches", "suggestions"]
+
+EDITS = frozenset({"Edit", "NotebookEdit", "Write"})
+UNASKED = frozenset(
+    [
+        "Task",
+        "TaskOutput",
+        "TaskStop",
+        "Read",
+        "Glob",
+        "Grep",
+        "ToolSearch",
+        "ListAgents",
+        "StructuredOutput",
+        "SendMessage",
+        "ReportFindings",
+        "CronList",
+        "ScheduleWakeup",
+    ]
+)
+"""Tools that nobody is asked about."""
+_READING = frozenset(
+    [
+        "echo",
+        "ls",
+        "cat",
+        "pwd",
+        "head",
+        "tail",
+        "wc",
+        "grep",
+        "find",
+        "which",
+        "true",
+        "false",
+        "date",
+        "whoami",
+        "uname",
+        "stat",
+        "du",
+        "df",
+        "sort",
+        "uniq",
+        "sleep",
+        "exit",
+        "test",
+        "printf",
+    ]
+)
+_FILE_COMMANDS = frozenset(["touch", "mkdir", "rm", "rmdir", "mv", "cp", "sed"])
+"""Commands that `acceptEdits` allows inside of the working directory."""
+_OPERATORS = frozenset(["|", "||", "&&", ";", "&"])
+
+
+class Verdict(NamedTuple):
+    """What the rules say about one use of a tool.
+
+    Attributes:
+        decision: what is to happen.
+        reason: the kind of the reason, as the CLI calls it.
+        message: what the model is told where it is denied.
+        kind: what the CLI calls a use that did not happen.
+    """
+
+    decision: Literal["allow", "ask", "deny"]
+    reason: str | None = None
+    message: str = ""
+    kind: str = "permission-rule"
+
+
+def judge(
+    tool: str, arguments: Mapping[str, Any], *, mode: str, allowed: Iterable[str], denied: Iterable[str], can_ask: bool
+) -> Verdict:
+    """Return what is to happen with a tool.
+
+    Args:
+        tool: its name.
+        arguments: what it is called with.
+        mode: the permission mode.
+        allowed: rules that allow.
+        denied: rules that deny.
+        can_ask: whether somebody would answer.
+    """
+    if any(rule_matches(rule, tool, arguments) for rule in denied):
+        if tool == "Bash":
+            message = f"Permission to use Bash with command {arguments.get('command', '')} has been denied."
+            return Verdict("deny", "subcommandResults", message)
+        return Verdict("deny", "rule", f"Permission to use {tool} has been denied.")
+    if mode == "bypassPermissions":
+        return Verdict("allow", "mode")
+    if any(rule_matches(rule, tool, arguments) for rule in allowed):
+        return Verdict("allow", "rule")
+    reads = tool in UNASKED or (tool == "Bash" and _only_reads(str(arguments.get("command", ""))))
+    if tool == "StructuredOutput":
+        return Verdict("allow")
+    if reads:
+        return Verdict("allow", "other" if tool == "Bash" else "rule")
+    if mode == "acceptEdits" and (
+        tool in EDITS or (tool == "Bash" and _words(arguments) and _words(arguments)[0] in _FILE_COMMANDS)
+    ):
+        return Verdict("allow", "mode")
+    if mode == "dontAsk":
+        message = f"Permission to use {tool} has been denied because Claude Code is running in don't ask mode."
+        return Verdict("deny", "mode", message)
+    if not can_ask:
+        return Verdict("deny", None, f"{tool} needs approval, and there is nobody to ask.", "user-rejected")
+    return Verdict("ask")
+
+
+def rule_matches(rule: str, tool: str, arguments: Mapping[str, Any]) -> bool:
+    """Return whether a permission rule, such as `Bash(git *)`, is about this use of a tool."""
+    name, parenthesis, content = rule.partition("(")
+    of_server = name.startswith("mcp__") and tool.startswith(f"{name}__")
+    if name != tool and not of_server and not ("*" in name and fnmatch.fnmatchcase(tool, name)):
+        return False
+    if not parenthesis:
+        return True
+    content = content.removesuffix(")")
+    if content in ("", "*"):
+        return True
+    value = str(arguments.get(_SUBJECT.get(tool, ""), ""))
+    if content.endswith(":*"):
+        return value == content[:-2] or value.startswith(f"{content[:-2]} ")
+    if tool == "Bash":
+        return fnmatch.fnmatchcase(value, content) or value == content.removesuffix(" *")
+    if tool == "WebFetch" and content.startswith("domain:"):
+        return content[7:] in value
+    pattern = content[1:] if content.startswith("//") else content
+    return fnmatch.fnmatchcase(value, pattern) or fnmatch.fnmatchcase(value, f"*/{pattern.removeprefix('./')}")
+
+
+_SUBJECT = {
+    "Bash": "command",
+    "Edit": "file_path",
+    "Read": "file_path",
+    "Write": "file_path",
+    "Skill": "skill",
+    "Task": "subagent_type",
+    "WebFetch": "url",
+    "WebSearch": "query",
+    "Glob": "path",
+    "Grep": "path",
+}
+
+
+def suggestions(tool: str, arguments: Mapping[str, Any], cwd: str) -> list[dict[str, Any]]:
+    """Return the permission updates that the CLI would suggest."""
+    if tool in EDITS:
+        return [{"type": "setMode", "mode": "acceptEdits", "destination": "session"}]
+    rule: dict[str, str] = {"toolName": tool}
+    found: list[dict[str, Any]] = []
+    if tool == "Bash":
+        rule["ruleContent"] = f"{arguments.get('command', '')} *"
+    found.append({"type": "addRules", "rules": [rule], "behavior": "allow", "destination": "localSettings"})
+    words = _words(arguments)
+    if tool == "Bash" and words and words[0] in _FILE_COMMANDS:
+        found.append({"type": "addDirectories", "directories": [cwd], "destination": "session"})
+        found.append({"type": "setMode", "mode": "acceptEdits", "destination": "session"})
+    return found
+
+
+def _words(arguments: Mapping[str, Any]) -> list[str]:
+    try:
+        return shlex.split(str(arguments.get("command", "")))
+    except ValueError:
+        return []
+
+
+def _only_reads(command: str) -> bool:
+    if any(sign in command for sign in ("$(", "`", ">", "<", "\n")):
+        return False
+    lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    try:
+        words = list(lexer)
+    except ValueError:
+        return False
+    begins = True
+    for word in words:
+        if begins and word not in _READING:
+            return False
+        begins = word in _OPERATORS
+    return bool(words)

@@ -374,6 +374,7 @@ class Chat:
             return
         if receipt.cancelled:
             self._terminal.note(f"Prompts taken back: {len(receipt.cancelled)}.", "yellow")
+        self._settle()
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import select
 import signal
 import sys
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bridle.cli.choices import build_options, read_prompt
@@ -169,8 +169,9 @@ class _TerminalHandler(logging.Handler):
         self._terminal = terminal
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show the message as a warning."""
-        self._terminal.warning(record.getMessage())
+        """Show the message as a warning; where that fails, the next output fails, too, and not in the midst of the library."""
+        with suppress(OSError):
+            self._terminal.warning(record.getMessage())
 
 
 @contextmanager

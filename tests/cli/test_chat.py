@@ -1,0 +1,456 @@
+"""`bridle chat` with a stand-in CLI: prompts from a pipe, what the real CLI cannot be made to do, and texts that cannot be trusted."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import Command, children_of, left_of
+from tests.cli.talk import CTRL_C, CTRL_D, Talk
+from tests.cli.test_untrusted_text import NASTY, check
+from tests.sessions import stand_in_session
+
+ASKED = {"tool_name": "Bash", "tool_use_id": "t1", "input": {"command": "touch one"}}
+Started = Callable[[subprocess.Popen[bytes]], subprocess.Popen[bytes]]
+
+
+@pytest.fixture
+def bridle(tmp_path: Path) -> Command:
+    """Return the command with the stand-in for sessions."""
+    path = tmp_path / "claude"
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} -P {os.path.abspath(stand_in_session.__file__)} "$@"\n')
+    path.chmod(0o755)
+    return Command(tmp_path, str(path))
+
+
+def prompt(*steps: list[Any]) -> str:
+    return json.dumps(steps)
+
+
+def piped(*prompts: str) -> bytes:
+    return "".join(f"{line}\n" for line in prompts).encode()
+
+
+def asking(**more: Any) -> str:
+    return prompt(["ask", "can_use_tool", {**ASKED, **more}])
+
+
+# -- prompts from a pipe -------------------------------------------------------------------------------------------------------
+
+
+def test_one_prompt_for_each_line(bridle: Command) -> None:
+    ran = bridle("chat", "zero", stdin=b"one\n\ntwo\\\nand more\n/help\nlast, without an end")
+    assert ran.code == 0
+    position = 0
+    for part in (
+        "> zero\n\nzero\n",
+        "> one\n\none\n",
+        "> two\nand more\n\ntwo\nand more\n",
+        "> /help\n  /help",
+        "> last, without an end\n\nlast, without an end\n",
+    ):
+        position = ran.text.find(part, position)
+        assert position >= 0, (part, ran.text)
+    assert "\x1b" not in ran.text
+    assert ran.errors.startswith("Go on with: bridle chat --resume ")
+
+
+def test_prompts_from_a_file(bridle: Command, tmp_path: Path) -> None:
+    source = tmp_path / "prompts"
+    source.write_text("\ufeffone\r\ntwo\r\n")
+    with source.open("rb") as file:
+        process = bridle.start("chat", stdin=file)
+        out, _ = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert b"\n> two\n\ntwo\n" in out
+    assert out.startswith(b"> one\n\none\n")
+
+
+@pytest.mark.parametrize("stdin", [b"", b"\n\n", b"/quit\nnever\n"], ids=["nothing", "empty lines", "quit"])
+def test_nothing_to_say(bridle: Command, stdin: bytes) -> None:
+    ran = bridle("chat", stdin=stdin)
+    assert (ran.code, ran.text, ran.errors) == (0, "", "")
+
+
+def test_closed_stdin(bridle: Command) -> None:
+    shell = 'exec "$@" <&-'
+    arguments = ["sh", "-c", shell, "sh", *bridle.arguments("chat", "hello")]
+    done = subprocess.run(arguments, env=bridle.environment, capture_output=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout.startswith(b"> hello\n\nhello\n")) == (0, True), done
+
+
+def test_nobody_can_be_asked(bridle: Command) -> None:
+    ran = bridle("chat", stdin=piped(asking()))
+    assert ran.code == 0
+    assert "Bash was denied: nobody can be asked here (--allow allows a tool, --yes whatever is asked)." in ran.errors
+    assert '"behavior": "deny"' in ran.text
+
+
+def test_yes_for_all(bridle: Command) -> None:
+    ran = bridle("chat", "--yes", stdin=piped(asking(), asking(requires_user_interaction=True)))
+    assert ran.code == 0
+    assert "Bash was allowed: --yes." in ran.errors
+    assert "Bash was denied: nobody can be asked here (only a person may allow it)." in ran.errors
+    assert ran.text.index('"behavior": "allow"') < ran.text.index('"behavior": "deny"')
+
+
+def test_error_result(bridle: Command) -> None:
+    ran = bridle("chat", stdin=piped(prompt(["error_result"]), "goes on"))
+    assert ran.code == 1
+    assert "it went wrong" in ran.errors
+    assert "\ngoes on\n" in ran.text
+
+
+def test_deadline_of_a_turn(bridle: Command) -> None:
+    ran = bridle("chat", "--timeout", "0.3", stdin=piped(prompt(["hang"]), "goes on"))
+    assert ran.code == 1
+    assert "0.3" in ran.errors
+    assert "\ngoes on\n" in ran.text
+
+
+def test_background_tasks_are_awaited(bridle: Command) -> None:
+    task = {"task_id": "b1", "task_type": "shell", "description": "build"}
+    late = ["later", [["ask", "can_use_tool", ASKED], ["background", []]]]
+    ran = bridle("chat", "--yes", stdin=piped(prompt(late, ["background", [task]])))
+    assert ran.code == 0
+    assert "Bash was allowed" in ran.errors
+
+
+def test_refused_command(bridle: Command) -> None:
+    ran = bridle("chat", stdin=piped("/mode nonsense", "goes on"))
+    assert ran.code == 1
+    assert "error: /mode needs one of" in ran.errors
+    assert "\ngoes on\n" in ran.text
+
+
+def test_server_that_asks(bridle: Command) -> None:
+    question = {"mcp_server_name": "shop", "message": "How many?", "mode": "form", "requested_schema": {}}
+    ran = bridle("chat", stdin=piped(prompt(["ask", "elicitation", question])))
+    assert "The MCP server shop asked something: nobody can be asked here." in ran.errors
+    assert '"action": "decline"' in ran.text
+
+
+# -- wrong use -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "says"),
+    [
+        (["--nonsense"], b"", "No such option"),
+        (["--permission-mode", "yolo"], b"", "permission_mode"),
+        (["--cwd", "/nowhere/at/all"], b"", "does not exist"),
+        (["--json"], b"", "No such option"),
+        (["hi", "twice"], b"", "unexpected extra argument"),
+        ([], b"\xff\n", "no UTF-8"),
+    ],
+    ids=["flag", "mode", "folder", "json", "two prompts", "no text"],
+)
+def test_usage(bridle: Command, arguments: list[str], stdin: bytes, says: str) -> None:
+    ran = bridle("chat", *arguments, stdin=stdin)
+    assert (ran.code, ran.text) == (2, "")
+    assert says in ran.errors
+    assert "Traceback" not in ran.errors
+
+
+def test_help(bridle: Command) -> None:
+    shown = bridle("chat", "--help")
+    assert shown.code == 0
+    for part in ("--yes", "--resume", "--allow", "--option", "Ctrl-D", "130", "Examples"):
+        assert part in shown.text
+    assert "--output-schema" not in shown.text
+
+
+# -- the end of the CLI --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("step", "says"), [(["die"], "SIGKILL"), (["exit", 3], "exit code 3"), (["exit", 0], "while a prompt was open")]
+)
+@pytest.mark.parametrize("terminal", [False, True])
+def test_cli_that_dies_in_a_turn(bridle: Command, step: list[Any], says: str, terminal: bool) -> None:
+    if terminal:
+        ran = bridle.on_terminal("chat", prompt(["text", "so far"], step))
+        errors = ran.text
+    else:
+        ran = bridle("chat", stdin=piped(prompt(["text", "so far"], step), "never said"))
+        errors = ran.errors
+    assert ran.code == 1
+    assert "so far" in ran.text
+    assert "error: The session is closed" in errors
+    assert says in errors
+    assert "Traceback" not in ran.text + ran.errors
+    assert "never said" not in ran.text
+
+
+@pytest.mark.parametrize(
+    ("start", "code"),
+    [([["exit", 1]], 3), ([["die"]], 3), ([["refuse", "no\x1b[2J"]], 3)],
+    ids=["exit", "killed", "refused"],
+)
+def test_cli_that_does_not_start(bridle: Command, start: list[Any], code: int) -> None:
+    bridle.environment["STAND_IN_START"] = json.dumps(start)
+    ran = bridle("chat", "hi")
+    assert ran.code == code
+    assert "error: " in ran.errors
+    assert "Traceback" not in ran.errors
+    check(ran)
+
+
+def test_cli_that_ends_by_itself(bridle: Command) -> None:
+    with Talk(bridle) as chat:
+        chat.until_prompt()
+        chat.say(prompt(["text", "bye"], ["later", [["background", []]]]))
+        chat.until_prompt()
+        chat.look()
+        for who in chat.below:
+            if "stand_in_session" in Path(f"/proc/{who}/cmdline").read_text():
+                os.kill(who, signal.SIGTERM)
+        assert chat.code() == 1
+        assert "error: The session is closed" in chat.text
+        assert chat.left() == []
+
+
+def test_interrupt_while_it_starts(bridle: Command, started: Started, tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    os.mkfifo(ready)
+    bridle.environment["STAND_IN_START"] = json.dumps([["touch", str(ready)], ["silent"]])
+    process = started(bridle.start("chat", stdin=subprocess.PIPE))
+    with open(ready, "rb"):
+        below = children_of(process)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (130, b"Interrupted.\n")
+    assert left_of(below) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_while_nobody_reads(bridle: Command, started: Started, number: signal.Signals) -> None:
+    process = started(bridle.start("chat", prompt(["flood", 20_000, 1_000]), stdin=subprocess.PIPE))
+    assert process.stdout is not None
+    assert b"xxxx" in process.stdout.read(200_000)
+    # Nobody reads on: the command is, or will be, blocked in a write.
+    below = children_of(process)
+    assert below
+    process.send_signal(number)
+    for _ in range(200):
+        try:
+            process.wait(0.1)
+            break
+        except subprocess.TimeoutExpired:
+            if number == signal.SIGINT:  # the first one interrupts the turn, and several at once may arrive as one
+                process.send_signal(number)
+    assert process.returncode == 128 + number
+    assert left_of(below) == []
+
+
+def test_reader_that_goes_away(bridle: Command, started: Started) -> None:
+    process = started(bridle.start("chat", prompt(["flood", 20_000, 1_000]), stdin=subprocess.PIPE))
+    assert process.stdout is not None
+    assert b"xxxx" in process.stdout.read(10_000)
+    below = children_of(process)
+    process.stdout.close()
+    process.stdout = None
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (141, b"")
+    assert left_of(below) == []
+
+
+def test_second_interrupt_ends_what_does_not_listen(bridle: Command) -> None:
+    grace = 'timeouts={"kill_grace": 0.5, "stop_grace": 0.1}'
+    with Talk(bridle, "--option", grace) as chat:
+        chat.until_prompt()
+        chat.say(prompt(["ignore_term"], ["text", "now"], ["silent"]))
+        chat.until("\nnow\n")
+        chat.look()
+        chat.type(CTRL_C)
+        chat.until("Interrupting")
+        chat.type(CTRL_C)
+        assert chat.code() == 130
+        assert chat.left() == []
+
+
+# -- questions -----------------------------------------------------------------------------------------------------------------
+
+
+def test_what_only_a_person_may_allow(bridle: Command) -> None:
+    with Talk(bridle) as chat:
+        chat.until_prompt()
+        chat.say(asking(requires_user_interaction=True, suppress_always_allow_rule=True))
+        assert "always" not in chat.until("Allow Bash? yes, [n]o ").rpartition("wants to run")[2]
+        for answer in ("y", "always", "", "yes please"):
+            chat.say(answer)
+            chat.until("Allow Bash?")
+        chat.say("yes")
+        assert '"behavior": "allow"' in chat.until_prompt()
+        chat.type(CTRL_D)
+        assert chat.code() == 0
+
+
+def test_rule_of_our_own(bridle: Command) -> None:
+    with Talk(bridle) as chat:
+        chat.until_prompt()
+        chat.say(asking())
+        assert "always: allow Bash (in this session)" in chat.until("Allow Bash?")
+        chat.say("a")
+        answer = chat.until_prompt()
+        assert '"toolName": "Bash"' in answer
+        assert '"destination": "session"' in answer
+        chat.type(CTRL_D)
+        assert chat.code() == 0
+
+
+def test_all_of_a_long_input_can_be_seen(bridle: Command) -> None:
+    command = "\n".join(f"echo {number}" for number in range(60))
+    with Talk(bridle) as chat:
+        chat.until_prompt()
+        chat.say(asking(input={"command": command}))
+        shown = chat.until("Allow Bash?").rpartition("wants to run")[2]
+        assert "more characters: ? shows all" in shown
+        assert "echo 59" not in shown
+        chat.say("?")
+        assert "echo 59" in chat.until("Allow Bash?")
+        chat.say("n")
+        chat.until_prompt()
+        chat.type(CTRL_D)
+        assert chat.code() == 0
+
+
+def test_what_was_typed_before_is_no_answer(bridle: Command, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    with Talk(bridle) as chat:
+        chat.until_prompt()
+        chat.say(prompt(["text", "now"], ["await_file", str(go)], ["ask", "can_use_tool", ASKED]))
+        chat.until("\nnow\n")
+        chat.type("y")
+        chat.until("y")
+        go.touch()
+        chat.until("Allow Bash?")
+        chat.say("n")
+        assert '"behavior": "deny"' in chat.until_prompt()
+        chat.type(CTRL_D)
+        assert chat.code() == 0
+
+
+def test_several_questions_come_one_after_the_other(bridle: Command) -> None:
+    with Talk(bridle) as chat:
+        chat.until_prompt()
+        chat.say(prompt(["ask_many", "can_use_tool", ASKED, 3]))
+        for answer in ("y", "n first", "y"):
+            assert chat.until("Allow Bash?").count("wants to run") == 1
+            chat.say(answer)
+        answers = chat.until_prompt()
+        assert answers.count('"allow"') == 2
+        assert answers.count('"deny"') == 1
+        chat.type(CTRL_D)
+        assert chat.code() == 0
+
+
+def test_form_of_a_server(bridle: Command) -> None:
+    schema = {
+        "properties": {
+            "amount": {"type": "integer", "title": "How many"},
+            "kind": {"enum": ["tea", "mate"]},
+            "note": {"type": "string"},
+            "gift": {"type": "boolean"},
+        },
+        "required": ["amount", "kind", "gift"],
+    }
+    question = {"mcp_server_name": "shop", "message": "Your order?", "mode": "form", "requested_schema": schema}
+    with Talk(bridle) as chat:
+        chat.until_prompt()
+        chat.say(prompt(["ask", "elicitation", question]))
+        assert "The MCP server shop asks:" in chat.until("How many (integer): ")
+        chat.say("many")
+        chat.until("Answer a number.")
+        chat.until("How many (integer): ")
+        chat.say("3")
+        chat.until("kind (tea, mate): ")
+        chat.say("tea")
+        chat.until("note (string, may be empty): ")
+        chat.say("")
+        chat.until("gift (boolean): ")
+        chat.say("y")
+        chat.until("Send this?")
+        chat.say("y")
+        answer = chat.until_prompt()
+        assert '{"amount": 3, "kind": "tea", "gift": true}' in answer
+        chat.type(CTRL_D)
+        assert chat.code() == 0
+
+
+# -- texts that cannot be trusted ----------------------------------------------------------------------------------------------
+
+
+def _nasty_request(text: str) -> dict[str, Any]:
+    rule = {"type": "addRules", "rules": [{"toolName": text, "ruleContent": text}], "behavior": "allow"}
+    return {
+        **dict.fromkeys(("tool_name", "title", "display_name", "description", "decision_reason", "blocked_path"), text),
+        "tool_use_id": text,
+        "agent_id": text,
+        "mcp_server": {"name": text, "source": text},
+        "input": {text: text, "list": [text], "lines": f"{text}\n{text}"},
+        "permission_suggestions": [
+            {**rule, "destination": "session"},
+            {"type": "addDirectories", "directories": [text], "destination": "session"},
+            {"type": text},
+        ],
+    }
+
+
+PLACES: dict[str, Callable[[str], list[Any]]] = {
+    "text": lambda text: ["text", text],
+    "permission": lambda text: ["ask", "can_use_tool", _nasty_request(text)],
+    "question": lambda text: [
+        "ask",
+        "can_use_tool",
+        {
+            "tool_name": "AskUserQuestion",
+            "tool_use_id": "1",
+            "input": {"questions": [{"question": text, "options": [{"label": text, "description": text}]}]},
+        },
+    ],
+    "server": lambda text: [
+        "ask",
+        "elicitation",
+        {"mcp_server_name": text, "message": text, "mode": "url", "url": text},
+    ],
+    "form": lambda text: [
+        "ask",
+        "elicitation",
+        {
+            "mcp_server_name": text,
+            "message": text,
+            "mode": "form",
+            "requested_schema": {"properties": {text: {"title": text, "enum": [text]}}, "required": [text]},
+        },
+    ],
+    "tasks": lambda text: ["background", [{"task_id": text, "task_type": text, "description": text}]],
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("terminal", [False, True])
+def test_untrusted_text(bridle: Command, place: str, terminal: bool) -> None:
+    texts = [text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in NASTY.values()]
+    step = PLACES[place]("".join(texts))
+    if not terminal:
+        check(bridle("chat", prompt(["later", [["background", []]]], step)))
+        return
+    with Talk(bridle, prompt(step)) as chat:
+        if place in ("text", "tasks"):
+            chat.until_prompt()
+        else:
+            chat.until({"permission": "[n]o", "question": "Your answer", "server": "opened it?", "form": "): "}[place])
+        chat.type(CTRL_D)
+        assert chat.code() == 0
+        shown = chat.text
+    assert shown
+    check(type("Shown", (), {"out": shown.encode(), "err": b""})())

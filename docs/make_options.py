@@ -36,8 +36,8 @@ careful = options.replace(permission_mode="plan")
   secret.
 - *Kind*: **argv** becomes flags of the CLI, **environment** variables of its process, **initialize** a field of the
   first control request, **host** stays in this process.
-- Options marked with † need the bidirectional protocol for some or all of their values. A `Session` speaks it; `query`
-  and `run` refuse such values with a `NotSupportedError` that names them.
+- Options marked with † need the bidirectional protocol for some or all of their values. A `Session` speaks it always;
+  `query` and `run` change over to it by themselves when such a value is set.
 """
 
 CONFLICTS = """## When options contradict each other

@@ -21,6 +21,8 @@ PACKAGES = {
     "bridle.aio.session": "sessions",
     "bridle.hooks": "hooks",
     "bridle.permissions": "permissions",
+    "bridle.protocol.session_states": "sessions",
+    "bridle.session": "sessions",
     "bridle.tools": "tools",
 }
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         NotSupportedError,
         OptionsError,
         ProcessError,
+        PromptsError,
         ResultError,
         SessionClosedError,
         SlowConsumerError,
@@ -109,6 +110,19 @@ if TYPE_CHECKING:
         ReplaceRules,
         SetMode,
     )
+    from bridle.protocol.session_states import Activity, Lifecycle, TurnState
+    from bridle.session import (
+        ActivityChanged,
+        BackgroundTasksChanged,
+        SessionCompleted,
+        SessionEvent,
+        SessionFailed,
+        SessionStarted,
+        SessionStopped,
+        TurnCompleted,
+        TurnStarted,
+        Warned,
+    )
     from bridle.structured import OutputError
     from bridle.tools import (
         Audio,
@@ -152,6 +166,11 @@ _PLACES: dict[str, str] = {
         "bridle.permissions": (
             "AddDirectories AddRules Allow Deny PermissionRequest PermissionRule RemoveDirectories RemoveRules ReplaceRules SetMode"
         ),
+        "bridle.protocol.session_states": "Activity Lifecycle TurnState",
+        "bridle.session": (
+            "ActivityChanged BackgroundTasksChanged SessionCompleted SessionEvent SessionFailed SessionStarted SessionStopped "
+            "TurnCompleted TurnStarted Warned"
+        ),
         "bridle.structured": "OutputError",
         "bridle.tools": "Audio EmbeddedResource Image ResourceLink Tool ToolContext ToolError ToolResult ToolServer tool tool_server",
     }.items()
@@ -160,12 +179,15 @@ _PLACES: dict[str, str] = {
 _SUBMODULES = frozenset({"hooks", "messages", "sync", "testing"})
 
 __all__ = [
+    "Activity",
+    "ActivityChanged",
     "AddDirectories",
     "AddRules",
     "AgentDefinition",
     "Allow",
     "AssistantMessage",
     "Audio",
+    "BackgroundTasksChanged",
     "BridleError",
     "CLIExitedDuringInitError",
     "CLINotFoundError",
@@ -187,6 +209,7 @@ __all__ = [
     "InitQueueOverflowError",
     "InitializationError",
     "InitializationTimeoutError",
+    "Lifecycle",
     "Limits",
     "LineTooLongError",
     "McpHttpServerConfig",
@@ -200,6 +223,7 @@ __all__ = [
     "PermissionRequest",
     "PermissionRule",
     "ProcessError",
+    "PromptsError",
     "QueryStream",
     "RateLimitEvent",
     "RemoveDirectories",
@@ -213,6 +237,11 @@ __all__ = [
     "SdkPluginConfig",
     "Session",
     "SessionClosedError",
+    "SessionCompleted",
+    "SessionEvent",
+    "SessionFailed",
+    "SessionStarted",
+    "SessionStopped",
     "SetMode",
     "SlowConsumerError",
     "SpawnError",
@@ -241,6 +270,9 @@ __all__ = [
     "ToolServer",
     "ToolUseBlock",
     "Turn",
+    "TurnCompleted",
+    "TurnStarted",
+    "TurnState",
     "TurnTimeoutError",
     "UnknownBlock",
     "UnknownMessage",
@@ -248,6 +280,7 @@ __all__ = [
     "UnsupportedCLIVersionError",
     "UserMessage",
     "VersionDetectionError",
+    "Warned",
     "__version__",
     "hooks",
     "messages",

@@ -71,7 +71,7 @@ class AsyncChildProcess(ChildProcess):
         while data is None:
             await self._wait(child)
             data = child.take()
-        self._more_is_likely = len(data) >= _LARGE_READ
+        self._more_is_likely = not data or len(data) >= _LARGE_READ  # the end is there again without a wait
         return data
 
     async def wait_exit(self) -> int | None:

@@ -1,0 +1,14 @@
+"""Conformance: what any transport and any CLI version must do, shown on yours.
+
+- `check_transport(source)`: for authors of transports, the rules of `bridle.transports.base`.
+- `check_cli(path)`: for a version of the Claude Code CLI, what Bridle relies on and where it drifts; also `bridle conformance`.
+
+Both return a `Report`; `report.raise_for_failures()` makes a test of it.
+"""
+
+from __future__ import annotations
+
+from bridle.testing.conformance_report import Finding, Report, Status
+from bridle.testing.conformance_transport import TRANSPORT_CHECKS, check_transport
+
+__all__ = ["TRANSPORT_CHECKS", "Finding", "Report", "Status", "check_transport"]

@@ -1,0 +1,181 @@
+"""One way to talk to both kinds of transports, so that each check is written once: coroutines, which in the blocking shell never wait."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from bridle.testing.conformance_report import Failed
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine
+
+    from bridle.launch.plan import LaunchPlan
+    from bridle.transports.base import AsyncTransport, SyncTransport, TransportSource
+
+__all__ = ["SHELLS", "Shell", "Wire", "run_bounded"]
+
+Shell: TypeAlias = Literal["asyncio", "trio", "threads"]
+SHELLS: tuple[Shell, ...] = ("asyncio", "trio", "threads")
+CHECK_SECONDS = 60.0
+"""What one check may take; the default graces of a stop take ten seconds."""
+
+
+class Wire:
+    """A transport of either kind under test. What it is doing is kept, for the report on a check that hangs."""
+
+    def __init__(self, source: TransportSource, shell: Shell) -> None:
+        self.shell = shell
+        self.blocking = shell == "threads"
+        self.doing = ""
+        self._transport: Any = source.for_sync() if self.blocking else source.for_async()
+
+    @property
+    def transport(self) -> AsyncTransport | SyncTransport:
+        """The transport itself."""
+        return self._transport  # type: ignore[no-any-return]
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id, where there is one."""
+        pid: int | None = self._transport.pid
+        return pid
+
+    @property
+    def stderr_tail(self) -> bytes:
+        """Its end of stderr."""
+        tail: bytes = self._transport.stderr_tail
+        return tail
+
+    async def _call(self, name: str, *arguments: Any, **named: Any) -> Any:
+        self.doing = name
+        outcome = getattr(self._transport, name)(*arguments, **named)
+        if not self.blocking:
+            outcome = await outcome
+        self.doing = ""
+        return outcome
+
+    async def start(self, plan: LaunchPlan) -> None:
+        """Start the peer."""
+        await self._call("start", plan)
+
+    async def send(self, data: bytes) -> None:
+        """Send bytes."""
+        await self._call("send", data)
+
+    async def end_input(self) -> None:
+        """End the peer's input."""
+        await self._call("end_input")
+
+    async def stop(self, *, turn_open: bool = True) -> None:
+        """Stop the peer."""
+        await self._call("stop", turn_open=turn_open)
+
+    def abandon(self) -> None:
+        """Abandon the peer."""
+        self.doing = "abandon"
+        self._transport.abandon()
+        self.doing = ""
+
+    async def receive(self, seconds: float | None = None) -> bytes | None:
+        """Return what `receive` returns; None if it took longer."""
+        if self.blocking:
+            return await self._call("receive", seconds)  # type: ignore[no-any-return]
+        import anyio
+
+        with anyio.move_on_after(seconds):
+            return await self._call("receive")  # type: ignore[no-any-return]
+        return None
+
+    async def wait_exit(self, seconds: float | None = None) -> int | None:
+        """Return what `wait_exit` returns; None if it took longer."""
+        if self.blocking:
+            return await self._call("wait_exit", seconds)  # type: ignore[no-any-return]
+        import anyio
+
+        with anyio.move_on_after(seconds):
+            return await self._call("wait_exit")  # type: ignore[no-any-return]
+        return None
+
+    async def read_until(self, end: Callable[[bytes], bool] = lambda read: False, seconds: float = 30.0) -> bytes:
+        """Return what comes until `end` holds, or the output ends.
+
+        Raises:
+            Failed: neither came.
+        """
+        read = bytearray()
+        until = time.monotonic() + seconds
+        while not end(bytes(read[-64:])):
+            data = await self.receive(max(0.0, until - time.monotonic()))
+            if data is None:
+                raise Failed(f"after {len(read)} bytes nothing more came for {seconds:g} s, and no end of the output")
+            if not isinstance(data, bytes):
+                raise Failed(f"`receive` returned a {type(data).__name__} and no bytes")
+            if not data:
+                break
+            read += data
+        return bytes(read)
+
+    async def both(self, one: Callable[[], Awaitable[Any]], other: Callable[[], Awaitable[Any]]) -> tuple[Any, Any]:
+        """Run two things at the same time; return what they returned or raised."""
+        outcomes: list[Any] = [None, None]
+
+        async def keep(place: int, function: Callable[[], Awaitable[Any]]) -> None:
+            try:
+                outcomes[place] = await function()
+            except Exception as error:
+                outcomes[place] = error
+
+        if self.blocking:
+            thread = threading.Thread(target=_drive, args=(keep(0, one),), name="conformance", daemon=True)
+            thread.start()
+            _drive(keep(1, other))
+            thread.join(CHECK_SECONDS)
+        else:
+            import anyio
+
+            async with anyio.create_task_group() as group:
+                group.start_soon(keep, 0, one)
+                group.start_soon(keep, 1, other)
+        return outcomes[0], outcomes[1]
+
+
+def _drive(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine that never waits."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        return done.value
+    coroutine.close()
+    raise Failed("a blocking transport waited for an event loop")
+
+
+def run_bounded(wire: Wire, check: Callable[[Wire], Coroutine[Any, Any, None]], seconds: float) -> None:
+    """Run a check in a thread of its own, which is left to itself if it hangs.
+
+    Raises:
+        Failed: it took too long.
+        BaseException: what the check raises.
+    """
+    outcome: list[BaseException | None] = []
+
+    def run() -> None:
+        try:
+            if wire.blocking:
+                _drive(check(wire))
+            else:
+                import anyio
+
+                anyio.run(check, wire, backend=wire.shell)
+            outcome.append(None)
+        except BaseException as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run, name="conformance-check", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if not outcome:
+        raise Failed(f"`{wire.doing or 'the check'}` had not returned after {seconds:g} s")
+    if outcome[0] is not None:
+        raise outcome[0]

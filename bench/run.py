@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import frames
+import round_trips
 import startup
 
 CLIENT_NAMES = ("bridle", "official", "bridle-blocking", "bare", "bridle-trio", "bare-typed")
@@ -369,11 +370,15 @@ def main() -> int:
         streams = measure_streams(workers, scenarios, repeats)
         for worker in workers.values():
             worker.close()
+        trips = round_trips.measure(
+            folder, environment, 3 if arguments.quick else 8, 300 if arguments.quick else 500, say
+        )
         sizes = measure_long_line_memory(environment, scenarios["long-line"])
     say("")
     show_startup(table, begun)
     show_streams(table, scenarios, streams, sizes)
     show_overhead(table, overhead)
+    round_trips.show(table.row, table.title, trips)
     took = time.monotonic() - begin
     table.print(
         f"\n{took:.0f} s. Targets missed: {len(table.missed)}" + "".join(f"\n  {missed}" for missed in table.missed)
@@ -392,6 +397,7 @@ def main() -> int:
                 {"scenario": s, "touched": t, "client": c, "messages": scenarios[s].messages, "rounds": rounds}
                 for (s, t, c), rounds in streams.items()
             ],
+            "round_trips": [{"client": c, "kind": k, "sessions": sessions} for (c, k), sessions in trips.items()],
             "long_line_memory": [
                 {"client": c, "touched": t, "peak": peak, "growth": growth} for (c, t), (peak, growth) in sizes.items()
             ],

@@ -471,8 +471,9 @@ class Callbacks:
                 run.put(message)
             self._answer(job, {"mcp_response": _ACKNOWLEDGEMENT})
             return None
-        if self._call_of(run, head.id) is not None:
-            answer = rpc_error(head.id, _INVALID_REQUEST, "There is an open request with this `id`.")
+        # The package takes a request with another kind of id for a notification, and never answers it.
+        if isinstance(head.id, float) or self._call_of(run, head.id) is not None:
+            answer = rpc_error(head.id, _INVALID_REQUEST, "`id` must be a text or a whole number, and no open request's.")
             self._answer(job, {"mcp_response": answer})
             return None
         run.initialized = run.initialized or opening

@@ -1,0 +1,137 @@
+"""A session of an event loop, as plain functions see it: they run in threads, where its methods must not be called directly.
+
+There `context.session` has the same names, and what is awaited in the loop blocks, as in `bridle.sync`. Calls are made in the event loop.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import inspect
+import threading
+from typing import TYPE_CHECKING, Any
+
+from bridle.errors import SessionClosedError
+from bridle.session import SessionBase
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridle.aio.callbacks import Loop
+    from bridle.aio.driver import Driver
+
+__all__ = ["FromThread", "SessionReach"]
+
+_LOOK_SECONDS = 1.0
+"""How often a thread that waits looks whether the event loop is still there."""
+
+
+class SessionReach:
+    """Finds a session for a callback, without keeping it alive: itself in its event loop, and as `FromThread` elsewhere.
+
+    Args:
+        session: returns the session; None once it is gone.
+        drivers: holds its driver, once there is one.
+    """
+
+    def __init__(self, session: Callable[[], Any], drivers: list[Driver]) -> None:
+        self._session = session
+        self._drivers = drivers
+
+    def __call__(self) -> Any:
+        """Return the session, as it is to be used here."""
+        session = self._session()
+        if session is None or not self._drivers or self._drivers[0].is_here:
+            return session
+        return FromThread(self._session, self._drivers[0].loop)
+
+
+class FromThread:
+    """A session, a turn or a cursor, for a thread that is not its event loop's: what is awaited there blocks here.
+
+    Args:
+        find: returns it; None once it is gone.
+        loop: where it lives.
+    """
+
+    __slots__ = ("_find", "_loop")
+
+    def __init__(self, find: Callable[[], Any], loop: Loop) -> None:
+        self._find = find
+        self._loop = loop
+
+    def _target(self) -> Any:
+        target = self._find()
+        if target is None:
+            raise SessionClosedError(expected=True, reason="nobody holds the session any more")
+        return target
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if inspect.isroutine(getattr(type(self._target()), name, None)):
+
+            def method(*arguments: Any, **more: Any) -> Any:
+                return self._run(lambda: getattr(self._target(), name)(*arguments, **more))
+
+            method.__name__ = name
+            return method
+        return self._run(lambda: getattr(self._target(), name))
+
+    def __iter__(self) -> FromThread:
+        self._run(lambda: self._target().__aiter__())
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return self._run(lambda: self._target().__anext__())
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+    def __repr__(self) -> str:
+        return f"<{self._find()!r} of an event loop, from a thread>"
+
+    def _run(self, function: Callable[[], Any]) -> Any:
+        value = run_in(self._loop, function)
+        if isinstance(value, SessionBase) or hasattr(value, "__anext__"):
+            return FromThread(lambda: value, self._loop)
+        return value
+
+
+def run_in(loop: Loop, function: Callable[[], Any]) -> Any:
+    """Call a function in an event loop, await what it returns if that can be awaited, and return the outcome here.
+
+    Raises:
+        BaseException: what it raises.
+        SessionClosedError: the event loop has ended.
+    """
+    done = threading.Event()
+    values: list[Any] = []
+    errors: list[BaseException] = []
+
+    async def call() -> None:
+        try:
+            value = function()
+            values.append(await value if inspect.isawaitable(value) else value)
+        except Exception as error:
+            errors.append(error)
+        except BaseException:
+            errors.append(SessionClosedError(expected=False, reason="its event loop has ended"))
+            raise
+        finally:
+            done.set()
+
+    context = contextvars.copy_context()
+    there = loop.post(lambda: loop.spawn(call, context))
+    while not there or not done.wait(_LOOK_SECONDS):
+        if not there or not loop.post(_nothing):
+            raise SessionClosedError(expected=False, reason="its event loop has ended")
+    if errors:
+        try:
+            raise errors[0]
+        finally:
+            errors.clear()  # an error and the frame that raises it must not keep each other alive
+    return values[0]
+
+
+def _nothing() -> None:
+    """Done where it is only asked whether anything can be."""

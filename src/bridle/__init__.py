@@ -27,6 +27,12 @@ if TYPE_CHECKING:
         start_session,
     )
     from bridle.bounds import Limits, Timeouts
+    from bridle.dialogs import (
+        ElicitationRequest,
+        ElicitationResult,
+        UserDialogRequest,
+        UserDialogResult,
+    )
     from bridle.errors import (
         BridleError,
         CheckpointingNotEnabledError,
@@ -144,6 +150,7 @@ _PLACES: dict[str, str] = {
         "bridle.aio": "QueryStream query run",
         "bridle.aio.session": "Session Turn start_session",
         "bridle.bounds": "Limits Timeouts",
+        "bridle.dialogs": "ElicitationRequest ElicitationResult UserDialogRequest UserDialogResult",
         "bridle.errors": (
             "BridleError CLIExitedDuringInitError CLINotFoundError CheckpointingNotEnabledError ConcurrentUseError ControlError "
             "ControlRejectedError ControlTimeoutError DecodeError Diagnostic InitQueueOverflowError InitializationError "
@@ -201,6 +208,8 @@ __all__ = [
     "DecodeError",
     "Deny",
     "Diagnostic",
+    "ElicitationRequest",
+    "ElicitationResult",
     "EmbeddedResource",
     "HookContext",
     "HookMatcher",
@@ -278,6 +287,8 @@ __all__ = [
     "UnknownMessage",
     "UnknownVersionError",
     "UnsupportedCLIVersionError",
+    "UserDialogRequest",
+    "UserDialogResult",
     "UserMessage",
     "VersionDetectionError",
     "Warned",

@@ -30,16 +30,17 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator, Mapping
     from types import TracebackType
 
+    from bridle.launch import LaunchPlan
     from bridle.messages import Message, ResultMessage
     from bridle.options import Options
     from bridle.protocol.control_results import ControlResult
     from bridle.session import SessionEvent
     from bridle.transports.base import AsyncTransport, TransportSource
 
-__all__ = ["EventCursor", "MessageCursor", "Session", "Turn", "start_session"]
+__all__ = ["EventCursor", "MessageCursor", "Session", "Turn", "start_session", "wait_for"]
 
 
-async def _wait(flag: Flag) -> None:
+async def wait_for(flag: Flag) -> None:
     """Wait until a flag is set, or wakes whoever waits."""
     if flag.is_set:
         return
@@ -80,7 +81,7 @@ async def _next(inbox: Inbox) -> Any:
             if error is not None:
                 raise error
             return None
-        await _wait(inbox.more)
+        await wait_for(inbox.more)
 
 
 class Turn(TurnBase):
@@ -117,7 +118,7 @@ class Turn(TurnBase):
         """
         self._inbox.skip(not self._read)
         try:
-            await _wait(self._over)
+            await wait_for(self._over)
         finally:
             self._inbox.skip(False)
         error = self._inbox.the_error()
@@ -188,6 +189,8 @@ class Session(SessionBase, Operations):
         first_turn: the turn of the prompt that `start_session` was given.
     """
 
+    _for_stream = False
+
     def __init__(
         self, options: Options | None = None, *, transport: AsyncTransport | TransportSource | None = None
     ) -> None:
@@ -200,11 +203,12 @@ class Session(SessionBase, Operations):
                 post_to[0].post(function)
 
         self._post_to = post_to
-        self._core = SessionCore(options, post)
+        self._core = SessionCore(options, post, for_stream=self._for_stream)
         self._core.session = SessionReach(this, post_to)
         self._transport: AsyncTransport
         self._transport, self._own_transport = open_async(transport, self._child_process, self._core.options)
         self._preparation: Preparation | None = None
+        self._preparing: Call[LaunchPlan] | None = None
         self._begun = False
         self.first_turn: Turn | None = None
 
@@ -232,35 +236,45 @@ class Session(SessionBase, Operations):
             OptionsError: options that do not fit the file system.
             SessionClosedError: it was stopped.
         """
+        await self._begin(resumable=False)
+
+    async def _begin(self, *, resumable: bool) -> None:
+        """Start; a `resumable` start that is cancelled is taken up again by the next call."""
         core = self._core
         first = not self._begun and not core.stop_asked
+        mine = first or (resumable and self._driver is None and not core.stop_asked and not core.ready.is_set)
         try:
-            if first:
-                self._begun = True
-                core.connection.begin_start()
-                await self._launch()
+            if mine:
+                if first:
+                    self._begun = True
+                    core.connection.begin_start()
+                await self._launch(resumable=resumable)
             elif core.stop_asked and not core.ready.is_set:
                 core.start_error = core.connection.closed_error()
                 core.ready.set()
-            await _wait(core.ready)
-        except BaseException:
-            if first:
+            await wait_for(core.ready)
+        except BaseException as error:
+            if mine and not (resumable and isinstance(error, anyio.get_cancelled_exc_class())):
                 await self.stop()
             raise
         if core.start_error is not None:
             if self._driver is not None:
-                await _wait(core.ended)  # the process is gone when the error is raised
+                await wait_for(core.ended)  # the process is gone when the error is raised
             raise copy.copy(core.start_error)
         if core.stop_asked or core.connection.over:
             raise core.connection.closed_error()
 
-    async def _launch(self) -> None:
+    async def _launch(self, *, resumable: bool) -> None:
         core = self._core
-        preparation = self._preparation = Preparation(core.options, None, session=True, find=self._own_transport)
+        if self._preparation is None or self._preparing is None:
+            self._preparation = Preparation(core.options, None, session=True, find=self._own_transport)
+            self._preparing = Call(self._preparation.run)
+        preparation = self._preparation
         try:
-            plan = await Call(preparation.run).wait()
+            plan = await self._preparing.wait()
         except anyio.get_cancelled_exc_class():
-            preparation.cancel()
+            if not resumable:
+                preparation.cancel()
             raise
         except BridleError as error:
             if core.stop_asked:
@@ -270,8 +284,8 @@ class Session(SessionBase, Operations):
             core.ended.set()
             return
         for warning in (*preparation.warnings, *event_warnings(core.options.hooks or {})):
-            core.warn(warning)
-            warnings.warn(warning, stacklevel=4)
+            core.warn_before_start(warning)
+            warnings.warn(warning, stacklevel=5)
         if core.stop_asked:
             raise core.connection.closed_error()
         self._driver = Driver(core, self._transport, plan)
@@ -307,7 +321,7 @@ class Session(SessionBase, Operations):
                 self._driver.wake()
                 while not core.ended.is_set:
                     try:
-                        await _wait(core.ended)
+                        await wait_for(core.ended)
                     except anyio.get_cancelled_exc_class() as error:
                         cancelled = (
                             error  # a scope does not shield from asyncio's own `Task.cancel`; the time is bounded
@@ -333,7 +347,7 @@ class Session(SessionBase, Operations):
             core.connection.close_input()
             self._driver.wake()
         with anyio.move_on_after(timeout):
-            await _wait(core.ended)
+            await wait_for(core.ended)
         await self.stop()
         if core.connection.terminal_error is not None:
             raise core.connection.closed_error()
@@ -348,9 +362,16 @@ class Session(SessionBase, Operations):
         await self.stop()
 
     def __del__(self) -> None:
-        core: SessionCore | None = getattr(self, "_core", None)
-        if core is not None and getattr(self, "_driver", None) is not None and not core.ended.is_set:
+        if getattr(self, "_begun", False):
+            self._abandon()
+
+    def _abandon(self) -> None:
+        """End it without waiting for anything: nobody wants it any more."""
+        core = self._core
+        if not core.ended.is_set:
             core.abandoned = core.stop_asked = True
+            if self._preparation is not None:
+                self._preparation.cancel()
             self._transport.abandon()
 
     # -- talking -------------------------------------------------------------------------------------------------------
@@ -396,7 +417,7 @@ class Session(SessionBase, Operations):
                 raise connection.closed_error()
             if connection.quiet:
                 return
-            await _wait(self._core.settled)
+            await wait_for(self._core.settled)
 
     async def _ask(
         self, subtype: str, fields: Mapping[str, Any], timeout: float | None, operation: str | None = None
@@ -408,7 +429,7 @@ class Session(SessionBase, Operations):
             # Before the start there is no driver yet that would look after the deadline.
             seconds = core.deadline_of(answer) if self._driver is None else None
             with anyio.move_on_after(seconds) as scope:
-                await _wait(answer.flag)
+                await wait_for(answer.flag)
             if scope.cancelled_caught and not answer.flag.is_set:
                 core.connection.expire(answer.request_id, seconds)
                 core.pump(time.monotonic())

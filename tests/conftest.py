@@ -10,12 +10,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.contract.outcomes import Outcomes
+
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from bridle.testing import ScriptedModel
 
 PROJECT = Path(__file__).resolve().parent.parent
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let tests say which behaviours they show, and CI insist on them."""
+    config.addinivalue_line("markers", "shows(*behaviours): keeps these promises of tests/contract/behaviours.toml")
+    config.pluginmanager.register(Outcomes(), "bridle-behaviours")
 
 
 def pinned_cli_path() -> Path:

@@ -11,6 +11,7 @@ import pytest
 from bridle import errors
 from bridle.errors import BridleError, DecodeError, Diagnostic
 from bridle.messages import ResultMessage
+from tests.contract import shows
 
 BAD = DecodeError(b"x", "not-json", "d")
 ERRORS: dict[str, BridleError] = {
@@ -45,6 +46,7 @@ ERRORS: dict[str, BridleError] = {
 }
 
 
+@shows("errors.tree")
 def test_every_error_is_here() -> None:
     made = {
         name
@@ -54,6 +56,7 @@ def test_every_error_is_here() -> None:
     assert made - set(ERRORS) == {"BridleError", "StartError", "StreamError", "ControlError"}
 
 
+@shows("errors.tree")
 @pytest.mark.parametrize("name", ERRORS)
 def test_an_error_pickles_and_copies(name: str) -> None:
     error = ERRORS[name]
@@ -65,5 +68,6 @@ def test_an_error_pickles_and_copies(name: str) -> None:
         assert vars(other).keys() == facts.keys()
 
 
+@shows("errors.untrusted")
 def test_what_the_cli_says_is_escaped() -> None:
     assert "\x1b" not in str(errors.ControlRejectedError("o", "\x1b[2J", "\x1b[2J"))

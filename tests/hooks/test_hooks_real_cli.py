@@ -10,6 +10,7 @@ import pytest
 from bridle.hooks import HOOK_EVENTS, HookMatcher, HookOutput, fail_output
 from bridle.permissions import Deny
 from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
+from tests.contract import shows
 from tests.hooks.pipes import Conversation
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def test_every_event_that_fires_is_read_without_a_warning(real_cli: RealCLI) -> 
     assert initialized["response"]["response"]["hooks_applied"] is True
 
 
+@shows("hooks.on-the-real-cli")
 @pytest.mark.parametrize(
     ("output", "seen"),
     [
@@ -76,6 +78,7 @@ def test_pre_tool_use(real_cli: RealCLI, output: object, seen: str) -> None:
     assert ("hi" in result) is (seen == "hi")
 
 
+@shows("hooks.update-input")
 def test_a_changed_input_allows_nothing_by_itself(real_cli: RealCLI) -> None:
     hooks = answering(HookOutput.update_input({"command": "touch changed"}))
     with ScriptedModel(bash("touch made"), Repeat("Done.")) as model:
@@ -83,6 +86,7 @@ def test_a_changed_input_allows_nothing_by_itself(real_cli: RealCLI) -> None:
     assert list(real_cli.cwd.iterdir()) == []
 
 
+@shows("hooks.on-the-real-cli")
 def test_ask_asks_the_permission_callback_whatever_the_mode(real_cli: RealCLI) -> None:
     with ScriptedModel(bash("touch made"), Repeat("Done.")) as model:
         talk = Conversation(
@@ -107,6 +111,7 @@ def test_several_hooks_the_strictest_wins(real_cli: RealCLI) -> None:
     assert list(real_cli.cwd.iterdir()) == []
 
 
+@shows("asked.guard.in-the-cli")
 @pytest.mark.parametrize("event", ["PreToolUse", "UserPromptSubmit"])
 def test_the_answer_of_a_failed_hook_that_blocks_is_understood(real_cli: RealCLI, event: str) -> None:
     hooks = answering(fail_output("block", event, "the guard is down"), event, on_failure="block")
@@ -123,6 +128,7 @@ def test_deferred(real_cli: RealCLI) -> None:
     assert talk.results[-1]["deferred_tool_use"]["name"] == "Bash"
 
 
+@shows("hooks.on-the-real-cli")
 def test_stop_and_block(real_cli: RealCLI) -> None:
     with ScriptedModel() as model:
         hooks = answering(HookOutput.block("no prompts"), "UserPromptSubmit")
@@ -134,6 +140,7 @@ def test_stop_and_block(real_cli: RealCLI) -> None:
     assert len(talk.results) == 1
 
 
+@shows("hooks.on-the-real-cli")
 def test_context_reaches_the_model(real_cli: RealCLI) -> None:
     hooks = answering(HookOutput.add_context("The password is tulip."), "UserPromptSubmit")
     with ScriptedModel(Reply("Done.")) as model:

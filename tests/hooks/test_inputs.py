@@ -26,6 +26,7 @@ from bridle.hooks import (
     decode_hook_request,
 )
 from bridle.permissions import AddRules, PermissionRule
+from tests.contract import shows
 from tests.hooks.fields import COMMON, FIELDS
 
 _FILE = (Path(__file__).parent / "inputs.jsonl").read_bytes().rstrip(b"\n").split(b"\n")
@@ -44,6 +45,7 @@ def wire_names(kind: type[msgspec.Struct]) -> set[str]:
     return {field.encode_name for field in msgspec.structs.fields(kind) if not field.encode_name.startswith("(")}
 
 
+@shows("hooks.inputs")
 def test_there_are_33_events_with_the_fields_that_the_cli_defines() -> None:
     assert len(HOOK_EVENTS) == 33
     assert set(HOOK_EVENTS) == set(FIELDS) == set(LINES)
@@ -52,6 +54,7 @@ def test_there_are_33_events_with_the_fields_that_the_cli_defines() -> None:
         assert kind.__name__ == f"{event}HookInput"
 
 
+@shows("hooks.inputs")
 @pytest.mark.parametrize("event", LINES)
 def test_every_field_of_every_event_arrives(event: str) -> None:
     asked = quietly(event, LINES[event])
@@ -123,6 +126,7 @@ def test_missing_fields_never_hurt(event: str) -> None:
     assert unknown == quietly(event, json.dumps(data).encode())
 
 
+@shows("tools.bytes")
 def test_payloads_keep_their_bytes() -> None:
     asked = quietly("PreToolUse", LINES["PreToolUse"])
     assert isinstance(asked, PreToolUseHookInput)
@@ -161,6 +165,7 @@ def test_records_inside() -> None:
     assert stop.effort.level == "level 1"
 
 
+@shows("hooks.inputs")
 def test_the_registered_event_counts_and_else_the_name_in_the_input() -> None:
     assert type(decode_hook_input("Stop", LINES["PreToolUse"])) is StopHookInput
     assert type(decode_hook_input("", LINES["PreToolUse"])) is PreToolUseHookInput

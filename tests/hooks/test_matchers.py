@@ -14,6 +14,7 @@ from bridle.callbacks import check_callback, is_async
 from bridle.errors import OptionsError
 from bridle.hooks import HookContext, HookMatcher, check_hooks, event_warnings, registration
 from bridle.hooks.matchers import NO_DEADLINE, wire_timeout
+from tests.contract import shows
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -120,6 +121,7 @@ def test_everything_that_can_be_called_is_taken(callback: Callable[..., Any], as
     assert hook.callback is callback
 
 
+@shows("callbacks.unbindable")
 @pytest.mark.parametrize(("callback", "message"), BAD)
 def test_what_could_never_be_called_is_refused_where_it_stands(callback: Any, message: str) -> None:
     hooks = {
@@ -203,6 +205,7 @@ def test_an_event_that_is_not_known_is_a_warning_and_is_sent() -> None:
     assert "Did you mean" not in warning.message
 
 
+@shows("asked.guard.in-the-cli", "hooks.matchers")
 def test_ids_are_given_in_order_and_defaults_left_out() -> None:
     hooks = {
         "PreToolUse": [
@@ -231,6 +234,7 @@ def test_ids_are_given_in_order_and_defaults_left_out() -> None:
     assert registration(None) == registration({}) == ({}, {}, False)
 
 
+@shows("callbacks.longer-on-the-wire")
 def test_the_cli_is_always_told_a_longer_deadline() -> None:
     assert [wire_timeout(seconds) for seconds in (0.001, 1, 1.5, 60, 3600)] == [6, 6, 7, 65, 3605]
     assert wire_timeout(None) == wire_timeout(1e12) == NO_DEADLINE

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bridle.hooks import HOOK_EVENTS, HookOutput, HookOutputError, encode_hook_output, fail_output
 from bridle.hooks.encode import SPECIFIC_FIELDS
 from bridle.permissions import Allow, Deny, PermissionRule, ReplaceRules
+from tests.contract import shows
 from tests.hooks.fields import SPECIFIC
 
 # One value for each field of a specific output, and what it becomes.
@@ -70,6 +71,7 @@ def test_22_events_have_the_specific_fields_that_the_cli_defines() -> None:
     assert set(HookOutput.__struct_fields__) == known
 
 
+@shows("hooks.outputs")
 @pytest.mark.parametrize("event", HOOK_EVENTS)
 def test_every_field_goes_where_the_event_has_it_and_nowhere_else(event: str) -> None:
     for name, (value, wire) in VALUES.items():
@@ -103,6 +105,7 @@ def test_all_fields_of_an_event_together_and_as_a_dict(event: str) -> None:
     assert wire_of(wanted, event)["hookSpecificOutput"]["hookEventName"] == event
 
 
+@shows("hooks.outputs")
 def test_constructors() -> None:
     assert wire_of(None, "Stop") == wire_of({}, "Stop") == wire_of(HookOutput.proceed(), "Stop") == {}
     assert wire_of(HookOutput.stop("enough"), "Stop") == {"continue": False, "stopReason": "enough"}
@@ -163,6 +166,7 @@ def test_the_question_of_a_permission_request_is_answered() -> None:
         encode_hook_output(HookOutput(permission={"behavior": "allow"}), event)
 
 
+@shows("hooks.misplaced")
 def test_decisions_that_an_event_does_not_take_are_left_out() -> None:
     assert wire_of(HookOutput.defer("x"), "PreModelSwitch", "permission_decision") == {}
     path = "hookSpecificOutput.permissionDecision"
@@ -174,6 +178,7 @@ def test_decisions_that_an_event_does_not_take_are_left_out() -> None:
     assert "HookOutput.block(reason)" in hint.message
 
 
+@shows("hooks.asynchronous")
 def test_an_asynchronous_answer_decides_nothing() -> None:
     output = HookOutput(asynchronous=True, permission_decision="deny")
     assert wire_of(output, "PreToolUse", "permission_decision") == {"async": True}
@@ -190,6 +195,7 @@ def test_dicts_may_have_the_official_packages_spelling() -> None:
     assert wire_of({"continue_": False, "reason": None}, "Stop") == {"continue": False}
 
 
+@shows("hooks.unknown-keys")
 def test_unknown_keys_are_sent_and_warned_of() -> None:
     assert wire_of({"hologram": [1]}, "Stop", "hologram") == {"hologram": [1]}
     path = "hookSpecificOutput.hologram"
@@ -216,6 +222,7 @@ def test_an_unknown_event_gets_what_was_said() -> None:
     assert wire_of(specific("Hologram", x=1), "Hologram") == specific("Hologram", x=1)
 
 
+@shows("hooks.outputs")
 @pytest.mark.parametrize(
     ("output", "message"),
     [

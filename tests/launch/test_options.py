@@ -29,6 +29,7 @@ from bridle.options import (
     ThinkingConfigEnabled,
     Timeouts,
 )
+from tests.contract import shows
 
 SECRET = "s3cr3t-value"
 
@@ -239,6 +240,7 @@ UNKNOWN = [
 ]
 
 
+@shows("options.unknown")
 @pytest.mark.parametrize(("name", "hint"), UNKNOWN)
 def test_an_unknown_name_is_refused_with_a_hint(name: str, hint: str) -> None:
     unknown: dict[str, Any] = {name: 1}
@@ -343,6 +345,7 @@ FULL: dict[str, Any] = {
 }
 
 
+@shows("errors.secrets")
 def test_repr_shows_no_secret() -> None:
     shown = repr(Options(**FULL))
     assert SECRET not in shown
@@ -359,6 +362,7 @@ def test_repr_shows_no_secret() -> None:
         assert SECRET not in repr(nested)
 
 
+@shows("errors.secrets")
 def test_errors_show_no_secret() -> None:
     wrongs: list[dict[str, Any]] = [
         {"env": {"A": 5, "B": SECRET}},
@@ -392,6 +396,7 @@ def test_options_error_pickles() -> None:
     assert (str(other), other.field) == (str(caught.value), "model")
 
 
+@shows("control.operations.deadlines", "bounds.defaults")
 def test_timeouts_and_limits_have_the_contracts_defaults() -> None:
     assert {name: field.default for name, field in Timeouts.__fields__.items()} == {
         "version_check": 30,

@@ -13,6 +13,7 @@ from bridle.hooks import HookMatcher
 from bridle.launch import LaunchPlan, build_plan, needs_session
 from bridle.launch.plan import MAX_ARGUMENT, argument_space
 from bridle.options import Options, SystemPromptFile
+from tests.contract import shows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -217,6 +218,7 @@ def test_conflicts_warn_and_name_the_winner() -> None:
     assert "`system_prompt` wins" in plan.warnings[0].message
 
 
+@shows("permissions.shadowed")
 def test_a_permission_callback_that_is_not_asked_warns() -> None:
     shadowed = "PERMISSION_CALLBACK_SHADOWED"
     assert codes(Options(can_use_tool=answer, permission_mode="bypassPermissions")) == [(shadowed, "permission_mode")]

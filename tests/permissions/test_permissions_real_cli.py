@@ -21,6 +21,7 @@ from bridle.permissions import (
     SetMode,
 )
 from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
+from tests.contract import shows
 from tests.hooks.pipes import Conversation
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def allow(request: PermissionRequest) -> Allow:
     return Allow()
 
 
+@shows("permissions.request")
 def test_a_question_is_read_without_a_warning_and_allowed(real_cli: RealCLI) -> None:
     with ScriptedModel(touch("made"), Repeat("Done.")) as model:
         talk = Conversation(real_cli, model, can_use_tool=allow)
@@ -50,6 +52,7 @@ def test_a_question_is_read_without_a_warning_and_allowed(real_cli: RealCLI) -> 
     assert (real_cli.cwd / "made").exists()
 
 
+@shows("permissions.allow")
 def test_denied_changed_and_interrupted(real_cli: RealCLI) -> None:
     answers: dict[str, Allow | Deny] = {
         "touch a": Deny("not a"),
@@ -67,6 +70,7 @@ def test_denied_changed_and_interrupted(real_cli: RealCLI) -> None:
     assert talk.results[-1]["is_error"]
 
 
+@shows("permissions.updates")
 @pytest.mark.parametrize(
     ("update", "questions"),
     [
@@ -110,6 +114,7 @@ def test_a_permission_request_hook_answers_instead(real_cli: RealCLI, output: Ho
     assert (real_cli.cwd / "a").exists() is made
 
 
+@shows("permissions.shadowed")
 @pytest.mark.parametrize(
     ("options", "flags"),
     [

@@ -23,6 +23,7 @@ from bridle.permissions import (
     UnknownPermissionUpdate,
     decode_permission_request,
 )
+from tests.contract import shows
 
 REQUEST = (
     b'{"subtype":"can_use_tool","tool_name":"Bash","mcp_server":{"name":"n","source":"s"},'
@@ -37,6 +38,7 @@ REQUEST = (
 )
 
 
+@shows("permissions.request")
 def test_every_field_arrives() -> None:
     request = decode_permission_request(REQUEST, request_id="r1", session="S")
     assert (request.tool_name, request.tool_use_id, request.agent_id) == ("Bash", "toolu_1", "a1")

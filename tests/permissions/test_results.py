@@ -36,6 +36,7 @@ from bridle.permissions import (
     encode_permission_result,
     encode_update,
 )
+from tests.contract import shows
 
 INPUT = b'{"z":1,"command":"ls \\u00e9 \xc3\xa9", "timeout":1e2,"big":123456789012345678901234567890,"f":1.10}'
 REQUEST = decode_permission_request(b'{"tool_name":"Bash","tool_use_id":"toolu_1","input":' + INPUT + b"}")
@@ -52,6 +53,7 @@ def wire_of(result: object, request: PermissionRequest = REQUEST) -> dict[str, A
     return data
 
 
+@shows("permissions.allow")
 def test_an_allow_echoes_the_input_byte_by_byte() -> None:
     line = msgspec.json.encode(encode_permission_result(Allow(), REQUEST))
     assert line == b'{"behavior":"allow","updatedInput":' + INPUT + b',"toolUseID":"toolu_1"}'
@@ -60,6 +62,7 @@ def test_an_allow_echoes_the_input_byte_by_byte() -> None:
     assert msgspec.json.encode(encode_permission_result(Allow(), REQUEST)) == line
 
 
+@shows("permissions.allow")
 def test_an_allow_may_change_input_and_permissions() -> None:
     rules = [PermissionRule("Bash", "ls:*"), PermissionRule("Read")]
     result = Allow({"command": "ls"}, [AddRules(rules=rules, behavior="allow")], "user_permanent")
@@ -80,6 +83,7 @@ def test_an_allow_may_change_input_and_permissions() -> None:
     assert wire_of(Allow({}))["updatedInput"] == {}
 
 
+@shows("permissions.deny")
 def test_a_deny_says_why() -> None:
     assert wire_of(Deny("no")) == {"behavior": "deny", "message": "no", "toolUseID": "toolu_1"}
     assert wire_of(Deny("no", interrupt=True, decision_classification="user_reject")) == {
@@ -99,6 +103,7 @@ def test_the_answer_that_denies_can_always_be_sent() -> None:
         assert json.loads(msgspec.json.encode(deny(reason)))["behavior"] == "deny"
 
 
+@shows("asked.permission.wrong-type")
 @pytest.mark.parametrize(
     "result",
     [
@@ -182,6 +187,7 @@ UPDATES: list[tuple[PermissionUpdate, dict[str, Any]]] = [
 ]
 
 
+@shows("permissions.updates")
 @pytest.mark.parametrize(("update", "wire"), UPDATES, ids=lambda part: type(part).__name__)
 def test_updates_go_both_ways(update: PermissionUpdate, wire: dict[str, Any]) -> None:
     assert json.loads(msgspec.json.encode(encode_update(update, "u"))) == wire
@@ -225,6 +231,7 @@ def test_all_suggestions_can_be_applied() -> None:
     assert wire_of(Allow(updated_permissions=request.suggestions), request)["updatedPermissions"] == suggestions
 
 
+@shows("callbacks.unbindable")
 def test_the_callback_is_checked() -> None:
     def callback(request: PermissionRequest) -> Allow:
         return Allow()

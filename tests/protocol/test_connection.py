@@ -28,6 +28,7 @@ from bridle.protocol import events
 from bridle.protocol.connection import Connection, Role
 from bridle.protocol.control_results import InterruptReceipt, ServerInfo
 from bridle.protocol.session_states import Activity, Ending, Handshake, Lifecycle, TurnState
+from tests.contract import shows
 
 E = TypeVar("E", bound=events.Event)
 
@@ -111,6 +112,7 @@ MCP = {"server_name": "s", "message": {"jsonrpc": "2.0", "id": 7, "method": "too
 # -- the handshake ----------------------------------------------------------------------------------------------------
 
 
+@shows("session.handshake.answer", "session.queueing.order")
 def test_the_handshake_and_what_waited_for_it_go_out_in_order() -> None:
     host = Host(ready=False)
     host.connection.begin_start()
@@ -130,12 +132,14 @@ def test_the_handshake_and_what_waited_for_it_go_out_in_order() -> None:
     assert completed.server_info.models[0].value == "m"
 
 
+@shows("control.operations.ids")
 def test_request_ids_have_the_form_of_the_contract() -> None:
     host = Host()
     parts = host.connection.send_request("get_usage").split("_")
     assert (parts[0], parts[1], len(parts[2])) == ("req", "2", 8)
 
 
+@shows("session.handshake.implicit", "session.handshake.unconfirmed")
 def test_a_request_of_the_cli_confirms_implicitly() -> None:
     host = Host(ready=False)
     host.initialize()
@@ -153,6 +157,7 @@ def test_a_request_of_the_cli_confirms_implicitly() -> None:
     assert host.connection.server_info is None
 
 
+@shows("session.handshake.capabilities")
 def test_a_guard_that_needs_the_answer_holds_everything_back() -> None:
     host = Host(ready=False, hold_until_confirmed=True)
     host.initialize()
@@ -164,6 +169,7 @@ def test_a_guard_that_needs_the_answer_holds_everything_back() -> None:
     assert [frame["type"] for frame in host.take()] == ["user"]
 
 
+@shows("session.handshake.refused", "session.queueing.failed")
 def test_an_error_answer_fails_the_start_and_all_that_waited() -> None:
     host = Host(ready=False)
     host.initialize()
@@ -182,6 +188,7 @@ def test_an_error_answer_fails_the_start_and_all_that_waited() -> None:
         host.connection.send_prompt("late")
 
 
+@shows("session.handshake.silence")
 def test_silence_fails_the_start() -> None:
     host = Host(ready=False)
     host.initialize()
@@ -191,6 +198,7 @@ def test_silence_fails_the_start() -> None:
     assert (failed.error.timeout, failed.error.output) == (60.0, "loading plugins")
 
 
+@shows("errors.start")
 @pytest.mark.parametrize(
     ("frames", "stderr", "expected"),
     [
@@ -211,6 +219,7 @@ def test_a_cli_that_exits_during_the_start(frames: list[Any], stderr: bytes, exp
     pickle.loads(pickle.dumps(failed.error))
 
 
+@shows("session.queueing.bound", "session.queueing.prompts")
 def test_operations_have_a_bound_while_they_wait_and_prompts_do_not() -> None:
     host = Host(ready=False, limits=Limits(queued_operations=2))
     for _ in range(2):
@@ -222,6 +231,7 @@ def test_operations_have_a_bound_while_they_wait_and_prompts_do_not() -> None:
         host.connection.send_prompt("early")
 
 
+@shows("session.queueing.deadline")
 def test_what_waits_can_be_taken_back_or_expire_unsent() -> None:
     host = Host(ready=False)
     given_up, expired = host.connection.send_request("get_usage"), host.connection.send_request("mcp_status")
@@ -238,6 +248,7 @@ def test_what_waits_can_be_taken_back_or_expire_unsent() -> None:
     assert host.turn(turn) == [TurnState.INTERRUPTED]
 
 
+@shows("session.handshake.early-requests")
 def test_requests_before_initialize_wait_and_beyond_the_bound_are_refused() -> None:
     host = Host(ready=False, limits=Limits(early_requests=2))
     for name in ("a", "b", "c"):
@@ -251,6 +262,7 @@ def test_requests_before_initialize_wait_and_beyond_the_bound_are_refused() -> N
     assert [event.request_id for event in host.of(events.RequestReceived)] == ["b"]
 
 
+@shows("session.handshake.still-open")
 def test_requests_that_the_cli_still_has_open_come_with_the_answer() -> None:
     host = Host(ready=False)
     host.initialize()
@@ -262,6 +274,7 @@ def test_requests_that_the_cli_still_has_open_come_with_the_answer() -> None:
 # -- our requests -----------------------------------------------------------------------------------------------------
 
 
+@shows("control.operations.outer-id", "control.operations.permissive")
 def test_answers_typed_empty_and_from_the_outer_id() -> None:
     host = Host()
     first, second, third = (host.connection.send_request("interrupt") for _ in range(3))
@@ -278,6 +291,7 @@ def test_answers_typed_empty_and_from_the_outer_id() -> None:
     assert not host.of(events.Warned)
 
 
+@shows("control.operations.permissive")
 @pytest.mark.parametrize("payload", [3, "x", [], {"still_queued": 3}, {"still_queued": [1]}])
 def test_an_answer_of_the_wrong_shape_is_still_a_success(payload: Any) -> None:
     host = Host()
@@ -289,6 +303,7 @@ def test_an_answer_of_the_wrong_shape_is_still_a_success(payload: Any) -> None:
     assert [event.warning.code for event in host.of(events.Warned)] == ["FIELD_DROPPED"]
 
 
+@shows("control.operations.rejected")
 @pytest.mark.parametrize("error", ["no", {"message": "no"}, None, "half \ud800"])
 def test_a_rejection_is_an_error_with_its_code(error: Any) -> None:
     host = Host()
@@ -299,6 +314,7 @@ def test_a_rejection_is_an_error_with_its_code(error: Any) -> None:
     assert (resolved.error.operation, resolved.error.code) == ("set_permission_mode()", "invalid_mode")
 
 
+@shows("control.operations.late-answers", "bad.two-answers")
 def test_late_unknown_repeated_and_shapeless_answers_are_for_nobody() -> None:
     host = Host()
     request = host.connection.send_request("get_usage")
@@ -315,6 +331,7 @@ def test_late_unknown_repeated_and_shapeless_answers_are_for_nobody() -> None:
     assert not host.connection.over
 
 
+@shows("control.operations.too-many")
 def test_too_many_of_ours_are_refused_before_anything_is_written() -> None:
     host = Host(limits=Limits(pending_requests=2))
     for _ in range(2):
@@ -327,6 +344,7 @@ def test_too_many_of_ours_are_refused_before_anything_is_written() -> None:
     assert len(host.take()) == 1
 
 
+@shows("session.turns.refused", "control.operations.not-sent")
 @pytest.mark.parametrize(
     ("subtype", "fields", "error"),
     [
@@ -358,6 +376,7 @@ def test_python_names_become_the_names_on_the_wire() -> None:
 # -- their requests ---------------------------------------------------------------------------------------------------
 
 
+@shows("callbacks.first-wins")
 def test_one_answer_and_bytes_are_copied_as_they_are() -> None:
     host = Host()
     host.ask("h", "hook_callback", **HOOK)
@@ -382,6 +401,7 @@ def test_one_answer_and_bytes_are_copied_as_they_are() -> None:
     assert host.take() == []
 
 
+@shows("callbacks.first-wins")
 def test_a_request_that_comes_twice_is_handled_once() -> None:
     host = Host()
     host.ask("h", "hook_callback", **HOOK)
@@ -389,6 +409,7 @@ def test_a_request_that_comes_twice_is_handled_once() -> None:
     assert len(host.of(events.RequestReceived)) == 1
 
 
+@shows("asked.other.unknown")
 @pytest.mark.parametrize("subtype", ["new", "interrupt", "initialize"])
 def test_what_we_do_not_serve_gets_an_error(subtype: str) -> None:
     host = Host()
@@ -402,6 +423,7 @@ def test_what_we_do_not_serve_gets_an_error(subtype: str) -> None:
     }
 
 
+@shows("asked.other.malformed")
 @pytest.mark.parametrize("request_value", [None, 3, [], "x", {}, {"subtype": 3}])
 def test_a_shapeless_request_gets_an_error_if_it_has_an_id(request_value: Any) -> None:
     host = Host()
@@ -432,6 +454,7 @@ SAFE_ANSWERS: list[tuple[str, dict[str, Any], Any]] = [
 ]
 
 
+@shows("asked.other.safe-table")
 @pytest.mark.parametrize(("subtype", "fields", "safe"), SAFE_ANSWERS)
 def test_the_safe_answer_of_each_request(subtype: str, fields: dict[str, Any], safe: Any) -> None:
     host = Host()
@@ -441,6 +464,7 @@ def test_the_safe_answer_of_each_request(subtype: str, fields: dict[str, Any], s
     assert frame["response"] == {"subtype": "success", "request_id": "r", "response": safe}
 
 
+@shows("tools.bytes")
 def test_the_id_of_a_json_rpc_message_is_copied() -> None:
     host = Host()
     request = b'{"subtype":"mcp_message","server_name":"s","message":{"id":1e2,"method":"x"}}'
@@ -449,6 +473,7 @@ def test_the_id_of_a_json_rpc_message_is_copied() -> None:
     assert b'"id":1e2' in host.connection.data_to_send()
 
 
+@shows("asked.hook.unreadable", "asked.permission.unreadable", "asked.mcp.unreadable", "asked.dialog.fails")
 @pytest.mark.parametrize(
     ("subtype", "fields", "part"),
     [
@@ -468,6 +493,7 @@ def test_a_request_that_cannot_be_read_gets_the_safe_answer(subtype: str, fields
     assert not host.of(events.RequestReceived)
 
 
+@shows("callbacks.first-wins", "callbacks.cancelled")
 def test_a_deadline_gives_the_safe_answer_and_a_cancellation_none() -> None:
     host = Host()
     host.ask("late", "can_use_tool", **TOOL)
@@ -487,6 +513,7 @@ def test_a_deadline_gives_the_safe_answer_and_a_cancellation_none() -> None:
 # -- turns ------------------------------------------------------------------------------------------------------------
 
 
+@shows("session.turns.messages", "session.turns.matching")
 def test_frames_belong_to_the_prompt_that_is_started() -> None:
     host = Host()
     one, two = host.connection.send_prompt("1"), host.connection.send_prompt("2")
@@ -498,6 +525,7 @@ def test_frames_belong_to_the_prompt_that_is_started() -> None:
     assert host.connection.session_id == "s1"
 
 
+@shows("session.turns.merged")
 def test_a_merged_prompt_is_over_with_the_result_and_not_with_the_report() -> None:
     host = Host()
     one, two = host.connection.send_prompt("1"), host.connection.send_prompt("2")
@@ -510,6 +538,7 @@ def test_a_merged_prompt_is_over_with_the_result_and_not_with_the_report() -> No
     assert host.turn(one) == host.turn(two) == [TurnState.STARTED, TurnState.COMPLETED]
 
 
+@shows("session.turns.states")
 def test_a_prompt_that_gets_no_result_is_over_when_the_cli_is_idle() -> None:
     host = Host()
     ids = [host.connection.send_prompt(str(number)) for number in range(4)]
@@ -524,6 +553,7 @@ def test_a_prompt_that_gets_no_result_is_over_when_the_cli_is_idle() -> None:
     ]
 
 
+@shows("session.turns.states")
 def test_a_prompt_withdrawn_before_it_was_started_is_over_at_once() -> None:
     host = Host()
     one, two = host.connection.send_prompt("1"), host.connection.send_prompt("2")
@@ -531,6 +561,7 @@ def test_a_prompt_withdrawn_before_it_was_started_is_over_at_once() -> None:
     assert (host.turn(one), host.turn(two)) == ([TurnState.INTERRUPTED], [TurnState.FAILED])
 
 
+@shows("session.turns.states")
 def test_results_tell_how_a_turn_ended() -> None:
     host = Host()
     ids = [host.connection.send_prompt(str(number)) for number in range(3)]
@@ -547,6 +578,7 @@ def test_results_tell_how_a_turn_ended() -> None:
     ]
 
 
+@shows("session.turns.in-order")
 def test_a_cli_that_reports_nothing_answers_in_the_order_of_sending() -> None:
     host = Host()
     one, two = host.connection.send_prompt("1"), host.connection.send_prompt("2")
@@ -558,6 +590,7 @@ def test_a_cli_that_reports_nothing_answers_in_the_order_of_sending() -> None:
     assert host.connection.quiet
 
 
+@shows("session.turns.matching")
 def test_a_cli_that_only_names_prompts_is_followed() -> None:
     host = Host()
     one, two = host.connection.send_prompt("1"), host.connection.send_prompt("2")
@@ -567,6 +600,7 @@ def test_a_cli_that_only_names_prompts_is_followed() -> None:
     assert host.whose(ResultMessage) == [(two,), (one,)]
 
 
+@shows("session.turns.nobodys")
 def test_a_turn_that_the_cli_starts_by_itself_is_nobodys() -> None:
     host = Host()
     one = host.connection.send_prompt("1")
@@ -577,6 +611,7 @@ def test_a_turn_that_the_cli_starts_by_itself_is_nobodys() -> None:
     assert two in host.connection.turns
 
 
+@shows("session.turns.in-order")
 def test_a_cli_that_will_report_is_not_taken_for_one_that_answers_in_order() -> None:
     host = Host()
     turn = host.connection.send_prompt("1")
@@ -594,6 +629,7 @@ def test_a_prompt_may_have_an_id_of_its_own_once() -> None:
         host.connection.send_prompt("2", turn_id="mine")
 
 
+@shows("session.deadlines.kinds")
 def test_a_deadline_of_a_turn_interrupts_or_withdraws_it() -> None:
     host = Host()
     one, two = host.connection.send_prompt("1"), host.connection.send_prompt("2")
@@ -621,6 +657,7 @@ def test_frames_that_we_asked_for_are_not_delivered() -> None:
     assert len(host.whose(object)) == 1
 
 
+@shows("session.idle.follow-up")
 def test_input_waits_for_the_background_and_for_what_follows_it() -> None:
     host = Host()
     turn = host.connection.send_prompt("1")
@@ -644,6 +681,7 @@ def test_input_waits_for_the_background_and_for_what_follows_it() -> None:
     assert [len(event.tasks) for event in host.of(events.BackgroundTasksChanged)] == [1, 0]
 
 
+@shows("session.idle.follow-up")
 def test_silence_after_the_background_ends_with_settle() -> None:
     host = Host()
     host.feed(session_state("idle"), {"type": "system", "subtype": "task_notification", "task_id": "t"})
@@ -653,6 +691,7 @@ def test_silence_after_the_background_ends_with_settle() -> None:
     assert host.of(events.InputMayClose)
 
 
+@shows("session.idle.ambient")
 def test_ambient_tasks_keep_nobody_waiting() -> None:
     host = Host()
     host.feed(session_state("idle"), tasks("t", ambient=True))
@@ -664,6 +703,7 @@ def test_ambient_tasks_keep_nobody_waiting() -> None:
 # -- lines ------------------------------------------------------------------------------------------------------------
 
 
+@shows("errors.bad-frames")
 def test_bad_lines_are_told_and_five_in_a_row_are_the_end() -> None:
     host = Host()
     host.feed(b"x", b"y", assistant(), b"1", b"2", b"3", b"4")
@@ -676,6 +716,7 @@ def test_bad_lines_are_told_and_five_in_a_row_are_the_end() -> None:
     assert len(host.of(events.Ended)) == 1
 
 
+@shows("bounds.oversized")
 def test_a_line_that_is_too_long_is_skipped_with_a_warning() -> None:
     host = Host(limits=Limits(line_bytes=2_000))
     host.feed(b"x" * 3_000, assistant())
@@ -705,6 +746,7 @@ def busy() -> tuple[Host, str, str]:
     return host, turn, request
 
 
+@shows("session.death.wakes-all")
 @pytest.mark.parametrize("eof_first", [False, True])
 @pytest.mark.parametrize("exit_code", [0, 1, -9, None])
 def test_a_death_wakes_everybody_once_with_code_and_stderr(eof_first: bool, exit_code: int | None) -> None:
@@ -732,6 +774,7 @@ def test_a_death_wakes_everybody_once_with_code_and_stderr(eof_first: bool, exit
     assert host.connection.data_to_send() == b""
 
 
+@shows("session.events.completed")
 @pytest.mark.parametrize(
     ("frames", "exit_code", "ending"),
     [
@@ -751,6 +794,7 @@ def test_how_a_session_without_open_prompts_ends(frames: list[Any], exit_code: i
     assert (host.connection.terminal_error is None) is (ending is Ending.COMPLETED)
 
 
+@shows("callbacks.stopping")
 def test_stopping_answers_safely_wakes_waiters_and_lets_the_turn_end() -> None:
     host, turn, request = busy()
     host.ask("t", "can_use_tool", **TOOL)
@@ -780,6 +824,7 @@ def test_stopping_answers_safely_wakes_waiters_and_lets_the_turn_end() -> None:
     host.connection.begin_stop()
 
 
+@shows("session.life.stop-anytime")
 def test_stopping_at_every_moment_of_the_start() -> None:
     never = Host(ready=False)
     never.connection.begin_stop()
@@ -810,6 +855,7 @@ def test_a_shell_that_gives_up_says_why_to_all() -> None:
     assert not host.whose()
 
 
+@shows("process.writes")
 def test_a_peer_that_stops_reading_gets_nothing_more_and_its_death_resolves_the_rest() -> None:
     host, turn, _ = busy()
     host.connection.input_broke()

@@ -16,6 +16,7 @@ from bridle.errors import StreamWarning
 from bridle.protocol import control_results, frames
 from bridle.protocol.control import ROWS, ControlRow, Direction, FailPolicy, encode_request, malformed, row_for
 from bridle.protocol.control_results import ControlResult, RewindResult, decode_result
+from tests.contract import shows
 
 OURS = [row for row in ROWS if row.direction is Direction.HOST_TO_CLI]
 THEIRS = [row for row in ROWS if row.direction is not Direction.HOST_TO_CLI]
@@ -30,6 +31,7 @@ EXAMPLES: dict[str, Any] = {
 }
 
 
+@shows("control.operations.typed")
 def test_the_table_names_every_request_once() -> None:
     names = [row.subtype for row in ROWS]
     assert len(names) == len(set(names))
@@ -44,6 +46,7 @@ def test_the_table_names_every_request_once() -> None:
     assert len(OURS) == 23 + 14
 
 
+@shows("asked.other.safe-table")
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.subtype)
 def test_rows_are_complete(row: ControlRow) -> None:
     found: object = row_for(row.subtype)
@@ -90,6 +93,7 @@ def test_null_only_where_it_means_something() -> None:
         encode_request("seed_read_state", {"path": "x", "mtime": True})
 
 
+@shows("control.operations.typed")
 def test_every_answer_has_a_class_that_is_exported() -> None:
     assert {kind.__name__ for kind in RESULTS} <= set(control_results.__all__)
 
@@ -129,6 +133,7 @@ def test_copied_json_stays_on_one_line_and_is_the_same(payload: bytes) -> None:
     assert frames.message_frame(payload).count(b"\n") == 1
 
 
+@shows("control.operations.not-sent")
 @pytest.mark.parametrize("payload", [b"", b"{", b"{} {}", b"\xff", b'"\xff"', b"nan", b"[" * 200_000])
 def test_what_is_not_json_is_never_written(payload: bytes) -> None:
     with pytest.raises(ValueError, match="not JSON"):

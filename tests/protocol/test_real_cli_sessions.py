@@ -15,6 +15,7 @@ from bridle.protocol.connection import Connection
 from bridle.protocol.control import ROWS, Direction
 from bridle.protocol.session_states import Activity, Ending, Half, TurnState
 from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
+from tests.contract import shows
 from tests.protocol.driving import Driver
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def finish(driver: Driver) -> events.Ended:
     return ended
 
 
+@shows("session.handshake.answer")
 def test_a_conversation_from_the_handshake_to_the_end(drive: Any) -> None:
     with ScriptedModel("One.", "Two.", "Three.") as model, drive(model) as driver:
         early = driver.connection.send_prompt("sent before the handshake")
@@ -101,6 +103,7 @@ def test_a_conversation_from_the_handshake_to_the_end(drive: Any) -> None:
     assert not driver.of(events.Warned)
 
 
+@shows("session.turns.merged")
 def test_two_prompts_that_one_result_answers_end_together(drive: Any) -> None:
     with (
         ScriptedModel(Reply(bash("sleep 1")), "Both answered.") as model,
@@ -150,6 +153,7 @@ def test_a_hook_and_a_permission_are_asked_and_the_answers_count(drive: Any) -> 
     assert any("not that one" in text for text in results_text)
 
 
+@shows("session.turns.interrupted")
 def test_interrupts_while_streaming_with_prompts_waiting_and_when_idle(drive: Any) -> None:
     slow = Reply("x" * 2_000, chunk=10, delay=0.02)
     with ScriptedModel(slow, slow, "After.") as model, drive(model, "--include-partial-messages") as driver:
@@ -180,6 +184,7 @@ def test_interrupts_while_streaming_with_prompts_waiting_and_when_idle(drive: An
         assert finish(driver).ending is Ending.COMPLETED
 
 
+@shows("process.graceful")
 def test_a_session_whose_last_turn_was_interrupted_still_ends_well(drive: Any) -> None:
     with ScriptedModel(Reply("x" * 2_000, chunk=10, delay=0.02)) as model, drive(model) as driver:
         ready(driver)
@@ -191,6 +196,7 @@ def test_a_session_whose_last_turn_was_interrupted_still_ends_well(drive: Any) -
     assert (ended.ending, ended.exit_code) == (Ending.COMPLETED, 1)
 
 
+@shows("callbacks.cancelled")
 def test_an_interrupt_takes_an_open_permission_question_back(drive: Any) -> None:
     with (
         ScriptedModel(Reply(bash("touch a"))) as model,
@@ -211,6 +217,7 @@ def test_an_interrupt_takes_an_open_permission_question_back(drive: Any) -> None
         finish(driver)
 
 
+@shows("session.idle.background")
 def test_the_background_outlives_the_result_and_is_waited_for(drive: Any) -> None:
     script = (Reply(bash("sleep 1; echo done", run_in_background=True)), "Started.", "It is done.")
     with ScriptedModel(*script) as model, drive(model, *ALL_ALLOWED) as driver:
@@ -232,6 +239,7 @@ def test_the_background_outlives_the_result_and_is_waited_for(drive: Any) -> Non
     assert driver.connection.ending is Ending.COMPLETED
 
 
+@shows("session.handshake.implicit")
 def test_an_in_process_server_is_asked_before_initialize_is_answered(drive: Any) -> None:
     def server(event: events.RequestReceived) -> Any:
         message = event.frame.request["message"]
@@ -310,6 +318,7 @@ READING: list[tuple[str, dict[str, Any], Any]] = [
 ]
 
 
+@shows("control.operations.typed")
 def test_every_request_of_the_table_is_answered_and_its_answer_is_read(drive: Any, real_cli: RealCLI) -> None:
     (real_cli.cwd / "readme.txt").write_text("hello\n")
     asked = {row.subtype for row in ROWS if row.direction is Direction.HOST_TO_CLI}
@@ -331,6 +340,7 @@ def test_every_request_of_the_table_is_answered_and_its_answer_is_read(drive: An
     assert warnings == list[StreamWarning]()
 
 
+@shows("bad.never-issued")
 def test_our_own_answers_played_back_are_for_nobody(drive: Any) -> None:
     def hook(event: events.RequestReceived) -> Any:
         return {}
@@ -347,6 +357,7 @@ def test_our_own_answers_played_back_are_for_nobody(drive: Any) -> None:
         assert finish(driver).ending is Ending.COMPLETED
 
 
+@shows("process.interrupt-first")
 def test_stopping_answers_what_is_asked_and_wakes_everybody(drive: Any) -> None:
     with ScriptedModel(Repeat(Reply(bash("touch a")))) as model, drive(model, *ASKING) as driver:
         ready(driver)
@@ -362,6 +373,7 @@ def test_stopping_answers_what_is_asked_and_wakes_everybody(drive: Any) -> None:
     assert state(driver, turn) is TurnState.INTERRUPTED
 
 
+@shows("session.death.wakes-all")
 def test_a_killed_cli_fails_everything_that_is_open(drive: Any) -> None:
     with ScriptedModel(Repeat(Reply("x" * 5_000, chunk=10, delay=0.05))) as model, drive(model) as driver:
         ready(driver)
@@ -376,6 +388,7 @@ def test_a_killed_cli_fails_everything_that_is_open(drive: Any) -> None:
     assert driver.connection.snapshot().output is Half.CLOSED
 
 
+@shows("session.idle.background")
 def test_a_subagent_in_the_background_is_waited_for(drive: Any) -> None:
     call = ToolCall(
         "Task",
@@ -404,6 +417,7 @@ def test_a_subagent_in_the_background_is_waited_for(drive: Any) -> None:
     assert driver.connection.ending is Ending.COMPLETED
 
 
+@shows("session.turns.nobodys")
 def test_a_prompt_that_comes_while_the_cli_works_for_itself_gets_its_result(drive: Any) -> None:
     script = (
         Reply(bash("sleep 0.3; echo done", run_in_background=True)),
@@ -442,6 +456,7 @@ def test_an_interrupt_ends_all_prompts_that_were_taken_into_the_turn(drive: Any)
         assert finish(driver).ending is Ending.COMPLETED
 
 
+@shows("permissions.deny")
 def test_a_denial_that_interrupts_ends_the_turn(drive: Any) -> None:
     def permission(event: events.RequestReceived) -> Any:
         return {"behavior": "deny", "message": "no", "interrupt": True}
@@ -457,6 +472,7 @@ def test_a_denial_that_interrupts_ends_the_turn(drive: Any) -> None:
         assert finish(driver).ending is Ending.COMPLETED
 
 
+@shows("control.operations.rewind")
 def test_files_are_rewound_to_a_prompt_by_its_id(drive: Any, real_cli: RealCLI) -> None:
     write = ToolCall("Write", {"file_path": str(real_cli.cwd / "made.txt"), "content": "x"})
     with (
@@ -474,6 +490,7 @@ def test_files_are_rewound_to_a_prompt_by_its_id(drive: Any, real_cli: RealCLI) 
         assert finish(driver).ending is Ending.COMPLETED
 
 
+@shows("session.deadlines.waiting")
 def test_a_deadline_of_a_waiting_prompt_withdraws_it(drive: Any) -> None:
     with ScriptedModel(Reply("x" * 1_000, chunk=10, delay=0.02)) as model, drive(model) as driver:
         ready(driver)

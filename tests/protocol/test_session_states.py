@@ -10,6 +10,7 @@ import pytest
 
 from bridle.protocol import session_states as s
 from bridle.protocol.session_states import Activity, Half, Handshake, Lifecycle, Process, Snapshot, TurnState
+from tests.contract import shows
 
 LACKING: dict[str, set[tuple[str, str]]] = {
     # What is not in the table cannot happen: the connection never asks for these cells.
@@ -50,6 +51,7 @@ MACHINES: list[tuple[str, dict[Any, Any], type[Enum], type[Enum]]] = [
 ]
 
 
+@shows("session.life.states")
 @pytest.mark.parametrize(("name", "table", "kind", "happenings"), MACHINES, ids=[m[0] for m in MACHINES])
 def test_every_cell_is_there_or_known_to_be_lacking(name: str, table: Any, kind: Any, happenings: Any) -> None:
     cells = {(state.name, happening.name) for state, happening in product(kind, happenings)}
@@ -58,6 +60,7 @@ def test_every_cell_is_there_or_known_to_be_lacking(name: str, table: Any, kind:
     assert all(isinstance(then, kind) for then in table.values())
 
 
+@shows("session.life.states")
 @pytest.mark.parametrize(
     ("table", "first", "final"),
     [
@@ -95,6 +98,7 @@ def test_every_end_has_a_cell() -> None:
     assert all(s.ENDINGS[s.Asked.STOP, turn, code] is s.Ending.STOPPED for turn in (False, True) for code in s.Exit)
 
 
+@shows("session.turns.states")
 def test_turn_states_know_whether_they_are_over() -> None:
     assert [state.name for state in TurnState if not state.over] == ["QUEUED", "STARTED"]
 
@@ -102,12 +106,14 @@ def test_turn_states_know_whether_they_are_over() -> None:
 IDLE = Snapshot(lifecycle=Lifecycle.RUNNING, handshake=Handshake.CONFIRMED, input=Half.CLOSING, activity=Activity.IDLE)
 
 
+@shows("session.idle.all-three")
 def test_all_quiet() -> None:
     assert s.is_quiet(IDLE)
     assert s.input_may_close(IDLE)
     assert s.is_quiet(IDLE._replace(activity=Activity.UNKNOWN, unsettled=True))
 
 
+@shows("session.idle.all-three")
 @pytest.mark.parametrize(
     "change",
     [
@@ -124,6 +130,7 @@ def test_one_thing_that_goes_on_is_enough(change: dict[str, Any]) -> None:
     assert not s.input_may_close(IDLE._replace(**change))
 
 
+@shows("control.operations.finish")
 @pytest.mark.parametrize(
     "change",
     [{"pending_requests": 1}, {"in_flight_requests": 1}, {"input": Half.OPEN}, {"input": Half.CLOSED}],

@@ -14,6 +14,7 @@ import pytest
 
 from bridle.testing import Reply, ScriptedModel, ToolCall
 from bridle.transports.processes import descendants
+from tests.contract import shows
 from tests.support import host
 from tests.support.leaks import alive, wait_gone
 
@@ -88,6 +89,7 @@ def at_work(real_cli: RealCLI) -> Iterator[tuple[ScriptedModel, dict[str, Any], 
         yield model, options, mark
 
 
+@shows("process.host-ends")
 @pytest.mark.parametrize(("backend", "ending"), CASES)
 def test_nothing_is_left(backend: str, ending: str, at_work: tuple[ScriptedModel, dict[str, Any], Path]) -> None:
     _, options, mark = at_work
@@ -133,6 +135,7 @@ def test_nothing_is_left(backend: str, ending: str, at_work: tuple[ScriptedModel
     assert "ResourceWarning" not in stderr
 
 
+@shows("process.forked")
 @pytest.mark.parametrize("backend", ["asyncio", "threads"])
 def test_a_forked_copy_of_the_host_touches_nothing(
     backend: str, at_work: tuple[ScriptedModel, dict[str, Any], Path]

@@ -16,6 +16,7 @@ from bridle.protocol.session_states import Activity, Lifecycle, TurnState
 from bridle.sync.operations import Operations
 from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
 from bridle.tools import Image, tool, tool_server
+from tests.contract import shows
 from tests.sessions.talking import Running, each, first, got, raised, texts
 from tests.support.leaks import alive
 
@@ -37,6 +38,9 @@ async def tool_results(session: Any, prompt: str = "go") -> list[str]:
     return found
 
 
+@shows(
+    "session.turns.messages", "session.turns.matching", "control.operations.permission-mode", "control.operations.model"
+)
 def test_a_conversation_and_its_controls(shell: Shell, driving: Driving) -> None:
     async def scenario() -> None:
         with ScriptedModel("One.", "Two.", "Three.") as model:
@@ -63,6 +67,7 @@ def test_a_conversation_and_its_controls(shell: Shell, driving: Driving) -> None
     shell.play(scenario)
 
 
+@shows("session.turns.interrupted", "control.operations.interrupt")
 def test_interrupts(shell: Shell, driving: Driving, real_cli: RealCLI) -> None:
     async def scenario() -> None:
         long = Reply("x" * 5_000, chunk=10, delay=0.05)
@@ -84,6 +89,7 @@ def test_interrupts(shell: Shell, driving: Driving, real_cli: RealCLI) -> None:
     shell.play(scenario)
 
 
+@shows("asked.hook.dispatch", "asked.permission.dispatch")
 def test_hooks_permissions_and_tools(shell: Shell, driving: Driving, real_cli: RealCLI) -> None:
     calls: list[str] = []
 
@@ -130,6 +136,7 @@ def test_hooks_permissions_and_tools(shell: Shell, driving: Driving, real_cli: R
     shell.play(scenario)
 
 
+@shows("session.life.activity")
 def test_an_interrupt_while_a_question_is_open(shell: Shell, driving: Driving) -> None:
     asked = threading.Event()
     told = threading.Event()
@@ -159,6 +166,7 @@ def test_an_interrupt_while_a_question_is_open(shell: Shell, driving: Driving) -
     shell.play(scenario)
 
 
+@shows("session.life.views", "session.cursors.messages", "session.idle.background", "control.operations.finish")
 def test_a_background_task_outlives_the_result(shell: Shell, driving: Driving) -> None:
     script: list[Any] = [bash("sleep 1; echo done", run_in_background=True), "Started.", "It is done."]
 
@@ -177,6 +185,7 @@ def test_a_background_task_outlives_the_result(shell: Shell, driving: Driving) -
     shell.play(scenario)
 
 
+@shows("session.life.resume", "control.operations.rewind")
 def test_a_written_file_is_rewound_and_the_session_resumed(shell: Shell, driving: Driving, real_cli: RealCLI) -> None:
     write = Reply(ToolCall("Write", {"file_path": str(real_cli.cwd / "made.txt"), "content": "x"}))
 
@@ -199,6 +208,7 @@ def test_a_written_file_is_rewound_and_the_session_resumed(shell: Shell, driving
     shell.play(scenario)
 
 
+@shows("permissions.updates")
 def test_a_rule_that_was_added_holds(shell: Shell, driving: Driving) -> None:
     asked: list[str] = []
 
@@ -221,6 +231,7 @@ def test_a_rule_that_was_added_holds(shell: Shell, driving: Driving) -> None:
     shell.play(scenario)
 
 
+@shows("asked.mcp.dispatch", "tools.kinds")
 def test_tool_servers_of_two_kinds_images_and_errors(shell: Shell, driving: Driving) -> None:
     @tool
     async def picture() -> Image:
@@ -308,6 +319,7 @@ CONTROLS: list[tuple[str, tuple[Any, ...], bool]] = [
 ]
 
 
+@shows("control.operations.servers", "control.operations.typed")
 def test_every_control_method(shell: Shell, driving: Driving, real_cli: RealCLI) -> None:
     (real_cli.cwd / "readme.txt").write_text("hello\n")
 
@@ -331,6 +343,7 @@ def test_every_control_method(shell: Shell, driving: Driving, real_cli: RealCLI)
     assert methods == {name for name, _, _ in CONTROLS}
 
 
+@shows("session.death.wakes-all")
 def test_a_killed_cli_wakes_everybody(shell: Shell, driving: Driving) -> None:
     async def scenario() -> None:
         with ScriptedModel(Reply("x" * 5_000, chunk=10, delay=0.05)) as model:

@@ -14,6 +14,7 @@ from bridle import Limits, Timeouts
 from bridle.hooks import HookMatcher, HookOutput
 from bridle.permissions import Allow, Deny
 from bridle.tools import ToolContext, tool, tool_server
+from tests.contract import shows
 from tests.sessions.conftest import StandIn
 from tests.sessions.talking import Running, ask, got, steps, texts
 from tests.support.shell import Shell
@@ -53,6 +54,7 @@ def both(function: Any) -> list[Any]:
     return [function, waiting]
 
 
+@shows("asked.hook.dispatch", "callbacks.plain-and-async", "hooks.context")
 def test_hooks_plain_and_async(shell: Shell, playing: StandIn) -> None:
     caller = contextvars.ContextVar("caller", default="nobody")
     seen: list[Any] = []
@@ -84,6 +86,15 @@ def leaving(*_: Any) -> Any:
     raise SystemExit(3)
 
 
+@shows(
+    "asked.hook.unknown-id",
+    "asked.hook.raises",
+    "asked.hook.wrong-type",
+    "asked.guard.raises",
+    "asked.guard.wrong-type",
+    "callbacks.harmless",
+    "callbacks.warned",
+)
 @pytest.mark.parametrize("on_failure", ["continue", "block"])
 @pytest.mark.parametrize("bad", [raising, leaving, lambda *_: 5, lambda *_: {"continue": object()}], ids=range(4))
 def test_a_bad_hook_fails_as_it_was_told_to(shell: Shell, playing: StandIn, bad: Any, on_failure: Any) -> None:
@@ -101,6 +112,7 @@ def test_a_bad_hook_fails_as_it_was_told_to(shell: Shell, playing: StandIn, bad:
     shell.play(scenario)
 
 
+@shows("asked.hook.deadline", "asked.guard.deadline", "callbacks.warned")
 @pytest.mark.parametrize("on_failure", ["continue", "block"])
 def test_a_hook_that_hangs_is_answered_at_its_deadline(shell: Shell, playing: StandIn, on_failure: Any) -> None:
     release = threading.Event()
@@ -145,6 +157,7 @@ def test_a_hook_that_hangs_is_answered_at_its_deadline(shell: Shell, playing: St
     shell.play(scenario)
 
 
+@shows("callbacks.in-flight", "bad.flood-of-hooks")
 def test_five_hundred_hooks_at_once(shell: Shell, playing: StandIn) -> None:
     lock = threading.Lock()
     running = most = 0
@@ -173,6 +186,7 @@ def test_five_hundred_hooks_at_once(shell: Shell, playing: StandIn) -> None:
     shell.play(scenario)
 
 
+@shows("callbacks.cancelled", "hooks.context")
 def test_the_cli_takes_a_question_back(shell: Shell, playing: StandIn) -> None:
     told = threading.Event()
 
@@ -196,6 +210,7 @@ def test_the_cli_takes_a_question_back(shell: Shell, playing: StandIn) -> None:
     shell.play(scenario)
 
 
+@shows("callbacks.stopping")
 def test_stopping_answers_safely_and_cancels(shell: Shell, playing: StandIn) -> None:
     asked = threading.Event()
     told = threading.Event()
@@ -222,6 +237,7 @@ def test_stopping_answers_safely_and_cancels(shell: Shell, playing: StandIn) -> 
     shell.play(scenario)
 
 
+@shows("asked.permission.dispatch", "permissions.deny")
 def test_permissions(shell: Shell, playing: StandIn) -> None:
     def deciding(request: Any) -> Any:
         return Allow() if request.input["command"] == "ls" else Deny("not that", interrupt=True)
@@ -240,6 +256,7 @@ def test_permissions(shell: Shell, playing: StandIn) -> None:
     shell.play(scenario)
 
 
+@shows("asked.permission.nobody", "asked.permission.raises", "asked.permission.wrong-type")
 @pytest.mark.parametrize(
     "bad", [raising, leaving, lambda *_: True, lambda *_: Allow(updated_input={"x": object()}), None], ids=range(5)
 )
@@ -253,6 +270,7 @@ def test_a_bad_permission_callback_denies(shell: Shell, playing: StandIn, bad: A
     shell.play(scenario)
 
 
+@shows("asked.permission.deadline")
 def test_a_permission_nobody_answers_is_denied_at_the_deadline(shell: Shell, playing: StandIn) -> None:
     release = threading.Event()
 
@@ -282,6 +300,15 @@ async def slow(context: ToolContext) -> str:
     return type(context.session).__name__
 
 
+@shows(
+    "control.operations.servers",
+    "asked.mcp.dispatch",
+    "asked.mcp.unknown-server",
+    "asked.mcp.raises",
+    "asked.mcp.tool-errors",
+    "tools.kinds",
+    "tools.replaced",
+)
 def test_tools(shell: Shell, playing: StandIn) -> None:
     def opaque(message: dict[str, Any]) -> dict[str, Any]:
         return {"jsonrpc": "2.0", "id": message["id"], "result": {"method": message["method"]}}
@@ -313,6 +340,7 @@ def test_tools(shell: Shell, playing: StandIn) -> None:
     shell.play(scenario)
 
 
+@shows("asked.dialog.dispatch", "asked.dialog.nobody")
 def test_dialogs_have_safe_defaults_and_callbacks(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         async with Running(shell, playing()) as session:
@@ -332,6 +360,7 @@ def test_dialogs_have_safe_defaults_and_callbacks(shell: Shell, playing: StandIn
     shell.play(scenario)
 
 
+@shows("asked.other.malformed", "bad.no-id")
 def test_garbage_is_survived(shell: Shell, playing: StandIn) -> None:
     garbage = (
         'noise\n{"type":"control_request","request":{"subtype":"hook_callback"}}\n'
@@ -348,6 +377,7 @@ def test_garbage_is_survived(shell: Shell, playing: StandIn) -> None:
     shell.play(scenario)
 
 
+@shows("hooks.context")
 def test_a_hook_may_steer_its_session(shell: Shell, playing: StandIn) -> None:
     async def asking(asked: Any, context: Any) -> HookOutput:
         version = await got(context.session.get_binary_version())

@@ -32,6 +32,7 @@ from bridle.hooks import HookMatcher, HookOutput
 from bridle.messages import AssistantMessage, UnknownBlock, UnknownMessage
 from bridle.permissions import Deny
 from bridle.tools import tool, tool_server
+from tests.contract import shows
 from tests.sessions.light import Light, light
 from tests.sessions.talking import Running, each, first, got, make, raised, steps, texts
 from tests.support.leaks import alive, wait_gone
@@ -63,6 +64,7 @@ def price() -> float:
 # -- 1: head-of-line blocking ------------------------------------------------------------------------------------------
 
 
+@shows("session.reader.prompt-answers", "callbacks.outside-reader")
 def test_everything_is_answered_at_once_behind_100_000_unread_messages(shell: Shell, options: Light) -> None:
     """Elsewhere one queue of 100 frames holds up the only reader: 150 unread messages let `interrupt()` run into its deadline."""
 
@@ -111,6 +113,7 @@ def test_everything_is_answered_at_once_behind_100_000_unread_messages(shell: Sh
 # -- 2: waiting for an answer that cannot come ---------------------------------------------------------------------------
 
 
+@shows("session.death.clean-exit", "control.operations.closed")
 @pytest.mark.parametrize("way", ["clean exit", "crash", "end of output", "stop"])
 def test_open_operations_fail_as_soon_as_no_answer_can_come(
     shell: Shell, options: Light, way: str, tmp_path: Path
@@ -152,6 +155,7 @@ def test_open_operations_fail_as_soon_as_no_answer_can_come(
 # -- 3 and 4: processes that are left -----------------------------------------------------------------------------------
 
 
+@shows("process.once")
 def test_a_second_start_starts_nothing_more(shell: Shell, options: Light) -> None:
     """Elsewhere a second `connect()` loses the first process, which lives on."""
 
@@ -171,6 +175,7 @@ def test_a_second_start_starts_nothing_more(shell: Shell, options: Light) -> Non
     shell.play(scenario)
 
 
+@shows("process.shielded", "bad.stops")
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_close_that_is_cancelled_leaves_no_process(options: Light, backend: Any) -> None:
     """Elsewhere a cancellation in the middle of `disconnect()` leaves the process."""
@@ -189,6 +194,7 @@ def test_a_close_that_is_cancelled_leaves_no_process(options: Light, backend: An
     anyio.run(scenario, backend=backend)
 
 
+@shows("process.environment")
 @pytest.mark.parametrize("value", ["", "abc", "-1", "1e400"])
 def test_a_strange_environment_costs_nothing(
     shell: Shell, options: Light, value: str, monkeypatch: pytest.MonkeyPatch
@@ -204,6 +210,7 @@ def test_a_strange_environment_costs_nothing(
     shell.play(scenario)
 
 
+@shows("process.descendants")
 @pytest.mark.parametrize("way", ["stop", "crash"])
 def test_what_the_cli_started_ends_with_it(shell: Shell, options: Light, way: str, tmp_path: Path) -> None:
     """Elsewhere a grandchild survives `disconnect()`."""
@@ -233,6 +240,7 @@ def test_what_the_cli_started_ends_with_it(shell: Shell, options: Light, way: st
 # -- 5 and 6: errors ----------------------------------------------------------------------------------------------------
 
 
+@shows("errors.stderr")
 def test_errors_hold_what_the_cli_wrote_to_stderr(shell: Shell, options: Light) -> None:
     """Elsewhere each one says "Check stderr output for details", and the details are thrown away."""
 
@@ -251,6 +259,7 @@ def test_errors_hold_what_the_cli_wrote_to_stderr(shell: Shell, options: Light) 
     shell.play(scenario)
 
 
+@shows("control.operations.rejected", "control.operations.timed-out")
 def test_every_failure_has_a_type_of_its_own(shell: Shell, options: Light) -> None:
     """Elsewhere a refusal, a deadline and a lost session are each a bare `Exception`, told apart by their text."""
 
@@ -277,6 +286,7 @@ BAD_FRAMES = (
 )
 
 
+@shows("errors.bad-frames")
 def test_bad_frames_raise_nothing(shell: Shell, options: Light) -> None:
     """Elsewhere `UnicodeDecodeError`, `KeyError` and `TypeError` come out of the reader, and the session is lost."""
 
@@ -292,6 +302,7 @@ def test_bad_frames_raise_nothing(shell: Shell, options: Light) -> None:
 # -- 7: nothing is lost in silence ---------------------------------------------------------------------------------------
 
 
+@shows("session.cursors.unknown")
 def test_what_is_not_known_is_delivered_whole(shell: Shell, options: Light) -> None:
     """Elsewhere unknown messages, unknown blocks and unknown fields vanish."""
     hologram = '{"type":"hologram","depth":1e2,"uuid":"h"}'
@@ -311,6 +322,7 @@ def test_what_is_not_known_is_delivered_whole(shell: Shell, options: Light) -> N
     shell.play(scenario)
 
 
+@shows("options.unknown")
 def test_an_unknown_kind_of_value_is_refused_and_not_ignored() -> None:
     """Elsewhere an unknown type of `thinking`, `system_prompt` or `output_format` sends nothing at all."""
     for name in ("thinking", "system_prompt", "output_format"):
@@ -322,6 +334,7 @@ def test_an_unknown_kind_of_value_is_refused_and_not_ignored() -> None:
 # -- 8: options that mean something else ---------------------------------------------------------------------------------
 
 
+@shows("options.meant")
 @pytest.mark.parametrize("name", ["allowed_tools", "disallowed_tools", "add_dirs", "betas", "setting_sources"])
 def test_a_bare_string_is_no_list(name: str) -> None:
     """Elsewhere `disallowed_tools="Bash"` becomes `--disallowedTools B,a,s,h`, and nothing is denied."""
@@ -330,6 +343,7 @@ def test_a_bare_string_is_no_list(name: str) -> None:
     assert name in str(caught.value)
 
 
+@shows("options.meant")
 def test_options_reach_the_cli_as_they_were_meant(shell: Shell, options: Light) -> None:
     """Elsewhere `tools=("Bash", "Read")` enables everything, and `max_turns=0` is no limit."""
 
@@ -346,6 +360,7 @@ def test_options_reach_the_cli_as_they_were_meant(shell: Shell, options: Light) 
     shell.play(scenario)
 
 
+@shows("options.meant")
 def test_a_rule_that_would_fall_apart_is_refused() -> None:
     """Elsewhere `disallowed_tools=["a,b"]` is two rules, neither of which was meant."""
     with pytest.raises(OptionsError):
@@ -355,6 +370,7 @@ def test_a_rule_that_would_fall_apart_is_refused() -> None:
 # -- 9: memory -----------------------------------------------------------------------------------------------------------
 
 
+@shows("session.reader.bound")
 def test_what_nobody_reads_has_a_bound_in_bytes(shell: Shell, options: Light) -> None:
     """Elsewhere a slow session store holds every frame (50 MB with the counter at 0). Here all that waits is counted, once."""
     with pytest.raises(OptionsError):
@@ -375,6 +391,7 @@ def test_what_nobody_reads_has_a_bound_in_bytes(shell: Shell, options: Light) ->
 # -- 10: tasks that nobody looks at ---------------------------------------------------------------------------------------
 
 
+@shows("session.death.late-callbacks")
 @pytest.mark.parametrize("kind", ["plain", "waiting"])
 def test_a_callback_that_ends_after_the_cli_complains_to_nobody(shell: Shell, options: Light, kind: str) -> None:
     """Elsewhere its answer goes to a dead process, and asyncio prints "Task exception was never retrieved"."""
@@ -432,6 +449,7 @@ async def _nap(shell: Shell) -> None:
 # -- 11: one environment ---------------------------------------------------------------------------------------------------
 
 
+@shows("callbacks.longer-on-the-wire", "process.environment")
 def test_variables_come_from_the_options_first(shell: Shell, options: Light, monkeypatch: pytest.MonkeyPatch) -> None:
     """Elsewhere one variable is read from `os.environ` alone and its ceiling from the options first, so they contradict."""
     monkeypatch.setenv("CLAUDE_CODE_STREAM_CLOSE_TIMEOUT", "1")
@@ -454,6 +472,7 @@ def test_variables_come_from_the_options_first(shell: Shell, options: Light, mon
 # -- 12: data that looks like an end ----------------------------------------------------------------------------------------
 
 
+@shows("options.no-sentinels")
 def test_no_frame_can_pass_for_the_end(shell: Shell, options: Light) -> None:
     """Elsewhere the end and an error travel as `{"type": "end"}` and `{"type": "error"}` in the queue of the data."""
 
@@ -471,6 +490,7 @@ def test_no_frame_can_pass_for_the_end(shell: Shell, options: Light) -> None:
 # -- 13: what belongs to the caller -----------------------------------------------------------------------------------------
 
 
+@shows("options.unchanged")
 def test_what_the_caller_gave_is_not_changed(shell: Shell, options: Light) -> None:
     """Elsewhere `client.query(iterable)` writes a session id into the caller's own dicts."""
     prompt = [{"type": "text", "text": "a"}, {"type": "text", "text": "b", "cache_control": {"type": "ephemeral"}}]
@@ -490,6 +510,7 @@ def test_what_the_caller_gave_is_not_changed(shell: Shell, options: Light) -> No
     shell.play(scenario)
 
 
+@shows("session.cursors.own")
 def test_two_who_read_at_once_both_get_everything(shell: Shell, options: Light) -> None:
     """Elsewhere two receivers share one queue, and each gets what the other did not."""
 

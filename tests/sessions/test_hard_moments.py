@@ -21,6 +21,7 @@ from bridle.aio.session import Session as AsyncSession
 from bridle.hooks import HookMatcher
 from bridle.protocol.session_states import Lifecycle
 from bridle.sync.session import Session as SyncSession
+from tests.contract import shows
 from tests.sessions.conftest import StandIn
 from tests.sessions.talking import Running, ask, got, make, raised, steps, texts
 from tests.support.leaks import alive, wait_gone
@@ -33,6 +34,7 @@ class Leaving(BaseException):
     """Not an `Exception`, like `SystemExit` and what pytest raises."""
 
 
+@shows("callbacks.harmless")
 @pytest.mark.parametrize("how", ["group", "leave"])
 def test_a_cancelled_callback_that_raises_harms_nobody(shell: Shell, playing: StandIn, how: str) -> None:
     """Trio ends the whole program when a system task raises."""
@@ -68,6 +70,7 @@ def test_a_cancelled_callback_that_raises_harms_nobody(shell: Shell, playing: St
     shell.play(scenario)
 
 
+@shows("callbacks.from-arrival")
 def test_callbacks_that_waited_are_not_run_once_they_are_answered(shell: Shell, playing: StandIn) -> None:
     ran: list[int] = []
 
@@ -87,6 +90,7 @@ def test_callbacks_that_waited_are_not_run_once_they_are_answered(shell: Shell, 
     shell.play(scenario)
 
 
+@shows("control.operations.finish-bounded")
 def test_finish_ends_a_cli_that_stays_after_the_end_of_its_input(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         options = playing(timeouts=Timeouts(after_result=0.3, stop_grace=0.1, kill_grace=0.5))
@@ -103,6 +107,7 @@ def test_finish_ends_a_cli_that_stays_after_the_end_of_its_input(shell: Shell, p
     shell.play(scenario)
 
 
+@shows("process.shielded")
 def test_a_stop_that_asyncio_cancels_still_leaves_no_process(playing: StandIn) -> None:
     async def scenario() -> None:
         session = AsyncSession(playing(["ignore_term"], timeouts=Timeouts(stop_grace=0.3, kill_grace=0.3)))
@@ -138,6 +143,7 @@ def test_a_driver_that_asyncio_cancels_before_its_first_step(playing: StandIn, m
     asyncio.run(scenario())
 
 
+@shows("session.reader.fair")
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_slow_reader_of_many_unread_messages_delays_nobody(playing: StandIn, backend: Any) -> None:
     import anyio
@@ -163,6 +169,7 @@ def test_a_slow_reader_of_many_unread_messages_delays_nobody(playing: StandIn, b
     anyio.run(scenario, backend=backend)
 
 
+@shows("errors.warnings")
 def test_on_warning_cannot_end_the_session(shell: Shell, playing: StandIn) -> None:
     def leave(_: Any) -> None:
         raise Leaving
@@ -186,6 +193,7 @@ class Scarce(threading.Thread):
         super().start()
 
 
+@shows("callbacks.no-threads")
 @pytest.mark.parametrize("missing", ["bridle-session", "bridle-callback", "bridle-callbacks"])
 def test_no_thread_can_be_had(playing: StandIn, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
     monkeypatch.setattr(threading, "Thread", Scarce)
@@ -210,6 +218,7 @@ def test_no_thread_can_be_had(playing: StandIn, monkeypatch: pytest.MonkeyPatch,
         assert [warning.code for warning in session.warnings] == ["CALLBACK_FAILED"]
 
 
+@shows("session.queueing.deadline")
 def test_an_operation_before_the_start_has_its_deadline(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         session = make(shell, playing())
@@ -221,6 +230,7 @@ def test_an_operation_before_the_start_has_its_deadline(shell: Shell, playing: S
     shell.play(scenario)
 
 
+@shows("session.turns.result")
 def test_reading_a_turn_whose_result_is_being_waited_for(shell: Shell, playing: StandIn, tmp_path: Path) -> None:
     go = str(tmp_path / "go")
 
@@ -242,6 +252,7 @@ def test_reading_a_turn_whose_result_is_being_waited_for(shell: Shell, playing: 
     shell.play(scenario)
 
 
+@shows("session.death.status-taken")
 def test_a_death_whose_exit_status_somebody_else_took(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -259,6 +270,7 @@ def test_a_death_whose_exit_status_somebody_else_took(shell: Shell, playing: Sta
     shell.play(scenario)
 
 
+@shows("process.idempotent", "bad.stops")
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_stop_from_another_event_loop(playing: StandIn, backend: Any) -> None:
     import anyio
@@ -279,6 +291,7 @@ def test_a_stop_from_another_event_loop(playing: StandIn, backend: Any) -> None:
     anyio.run(scenario, backend=backend)
 
 
+@shows("process.idempotent")
 def test_a_stop_whose_event_loop_stands_still(playing: StandIn) -> None:
     loop = asyncio.new_event_loop()
     session = AsyncSession(playing())
@@ -309,6 +322,7 @@ def test_a_deadline_between_the_end_of_the_output_and_the_exit(shell: Shell, pla
     shell.play(scenario)
 
 
+@shows("session.life.forgotten")
 def test_a_session_is_forgotten_at_once_although_an_operation_had_failed(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         session = make(shell, playing())
@@ -325,5 +339,28 @@ def test_a_session_is_forgotten_at_once_although_an_operation_had_failed(shell: 
         for _ in range(20):
             await shell.let_others_run()
         assert wait_gone(pid)
+
+    shell.play(scenario)
+
+
+def test_a_slow_on_warning_keeps_nobody_waiting(shell: Shell, playing: StandIn) -> None:
+    """The blocking session reads on while it is called; the end waits for it, within a bound."""
+    if not shell.blocking:
+        return  # there it is called on the event loop, which is its user's
+    go_on = threading.Event()
+    told: list[str] = []
+
+    def slow(warning: Any) -> None:
+        assert go_on.wait(20)
+        told.append(warning.code)
+
+    async def scenario() -> None:
+        async with Running(shell, playing(on_warning=slow, limits=Limits(line_bytes=2_000))) as session:
+            turn = await got(session.send(steps(["raw", "x" * 3_000 + "\n"], ["text", "after"])))
+            assert await texts(turn) == ["after"]
+            assert (await got(session.get_settings())) is not None
+            assert told == []
+            go_on.set()
+        assert told == ["OVERSIZED_LINE_SKIPPED"]
 
     shell.play(scenario)

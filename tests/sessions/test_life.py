@@ -43,6 +43,7 @@ from bridle.session import (
     TurnCompleted,
     TurnStarted,
 )
+from tests.contract import shows
 from tests.sessions.conftest import StandIn
 from tests.sessions.talking import Running, each, first, got, make, raised, steps, texts
 from tests.support.leaks import alive, wait_gone
@@ -51,6 +52,9 @@ from tests.support.shell import Shell
 HANG = steps(["hang"])
 
 
+@shows(
+    "session.life.states", "session.life.views", "session.handshake.answer", "session.turns.result", "process.graceful"
+)
 def test_a_conversation(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         session = make(shell, playing())
@@ -76,6 +80,7 @@ def test_a_conversation(shell: Shell, playing: StandIn) -> None:
     shell.play(scenario)
 
 
+@shows("session.turns.send", "session.turns.messages")
 def test_two_prompts_at_once_are_matched(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         async with Running(shell, playing()) as session:
@@ -87,6 +92,7 @@ def test_two_prompts_at_once_are_matched(shell: Shell, playing: StandIn) -> None
     shell.play(scenario)
 
 
+@shows("session.queueing.prompts")
 def test_a_prompt_sent_before_the_start_is_answered_after_it(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         session = make(shell, playing())
@@ -98,6 +104,7 @@ def test_a_prompt_sent_before_the_start_is_answered_after_it(shell: Shell, playi
     shell.play(scenario)
 
 
+@shows("session.turns.interrupted", "control.operations.interrupt")
 def test_an_interrupt_ends_the_turn_and_not_the_session(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         async with Running(shell, playing()) as session:
@@ -113,6 +120,13 @@ def test_an_interrupt_ends_the_turn_and_not_the_session(shell: Shell, playing: S
     shell.play(scenario)
 
 
+@shows(
+    "session.cursors.messages",
+    "session.cursors.own",
+    "session.events.started",
+    "session.events.turns",
+    "session.events.stopped",
+)
 def test_messages_and_events_are_cursors_of_their_own(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         session = make(shell, playing())
@@ -135,6 +149,14 @@ def test_messages_and_events_are_cursors_of_their_own(shell: Shell, playing: Sta
     shell.play(scenario)
 
 
+@shows(
+    "control.operations.model",
+    "control.operations.rewind-off",
+    "control.operations.escape-hatch",
+    "control.operations.rejected",
+    "control.operations.timed-out",
+    "control.operations.too-many",
+)
 def test_control_operations(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         async with Running(shell, playing(limits=Limits(pending_requests=1))) as session:
@@ -166,6 +188,7 @@ def test_control_operations(shell: Shell, playing: StandIn) -> None:
     shell.play(scenario)
 
 
+@shows("session.events.failed", "session.death.wakes-all", "control.operations.closed")
 def test_a_crash_wakes_everybody_with_one_error(shell: Shell, playing: StandIn, tmp_path: Path) -> None:
     mark = str(tmp_path / "go")
 
@@ -202,6 +225,9 @@ def test_a_crash_wakes_everybody_with_one_error(shell: Shell, playing: StandIn, 
     shell.play(scenario)
 
 
+@shows(
+    "session.handshake.refused", "session.handshake.silence", "session.queueing.failed", "errors.start", "bad.silence"
+)
 @pytest.mark.parametrize(
     ("start", "kind"),
     [
@@ -230,6 +256,7 @@ def test_a_start_that_fails(shell: Shell, playing: StandIn, start: Any, kind: An
     shell.play(scenario)
 
 
+@shows("errors.start")
 def test_no_such_program(shell: Shell, playing: StandIn, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.write_text("#!/no/such/interpreter\n")
@@ -244,6 +271,7 @@ def test_no_such_program(shell: Shell, playing: StandIn, tmp_path: Path) -> None
     shell.play(scenario)
 
 
+@shows("session.handshake.unconfirmed")
 def test_an_implicit_confirmation_is_enough(shell: Shell, playing: StandIn) -> None:
     options = playing(["ask", "can_use_tool", {"tool_name": "a", "input": {}}], ["unanswered"])
 
@@ -256,6 +284,7 @@ def test_an_implicit_confirmation_is_enough(shell: Shell, playing: StandIn) -> N
     shell.play(scenario)
 
 
+@shows("process.interrupt-first", "bad.after-stop")
 def test_stop_interrupts_the_turn_and_wakes_its_readers(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         session = make(shell, playing())
@@ -280,6 +309,7 @@ def test_stop_interrupts_the_turn_and_wakes_its_readers(shell: Shell, playing: S
     shell.play(scenario)
 
 
+@shows("session.life.stop-anytime", "process.idempotent", "bad.stops")
 def test_stop_before_during_and_twice(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         never = make(shell, playing())
@@ -314,6 +344,7 @@ def test_stop_before_during_and_twice(shell: Shell, playing: StandIn) -> None:
     shell.play(scenario)
 
 
+@shows("process.forced", "bad.sigterm")
 def test_a_process_that_ignores_everything_is_killed(shell: Shell, playing: StandIn) -> None:
     timeouts = Timeouts(stop_grace=0.1, kill_grace=0.1)
 
@@ -332,6 +363,7 @@ def test_a_process_that_ignores_everything_is_killed(shell: Shell, playing: Stan
     shell.play(scenario)
 
 
+@shows("session.events.completed", "control.operations.finish")
 def test_finish_waits_for_what_runs(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         session = make(shell, playing())
@@ -347,6 +379,7 @@ def test_finish_waits_for_what_runs(shell: Shell, playing: StandIn) -> None:
     shell.play(scenario)
 
 
+@shows("session.idle.all-three")
 def test_wait_idle_waits_for_background_tasks(shell: Shell, playing: StandIn) -> None:
     task = {"task_id": "t", "type": "shell", "description": "d", "status": "running"}
 
@@ -367,6 +400,7 @@ def test_wait_idle_waits_for_background_tasks(shell: Shell, playing: StandIn) ->
     shell.play(scenario)
 
 
+@shows("session.deadlines.kinds")
 @pytest.mark.parametrize(
     ("kind", "prompt"),
     [
@@ -390,6 +424,7 @@ def test_a_deadline_interrupts_the_turn_and_keeps_the_session(
     shell.play(scenario)
 
 
+@shows("session.reader.prompt-answers")
 def test_the_reader_waits_for_nobody(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         async with Running(shell, playing()) as session:
@@ -405,6 +440,7 @@ def test_the_reader_waits_for_nobody(shell: Shell, playing: StandIn) -> None:
     shell.play(scenario)
 
 
+@shows("session.reader.bound")
 def test_too_much_unread_is_an_error_after_a_warning(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         session = make(shell, playing(limits=Limits(buffered_bytes=1_000_000)))
@@ -422,6 +458,7 @@ def test_too_much_unread_is_an_error_after_a_warning(shell: Shell, playing: Stan
     shell.play(scenario)
 
 
+@shows("session.reader.kept")
 def test_what_nobody_can_ask_for_is_not_kept(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         async with Running(shell, playing(limits=Limits(buffered_bytes=1_000_000))) as session:
@@ -436,6 +473,7 @@ def test_what_nobody_can_ask_for_is_not_kept(shell: Shell, playing: StandIn) -> 
     shell.play(scenario)
 
 
+@shows("session.turns.send", "bad.stops-reading")
 def test_ten_megabytes_to_a_peer_that_does_not_read(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         session = make(shell, playing(timeouts=Timeouts(stop_grace=0.1, kill_grace=0.5)))
@@ -451,6 +489,7 @@ def test_ten_megabytes_to_a_peer_that_does_not_read(shell: Shell, playing: Stand
     shell.play(scenario)
 
 
+@shows("session.life.forgotten", "process.collected")
 def test_a_forgotten_session_is_collected_and_its_process_ends(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         session = make(shell, playing())
@@ -468,6 +507,7 @@ def test_a_forgotten_session_is_collected_and_its_process_ends(shell: Shell, pla
     shell.play(scenario)
 
 
+@shows("session.turns.refused")
 def test_what_cannot_be_sent_is_refused_at_once(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         async with Running(shell, playing()) as session:
@@ -480,6 +520,7 @@ def test_what_cannot_be_sent_is_refused_at_once(shell: Shell, playing: StandIn) 
     shell.play(scenario)
 
 
+@shows("session.life.any-task")
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_opened_in_one_task_and_closed_in_another(playing: StandIn, backend: Any) -> None:
     import anyio
@@ -499,6 +540,7 @@ def test_opened_in_one_task_and_closed_in_another(playing: StandIn, backend: Any
     anyio.run(scenario, backend=backend)
 
 
+@shows("session.life.loop-ends")
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_loop_that_ends_ends_the_process(playing: StandIn, backend: Any) -> None:
     import anyio
@@ -519,6 +561,7 @@ def test_a_loop_that_ends_ends_the_process(playing: StandIn, backend: Any) -> No
     anyio.run(session.stop, backend=backend)
 
 
+@shows("process.start")
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_start_that_is_cancelled_leaves_nothing(playing: StandIn, backend: Any) -> None:
     import anyio
@@ -535,6 +578,7 @@ def test_a_start_that_is_cancelled_leaves_nothing(playing: StandIn, backend: Any
     anyio.run(scenario, backend=backend)
 
 
+@shows("session.life.any-thread")
 def test_threads_share_a_session(playing: StandIn) -> None:
     from bridle.sync.session import Session
 
@@ -554,6 +598,7 @@ def test_threads_share_a_session(playing: StandIn) -> None:
     assert all(asked == answer for asked, answer in answers)
 
 
+@shows("control.operations.given-up")
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_an_operation_that_is_cancelled_is_given_up(playing: StandIn, backend: Any) -> None:
     import anyio
@@ -579,6 +624,7 @@ def test_an_operation_that_is_cancelled_is_given_up(playing: StandIn, backend: A
     anyio.run(scenario, backend=backend)
 
 
+@shows("session.life.start-session")
 def test_start_session(shell: Shell, playing: StandIn) -> None:
     from bridle.aio.session import start_session as waiting
     from bridle.sync.session import start_session as blocking
@@ -598,6 +644,7 @@ def test_start_session(shell: Shell, playing: StandIn) -> None:
     shell.play(scenario)
 
 
+@shows("errors.warnings", "bounds.oversized")
 def test_warnings_are_told_and_kept(shell: Shell, playing: StandIn) -> None:
     told: list[Any] = []
 
@@ -615,6 +662,7 @@ def test_warnings_are_told_and_kept(shell: Shell, playing: StandIn) -> None:
     shell.play(scenario)
 
 
+@shows("callbacks.unbindable")
 def test_what_cannot_be_served_is_refused_when_it_is_made(shell: Shell, playing: StandIn) -> None:
     for options in (playing(mcp_servers={"x": object()}), playing(trace=print)):
         with pytest.raises(NotSupportedError):
@@ -653,6 +701,7 @@ def test_stops_at_random_moments_leave_nothing(shell: Shell, playing: StandIn) -
     shell.play(scenario)
 
 
+@shows("session.reader.fair")
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_writers_without_end_do_not_keep_the_reader_from_reading(playing: StandIn, backend: Any) -> None:
     import anyio
@@ -676,6 +725,7 @@ def test_writers_without_end_do_not_keep_the_reader_from_reading(playing: StandI
     anyio.run(scenario, backend=backend)
 
 
+@shows("session.deadlines.waiting")
 def test_deadlines_of_a_turn_do_not_count_while_it_waits_for_its_turn(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         options = playing(["sleep", 1.2], timeouts=Timeouts(first_message=1, turn=1.5))
@@ -689,6 +739,7 @@ def test_deadlines_of_a_turn_do_not_count_while_it_waits_for_its_turn(shell: She
     shell.play(scenario)
 
 
+@shows("session.death.stays")
 def test_a_cli_that_closes_its_output_and_stays(shell: Shell, playing: StandIn, monkeypatch: Any) -> None:
     monkeypatch.setattr("bridle.session.EXIT_SECONDS", 0.3)
 

@@ -15,6 +15,7 @@ from bridle.hooks import HookMatcher, HookOutput
 from bridle.permissions import Deny
 from bridle.protocol.session_states import Lifecycle
 from bridle.tools import ToolContext, tool, tool_server
+from tests.contract import shows
 from tests.sessions.light import light, resident
 from tests.sessions.talking import got, make, steps, texts
 from tests.support.leaks import alive
@@ -124,6 +125,7 @@ class Guest:
         assert sorted(self.heard) == sorted(word for words in rounds for word in words)
 
 
+@shows("session.life.many", "bounds.memory")
 @pytest.mark.timeout(120)
 def test_two_hundred_sessions_at_once(shell: Shell, tmp_path: Path) -> None:
     options = light(tmp_path)

@@ -24,6 +24,7 @@ from bridle.protocol.session_states import Lifecycle
 from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
 from bridle.tools import tool, tool_server
 from tests.conftest import RealCLI
+from tests.contract import shows
 from tests.sessions.light import light
 from tests.sessions.talking import got, make, steps
 from tests.support.leaks import alive, wait_gone
@@ -307,6 +308,7 @@ async def everybody(shell: Shell, guests: list[Any]) -> None:
     assert complaints == []
 
 
+@shows("session.life.stop-anytime", "session.life.random-moments", "process.collected")
 @pytest.mark.timeout(150)
 def test_a_hundred_starts_and_stops(shell: Shell, tmp_path: Path) -> None:
     """Nothing left: processes here, shells of the CLI as well; threads and descriptors in `leaves_nothing`."""
@@ -343,6 +345,7 @@ class RealGuest(Guest):
             self.released.set()
 
 
+@shows("session.life.random-moments")
 @pytest.mark.timeout(120)
 def test_starts_and_stops_of_the_real_cli(shell: Shell, real_cli: RealCLI, tmp_path: Path) -> None:
     command = {"command": f"echo $$ >> {tmp_path}/shells; sleep 60", "description": "sleep"}

@@ -24,6 +24,7 @@ from bridle.errors import (
     TurnTimeoutError,
 )
 from bridle.messages import AssistantMessage, ResultMessage, TextBlock
+from tests.contract import shows
 from tests.sessions.talking import steps
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def ask(tool: str = "Bash") -> list[Any]:
     return ["ask", "can_use_tool", {"tool_name": tool, "input": {"command": "x"}, "tool_use_id": "t"}]
 
 
+@shows("permissions.one-shot")
 def test_a_permission_callback_works_with_query_and_run(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         asked = Asked()
@@ -83,6 +85,7 @@ def test_a_permission_callback_works_with_query_and_run(shell: Shell, playing: S
     shell.play(scenario)
 
 
+@shows("hooks.one-shot")
 def test_hooks_work_with_run_and_know_the_session(shell: Shell, playing: StandIn) -> None:
     seen: list[Any] = []
 
@@ -166,6 +169,7 @@ def test_the_next_prompt_may_depend_on_the_last_answer(shell: Shell, playing: St
     shell.play(scenario)
 
 
+@shows("bad.iterable-raises")
 def test_an_iterable_that_raises_half_way(shell: Shell, playing: StandIn) -> None:
     def plain() -> Iterator[str]:
         yield "one"

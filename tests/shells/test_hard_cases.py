@@ -21,6 +21,7 @@ import bridle
 import bridle.sync
 from bridle import ResultMessage
 from bridle.transports.child import Child
+from tests.contract import shows
 from tests.shells.conftest import StandIn
 from tests.support.leaks import alive, nothing_left, open_descriptors, wait_gone
 from tests.support.shell import Shell
@@ -213,6 +214,7 @@ def test_a_peer_without_an_exit_status_ends_well_and_at_once() -> None:
     anyio.run(scenario)
 
 
+@shows("process.descendants")
 def test_after_a_crash_nothing_survives_even_with_a_result(shell: Shell, playing: StandIn, tmp_path: Path) -> None:
     mark = tmp_path / "pid"
 
@@ -242,6 +244,7 @@ def exhausted_after(monkeypatch: pytest.MonkeyPatch, module: object, name: str, 
     return taken
 
 
+@shows("process.start")
 @pytest.mark.parametrize("free", range(8))
 def test_descriptors_run_out_in_the_middle_of_a_start(
     free: int, playing: StandIn, monkeypatch: pytest.MonkeyPatch

@@ -33,6 +33,7 @@ from bridle import (
     UserMessage,
 )
 from bridle.messages import InitMessage
+from tests.contract import shows
 from tests.shells.conftest import StandIn
 from tests.support.leaks import alive, wait_gone
 from tests.support.shell import Shell, Stream
@@ -134,6 +135,7 @@ def test_a_flood_before_stdin_is_read_and_a_large_prompt_do_not_block_each_other
     shell.play(scenario)
 
 
+@shows("process.stderr-drained")
 def test_ten_megabytes_of_stderr_while_nobody_reads_stdout(shell: Shell, playing: StandIn, tmp_path: Path) -> None:
     mark = tmp_path / "flooded"
 
@@ -169,6 +171,7 @@ def test_the_stderr_callback_gets_lines_and_may_raise(
     shell.play(scenario)
 
 
+@shows("errors.stderr")
 def test_an_error_carries_the_tail_of_stderr(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         with pytest.raises(ProcessError) as caught:
@@ -384,6 +387,7 @@ def test_on_warning_is_called_and_may_raise(shell: Shell, playing: StandIn, capl
 # -- deadlines -----------------------------------------------------------------------------------------------------------
 
 
+@shows("session.deadlines.one-shot")
 @pytest.mark.parametrize(("kind", "steps"), [("first_message", []), ("idle", [INIT]), ("turn", [INIT])])
 def test_deadlines_of_the_turn(shell: Shell, playing: StandIn, kind: str, steps: list[list[Any]]) -> None:
     async def scenario() -> None:
@@ -794,6 +798,7 @@ def test_descendants_of_a_crashed_cli_are_found_by_their_mark(
 # -- logs --------------------------------------------------------------------------------------------------------------------
 
 
+@shows("errors.secrets")
 def test_the_log_tells_kinds_and_sizes_and_no_secret(
     shell: Shell, playing: StandIn, caplog: pytest.LogCaptureFixture
 ) -> None:

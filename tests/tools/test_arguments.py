@@ -13,6 +13,7 @@ import pytest
 
 from bridle.errors import OptionsError
 from bridle.tools import ToolContext, tool, tool_server
+from tests.contract import shows
 from tests.tools.support import error_text, outcome, plan, result
 
 
@@ -59,6 +60,7 @@ def everything(
     return [number, line, color, box, by_number, when, mode, limited, anything]
 
 
+@shows("tools.arguments")
 def test_arguments_become_typed_objects() -> None:
     given = {
         "number": 1,
@@ -83,6 +85,7 @@ def test_arguments_become_typed_objects() -> None:
     ]
 
 
+@shows("tools.arguments")
 @pytest.mark.parametrize(
     ("change", "expected"),
     [

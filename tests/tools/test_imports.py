@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from tests.contract import shows
+
 
 def test_nothing_heavy_is_loaded() -> None:
     code = "import msgspec, sys; before = set(sys.modules); import bridle.tools; print(*set(sys.modules) - before)"
@@ -13,6 +15,7 @@ def test_nothing_heavy_is_loaded() -> None:
     assert heavy & set(printed.stdout.split()) == set()
 
 
+@shows("tools.no-package")
 def test_declaring_and_calling_a_tool_needs_no_package() -> None:
     code = """
 import sys

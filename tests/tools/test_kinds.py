@@ -9,6 +9,7 @@ import pytest
 
 from bridle import McpHttpServerConfig, McpStdioServerConfig
 from bridle.tools import mcp_instance, server_kind, tool_server
+from tests.contract import shows
 
 
 def server_class(module: str, name: str, *bases: type) -> Any:
@@ -23,6 +24,7 @@ Derived = server_class("my.code", "MyServer", FastMCP)
 OtherServer = server_class("somewhere", "Server")
 
 
+@shows("tools.kinds")
 @pytest.mark.parametrize(
     ("server", "kind"),
     [

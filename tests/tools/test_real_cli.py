@@ -21,6 +21,7 @@ from bridle.tools import (
     tool,
     tool_server,
 )
+from tests.contract import shows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -171,6 +172,7 @@ def slow(context: ToolContext) -> str:
     return "done at last"
 
 
+@shows("tools.results")
 def test_a_conversation_with_tools(real_cli: RealCLI) -> None:
     server = tool_server(
         "any name", [price, picture, broken, nothing, big_number, both], instructions="Ask for prices."
@@ -235,6 +237,7 @@ def test_a_conversation_with_tools(real_cli: RealCLI) -> None:
     assert given[6].content[0]["type"] == "image"
 
 
+@shows("tools.progress")
 def test_progress_is_accepted_while_a_tool_works(real_cli: RealCLI) -> None:
     script = (calling("slow"), Reply("Thanks.", expect_text="done at last"))
     with ScriptedModel(*script) as model, wire(real_cli, model, tool_server("shop", [slow])) as opened:
@@ -243,6 +246,7 @@ def test_progress_is_accepted_while_a_tool_works(real_cli: RealCLI) -> None:
     assert opened.frames[-1]["subtype"] == "success"
 
 
+@shows("tools.progress")
 def test_an_interrupt_cancels_the_call_by_its_id(real_cli: RealCLI) -> None:
     open_calls: list[ToolCallPlan] = []
 

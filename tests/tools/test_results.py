@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.tools import Audio, EmbeddedResource, Image, ResourceLink, ToolError, ToolResult, tool
+from tests.contract import shows
 from tests.tools.support import error_text, plan, result
 
 
@@ -47,6 +48,7 @@ def text(value: str) -> dict[str, str]:
     return {"type": "text", "text": value}
 
 
+@shows("tools.results")
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
@@ -103,6 +105,7 @@ def test_numbers_that_javascript_would_change_travel_as_text_alone() -> None:
     assert "structuredContent" in result(returning({"id": 2**53 + 1}, output_schema={"type": "object"}))
 
 
+@shows("tools.results")
 def test_content_items() -> None:
     png = b"\x89PNG..."
     encoded = base64.b64encode(png).decode()
@@ -197,6 +200,7 @@ def test_an_output_schema_is_a_promise() -> None:
     assert result(returning(ToolResult("failed", is_error=True), output_schema=Box))["isError"] is True
 
 
+@shows("tools.results")
 @pytest.mark.parametrize(
     ("error", "expected"),
     [

@@ -16,6 +16,7 @@ import pytest
 
 from bridle.errors import OptionsError
 from bridle.tools import Tool, ToolContext, tool
+from tests.contract import shows
 
 T = TypeVar("T")
 
@@ -94,6 +95,7 @@ def schema_for(annotation: Any) -> dict[str, Any]:
     return tool(function).input_schema
 
 
+@shows("tools.schema")
 @pytest.mark.parametrize(
     ("annotation", "expected"),
     [
@@ -140,6 +142,7 @@ def test_a_type_becomes_its_schema(annotation: Any, expected: dict[str, Any]) ->
     assert schema["type"] == "object"
 
 
+@shows("tools.schema")
 def test_classes_become_definitions_at_the_top() -> None:
     @tool
     def draw(order: Order, tree: Tree, box: Box, pair: Pair, pet: Cat | Dog, size: Size) -> None: ...
@@ -159,6 +162,7 @@ def test_classes_become_definitions_at_the_top() -> None:
     assert "$defs" not in msgspec.json.encode(schema["properties"]).decode().replace("#/$defs/", "")
 
 
+@shows("tools.schema")
 @pytest.mark.parametrize("with_struct", [False, True])
 def test_pydantic_models_are_asked_themselves(with_struct: bool) -> None:
     def alone(model: Model, models: list[Model], schema: Annotated[str, "d"] = "x") -> None: ...

@@ -14,6 +14,7 @@ from bridle import __version__
 from bridle.errors import OptionsError
 from bridle.tools import CancelledCall, ToolCallPlan, ToolContext, ToolServer, tool, tool_server
 from bridle.tools.server import LATEST_PROTOCOL, PROTOCOLS
+from tests.contract import shows
 from tests.tools.support import call_request, error_text, plan, request
 
 
@@ -42,6 +43,7 @@ def error_of(message: object) -> tuple[Any, int]:
     return answer["id"], answer["error"]["code"]
 
 
+@shows("tools.no-package")
 def test_initialize() -> None:
     assert SERVER.handle(request("initialize", {"protocolVersion": "2025-06-18", "capabilities": {}}, 0)) == {
         "jsonrpc": "2.0",
@@ -66,6 +68,7 @@ def test_the_protocol_version_is_theirs_if_we_speak_it(wanted: Any) -> None:
     assert answer["result"]["protocolVersion"] == (wanted if wanted in PROTOCOLS else LATEST_PROTOCOL)
 
 
+@shows("tools.no-package")
 def test_ping_and_list() -> None:
     assert SERVER.handle(request("ping", None, "text-id")) == {"jsonrpc": "2.0", "id": "text-id", "result": {}}
     answer = SERVER.handle(request("tools/list", {"cursor": "x"}))
@@ -109,6 +112,7 @@ def test_a_call_is_planned_and_finished() -> None:
     assert plan(SERVER, {"name": "x"}, "greet").is_async
 
 
+@shows("asked.mcp.tool-errors")
 def test_an_unknown_tool_is_a_tool_error() -> None:
     assert error_text(SERVER, {}, "subtract") == "There is no tool `subtract`. The tools are: `add`, `greet`."
 
@@ -155,6 +159,7 @@ def test_an_error_inside_is_an_internal_error() -> None:
     assert error_of(Hostile(request("ping"))) == (1, -32603)
 
 
+@shows("tools.bytes")
 @pytest.mark.parametrize("form", [bytes, str, bytearray, memoryview])
 def test_messages_may_come_undecoded(form: Any) -> None:
     text = json.dumps(request("ping"))

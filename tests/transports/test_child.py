@@ -15,6 +15,7 @@ from bridle.launch import LaunchPlan
 from bridle.transports.child import Child
 from bridle.transports.processes import CHILD_ID_VARIABLE
 from bridle.transports.stderr import StderrDrain
+from tests.contract import shows
 from tests.support.leaks import nothing_left, wait_gone
 
 
@@ -44,6 +45,7 @@ def leaves_nothing() -> Iterator[None]:
         yield
 
 
+@shows("process.start")
 def test_a_start_that_runs_out_of_descriptors_leaves_nothing() -> None:
     """Whichever descriptor is the one too many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -90,6 +92,7 @@ time.sleep(60)
     assert wait_gone(int(mark.read_text()))
 
 
+@shows("process.writes")
 def test_writing_to_a_process_that_is_gone_is_no_error() -> None:
     child = start("pass")
     while not child.poll_exit():
@@ -136,6 +139,7 @@ def test_without_pidfd_the_exit_is_polled_for(monkeypatch: pytest.MonkeyPatch) -
     assert child.exit_code == -15
 
 
+@shows("session.death.status-taken")
 def test_a_status_that_somebody_else_took_is_unknown_and_not_0() -> None:
     child = start("import os; os._exit(3)")
     assert wait_gone(child.pid)

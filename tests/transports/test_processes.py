@@ -12,6 +12,7 @@ import pytest
 
 from bridle.transports import processes
 from bridle.transports.processes import CHILD_ID_VARIABLE, descendants, identity, kill_identity, marked_with
+from tests.contract import shows
 from tests.support.leaks import wait_gone
 
 SLEEPER = [sys.executable, "-I", "-S", "-c", "import sys; print('up', flush=True); sys.stdin.read()"]
@@ -32,6 +33,7 @@ def started(command: list[str], **more: object) -> subprocess.Popen[bytes]:
     return process
 
 
+@shows("process.descendants")
 def test_descendants_are_found_in_other_sessions_too() -> None:
     with started(PARENT) as process:
         ((child, _),) = descendants(process.pid)
@@ -61,6 +63,7 @@ def test_marks_are_compared_whole() -> None:
         process.communicate(b"")
 
 
+@shows("process.same-process")
 def test_a_process_is_only_signalled_if_it_is_still_the_same() -> None:
     with started(SLEEPER) as process:
         who = identity(process.pid)

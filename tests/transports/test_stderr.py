@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from bridle.transports.stderr import LineCallback, StderrDrain
+from tests.contract import shows
 from tests.support.leaks import nothing_left
 
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", default="nothing")
@@ -114,6 +115,7 @@ def test_nothing_here_keeps_the_callback_alive(pipe: tuple[int, int]) -> None:
     assert drain.tail == b"line\n"
 
 
+@shows("process.stderr-drained")
 def test_a_flood_does_not_keep_it_from_ending(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
     stop = threading.Event()

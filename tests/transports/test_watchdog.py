@@ -15,6 +15,7 @@ import pytest
 from bridle.transports import watchdog_main
 from bridle.transports.processes import CHILD_ID_VARIABLE, identity
 from bridle.transports.watchdog import Watchdog
+from tests.contract import shows
 from tests.support.leaks import alive, nothing_left, wait_gone
 
 SLEEPER = [sys.executable, "-I", "-S", "-c", "import signal, sys; {}; print('up', flush=True); sys.stdin.read()"]
@@ -78,6 +79,7 @@ def run_watchdog(lines: str) -> int:
     ).returncode
 
 
+@shows("process.host-ends")
 @pytest.mark.parametrize("preparation", ["pass", "signal.signal(signal.SIGTERM, signal.SIG_IGN)"])
 def test_at_the_end_of_its_input_it_ends_what_is_left(preparation: str) -> None:
     with sleeper("left", preparation) as left, sleeper("removed") as removed, sleeper("elsewhere") as elsewhere:
@@ -98,6 +100,7 @@ def test_a_child_whose_pid_never_arrived_is_known_by_its_mark() -> None:
         assert process.wait(1) == -15
 
 
+@shows("process.same-process")
 def test_a_reused_pid_is_left_alone() -> None:
     with sleeper("somebody-else") as process:
         assert run_watchdog(f"add gone\nstarted gone {process.pid} 1\n") == 0

@@ -7,7 +7,7 @@ import shlex
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -195,7 +195,7 @@ def test_every_end_leaves_nothing(talk: Talking, tmp_path: Path, place: str, how
     ready = tmp_path / "ready"
     os.mkfifo(ready)
     command = f"echo $$ > {shlex.quote(str(ready))}; sleep 120"
-    script = {"streaming": LONG, "question": bash("touch one"), "tool": bash(command)}[place]
+    script: Any = {"streaming": LONG, "question": bash("touch one"), "tool": bash(command)}[place]
     with ScriptedModel(script) as model, talk(model, *(["--allow", "Bash"] if place == "tool" else [])) as chat:
         chat.until_prompt()
         chat.say("go")

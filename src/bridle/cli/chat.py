@@ -18,7 +18,7 @@ from bridle.cli.chat_commands import COMMANDS, run_command
 from bridle.cli.choices import build_options
 from bridle.cli.lines import Lines
 from bridle.cli.questions import Questions
-from bridle.cli.running import FAILED
+from bridle.cli.running import FAILED, wait_for_no_reader
 from bridle.cli.signals import signals
 from bridle.cli.transcript import Transcript
 from bridle.errors import BridleError, StreamWarning, TurnTimeoutError
@@ -60,8 +60,17 @@ def chat(given: Mapping[str, Any], terminal: Terminal) -> int:
         partial = terminal.interactive
     options = build_options(given, **({"include_partial_messages": True} if partial else {}))
     conversation = Chat(options, terminal, prompt=given.get("prompt"), say_yes=bool(given.get("yes")))
-    with signals.handed_to(conversation.heard), _expected_warnings():
-        code = asyncio.run(conversation.run())
+    code = 0
+    try:
+        with signals.handed_to(conversation.heard), _expected_warnings():
+            code = asyncio.run(conversation.run())
+    except BridleError:
+        conversation.say_how_to_go_on()
+        raise
+    finally:
+        terminal.muted = False
+    if conversation.signal in (None, signal.SIGINT):
+        conversation.say_how_to_go_on()
     if conversation.signal is not None:
         signals.end(conversation.signal)
     return code
@@ -121,6 +130,7 @@ class Chat:
             self._loop.call_soon_threadsafe(self._interrupt)
             return False
         self.signal = number
+        self._terminal.muted = True
         if self._loop is None or self._main is None or self._terminal.writing:
             return True  # nothing was started yet, or nobody reads what is written and the event loop stands still
         self._loop.call_soon_threadsafe(self._main.cancel)
@@ -151,19 +161,14 @@ class Chat:
         self._quiet.set()
         self._entered: asyncio.Queue[str] = asyncio.Queue()
         self._questions = Questions(self._terminal, self._lines, say_yes=self._say_yes, called=self._call_shown)
-        session: Session | None = None
-        code = 0
         try:
             async with Session(self._asking(self._options), transport=self._transport) as session:
                 self._session = session
-                code = await self._talk(session)
+                return await self._talk(session)
         except asyncio.CancelledError:
             if self.signal is None:
                 raise
-        finally:
-            if session is not None and self.signal in (None, signal.SIGINT):
-                self._say_how_to_go_on(session)
-        return code
+            return 128 + self.signal
 
     def _asking(self, options: Options) -> Options:
         more: dict[str, Any] = {}
@@ -171,9 +176,11 @@ class Chat:
             more["can_use_tool"] = self._questions.may_run
         return options.replace(on_elicitation=self._questions.server_asks, **more)
 
-    def _say_how_to_go_on(self, session: Session) -> None:
-        if self._spoken and session.session_id:
-            self._terminal.note(f"Go on with: bridle chat --resume {session.session_id}", "dim")
+    def say_how_to_go_on(self) -> None:
+        """Say how the conversation can be taken up again."""
+        if self._spoken and self._session is not None and self._session.session_id:
+            wait_for_no_reader()
+            self._terminal.note(f"Go on with: bridle chat --resume {self._session.session_id}", "dim")
 
     async def _talk(self, session: Session) -> int:
         tasks = {

@@ -23,7 +23,7 @@ __all__ = ["Questions"]
 
 _SHOWN_LINES = 30
 _SHOWN_CHARACTERS = 3_000
-_ANSWER = re.compile(r"\s*(yes|no|always|y|n|a|\?)\b[\s,:;.]*(.*)", re.IGNORECASE | re.DOTALL)
+_ANSWER = re.compile(r"\s*((?:yes|no|always|y|n|a)\b|\?)[\s,:;.]*(.*)", re.IGNORECASE | re.DOTALL)
 _MODEL_ASKS = "AskUserQuestion"
 _KEPT = {
     "session": "in this session",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bridle.messages import Message, ResultMessage
     from bridle.options import Options
 
-__all__ = ["FAILED", "NOT_STARTED", "USAGE", "View", "ending_well", "run", "show_query"]
+__all__ = ["FAILED", "NOT_STARTED", "USAGE", "View", "ending_well", "run", "show_query", "wait_for_no_reader"]
 
 FAILED = 1
 USAGE = 2
@@ -120,9 +120,7 @@ def _guarded(terminal: Terminal, action: Callable[[], int]) -> int:
 
 def _said(terminal: Terminal, text: str, code: int) -> int:
     try:
-        # A reader that reads no more (a pager, say) must not hold up the end.
-        if not select.select([], [sys.stdout.fileno()], [], 0)[1]:
-            _to_nowhere(sys.stdout.fileno())
+        wait_for_no_reader()
         if text:
             terminal.note(text, "yellow")
         else:
@@ -131,6 +129,13 @@ def _said(terminal: Terminal, text: str, code: int) -> int:
     except OSError:
         return _quiet_end(code)
     return code
+
+
+def wait_for_no_reader() -> None:
+    """Let nobody who reads no more (a pager, say) hold up the end: what they would get is thrown away from here on."""
+    for stream in (sys.stdout, sys.stderr):
+        if not select.select([], [stream.fileno()], [], 0)[1]:
+            _to_nowhere(stream.fileno())
 
 
 def _quiet_end(code: int = _BROKEN_PIPE) -> int:

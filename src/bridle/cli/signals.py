@@ -56,9 +56,8 @@ class Signals:
             yield
         finally:
             # After a signal the rest of the process is its end, and stays undisturbed.
-            if self._number is None:
-                for number, handler in before.items():
-                    signal.signal(number, handler)
+            for number, handler in before.items():
+                signal.signal(number, handler if self._number is None else signal.SIG_IGN)
 
     def during(self, stream: QueryStream, call: Callable[[], T]) -> T:
         """Return what a call of the library returns; a signal ends the call and is raised afterwards."""

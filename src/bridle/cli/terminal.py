@@ -97,6 +97,7 @@ class Terminal:
         styled: True if it shows colours.
         asking: True while what was asked with `ask` is the last thing on it.
         writing: True in the middle of a write, which may take as long as nobody reads.
+        muted: True writes nothing.
         bullet, corner, cross, tick, ellipsis, dot, rule: signs that the output's encoding has.
     """
 
@@ -111,7 +112,7 @@ class Terminal:
         self._line_open = False
         self.interactive = sys.stdout.isatty()
         self.styled = self._out.color_system is not None
-        self.asking = self.writing = False
+        self.asking = self.writing = self.muted = False
         fancy = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
         self.bullet, self.corner, self.cross, self.tick = ("●", "⎿", "✗", "✓") if fancy else ("*", "|", "x", "ok")
         self.ellipsis, self.dot, self.rule = ("…", " · ", "─") if fancy else ("...", " - ", "-")
@@ -200,7 +201,8 @@ class Terminal:
         self.asking = False
         self.writing = True
         try:
-            console.print(Segments(segments), end="", soft_wrap=True)
+            if not self.muted:  # asked only now: a signal comes either before that, or while `writing` says so
+                console.print(Segments(segments), end="", soft_wrap=True)
         finally:
             self.writing = False
 

@@ -52,6 +52,10 @@ class Runner:
             return
         self._begin_soon(job, context)
 
+    def run(self, call: Callable[[], None]) -> None:
+        """Run a function of the library's in one of the threads; it must not raise."""
+        self._in_thread(call)
+
     def _in_thread(self, call: Callable[[], None]) -> None:
         """Run a call in a thread that no other call uses: one that is idle, or a new one. To start one takes longer than most calls."""
         with self._lock:

@@ -26,6 +26,9 @@ __all__ = ["Driver"]
 
 logger = logging.getLogger("bridle")
 
+TOLD_SECONDS = 1.0
+"""How long a stop waits for `on_warning`."""
+
 
 class Driver:
     """Drives one session.
@@ -42,6 +45,8 @@ class Driver:
         self._transport = transport
         self._thread: threading.Thread | None = None
         self._runner = Runner(self._finish)
+        self._teller: int | None = None
+        self._told = threading.Condition(self.lock)
 
     def start(self) -> None:
         """Begin, in a thread of its own. The process has been started."""
@@ -52,8 +57,45 @@ class Driver:
 
     @property
     def is_here(self) -> bool:
-        """True in its own thread, where `on_warning` is called: it must not wait for itself."""
-        return self._thread is threading.current_thread()
+        """True in its own thread, and where `on_warning` is called: neither must wait for itself."""
+        return self._thread is threading.current_thread() or self._teller == threading.get_ident()
+
+    def tell(self) -> None:
+        """Let warnings be told, in order, by a thread that waits for nobody and for which nobody waits; `wait_told` does, not for long."""
+        core = self._core
+        if core.options.on_warning is None:
+            core.tell()
+            return
+        with self.lock:
+            if self._teller is not None or not core.has_to_tell:
+                return
+            self._teller = 0 if self.running else threading.get_ident()
+        try:
+            if not self.running:  # nothing is read yet, or any more
+                self._tell_all()
+                return
+            self._runner.run(self._tell_all)
+        except RuntimeError:  # no thread can be had
+            with self.lock:
+                self._teller = None
+            core.tell()
+
+    def _tell_all(self) -> None:
+        self._teller = threading.get_ident()
+        while True:
+            self._core.tell()
+            with self.lock:
+                if not self._core.has_to_tell:
+                    self._teller = None
+                    self._told.notify_all()
+                    return
+
+    def wait_told(self) -> None:
+        """Wait until every warning was told, `TOLD_SECONDS` at most."""
+        self.tell()
+        with self.lock:
+            if not self.is_here:
+                self._told.wait_for(lambda: self._teller is None, TOLD_SECONDS)
 
     def post(self, function: Callable[[], None]) -> None:
         """Run a function under the lock and send what came of it."""
@@ -129,7 +171,7 @@ class Driver:
                     logger.exception("the end of a session could not be told")
                 self.running = False
                 core.ended.set()
-            core.tell()
+            self.tell()
             self._runner.close()
 
     def _wait_served(self) -> None:
@@ -155,7 +197,7 @@ class Driver:
                 if core.turn_poll is not None:
                     # A prompt that is sent meanwhile brings deadlines: none of them can pass before this.
                     seconds = core.turn_poll if seconds is None else min(seconds, core.turn_poll)
-            core.tell()
+            self.tell()
             data = transport.receive(seconds)
             with self.lock:
                 if data:
@@ -181,7 +223,7 @@ class Driver:
             with self.lock:
                 self.flush()
                 seconds = core.wait_seconds(time.monotonic())
-            core.tell()
+            self.tell()
             exit_code = transport.wait_exit(seconds)
             with self.lock:
                 if core.stop_asked:
@@ -217,4 +259,4 @@ class Driver:
         with self.lock:
             self._core.callbacks.finish(job, outcome, error)
             self.flush()
-        self._core.tell()
+        self.tell()

@@ -254,7 +254,7 @@ class Session(SessionBase, Operations):
                 core.connection.fail(error)
                 driver.flush()
                 core.ended.set()
-            core.tell()
+            driver.tell()
             return
         with driver.lock:
             if core.stop_asked:
@@ -280,7 +280,7 @@ class Session(SessionBase, Operations):
                 core.process_gone(None, b"")
                 driver.flush()
                 core.ended.set()
-        core.tell()
+        driver.tell()
         until = time.monotonic() + core.interrupt_seconds
         while True:
             with driver.lock:
@@ -293,6 +293,7 @@ class Session(SessionBase, Operations):
         self._transport.stop(turn_open=core.turn_open)
         if not driver.is_here:
             driver.wait(core.ended)
+            driver.wait_told()
 
     def finish(self, *, timeout: float | None = None) -> None:
         """Let the CLI come to its end: when nothing is open and nothing runs any more, its input is closed, and it exits.
@@ -322,7 +323,7 @@ class Session(SessionBase, Operations):
             with driver.lock:
                 core.expire(time.monotonic(), self._transport.stderr_tail)
                 driver.flush()
-            core.tell()
+            driver.tell()
         self.stop()
         if core.connection.terminal_error is not None:
             raise core.connection.closed_error()

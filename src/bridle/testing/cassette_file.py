@@ -28,7 +28,8 @@ class Entry(msgspec.Struct):
     """One happening.
 
     Attributes:
-        kind: `start`, `prompt`, `out`, `in`, `end_input`, `eof`, `exit`, `stop`, `abandon`, `start_error` or `end`.
+        kind: `start`, `prompt`, `out`, `in`, `end_input`, `eof`, `exit`, `stop`, `abandon`, `start_error`,
+            `stderr` or `end`.
         seconds: when, since the start of its session.
         line: its line in the file, counted from 1.
         data: the bytes of a frame or of a line that is none, without a line end.
@@ -127,7 +128,7 @@ def _take(recording: Recording, known: dict[int | str, RecordedSession], number:
             entry.data = base64.b64decode(str(fields.pop("base64")))
         elif "oversized" in fields:
             # What was in it is not kept: only that it was too long.
-            entry.data = b"x" * (int(fields["oversized"]) + 2)
+            entry.data = b"x" * int(fields["oversized"])
     except (ValueError, KeyError, TypeError, RecursionError, binascii.Error, OverflowError, MemoryError) as error:
         if len(recording.problems) < _MOST_PROBLEMS:
             reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)

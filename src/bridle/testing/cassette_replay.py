@@ -87,6 +87,7 @@ class Player:
         self._entries: list[Entry] = []
         self._frames: dict[int, dict[str, Any]] = {}
         self._open: dict[tuple[str, ...], list[int]] = {}
+        self._answers: dict[int, int] = {}  # places of the CLI's answers -> places of the host's requests
         self._matched: set[int] = set()
         self._at = 0
         self._early: set[int] = set()
@@ -125,8 +126,8 @@ class Player:
                 said = recorded.first("prompt")
                 theirs: dict[str, Any] = {"arguments": recorded.start_field("arguments", [])}
                 ours: dict[str, Any] = {"arguments": arguments}
-                if said is not None or prompt:
-                    theirs["prompt"], ours["prompt"] = "" if said is None else said.fields.get("text", ""), prompt
+                if said is not None:  # else it did not come to that
+                    theirs["prompt"], ours["prompt"] = said.fields.get("text", ""), prompt
                 return self._matcher.differences(ours, theirs)
 
             chosen, found = self._choose(check)
@@ -135,9 +136,17 @@ class Player:
                 raise self._told()
             self.session = chosen
             self._entries = chosen.entries
+            requests: dict[str, int] = {}
             for place, entry in enumerate(self._entries):
                 if entry.kind in _HOST:
-                    self._open.setdefault(self._lane_of(place), []).append(place)
+                    lane = self._lane_of(place)
+                    self._open.setdefault(lane, []).append(place)
+                    if lane[0] == "control_request":
+                        requests[str(self._frames[place].get("request_id"))] = place
+                elif entry.kind == "in" and b'"control_response"' in entry.data:
+                    asked = requests.get(str(_inner(frame_of(entry), "response").get("request_id")))
+                    if asked is not None:
+                        self._answers[place] = asked
             failed = chosen.first("start_error")
             self._moved(chosen.entries[0])
         if failed is not None:
@@ -249,8 +258,9 @@ class Player:
             size = 0
             while self._at < len(self._entries) and size < _BATCH:
                 entry = self._entries[self._at]
-                if entry.kind in _HOST and self._at not in self._matched:
-                    return self._wait_for_host(parts, now)
+                awaited = self._awaited()
+                if awaited is not None:
+                    return self._wait_for_host(parts, now, awaited)
                 if entry.kind in ("in", "eof") and self._at not in self._early:
                     seconds = self._too_early(entry, now)
                     if seconds > 0:
@@ -269,7 +279,20 @@ class Player:
                 return b"".join(parts), None
             if self._at < len(self._entries):
                 return None, 0.0
-            return self._wait_for_host(parts, now)
+            return self._wait_for_host(parts, now, None)
+
+    def _awaited(self) -> int | None:
+        """Return the place of what the host must send before the recording goes on, if it has not yet.
+
+        A request holds up nothing but its answer: at which moment of a turn it is sent differs from run to run.
+        """
+        place = self._answers.get(self._at, self._at)
+        if place in self._matched or self._entries[place].kind not in _HOST:
+            return None
+        frame = self._frames.get(place, {})
+        if place == self._at and frame.get("type") == "control_request":
+            return place if _inner(frame, "request").get("subtype") == "initialize" else None
+        return place
 
     def _too_early(self, entry: Entry, now: float) -> float:
         if self._speed is None:
@@ -286,14 +309,15 @@ class Player:
             self._owed.discard(str(frame_of_bytes(line).get("response", {}).get("request_id")))
         return line if entry.fields.get("cut") else line + b"\n"
 
-    def _wait_for_host(self, parts: list[bytes], now: float) -> tuple[bytes | None, float | None]:
+    def _wait_for_host(self, parts: list[bytes], now: float, awaited: int | None) -> tuple[bytes | None, float | None]:
         """Return what there is; else wait for the host, without end only if it does not wait for us."""
         if parts:
             return b"".join(parts), None
         if early := self._bookkeeping():
             return early, None
-        expected = self._entries[self._at] if self._at < len(self._entries) else None
-        answer = expected is not None and self._frames.get(self._at, {}).get("type") == "control_response"
+        expected = None if awaited is None else self._entries[awaited]
+        frame = {} if awaited is None else self._frames.get(awaited, {})
+        answer = frame.get("type") == "control_response"
         if not (answer or self._owed or self._turns > 0 or self._input_ended):
             return None, None
         left = self._progress + self._patience - now
@@ -304,7 +328,7 @@ class Player:
                 f"The host waits for more, and after {self._patience:g} s the recording has nothing that follows.", []
             )
         else:
-            what = _brief(self._frames.get(self._at, {"type": expected.kind}))
+            what = _brief(frame or {"type": expected.kind})
             text = f"The host waits, and after {self._patience:g} s it has not sent what comes next (line {expected.line})."
             self._mismatch(text, [f"- {what}"])
         raise self._told()
@@ -340,10 +364,11 @@ class Player:
     @property
     def stderr_tail(self) -> bytes:
         """The recorded end of stderr, once the CLI's output has ended."""
-        entry = self.session.first("exit") if self.session is not None and (self._eof or self._stopped) else None
-        if entry is None:
+        if self.session is None or not (self._eof or self._stopped):
             return b""
-        return self._matcher.incoming(str(entry.fields.get("stderr", "")).encode("utf-8", "replace"), is_json=False)
+        entry = self.session.first("stderr")
+        text = "" if entry is None else str(entry.fields.get("text", ""))
+        return self._matcher.incoming(text.encode("utf-8", "replace"), is_json=False)
 
     def tell_stderr(self) -> None:
         """Give the option `stderr` what was recorded, once."""

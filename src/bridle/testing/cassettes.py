@@ -398,7 +398,7 @@ class Cassette:
             return self._redact(text)
         except Exception as error:
             self._redact_error = self._redact_error or error
-            raise
+            raise CassetteError(f"`redact` raised {error!r}; what it did not look at is not recorded.") from error
 
 
 class _Shared:

@@ -311,11 +311,11 @@ class SessionRecord:
                 self._keep("in", tail, cut=True)
             self._once("eof")
 
-    def exited(self, code: int | None, stderr_tail: bytes) -> None:
+    def exited(self, code: int | None) -> None:
         """Take how it ended."""
         if not self._exit_known:
             self._exit_known = True
-            self._once("exit", code=code, stderr=self._redactor.text(stderr_tail.decode("utf-8", "replace")))
+            self._once("exit", code=code)
 
     @property
     def exit_known(self) -> bool:
@@ -331,10 +331,12 @@ class SessionRecord:
         self._once("abandon")
         self.end()
 
-    def end(self) -> None:
-        """Take that nothing more will be recorded. Idempotent."""
+    def end(self, stderr_tail: bytes = b"") -> None:
+        """Take that nothing more will be recorded, and what was on stderr. Idempotent."""
         with self._lock:
             if not self.ended:
+                if stderr_tail:
+                    self._once("stderr", text=self._redactor.text(stderr_tail.decode("utf-8", "replace")))
                 self._once("end", redactions=self._redactor.vault.counts())
                 self.ended = True
                 self._sink.close()
@@ -348,6 +350,7 @@ class _Recorded:
     def __init__(self, begin: Callable[[LaunchPlan], SessionRecord]) -> None:
         self._begin = begin
         self._made: SessionRecord | None = None
+        self._up = False
 
     def _record_of(self, plan: LaunchPlan) -> SessionRecord:
         if self._made is None:  # a start that was cancelled is gone on with
@@ -387,6 +390,7 @@ class RecordedAsync(_Recorded):
         except (BridleError, OSError) as error:
             record.start_failed(error)
             raise
+        self._up = True
 
     async def send(self, data: bytes) -> None:
         """Write down and write."""
@@ -414,7 +418,7 @@ class RecordedAsync(_Recorded):
         """Wait until the peer has exited."""
         code = await self._inner.wait_exit()
         if self._made is not None:
-            self._made.exited(code, self._inner.stderr_tail)
+            self._made.exited(code)
         return code
 
     async def stop(self, *, turn_open: bool) -> None:
@@ -427,9 +431,9 @@ class RecordedAsync(_Recorded):
         finally:
             if record is not None and not record.ended:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(_EXIT_SECONDS):
-                    if not record.exit_known:
-                        record.exited(await self._inner.wait_exit(), self._inner.stderr_tail)
-                record.end()
+                    if self._up and not record.exit_known:
+                        record.exited(await self._inner.wait_exit())
+                record.end(self._inner.stderr_tail)  # by now all of it was read
 
 
 class RecordedSync(_Recorded):
@@ -447,6 +451,7 @@ class RecordedSync(_Recorded):
         except (BridleError, OSError) as error:
             record.start_failed(error)
             raise
+        self._up = True
 
     def send(self, data: bytes) -> None:
         """Write down and write."""
@@ -474,7 +479,7 @@ class RecordedSync(_Recorded):
         """Wait until the peer has exited."""
         code = self._inner.wait_exit(timeout)
         if self._made is not None and code is not None:
-            self._made.exited(code, self._inner.stderr_tail)
+            self._made.exited(code)
         return code
 
     def stop(self, *, turn_open: bool) -> None:
@@ -486,9 +491,9 @@ class RecordedSync(_Recorded):
             self._inner.stop(turn_open=turn_open)
         finally:
             if record is not None and not record.ended:
-                if not record.exit_known:
-                    record.exited(self._inner.wait_exit(_EXIT_SECONDS), self._inner.stderr_tail)
-                record.end()
+                if self._up and not record.exit_known:
+                    record.exited(self._inner.wait_exit(_EXIT_SECONDS))
+                record.end(self._inner.stderr_tail)  # by now all of it was read
 
 
 def trace_async(transport: AsyncTransport, options: Options, *, local: bool) -> AsyncTransport:

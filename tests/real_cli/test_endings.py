@@ -90,9 +90,14 @@ def at_work(real_cli: RealCLI) -> Iterator[tuple[ScriptedModel, dict[str, Any], 
 
 
 @shows("process.host-ends")
+@pytest.mark.parametrize("protocol", ["plain", "steered"])
 @pytest.mark.parametrize(("backend", "ending"), CASES)
-def test_nothing_is_left(backend: str, ending: str, at_work: tuple[ScriptedModel, dict[str, Any], Path]) -> None:
+def test_nothing_is_left(
+    backend: str, ending: str, protocol: str, at_work: tuple[ScriptedModel, dict[str, Any], Path]
+) -> None:
     _, options, mark = at_work
+    if protocol == "steered":
+        options["title"] = "needs the bidirectional protocol"
     program = Host(backend, ending, options, mark)
     try:
         pids: dict[str, int] = json.loads(program.line())

@@ -233,7 +233,7 @@ def test_interrupt_while_it_starts(bridle: Command, started: Started, tmp_path: 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_while_nobody_reads(bridle: Command, started: Started, number: signal.Signals) -> None:
-    process = started(bridle.start("chat", prompt(["flood", 20_000, 1_000]), stdin=subprocess.PIPE))
+    process = started(bridle.start("chat", prompt(["flood", 5_000, 1_000]), stdin=subprocess.PIPE))
     assert process.stdout is not None
     assert b"xxxx" in process.stdout.read(200_000)
     # Nobody reads on: the command is, or will be, blocked in a write.
@@ -252,7 +252,7 @@ def test_signals_while_nobody_reads(bridle: Command, started: Started, number: s
 
 
 def test_reader_that_goes_away(bridle: Command, started: Started) -> None:
-    process = started(bridle.start("chat", prompt(["flood", 20_000, 1_000]), stdin=subprocess.PIPE))
+    process = started(bridle.start("chat", prompt(["flood", 5_000, 1_000]), stdin=subprocess.PIPE))
     assert process.stdout is not None
     assert b"xxxx" in process.stdout.read(10_000)
     below = children_of(process)

@@ -169,6 +169,21 @@ def test_demo(real: Command, terminal: bool) -> None:
         "- `data.csv`, 43 bytes\n  - `hello.py`, 30 bytes",
         "Inventory(files=3, largest='NOTES.md', total_bytes=",
         "2 turns",
+        "● Bash rm data.csv",
+        "our hook: nothing is deleted",
+        "Nothing is deleted in a demo.",
+        "our permission callback: yes, but as `cp data.csv backup.csv && ls`",
+        "backup.csv\n",
+        "our permission callback: no",
+        "● mcp__stable__height",
+        "our function: height('Ada') was called",
+        "163 cm\n",
+        "await session.interrupt()",
+        "INTERRUPTED: aborted_streaming",
+        "await session.wait_idle()   # 1 task",
+        "Background task completed",
+        "The test is done: all is well.",
+        "nothing runs in the background",
         "That took",
     ):
         position = shown.find(part, position)
@@ -194,9 +209,10 @@ def test_demo_uses_what_is_named(real: Command) -> None:
     assert "npm install" in ran.errors
 
 
-def test_demo_interrupted(real: Command, started: Started) -> None:
+@pytest.mark.parametrize("place", [b"Claude Code", b"First the old table goes", b"A horse is"])
+def test_demo_interrupted(real: Command, started: Started, place: bytes) -> None:
     process = started(real.start("demo"))
-    read_until(process, b"Claude Code")
+    read_until(process, place)
     below = children_of(process)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)

@@ -16,6 +16,7 @@ from bridle._version import __version__
 from bridle.cli.flags import CHAT, CLI_PATH, JSON_REPORT, OPTIONS, OUTPUT, PROMPT, SHAPE, Flags
 from bridle.cli.running import USAGE, ending_well
 from bridle.cli.terminal import Terminal
+from bridle.cli.trace_flags import TRACE, TRACE_EPILOG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -110,6 +111,7 @@ COMMANDS = (
         "Watch the real CLI at work with a scripted model: no account, no network, a temporary folder.",
         _DEMO_CODES,
     ),
+    Command("trace", "bridle.cli.trace:trace", TRACE, "Show a trace or a cassette as a timeline.", TRACE_EPILOG),
 )
 
 # A command only says what is to be done. Doing it inside of the parser would hand Ctrl-C and broken pipes to the parser.

@@ -7,10 +7,8 @@ stopped before the command returns.
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
-import warnings
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from bridle.aio.session import Session
@@ -18,10 +16,10 @@ from bridle.cli.chat_commands import COMMANDS, run_command
 from bridle.cli.choices import build_options
 from bridle.cli.lines import Lines
 from bridle.cli.questions import Questions
-from bridle.cli.running import FAILED, wait_for_no_reader
+from bridle.cli.running import FAILED, expected_warnings, wait_for_no_reader
 from bridle.cli.signals import signals
 from bridle.cli.transcript import Transcript
-from bridle.errors import BridleError, StreamWarning, TurnTimeoutError
+from bridle.errors import BridleError, TurnTimeoutError
 from bridle.messages import (
     AssistantMessage,
     CommandLifecycleMessage,
@@ -33,7 +31,7 @@ from bridle.messages import (
 from bridle.protocol.session_states import Activity, TurnState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from bridle.aio.session import MessageCursor, Turn
     from bridle.cli.terminal import Terminal
@@ -62,7 +60,7 @@ def chat(given: Mapping[str, Any], terminal: Terminal) -> int:
     conversation = Chat(options, terminal, prompt=given.get("prompt"), say_yes=bool(given.get("yes")))
     code = 0
     try:
-        with signals.handed_to(conversation.heard), _expected_warnings():
+        with signals.handed_to(conversation.heard), expected_warnings():
             code = asyncio.run(conversation.run())
     except BridleError:
         conversation.say_how_to_go_on()
@@ -382,21 +380,3 @@ class Chat:
         if receipt.cancelled:
             self._terminal.note(f"Prompts taken back: {len(receipt.cancelled)}.", "yellow")
         self._settle()
-
-
-@contextmanager
-def _expected_warnings() -> Iterator[None]:
-    """Keep quiet of what is no surprise here, and of what the log says as well."""
-
-    def surprising(record: logging.LogRecord) -> bool:
-        warning = record.args[0] if isinstance(record.args, tuple) and record.args else None
-        return not (isinstance(warning, StreamWarning) and warning.code == "PERMISSION_CALLBACK_SHADOWED")
-
-    logger = logging.getLogger("bridle")
-    logger.addFilter(surprising)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", StreamWarning)
-            yield
-    finally:
-        logger.removeFilter(surprising)

@@ -6,12 +6,14 @@ import os
 import time
 import tomllib
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from bridle.bounds import Timeouts
-from bridle.cli.running import FAILED, NOT_STARTED, show_query
+from bridle.cli.demo_session import CODE, session_steps, show_session
+from bridle.cli.running import FAILED, NOT_STARTED, expected_warnings, run_async, show_query
 from bridle.cli.terminal import clean
 from bridle.cli.transcript import Transcript, summary
 from bridle.errors import CLINotFoundError, ResultError
@@ -21,12 +23,13 @@ from bridle.stream import with_output_type
 from bridle.structured import decode_output
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from bridle.cli.terminal import Terminal
     from bridle.testing import ModelRequest, Reply, ScriptedModel
+    from bridle.transports.base import TransportSource
 
-__all__ = ["demo"]
+__all__ = ["demo", "run_parts"]
 
 _PROMPT = "What is in this folder? Look for yourself, and write NOTES.md about it."
 _TYPED_PROMPT = "Sum it up for a program."
@@ -66,7 +69,8 @@ def demo(given: Mapping[str, Any], terminal: Terminal) -> int:
         project = _make_project(Path(folder))
         try:
             with ScriptedModel(*_script(project, terminal)) as model:
-                code = _play(terminal, model, cli_path, Path(folder), project)
+                make_options = partial(_options, model, cli_path, Path(folder), project)
+                code = run_parts(make_options, None, terminal, project)
         except ScriptError as error:
             terminal.error(f"This CLI did not do what the demo was made for (it was tried with 2.1.328).\n{error}")
             return FAILED
@@ -118,30 +122,39 @@ def _make_project(folder: Path) -> Path:
     return project
 
 
-def _options(model: ScriptedModel, cli_path: str, folder: Path, project: Path, **more: Any) -> Options:
+def _options(model: ScriptedModel, cli_path: str, folder: Path, project: Path, /, **more: Any) -> Options:
     isolated = {name: value for name, value in model.isolated_env(folder).items() if value is not None}
-    return Options(
-        cli_path=cli_path,
-        cwd=project,
-        env={"PATH": os.defpath, "LANG": "C.UTF-8", **isolated},
-        inherit_env=False,
+    always: dict[str, Any] = {
+        "cli_path": cli_path,
+        "cwd": project,
+        "env": {"PATH": os.defpath, "LANG": "C.UTF-8", **isolated},
+        "inherit_env": False,
         # Named one by one, so that it also works as root, where the CLI refuses to skip all checks.
-        allowed_tools=["Bash", "Write"],
-        setting_sources=[],
-        version_check="skip",
-        timeouts=Timeouts(turn=60),
-        **more,
-    )
+        "allowed_tools": ["Bash", "Write"],
+        "setting_sources": [],
+        "version_check": "skip",
+        "timeouts": Timeouts(turn=60),
+    }
+    return Options(**{**always, **more})
 
 
-def _play(terminal: Terminal, model: ScriptedModel, cli_path: str, folder: Path, project: Path) -> int:
+def run_parts(
+    make_options: Callable[..., Options], source: TransportSource | None, terminal: Terminal, project: Path
+) -> int:
+    """Show all parts; return the exit code.
+
+    Args:
+        make_options: takes further options, and returns all of them.
+        source: where the CLI is; a local child process if None. What it plays must follow `_script`.
+        terminal: where it is shown.
+        project: the folder that the CLI works in.
+    """
     _head(terminal, "1. A question, streamed: thinking, text, a Bash command, a file")
     _code(terminal, "for message in bridle.sync.query(prompt, options): ...")
     terminal.line()
     terminal.line(f"> {_PROMPT}")
     terminal.line()
-    options = _options(model, cli_path, folder, project, include_partial_messages=True)
-    result = show_query(_PROMPT, options, Transcript(terminal))
+    result = show_query(_PROMPT, make_options(include_partial_messages=True), Transcript(terminal), transport=source)
     if result is None or result.is_error:
         return FAILED
     _head(terminal, "2. The file, read from the disk")
@@ -157,8 +170,8 @@ def _play(terminal: Terminal, model: ScriptedModel, cli_path: str, folder: Path,
     terminal.line()
     terminal.line(f"> {_TYPED_PROMPT}")
     # What `run` does, with a signal heard at any moment.
-    typed = with_output_type(_options(model, cli_path, folder, project), Inventory)
-    result = show_query(_TYPED_PROMPT, typed, _Nothing())
+    typed = with_output_type(make_options(), Inventory)
+    result = show_query(_TYPED_PROMPT, typed, _Nothing(), transport=source)
     if result is None or result.is_error:
         terminal.error(str(ResultError(result)) if result else "No result came.")
         return FAILED
@@ -168,7 +181,11 @@ def _play(terminal: Terminal, model: ScriptedModel, cli_path: str, folder: Path,
     terminal.write(f"{terminal.tick} ", "green")
     terminal.write(summary(result, terminal.dot), "dim")
     terminal.write("\n")
-    return 0
+    _head(terminal, "4. A session that asks us: hook, permissions, a function as a tool")
+    _code(terminal, CODE)
+    with expected_warnings():
+        worked = run_async(terminal, lambda: show_session(make_options, source, terminal))
+    return 0 if worked else FAILED
 
 
 class _Nothing:
@@ -214,6 +231,7 @@ def _script(project: Path, terminal: Terminal) -> list[Any]:
         write_notes,
         Reply("Done: **NOTES.md** lists both files. [This is no markup], and \x1b[31mthis is not red\x1b[0m.", **pace),
         typed,
+        *session_steps(pace),
     ]
 
 

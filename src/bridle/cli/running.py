@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import select
@@ -9,7 +10,7 @@ import signal
 import sys
 import warnings
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from bridle.cli.choices import build_options, read_prompt
 from bridle.cli.signals import Stopped, signals
@@ -18,14 +19,28 @@ from bridle.errors import BridleError, NotSupportedError, OptionsError, ResultEr
 from bridle.sync import query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Coroutine, Iterator, Mapping
 
     from bridle.cli.terminal import Terminal
     from bridle.errors import DecodeError
     from bridle.messages import Message, ResultMessage
     from bridle.options import Options
+    from bridle.transports.base import TransportSource
 
-__all__ = ["FAILED", "NOT_STARTED", "USAGE", "View", "ending_well", "run", "show_query", "wait_for_no_reader"]
+__all__ = [
+    "FAILED",
+    "NOT_STARTED",
+    "USAGE",
+    "View",
+    "ending_well",
+    "expected_warnings",
+    "run",
+    "run_async",
+    "show_query",
+    "wait_for_no_reader",
+]
+
+T = TypeVar("T")
 
 FAILED = 1
 USAGE = 2
@@ -64,13 +79,21 @@ def run(given: Mapping[str, Any], terminal: Terminal) -> int:
     return FAILED if result is None or result.is_error else 0
 
 
-def show_query(prompt: str, options: Options, view: View) -> ResultMessage | None:
+def show_query(
+    prompt: str, options: Options, view: View, *, transport: TransportSource | None = None
+) -> ResultMessage | None:
     """Ask and show every item; return the last result.
+
+    Args:
+        prompt: what is asked.
+        options: how.
+        view: shows it.
+        transport: where the CLI is; a local child process if None.
 
     Raises:
         BridleError: it could not be asked, or the stream broke.
     """
-    stream = query(prompt, options)
+    stream = query(prompt, options, transport=transport)
     try:
         while (item := signals.during(stream, stream.next_item)) is not None:
             view.show(item)
@@ -79,6 +102,35 @@ def show_query(prompt: str, options: Options, view: View) -> ResultMessage | Non
     result = stream.results[-1] if stream.results else None
     view.finish(result)
     return result
+
+
+def run_async(terminal: Terminal, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Return what a coroutine returns, on an event loop of its own; a signal cancels it, and is raised when it has ended."""
+    number: list[int] = []
+    task: list[asyncio.Task[T]] = []
+
+    async def main() -> T:
+        task.append(asyncio.create_task(work()))
+        return await task[0]
+
+    def heard(which: int) -> bool:
+        if not number:
+            number.append(which)
+            terminal.muted = True
+            if not task or terminal.writing:
+                return True
+            task[0].get_loop().call_soon_threadsafe(task[0].cancel)
+        return False
+
+    try:
+        with signals.handed_to(heard):
+            return asyncio.run(main())
+    except asyncio.CancelledError:
+        if not number:
+            raise
+        signals.end(number[0])
+    finally:
+        terminal.muted = False
 
 
 def ending_well(terminal: Terminal, action: Callable[[], int]) -> int:
@@ -189,3 +241,21 @@ def _log_shown(terminal: Terminal) -> Iterator[None]:
         yield
     finally:
         logger.removeHandler(handler)
+
+
+@contextmanager
+def expected_warnings() -> Iterator[None]:
+    """Keep quiet of a permission callback that is not always asked, and of what the log says as well."""
+
+    def surprising(record: logging.LogRecord) -> bool:
+        warning = record.args[0] if isinstance(record.args, tuple) and record.args else None
+        return not (isinstance(warning, StreamWarning) and warning.code == "PERMISSION_CALLBACK_SHADOWED")
+
+    logger = logging.getLogger("bridle")
+    logger.addFilter(surprising)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", StreamWarning)
+            yield
+    finally:
+        logger.removeFilter(surprising)

@@ -1,0 +1,198 @@
+"""The part of `bridle demo` that shows a session: a hook, permission questions, an in-process tool, an interrupt, a background task."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bridle.aio.session import Session
+from bridle.cli.terminal import clean
+from bridle.cli.transcript import Transcript
+from bridle.errors import ResultError
+from bridle.hooks import HookMatcher, HookOutput
+from bridle.messages import CommandLifecycleMessage, ResultMessage, StreamEvent
+from bridle.permissions import Allow, Deny
+from bridle.tools import tool, tool_server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridle.aio.session import MessageCursor, Turn
+    from bridle.cli.terminal import Terminal
+    from bridle.messages import Message
+    from bridle.options import Options
+    from bridle.permissions import PermissionRequest
+    from bridle.transports.base import TransportSource
+
+__all__ = ["CODE", "PROMPTS", "session_steps", "show_session"]
+
+CODE = """options = Options(
+    hooks={"PreToolUse": [HookMatcher("Bash", [nothing_is_deleted])]},
+    can_use_tool=may_it_run,
+    mcp_servers={"stable": tool_server("stable", [height])},
+)
+async with bridle.Session(options) as session:
+    turn = await session.send(prompt)
+    ...
+    await session.interrupt()
+    await session.wait_idle()"""
+PROMPTS = (
+    "Tidy up, keep a copy of the data, and tell me how tall Ada is.",
+    "Write a long poem about horses.",
+    "Run the long test in the background.",
+)
+_HEIGHTS = {"Ada": 163, "Grace": 158, "Barbara": 171}
+_LINE = "A horse is a horse, of course, of course. "
+
+
+class _Stable:
+    """What the callbacks of the demo do, and say while they do it."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+
+    def _say(self, who: str, text: str) -> None:
+        self._terminal.fresh_line()
+        self._terminal.write(f"  {self._terminal.corner} {who}: ", "magenta")
+        self._terminal.write(f"{clean(text)}\n")
+
+    async def nothing_is_deleted(self, call: Any, _: object) -> HookOutput | None:
+        """A hook: it is asked before every Bash command, whatever the rules allow."""
+        if str(call.tool_input.get("command", "")).startswith("rm "):
+            self._say("our hook", "nothing is deleted in a demo")
+            return HookOutput.deny("Nothing is deleted in a demo.")
+        return None
+
+    async def may_it_run(self, request: PermissionRequest) -> Allow | Deny:
+        """The permission callback: it is asked where no rule has decided."""
+        command = str(request.input.get("command", ""))
+        if command.startswith("cp "):
+            changed = command.replace("copy.txt", "backup.csv")
+            self._say("our permission callback", f"yes, but as `{changed}`")
+            return Allow(updated_input={**request.input, "command": changed})
+        self._say("our permission callback", "no, there is no network in a demo")
+        return Deny("There is no network in a demo.")
+
+    @tool(read_only=True)
+    def height(self, horse: str) -> str:
+        """Return the height of a horse."""
+        self._say("our function", f"height({horse!r}) was called, in this process")
+        return f"{_HEIGHTS[horse]} cm"
+
+    def options(self) -> dict[str, Any]:
+        """Return the options that name the callbacks."""
+        return {
+            "hooks": {"PreToolUse": [HookMatcher("Bash", [self.nothing_is_deleted])]},
+            "can_use_tool": self.may_it_run,
+            "mcp_servers": {"stable": tool_server("stable", [self.height])},
+            "allowed_tools": ["mcp__stable__height", "Bash(rm *)", "Bash(sleep *)", "Bash(echo *)"],
+            "include_partial_messages": True,
+        }
+
+
+async def show_session(
+    make_options: Callable[..., Options], source: TransportSource | None, terminal: Terminal
+) -> bool:
+    """Show it; return whether all went as it should.
+
+    Args:
+        make_options: takes further options, and returns all of them.
+        source: where the CLI is; a local child process if None.
+        terminal: where it is shown.
+    """
+    options = make_options(**_Stable(terminal).options())
+    async with Session(options, transport=source) as session:
+        everything = session.messages()
+        turn = await _send(session, terminal, PROMPTS[0])
+        result = await _show(turn, everything, terminal)
+        if result is None or result.is_error:
+            terminal.error(str(ResultError(result)) if result is not None else "No result came.")
+            return False
+
+        turn = await _send(session, terminal, PROMPTS[1])
+        result = await _show(turn, everything, terminal, interrupt_after=40)
+        if result is None or not (result.terminal_reason or "").startswith("aborted"):
+            terminal.error("The turn was not interrupted.")
+            return False
+        terminal.line(
+            f"  {terminal.corner} {turn.state.name}: {clean(result.terminal_reason or '')}; the session goes on", "dim"
+        )
+
+        turn = await _send(session, terminal, PROMPTS[2])
+        await _show(turn, everything, terminal)
+        _say_step(terminal, f"await session.wait_idle()   # {len(session.background_tasks)} task runs")
+        await session.wait_idle()
+        # The model took the floor by itself when the task had ended.
+        result = await _show(None, everything, terminal)
+        _say_step(terminal, "idle: no prompt is open, nothing runs in the background")
+    return result is not None and not result.is_error
+
+
+async def _send(session: Session, terminal: Terminal, prompt: str) -> Turn:
+    terminal.line()
+    terminal.line(f"> {prompt}")
+    return await session.send(prompt)
+
+
+async def _show(
+    turn: Turn | None, everything: MessageCursor, terminal: Terminal, *, interrupt_after: int | None = None
+) -> ResultMessage | None:
+    """Show messages up to the end of the turn; of any turn if None."""
+    transcript = Transcript(terminal, header=False, name_session=False, apart=True)
+    result: ResultMessage | None = None
+    characters = 0
+    async for message in everything:
+        if isinstance(message, ResultMessage):
+            result = message
+            transcript.finish(None)
+            if turn is None:
+                break
+        elif _is_end(message, turn):
+            break
+        elif result is None:
+            transcript.show(message)
+        if isinstance(message, StreamEvent) and message.text_delta and interrupt_after is not None:
+            characters += len(message.text_delta)
+            if turn is not None and characters >= interrupt_after:
+                interrupt_after = None
+                terminal.fresh_line()
+                _say_step(terminal, "await session.interrupt()")
+                await turn.session.interrupt()
+    return result
+
+
+def _is_end(message: Message, turn: Turn | None) -> bool:
+    return (
+        turn is not None
+        and isinstance(message, CommandLifecycleMessage)
+        and message.command_uuid == turn.id
+        and message.state not in ("queued", "started")
+    )
+
+
+def _say_step(terminal: Terminal, text: str) -> None:
+    terminal.line()
+    terminal.line(f"   {text}", "green")
+
+
+def session_steps(pace: dict[str, Any]) -> list[Any]:
+    """Return what the scripted model answers.
+
+    Args:
+        pace: how text is streamed: `chunk` and `delay` of a `Reply`.
+    """
+    from bridle.testing import Reply, ToolCall
+
+    def bash(text: str, command: str, **more: Any) -> Reply:
+        return Reply(text, ToolCall("Bash", {"command": command, "description": text, **more}), **pace)
+
+    return [
+        bash("First the old table goes.", "rm data.csv"),
+        bash("Then it stays. A copy of it:", "cp data.csv copy.txt && ls"),
+        bash("And one more of it, elsewhere.", "curl --upload-file data.csv http://example.com/"),
+        Reply("How tall is Ada?", ToolCall("mcp__stable__height", {"horse": "Ada"}), **pace),
+        Reply("Ada is 163 cm tall, and there is a copy of the data.", **pace),
+        Reply(_LINE * 200, chunk=6, delay=0.02),
+        bash("It takes a while.", "sleep 0.4; echo all is well", run_in_background=True),
+        Reply("It runs.", **pace),
+        Reply("The test is done: all is well.", **pace),
+    ]

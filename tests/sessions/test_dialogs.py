@@ -231,7 +231,8 @@ def test_fields_of_the_wrong_shape_are_left_out(shell: Shell, playing: StandIn) 
 @pytest.mark.parametrize("name", ["on_elicitation", "on_user_dialog"])
 def test_a_callback_that_cannot_be_called_is_refused(shell: Shell, name: str) -> None:
     with pytest.raises(OptionsError) as caught:
-        make(shell, Options(**{name: lambda: None}))
+        wrong: dict[str, Any] = {name: lambda: None}
+        make(shell, Options(**wrong))
     assert caught.value.field == name
 
 
@@ -292,7 +293,7 @@ def test_a_server_asks_on_the_real_cli(shell: Shell, real_cli: RealCLI) -> None:
     async def scenario() -> None:
         program = real_cli.directory / "server.py"
         program.write_text(SERVER)
-        script = [Reply(ToolCall("mcp__ask__greet")), Reply(ToolCall("mcp__ask__visit")), "Done."]
+        script: list[Any] = [Reply(ToolCall("mcp__ask__greet")), Reply(ToolCall("mcp__ask__visit")), "Done."]
         with ScriptedModel(*script) as model:
             options = Options(
                 cli_path=real_cli.cli_path,

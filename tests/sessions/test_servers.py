@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
+from mcp.server.lowlevel import Server
+from mcp.server.mcpserver import Context, MCPServer
 
 from bridle import Options
 from bridle.errors import ControlRejectedError, ControlTimeoutError, OptionsError
@@ -21,9 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.support.shell import Shell
-
-mcp_server = pytest.importorskip("mcp.server.lowlevel")
-mcpserver = pytest.importorskip("mcp.server.mcpserver", reason="the names of mcp 2")
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 SECONDS = 20.0
@@ -90,7 +89,7 @@ class Shop:
         self.lives: list[str] = []
         self.running = threading.Event()
         self.cancelled = threading.Event()
-        self.server = mcpserver.MCPServer("shop", lifespan=self._lifespan, **crash)
+        self.server = MCPServer("shop", lifespan=self._lifespan, **crash)
         self.server.tool()(self.price)
         self.server.tool()(self.failing)
         self.server.tool()(self.hang)
@@ -127,11 +126,11 @@ class Shop:
             raise
         return ""
 
-    async def working(self, ctx: mcpserver.Context) -> str:
+    async def working(self, ctx: Context) -> str:
         await ctx.report_progress(1, 2, "half-way")
         return "done"
 
-    async def asking(self, ctx: mcpserver.Context) -> str:
+    async def asking(self, ctx: Context) -> str:
         from pydantic import BaseModel
 
         class Who(BaseModel):
@@ -142,7 +141,7 @@ class Shop:
         except Exception as error:
             return f"refused: {error}"
 
-    async def growing(self, ctx: mcpserver.Context) -> str:
+    async def growing(self, ctx: Context) -> str:
         await ctx.session.send_tool_list_changed()
         return "grown"
 
@@ -254,8 +253,8 @@ def test_a_call_is_answered_at_its_deadline(shell: Shell, connecting: Callable[.
 
 
 def test_a_server_that_crashes_answers_everything(shell: Shell, connecting: Callable[..., Options]) -> None:
-    class Crashing(mcp_server.Server):  # type: ignore[misc, name-defined]
-        async def run(self, read: Any, write: Any, *more: Any, **most: Any) -> None:
+    class Crashing(Server):
+        async def run(self, read: Any, write: Any, *more: Any, **most: Any) -> None:  # type: ignore[override]
             await read.receive()
             raise ZeroDivisionError("a hole in the ground")
 
@@ -277,7 +276,7 @@ def test_a_server_that_crashes_answers_everything(shell: Shell, connecting: Call
 def test_a_server_that_does_not_end_is_ended(shell: Shell, connecting: Callable[..., Options]) -> None:
     ended = threading.Event()
 
-    class Stubborn(mcp_server.Server):  # type: ignore[misc, name-defined]
+    class Stubborn(Server):
         async def run(self, *_: Any, **more: Any) -> None:
             try:
                 await anyio.sleep_forever()
@@ -316,7 +315,7 @@ def test_a_low_level_server(shell: Shell, connecting: Callable[..., Options]) ->
     async def calling(context: Any, params: Any) -> Any:
         return types.CallToolResult(content=[types.TextContent(type="text", text=str(params.arguments))])
 
-    server = mcp_server.Server("low", on_list_tools=listing, on_call_tool=calling)
+    server = Server("low", on_list_tools=listing, on_call_tool=calling)
 
     async def scenario() -> None:
         async with Running(shell, connecting(mcp_servers={"low": {"type": "sdk", "instance": server}})) as session:
@@ -327,7 +326,7 @@ def test_a_low_level_server(shell: Shell, connecting: Callable[..., Options]) ->
 
 
 def test_a_missing_package_is_named(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = mcp_server.Server("low")
+    server = Server("low")
     monkeypatch.setitem(sys.modules, "mcp.shared.memory", None)
     with pytest.raises(OptionsError, match=r"bridle\[mcp\]") as caught:
         make(shell, Options(mcp_servers={"low": server}))

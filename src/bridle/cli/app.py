@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bridle._version import __version__
-from bridle.cli.flags import CHAT, CLI_PATH, JSON_REPORT, OPTIONS, OUTPUT, PROMPT, SHAPE, Flags
+from bridle.cli.flags import CHAT, CLI_PATH, CONFORMANCE, JSON_REPORT, OPTIONS, OUTPUT, PROMPT, SHAPE, Flags
 from bridle.cli.running import USAGE, ending_well
 from bridle.cli.terminal import Terminal
 from bridle.cli.trace_flags import TRACE, TRACE_EPILOG
@@ -110,6 +110,13 @@ COMMANDS = (
         CLI_PATH,
         "Watch the real CLI at work with a scripted model: no account, no network, a temporary folder.",
         _DEMO_CODES,
+    ),
+    Command(
+        "conformance",
+        "bridle.cli.conformance:conformance",
+        CONFORMANCE,
+        "Show what a version of the CLI does of what Bridle relies on, and where it drifts. No account, no network.",
+        "**Exit codes**\n\n- 0  everything that is required holds\n- 1  something does not\n- 3  there is no CLI\n",
     ),
     Command("trace", "bridle.cli.trace:trace", TRACE, "Show a trace or a cassette as a timeline.", TRACE_EPILOG),
 )

@@ -13,6 +13,7 @@ import typer
 __all__ = [
     "CHAT",
     "CLI_PATH",
+    "CONFORMANCE",
     "CONVERSATION",
     "JSON_REPORT",
     "OPTIONS",
@@ -262,6 +263,19 @@ JSON_REPORT: Flags = {
         Annotated[bool, typer.Option("--json", help="Writes the report as JSON.", rich_help_panel=OUTPUT_PANEL)],
         False,
     )
+}
+CONFORMANCE: Flags = {
+    "cli_path": (
+        Annotated[
+            str | None,
+            typer.Option(
+                "--cli", "--cli-path", metavar="PATH", help="The CLI; it is looked for otherwise.", show_default=False
+            ),
+        ],
+        None,
+    ),
+    "strict": (Annotated[bool, typer.Option("--strict", help="Fails for drift, too.")], False),
+    **JSON_REPORT,
 }
 CHAT: Flags = {
     "prompt": (

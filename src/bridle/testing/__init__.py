@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bridle.testing.cassettes import Cassette, cassette
+    from bridle.testing.conformance import check_cli, check_transport
     from bridle.testing.errors import (
         CassetteError,
         CassetteMismatchError,
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         UnexpectedModelRequestError,
     )
     from bridle.testing.faults import FaultySource, with_faults
+    from bridle.testing.leaks import LeakError, no_leaks
     from bridle.testing.model_requests import ModelRequest, RequestKind, ToolResult
     from bridle.testing.model_steps import (
         Block,
@@ -44,6 +46,7 @@ __all__ = [
     "Dropped",
     "FaultySource",
     "HTTPFailure",
+    "LeakError",
     "ModelRequest",
     "Repeat",
     "Reply",
@@ -62,6 +65,9 @@ __all__ = [
     "UnexpectedModelRequestError",
     "Usage",
     "cassette",
+    "check_cli",
+    "check_transport",
+    "no_leaks",
     "with_faults",
 ]
 
@@ -70,6 +76,7 @@ _HOMES = {
     "CassetteError": "errors",
     "CassetteMismatchError": "errors",
     "FaultySource": "faults",
+    "LeakError": "leaks",
     "ModelRequest": "model_requests",
     "RequestKind": "model_requests",
     "Script": "script",
@@ -80,6 +87,9 @@ _HOMES = {
     "UnconsumedStepsError": "errors",
     "UnexpectedModelRequestError": "errors",
     "cassette": "cassettes",
+    "check_cli": "conformance",
+    "check_transport": "conformance",
+    "no_leaks": "leaks",
     "with_faults": "faults",
 }
 

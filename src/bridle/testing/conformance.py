@@ -8,7 +8,8 @@ Both return a `Report`; `report.raise_for_failures()` makes a test of it.
 
 from __future__ import annotations
 
+from bridle.testing.conformance_cli import check_cli
 from bridle.testing.conformance_report import Finding, Report, Status
 from bridle.testing.conformance_transport import TRANSPORT_CHECKS, check_transport
 
-__all__ = ["TRANSPORT_CHECKS", "Finding", "Report", "Status", "check_transport"]
+__all__ = ["TRANSPORT_CHECKS", "Finding", "Report", "Status", "check_cli", "check_transport"]

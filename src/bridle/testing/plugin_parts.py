@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
 from typing import TYPE_CHECKING, Any
 
-from bridle.options import Options
-from bridle.testing.leaks import LEFT_ADVICE, Leak, LeakError, Snapshot, TaskWatch
-from bridle.testing.model_environment import isolated_environment
+from bridle.testing.leaks import Leak, LeakError, Snapshot, TaskWatch
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pytest
 
-    from bridle.testing.scripted_model import ScriptedModel
-
-__all__ = ["LEFT_ADVICE", "LeakCheck", "isolated_options"]
-
-_NOBODY = "http://127.0.0.1:9"
-"""Nothing listens there: a request that was not meant to be made fails at once."""
+__all__ = ["LeakCheck"]
 
 
 class LeakCheck:
@@ -64,18 +54,3 @@ class LeakCheck:
         """Return what the test left, as the text of its failure; None if it left nothing."""
         leaks = [*self._tasks, *self._before.left(self._seconds, self._may_stay)]
         return str(LeakError(leaks, test)) if leaks else None
-
-
-def isolated_options(folder: Path, cli: str | None, model: ScriptedModel | None, fields: dict[str, Any]) -> Options:
-    """Return options whose CLI sees the folder, the model, and nothing else of this machine."""
-    project = folder / "project"
-    project.mkdir(parents=True, exist_ok=True)
-    isolated = isolated_environment(model.url if model is not None else _NOBODY, folder)
-    environment: dict[str, str | None] = {
-        "PATH": os.environ.get("PATH", os.defpath),
-        "LANG": "C.UTF-8",
-        **{name: value for name, value in isolated.items() if value is not None},
-        **(fields.pop("env", None) or {}),
-    }
-    found = {"cli_path": cli} if cli is not None else {}
-    return Options(**{"cwd": str(project), **found, "inherit_env": False, **fields, "env": environment})

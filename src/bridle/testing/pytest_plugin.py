@@ -125,7 +125,7 @@ def bridle_options(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[.
     Home, configuration, temporary files and the working directory are folders of the test; the environment is not inherited, the key is
     no key, and requests go to the scripted model, or to nobody.
     """
-    from bridle.testing.plugin_parts import isolated_options
+    from bridle.testing.isolation import isolated_options
 
     cli = request.config.getoption("bridle_cli") or os.environ.get("BRIDLE_CLI_PATH")
 

@@ -145,8 +145,9 @@ class _Reader:
         fields = entry.fields
         match entry.kind:
             case "start":
-                shown = [str(part) for part in fields.get("arguments") or []]
-                self._add(entry, "start", " ".join(shown))
+                given = fields.get("arguments")
+                shown = " ".join(map(str, given)) if isinstance(given, list) else ""
+                self._add(entry, "start", shown)
             case "start_error":
                 self._add(entry, "start", outcome=f"{fields.get('error')}: {fields.get('message')}", failed=True)
             case "prompt":
@@ -293,11 +294,8 @@ class _Reader:
         subtype = str(frame.get("subtype"))
         match subtype:
             case "init":
-                said = [
-                    frame.get("model"),
-                    frame.get("permissionMode"),
-                    f"Claude Code {frame.get('claude_code_version')}",
-                ]
+                version = frame.get("claude_code_version")
+                said = [frame.get("model"), frame.get("permissionMode"), version and f"Claude Code {version}"]
                 self._add(entry, "init", ", ".join(str(part) for part in said if part))
             case "session_state_changed":
                 self._add(entry, "state", str(frame.get("state")), minor=True)

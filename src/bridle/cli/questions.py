@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from bridle.cli.terminal import clean
+from bridle.dialogs import ElicitationResult
 from bridle.errors import DecodeError
 from bridle.permissions import AddDirectories, AddRules, Allow, Deny, PermissionRule, SetMode
 from bridle.permissions.updates import RemoveRules, ReplaceRules
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from bridle.cli.lines import Lines
     from bridle.cli.terminal import Terminal
+    from bridle.dialogs import ElicitationRequest
     from bridle.permissions import PermissionRequest, PermissionUpdate
 
 __all__ = ["Questions"]
@@ -71,7 +73,7 @@ class Questions:
         """Ask whether a tool may run."""
         await self._called(request.tool_use_id)
         async with self._turn:
-            name = clean(request.display_name or request.tool_name).replace("\n", " ")
+            name = _one_line(request.tool_name)  # labels are what others call it
             by_person = bool(request.requires_user_interaction) or request.classifier_approvable is False
             if not self._lines.interactive and (not self._say_yes or by_person):
                 return self._nobody(name, by_person)
@@ -91,7 +93,7 @@ class Questions:
         terminal = self._terminal
         always = () if request.suppress_always_allow_rule else request.suggestions or _whole_tool(request)
         terminal.line()
-        terminal.line(f"{clean(request.title or f'{name} wants to run').rstrip('.?')}:", "bold yellow")
+        terminal.line(f"{name} wants to run:", "bold yellow")
         self._explain(request)
         self._show_input(request, _SHOWN_LINES, _SHOWN_CHARACTERS)
         if always:
@@ -118,6 +120,7 @@ class Questions:
     def _explain(self, request: PermissionRequest) -> None:
         server = request.mcp_server
         said = (
+            ("it says", request.title),
             ("from a server of", server.source if server is not None else None),
             ("for the subagent", request.agent_id),
             ("because", request.decision_reason),
@@ -163,26 +166,31 @@ class Questions:
             return Deny("The user did not want to answer.", decision_classification="user_reject")
         return Allow(updated_input={**given, "answers": answers}, decision_classification="user_temporary")
 
-    async def server_asks(self, request: Any) -> dict[str, Any] | None:
-        """Ask what an MCP server wants to know; None declines."""
-        asked = _as_dict(request)
-        server = _one_line(asked.get("mcp_server_name") or "")
+    async def server_asks(self, request: ElicitationRequest) -> ElicitationResult:
+        """Ask what an MCP server wants to know."""
+        server = _one_line(request.mcp_server_name)
         if not self._lines.interactive:
             self._terminal.note(f"The MCP server {server} asked something: nobody can be asked here.", "yellow")
-            return None
+            return ElicitationResult.decline()
         async with self._turn:
             self._terminal.line()
             self._terminal.line(f"The MCP server {server} asks:", "bold yellow")
-            self._terminal.line(f"  {clean(str(asked.get('message') or ''))}")
-            if asked.get("mode") == "url":
-                self._terminal.line(f"  {_one_line(asked.get('url') or '')}")
+            self._terminal.line(f"  {clean(request.message)}")
+            if request.mode not in ("form", "url"):
+                self._terminal.note("This kind of question cannot be asked here; it was declined.", "yellow")
+                return ElicitationResult.decline()
+            if request.mode == "url":
+                self._terminal.line(f"  {_one_line(request.url or '')}")
                 agreed = await self._agreed("Have you opened it? [y]es, [n]o ")
-                return {"action": "accept"} if agreed else {"action": "decline"}
-            return await self._form(asked.get("requested_schema"))
+                return ElicitationResult.accept() if agreed else ElicitationResult.decline()
+            try:
+                return await self._form(request.requested_schema)
+            except DecodeError:
+                return ElicitationResult.decline()
 
-    async def _form(self, schema: Any) -> dict[str, Any]:
-        fields = schema.get("properties") if isinstance(schema, dict) else None
-        needed = (schema.get("required") if isinstance(schema, dict) else None) or ()
+    async def _form(self, schema: Mapping[str, Any]) -> ElicitationResult:
+        fields, needed = schema.get("properties"), schema.get("required")
+        needed = needed if isinstance(needed, list) else ()
         content: dict[str, Any] = {}
         for name, field in (fields if isinstance(fields, dict) else {}).items():
             about = field if isinstance(field, dict) else {}
@@ -199,7 +207,7 @@ class Questions:
                 except ValueError as error:
                     self._terminal.note(str(error), "yellow")
         agreed = await self._agreed("Send this? [y]es, [n]o ")
-        return {"action": "accept", "content": content} if agreed else {"action": "decline"}
+        return ElicitationResult.accept(content) if agreed else ElicitationResult.decline()
 
     async def _agreed(self, text: str) -> bool:
         while (answer := (await self._ask(text)).strip().lower()) not in ("y", "yes", "n", "no"):
@@ -239,11 +247,6 @@ class _Question:
             return ", ".join(self.choices[number - 1][0] for number in numbers)
         except (ValueError, IndexError):
             return answer
-
-
-def _as_dict(request: Any) -> Mapping[str, Any]:
-    data = request if isinstance(request, dict) else getattr(request, "data", None)
-    return data if isinstance(data, dict) else {}
 
 
 def _one_line(text: object) -> str:

@@ -39,7 +39,10 @@ async def tool_results(session: Any, prompt: str = "go") -> list[str]:
 
 
 @shows(
-    "session.turns.messages", "session.turns.matching", "control.operations.permission-mode", "control.operations.model"
+    "session.turns.messages",
+    "session.turns.matching",
+    "control.operations.permission-mode",
+    "control.operations.model",
 )
 def test_a_conversation_and_its_controls(shell: Shell, driving: Driving) -> None:
     async def scenario() -> None:

@@ -1,8 +1,8 @@
 """A stand-in for the CLI of which hundreds can run at once: the standard library alone, about 20 ms and 8 MB for each.
 
-Run as a program. Unlike `stand_in_session.py` it shares no code with the library. LIGHT_START holds steps for the time before
-`initialize` is answered, LIGHT_NAME is its session's id and stands in all that it says. A prompt that is a JSON list of lists is a list of
-steps, anything else is repeated as the answer.
+Run as a program. Unlike `stand_in_session.py` it shares no code with the library. LIGHT_BEFORE holds steps for the time before anything
+is read, LIGHT_START for that before `initialize` is answered; LIGHT_NAME is its session's id and stands in all that it says. A prompt
+that is a JSON list of lists is a list of steps, anything else is repeated as the answer.
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ class LightCLI:
         self.deaf = False
         self.shells: list[int] = []
         self.said: dict[str, Any] = {}
+        self.seen: list[dict[str, Any]] = []
+        self.counts: dict[str, int] = {}
+        self.info: dict[str, Any] = {"commands": [], "hooks_applied": True, "hook_on_failure_supported": True}
 
     # -- frames --------------------------------------------------------------------------------------------------------
 
@@ -66,17 +69,19 @@ class LightCLI:
                 self.on_request(frame["request_id"], frame["request"])
             case "control_response":
                 answer = frame["response"]
+                self.counts[answer["request_id"]] = self.counts.get(answer["request_id"], 0) + 1
                 self.answers[answer["request_id"]] = answer.get("response", answer.get("error"))
 
     def on_request(self, request_id: str, request: dict[str, Any]) -> None:
         self.requests += 1
+        self.seen.append({**request, "request_id": request_id})
         payload: dict[str, Any] = {"asked": request}
         match request["subtype"]:
             case "initialize":
                 self.said = request
                 for step in json.loads(os.environ.get("LIGHT_START", "[]")):
                     self.play_one(step, "")
-                payload = {"commands": [], "pid": os.getpid(), "hooks_applied": True, "hook_on_failure_supported": True}
+                payload = {"pid": os.getpid(), **self.info}
             case "interrupt":
                 self.interrupted = True
                 while self.shells:
@@ -84,12 +89,18 @@ class LightCLI:
                 payload = {"still_queued": []}
             case "rename_session":
                 return  # never answered
+            case "empty":
+                send({"type": "control_response", "response": {"subtype": "success", "request_id": request_id}})
+                return
+            case "twice":
+                first = {"subtype": "success", "request_id": request_id, "response": {"first": True}}
+                send({"type": "control_response", "response": first})
             case "refused":
                 error = {"subtype": "error", "request_id": request_id, "error": "not with me"}
                 send({"type": "control_response", "response": error})
                 return
             case "get_settings":
-                payload = {"effective": self.said, "argv": sys.argv[1:], "env": dict(os.environ)}
+                payload = {"effective": self.said, "argv": sys.argv[1:], "env": dict(os.environ), "seen": self.seen}
         response = {"subtype": "success", "request_id": request_id, "response": payload}
         send({"type": "control_response", "response": response})
 
@@ -122,9 +133,7 @@ class LightCLI:
                 answer = self.ask(f"{NAME}-{self.asked}", subtype, fields)
                 self.text(json.dumps({"seconds": time.monotonic() - began, "answer": answer}))
             case ["await_requests", count]:
-                until = self.requests + count
-                while self.requests < until:
-                    self.read()
+                self.await_requests(count)
             case ["ask_many", subtype, fields, count]:
                 for number in range(count):
                     request = {"subtype": subtype, **fields}
@@ -133,8 +142,23 @@ class LightCLI:
                 while not all(request_id in self.answers for request_id in wanted):
                     self.read()
                 self.text(json.dumps([self.answers[request_id] for request_id in wanted]))
-            case ["answers_got"]:
-                self.text(json.dumps(len(self.answers)))
+            case ["ask_and_cancel", subtype, fields]:
+                self.asked += 1
+                request_id = f"{NAME}-{self.asked}"
+                send({"type": "control_request", "request_id": request_id, "request": {"subtype": subtype, **fields}})
+                self.await_requests(1)
+                send({"type": "control_cancel_request", "request_id": request_id})
+            case ["await_answers", count]:
+                while len(self.counts) < count:
+                    self.read()
+            case ["counts"]:
+                self.text(json.dumps(list(self.counts.values())))
+            case ["info", fields]:
+                self.info = fields
+            case ["background", tasks]:
+                send({"type": "system", "subtype": "background_tasks_changed", "tasks": tasks})
+            case ["touch", path]:
+                open(path, "w").close()
             case ["raw", text]:
                 write(text.encode())
             case ["bytes", text]:
@@ -172,6 +196,12 @@ class LightCLI:
                 self.grandchild(path)
             case _:
                 raise ValueError(step)
+
+    def await_requests(self, count: int) -> None:
+        """Go on when so many requests of the host have been answered."""
+        until = self.requests + count
+        while self.requests < until:
+            self.read()
 
     def sleep_for_ever(self) -> None:
         while True:
@@ -218,6 +248,9 @@ if __name__ == "__main__":
         print("2.1.328 (Claude Code)")
     else:
         try:
-            LightCLI().serve()
+            cli = LightCLI()
+            for step in json.loads(os.environ.get("LIGHT_BEFORE", "[]")):
+                cli.play_one(step, "")
+            cli.serve()
         except BrokenPipeError:
             os._exit(0)

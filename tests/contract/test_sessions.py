@@ -1,0 +1,321 @@
+"""Promises about sessions that no other test shows, on asyncio, trio and threads."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridle import (
+    ActivityChanged,
+    BackgroundTasksChanged,
+    InitializationError,
+    Options,
+    OptionsError,
+    SessionCompleted,
+    SessionStarted,
+    SessionStopped,
+    Timeouts,
+    TurnCompleted,
+    TurnStarted,
+    Warned,
+)
+from bridle.errors import CheckpointingNotEnabledError, ControlTimeoutError
+from bridle.hooks import HookMatcher
+from bridle.permissions import Allow
+from bridle.protocol.session_states import Activity, Lifecycle, TurnState
+from tests.contract import shows
+from tests.sessions.light import Light
+from tests.sessions.talking import Running, each, first, got, make, raised, steps, texts
+from tests.support.leaks import alive
+from tests.support.shell import Shell
+
+TASK = {"task_id": "t", "type": "shell", "description": "d", "status": "running"}
+SAFE = {"callback_id": "hook_0", "input": {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {}}}
+
+
+async def sent(session: Any) -> list[dict[str, Any]]:
+    """What the CLI was asked so far, apart from this."""
+    seen: list[dict[str, Any]] = (await got(session.get_settings())).data["seen"]
+    return seen[:-1]
+
+
+@shows("session.life.activity")
+def test_activity(shell: Shell, options: Light) -> None:
+    async def scenario() -> None:
+        session = make(shell, options())
+        assert session.activity is Activity.UNKNOWN
+        await got(session.start())
+        turn = await got(session.send(steps(["text", "a"], ["hang"])))
+        await first(turn)
+        assert session.activity is Activity.RUNNING
+        await got(session.interrupt())
+        await got(session.wait_idle())
+        assert session.activity is Activity.IDLE
+        await got(session.stop())
+
+    shell.play(scenario)
+
+
+@shows("session.handshake.capabilities")
+@pytest.mark.parametrize("info", [{"commands": []}, {"hooks_applied": False, "hook_on_failure_supported": True}])
+def test_a_cli_that_does_not_say_it_can_block_is_refused(shell: Shell, options: Light, info: dict[str, Any]) -> None:
+    async def scenario() -> None:
+        guarded = {"PreToolUse": [HookMatcher(hooks=[lambda *_: None], on_failure="block")]}
+        session = make(shell, options(["info", info], hooks=guarded))
+        early = await got(session.send("early"))
+        error = await raised(session.start, InitializationError)
+        assert "on_failure" in str(error)
+        assert session.state is Lifecycle.FAILED
+        assert not alive(session.pid)
+        await raised(early.result, InitializationError)
+        await got(session.stop())
+        open_hook = {"PreToolUse": [HookMatcher(hooks=[lambda *_: None])]}
+        async with Running(shell, options(["info", info], hooks=open_hook)) as fine:
+            assert await texts(await got(fine.send("fine"))) == ["fine"]
+
+    shell.play(scenario)
+
+
+@shows("session.queueing.order")
+def test_what_was_asked_early_is_sent_in_order(shell: Shell, options: Light) -> None:
+    async def scenario() -> None:
+        session = make(shell, options(["sleep", 0.3]))
+        turns = [await got(session.send(f"prompt {number}")) for number in range(3)]
+
+        async def start() -> None:
+            await got(session.start())
+
+        async def ask() -> list[str]:
+            while session.state is not Lifecycle.INITIALIZING:
+                await shell.let_others_run()
+            await got(session.set_model("early"))
+            return [request["subtype"] for request in await sent(session)]
+
+        _, seen = await shell.meanwhile(start, ask)
+        assert seen == ["initialize", "set_model"]
+        for number, turn in enumerate(turns):
+            assert await texts(turn) == [f"prompt {number}"]
+        await got(session.stop())
+
+    shell.play(scenario)
+
+
+@shows("session.cursors.no-control")
+def test_control_frames_appear_nowhere(shell: Shell, options: Light) -> None:
+    async def scenario() -> None:
+        chosen = options(
+            can_use_tool=lambda request: Allow(), hooks={"PreToolUse": [HookMatcher(hooks=[lambda *_: None])]}
+        )
+        session = make(shell, chosen)
+        everything = session.messages()
+        await got(session.start())
+        prompt = steps(
+            ["ask", "hook_callback", SAFE],
+            ["ask", "can_use_tool", {"tool_name": "Bash", "input": {}}],
+            ["raw", '{"type":"keep_alive"}\n{"type":"control_cancel_request","request_id":"x"}\n'],
+            ["raw", '{"type":"control_response","response":{"subtype":"success","request_id":"never"}}\n'],
+        )
+        turn = await got(session.send(prompt))
+        in_turn = [message.type async for message in each(turn)]
+        await got(session.get_settings())
+        await got(session.stop())
+        in_all = [message.type async for message in each(everything)]
+        assert "result" in in_turn
+        assert "result" in in_all
+        assert not [kind for kind in (*in_turn, *in_all) if kind.startswith(("control_", "keep_alive"))]
+
+    shell.play(scenario)
+
+
+@shows(
+    "session.events.started",
+    "session.events.turns",
+    "session.events.activity",
+    "session.events.background",
+    "session.events.warned",
+    "session.events.stopped",
+)
+def test_every_kind_of_event(shell: Shell, options: Light) -> None:
+    async def scenario() -> None:
+        session = make(shell, options())
+        happenings = session.events()
+        await got(session.start())
+        turn = await got(
+            session.send(
+                steps(["background", [TASK]], ["raw", '{"type":"assistant","session_id":1}\n'], ["background", []])
+            )
+        )
+        await got(turn.result())
+        await got(session.wait_idle())
+        await got(session.stop())
+        seen = [event async for event in each(happenings)]
+        kinds = [type(event) for event in seen]
+        assert (kinds[0], kinds[-1]) == (SessionStarted, SessionStopped)
+        assert seen[0].server_info is session.server_info
+        started, completed = (next(e for e in seen if isinstance(e, kind)) for kind in (TurnStarted, TurnCompleted))
+        assert started.turn_id == completed.turn_id == turn.id
+        assert completed.state is TurnState.COMPLETED
+        assert [e.activity for e in seen if isinstance(e, ActivityChanged)][-2:] == [Activity.RUNNING, Activity.IDLE]
+        assert [len(e.tasks) for e in seen if isinstance(e, BackgroundTasksChanged)] == [1, 0]
+        assert [e.warning for e in seen if isinstance(e, Warned)] == session.warnings
+        assert [warning.code for warning in session.warnings] == ["FIELD_DROPPED"]
+
+    shell.play(scenario)
+
+
+@shows("session.events.completed")
+def test_a_cli_that_leaves_by_itself(shell: Shell, options: Light, tmp_path: Path) -> None:
+    """Its exit with nothing of ours open is the end of the session, and no failure."""
+
+    async def scenario() -> None:
+        session = make(shell, options())
+        happenings = session.events()
+        await got(session.start())
+        await got((await got(session.send("hi"))).result())
+        await got(session.wait_idle())
+        await got(session.finish())
+        last = [event async for event in each(happenings)][-1]
+        assert isinstance(last, SessionCompleted)
+        assert last.exit_code == 0
+        await got(session.stop())
+        assert session.state is Lifecycle.STOPPED
+
+    shell.play(scenario)
+
+
+@shows("session.reader.one-shot")
+def test_a_one_shot_that_nobody_reads_pauses_the_cli(shell: Shell, options: Light, tmp_path: Path) -> None:
+    """The light stand-in speaks of its own accord here: it never reads a prompt."""
+    mark = tmp_path / "written"
+    flood = [
+        ["flood", 20_000, 1_000],
+        ["touch", str(mark)],
+        ["raw", '{"type":"result","subtype":"success"}\n'],
+        ["exit", 0],
+    ]
+
+    async def scenario() -> None:
+        stream = shell.query("go", options(env={"LIGHT_BEFORE": json.dumps(flood)}))
+        async with stream:
+            assert (await stream.next_item()).type == "assistant"
+            until = time.monotonic() + 0.5
+            while time.monotonic() < until:
+                await shell.let_others_run()
+            assert not mark.exists()  # 20 MB do not fit into the pipe
+            count = 1
+            while await stream.next_item() is not None:
+                count += 1
+            assert count == 20_001
+            assert mark.exists()
+
+    shell.play(scenario)
+
+
+@shows(
+    "control.operations.interrupt",
+    "control.operations.permission-mode",
+    "control.operations.model",
+    "control.operations.rewind",
+    "control.operations.servers",
+    "control.operations.escape-hatch",
+)
+def test_control_operations_on_the_wire(shell: Shell, options: Light) -> None:
+    async def scenario() -> None:
+        async with Running(shell, options(enable_file_checkpointing=True)) as session:
+            await got(session.interrupt())
+            await got(session.interrupt(cancel_queued=True))
+            await got(session.set_permission_mode("plan"))
+            await got(session.set_model("opus"))
+            await got(session.set_model(None))
+            await got(session.rewind_files("u", dry_run=True))
+            await got(session.get_mcp_status())
+            await got(session.reconnect_mcp_server("s"))
+            await got(session.toggle_mcp_server("s", False))
+            await got(session.stop_task("t"))
+            answer = await got(session.request("brand_new", colour={"camelCase": 1, "snake_case": None}))
+            assert answer.data["asked"]["colour"] == {"camelCase": 1, "snake_case": None}
+            seen = await sent(session)
+        ids = [request.pop("request_id") for request in seen]
+        assert len(set(ids)) == len(ids)
+        assert seen[1:] == [
+            {"subtype": "interrupt"},
+            {"subtype": "interrupt", "cancel_queued": True},
+            {"subtype": "set_permission_mode", "mode": "plan"},
+            {"subtype": "set_model", "model": "opus"},
+            {"subtype": "set_model", "model": None},
+            {"subtype": "rewind_files", "user_message_id": "u", "dry_run": True},
+            {"subtype": "mcp_status"},
+            {"subtype": "mcp_reconnect", "serverName": "s"},
+            {"subtype": "mcp_toggle", "serverName": "s", "enabled": False},
+            {"subtype": "stop_task", "task_id": "t"},
+            {"subtype": "brand_new", "colour": {"camelCase": 1, "snake_case": None}},
+        ]
+
+    shell.play(scenario)
+
+
+@shows("control.operations.rewind-off")
+def test_rewinding_without_checkpoints_sends_nothing(shell: Shell, options: Light) -> None:
+    async def scenario() -> None:
+        async with Running(shell, options()) as session:
+            error = await raised(lambda: session.rewind_files("u"), CheckpointingNotEnabledError)
+            assert "enable_file_checkpointing" in str(error)
+            assert [request["subtype"] for request in await sent(session)] == ["initialize"]
+
+    shell.play(scenario)
+
+
+@shows("control.operations.deadlines")
+def test_deadlines_of_operations(shell: Shell, options: Light) -> None:
+    async def scenario() -> None:
+        chosen = options(timeouts=Timeouts(control=0.2), enable_file_checkpointing=True)
+        async with Running(shell, chosen) as session:
+            for timeout, expected in ((None, 0.2), (0.4, 0.4)):
+                began = time.monotonic()
+                error = await raised(
+                    lambda timeout=timeout: session.rename_session("x", timeout=timeout), ControlTimeoutError
+                )
+                assert expected * 0.9 < time.monotonic() - began < expected + 3
+                assert error.operation == "rename_session"
+                assert error.request_id.startswith("req_")
+
+    shell.play(scenario)
+
+
+@shows("permissions.asked-for")
+def test_a_permission_callback_on_the_command_line(shell: Shell, options: Light) -> None:
+    async def scenario() -> None:
+        async with Running(shell, options(can_use_tool=lambda request: Allow())) as session:
+            argv = " ".join((await got(session.get_settings())).data["argv"]).replace("=", " ")
+            assert "--permission-prompt-tool stdio" in argv
+
+    shell.play(scenario)
+    with pytest.raises(OptionsError) as caught:
+        Options(can_use_tool=lambda request: Allow(), permission_prompt_tool_name="mcp__a__b")
+    assert "permission_prompt_tool_name" in str(caught.value)
+
+
+@shows("process.left-alone")
+def test_what_outlives_a_good_end_is_left_alone(shell: Shell, options: Light, tmp_path: Path) -> None:
+    """A user may have let the agent start a server."""
+    mark = tmp_path / "server"
+
+    async def scenario() -> None:
+        session = make(shell, options())
+        await got(session.start())
+        await got((await got(session.send(steps(["grandchild", str(mark)])))).result())
+        await got(session.finish())
+        pid = int(mark.read_text())
+        try:
+            assert not alive(session.pid)
+            assert alive(pid)
+        finally:
+            os.kill(pid, 9)
+        await got(session.stop())
+
+    shell.play(scenario)

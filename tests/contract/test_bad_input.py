@@ -85,9 +85,10 @@ def test_strange_requests(shell: Shell, options: Light) -> None:
                 {"type": "control_request", "request": hook, **more}
                 for more in ({}, {"request_id": None}, {"request_id": 5})
             ]
+            bad: list[Any] = [None, 5, [], {}]
             shapeless = [
-                {"type": "control_request", "request_id": f"r{n}", "request": bad}
-                for n, bad in enumerate((None, 5, [], {}))
+                {"type": "control_request", "request_id": f"r{number}", "request": request}
+                for number, request in enumerate(bad)
             ]
             turn = await got(session.send(steps(lines(*nameless, *shapeless), ["await_answers", 4], ["counts"])))
             [counts] = await texts(turn)

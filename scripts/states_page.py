@@ -1,10 +1,11 @@
-"""Draw the state table of one-shot streams in `docs/lifecycle.md` (`--write`), or fail if the page is not current."""
+"""Draw the state tables, of one-shot streams and of sessions, in `docs/lifecycle.md` (`--write`), or fail if the page is not current."""
 
 from __future__ import annotations
 
 import sys
 
 import generated_parts
+import session_states_page
 
 from bridle.protocol.states import ONE_SHOT, Happening, State, Yield
 
@@ -87,4 +88,5 @@ def table() -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(generated_parts.main("lifecycle.md", {"picture": picture(), "table": table()}))
+    parts = {"picture": picture(), "table": table(), **session_states_page.parts()}
+    sys.exit(generated_parts.main("lifecycle.md", parts))

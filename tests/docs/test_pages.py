@@ -31,7 +31,7 @@ def test_an_old_page_is_noticed_and_brought_up_to_date(script: str, tmp_path: Pa
     current = page.read_text(encoding="utf-8")
     (tmp_path / "docs").mkdir()
     (tmp_path / "scripts").mkdir()
-    for name in (script, "generated_parts.py"):
+    for name in (script, "generated_parts.py", "session_states_page.py"):
         (tmp_path / "scripts" / name).write_text((PROJECT / "scripts" / name).read_text(encoding="utf-8"))
     copy = tmp_path / "docs" / page.name
     copy.write_text(

@@ -1,0 +1,192 @@
+"""The state machines of a session and their joint rules, drawn from the tables of the code for `states_page.py`.
+
+The joint rules are functions, so they are drawn by asking them: from a state in which a rule holds every field is changed alone.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from bridle.protocol import session_states as states
+from bridle.protocol.session_states import (
+    Activity,
+    Asked,
+    Ending,
+    Exit,
+    Half,
+    HalfHappening,
+    Handshake,
+    HandshakeHappening,
+    Lifecycle,
+    LifecycleHappening,
+    Process,
+    ProcessHappening,
+    Snapshot,
+    TurnHappening,
+    TurnState,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+MEANINGS: dict[Enum, str] = {
+    Lifecycle.NEW: "nothing is started",
+    Lifecycle.STARTING: "the process is being started",
+    Lifecycle.INITIALIZING: "the CLI gets ready; prompts and operations wait",
+    Lifecycle.RUNNING: "prompts, operations, callbacks",
+    Lifecycle.STOPPING: "nothing new is accepted; what is asked of us gets the safe answer",
+    Lifecycle.STOPPED: "over, and nothing was lost",
+    Lifecycle.FAILED: "over, and whoever waited was told why",
+    Handshake.UNSENT: "requests of the CLI wait",
+    Handshake.SENT: "initialize was written",
+    Handshake.IMPLICIT: "the CLI asks, so it has taken initialize",
+    Handshake.CONFIRMED: "it has answered",
+    Handshake.UNCONFIRMED: "it never answered, but works",
+    Handshake.FAILED: "it cannot be used",
+    TurnState.QUEUED: "the CLI has not taken it up",
+    TurnState.STARTED: "the model works on it",
+    TurnState.COMPLETED: "its result is there",
+    TurnState.INTERRUPTED: "stopped or withdrawn",
+    TurnState.FAILED: "no answer, or the session was lost",
+    Half.OPEN: "open",
+    Half.CLOSING: "to be closed when the joint rule holds",
+    Half.CLOSED: "closed",
+    Process.ALIVE: "it runs",
+    Process.EXITED: "it has ended, and was reaped",
+}
+HAPPENINGS: dict[Enum, str] = {
+    LifecycleHappening.START: "start()",
+    LifecycleHappening.INITIALIZE_SENT: "initialize is written",
+    LifecycleHappening.CONFIRMED: "the handshake is done",
+    LifecycleHappening.STOP: "stop()",
+    LifecycleHappening.ENDED_WELL: "the CLI has exited, nothing was open",
+    LifecycleHappening.FAILURE: "a failure",
+    HandshakeHappening.SENT: "initialize is written",
+    HandshakeHappening.REQUEST: "the CLI asks something",
+    HandshakeHappening.ANSWER: "it answers initialize",
+    HandshakeHappening.ERROR: "it refuses",
+    HandshakeHappening.DEADLINE: "Timeouts.initialize passes",
+    HandshakeHappening.ENDED: "the session ends",
+    TurnHappening.REPORTED_QUEUED: "reported as queued",
+    TurnHappening.REPORTED_STARTED: "reported as started",
+    TurnHappening.NAMED: "a message names it",
+    TurnHappening.RESULT: "its result",
+    TurnHappening.RESULT_ABORTED: "its result, aborted",
+    TurnHappening.RESULT_FAILED: "its result, an error",
+    TurnHappening.WITHDRAWN: "reported as withdrawn",
+    TurnHappening.REFUSED: "reported as refused",
+    TurnHappening.IDLE_AFTER_COMPLETED: "idle, reported as completed, no result",
+    TurnHappening.IDLE_AFTER_WITHDRAWN: "idle, withdrawn, no result",
+    TurnHappening.IDLE_AFTER_REFUSED: "idle, refused, no result",
+    TurnHappening.STOPPED: "stop()",
+    TurnHappening.DIED: "the session is lost",
+    HalfHappening.CLOSE_ASKED: "finish()",
+    HalfHappening.CLOSED: "end of the pipe",
+    HalfHappening.BROKEN: "the other side is gone",
+    ProcessHappening.EXITED: "exit",
+}
+ASKED = {Asked.NOTHING: "nothing", Asked.FINISH: "`finish()`", Asked.STOP: "`stop()`"}
+EXITS = {
+    Exit.CLEAN: "code 0",
+    Exit.AFTER_ERROR_RESULT: "another code, and the last result was an error",
+    Exit.ERROR: "another code, or a signal",
+}
+ENDINGS = {
+    Ending.COMPLETED: "`SessionCompleted`, state `STOPPED`",
+    Ending.STOPPED: "`SessionStopped`, state `STOPPED`",
+    Ending.FAILED: "`SessionFailed`, state `FAILED`",
+}
+FIELDS: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "lifecycle": ("the session", tuple(Lifecycle)),
+    "handshake": ("the handshake", tuple(Handshake)),
+    "input": ("our input half", tuple(Half)),
+    "output": ("our output half", (Half.OPEN, Half.CLOSED)),
+    "process": ("the process", tuple(Process)),
+    "activity": ("what the CLI says it does", tuple(Activity)),
+    "open_turns": ("prompts of ours are open", (0, 1)),
+    "pending_requests": ("operations of ours wait for an answer", (0, 1)),
+    "in_flight_requests": ("callbacks are at work", (0, 1)),
+    "background_tasks": ("background tasks run", (0, 1)),
+    "unsettled": ("a task has ended and the CLI has said nothing since", (False, True)),
+    "hold_until_confirmed": ("a hook must not be missed (`on_failure='block'`)", (False, True)),
+}
+RULES: dict[str, tuple[Callable[[Snapshot], bool], Snapshot]] = {
+    "prompts and operations are written at once": (states.operations_flow, Snapshot(handshake=Handshake.CONFIRMED)),
+    "a frame that is written may still be read": (states.may_write, Snapshot()),
+    "the session is quiet: `wait_idle()` returns": (states.is_quiet, Snapshot(activity=Activity.IDLE)),
+    "stdin is closed after `finish()`": (
+        states.input_may_close,
+        Snapshot(input=Half.CLOSING, activity=Activity.IDLE),
+    ),
+}
+"""Each rule, and a state in which it holds."""
+
+
+def picture(table: Mapping[tuple[Any, Any], Any], first: Enum) -> list[str]:
+    """Return a machine as Mermaid, without the ways from a state to itself."""
+    kind = type(first)
+    used = {state for (begin, _), then in table.items() for state in (begin, then)}
+    lines = ["```mermaid", "stateDiagram-v2"]
+    lines += [f"    {state.name} : {state.name}<br/>{MEANINGS[state]}" for state in kind if state in used]
+    lines.append(f"    [*] --> {first.name}")
+    ways: dict[tuple[Enum, Enum], list[str]] = {}
+    for (state, what), then in table.items():
+        if state is not then:
+            ways.setdefault((state, then), []).append(HAPPENINGS[what])
+    lines += [f"    {state.name} --> {then.name} : {'<br/>'.join(what)}" for (state, then), what in ways.items()]
+    left = {state for state, _ in ways}
+    lines += [f"    {state.name} --> [*]" for state in kind if state in used and state not in left]
+    return [*lines, "```"]
+
+
+def hindrances(rule: Callable[[Snapshot], bool], good: Snapshot) -> list[str]:
+    """Return what alone makes a rule false, found by trying every value of every field."""
+    if not rule(good):
+        raise ValueError(f"{rule.__name__} does not hold in the state that it is to be drawn from")
+    found = []
+    for field, (meaning, values) in FIELDS.items():
+        bad = [value for value in values if not rule(good._replace(**{field: value}))]
+        if not bad:
+            continue
+        if isinstance(bad[0], Enum):
+            found.append(f"{meaning} is {' or '.join(f'`{value.name}`' for value in bad)}")
+        else:
+            found.append(meaning)
+    return found
+
+
+def rules() -> list[str]:
+    """Return the joint rules, as a table made by asking them."""
+    rows = ["| rule | what alone prevents it |", "|---|---|"]
+    for name, (rule, good) in RULES.items():
+        rows.append(f"| {name} | {'; '.join(hindrances(rule, good))} |")
+    return rows
+
+
+def endings() -> list[str]:
+    """Return how a session ends, as a table."""
+    rows = ["| what was asked for | a prompt is open | how the CLI exited | the last event |", "|---|---|---|---|"]
+    for asked, asked_words in ASKED.items():
+        for open_turn in (False, True):
+            by_ending: dict[Ending, list[Exit]] = {}
+            for code in Exit:
+                by_ending.setdefault(states.ENDINGS[asked, open_turn, code], []).append(code)
+            for ending, codes in by_ending.items():
+                how = "however" if len(codes) == len(Exit) else "; ".join(EXITS[code] for code in codes)
+                rows.append(f"| {asked_words} | {'yes' if open_turn else 'no'} | {how} | {ENDINGS[ending]} |")
+    return rows
+
+
+def parts() -> dict[str, list[str]]:
+    """Return all generated parts, by name."""
+    return {
+        "session": picture(states.LIFECYCLE, Lifecycle.NEW),
+        "handshake": picture(states.HANDSHAKE, Handshake.UNSENT),
+        "turn": picture(states.TURN, TurnState.QUEUED),
+        "input": picture(states.INPUT, Half.OPEN),
+        "output": picture(states.OUTPUT, Half.OPEN),
+        "process": picture(states.PROCESS, Process.ALIVE),
+        "rules": rules(),
+        "endings": endings(),
+    }

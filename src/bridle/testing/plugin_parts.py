@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
-from typing import TYPE_CHECKING, Any
+import os
+import re
+from typing import TYPE_CHECKING, Any, cast
 
 from bridle.testing.leaks import Leak, LeakError, Snapshot, TaskWatch
 
 if TYPE_CHECKING:
     import pytest
 
-__all__ = ["LeakCheck"]
+    from bridle.testing.cassettes import Cassette, Mode
+
+__all__ = ["RECORD_MODES", "LeakCheck", "cassette_of", "record_mode", "use_in_task"]
+
+RECORD_MODES = ("once", "none", "all", "new")
+_LONGEST_NAME = 150
+"""File systems take 255 bytes, suffixes included."""
 
 
 class LeakCheck:
@@ -54,3 +63,53 @@ class LeakCheck:
         """Return what the test left, as the text of its failure; None if it left nothing."""
         leaks = [*self._tasks, *self._before.left(self._seconds, self._may_stay)]
         return str(LeakError(leaks, test)) if leaks else None
+
+
+def record_mode(config: pytest.Config) -> Mode:
+    """Return how cassettes are used in this run: the option, else the ini setting, else by whether this is CI.
+
+    Raises:
+        pytest.UsageError: the ini setting is no mode.
+    """
+    import pytest
+
+    mode = config.getoption("bridle_record") or config.getini("bridle_record")
+    if not mode:
+        mode = "none" if os.environ.get("CI") else "once"
+    if mode not in RECORD_MODES:
+        raise pytest.UsageError(
+            f"The ini setting bridle_record must be one of {', '.join(RECORD_MODES)}, not {mode!r}."
+        )
+    return cast("Mode", mode)
+
+
+def cassette_of(item: pytest.Item, mode: Mode) -> Cassette:
+    """Return the cassette of a test: `cassettes/<file>.<class>.<test>.jsonl` beside the test's file."""
+    from bridle.testing.cassettes import cassette
+
+    parts = [item.path.stem, *item.nodeid.split("::")[1:]]
+    name = re.sub(r"[^A-Za-z0-9_.\-]+", "-", ".".join(parts)).strip("-.")
+    if len(name) > _LONGEST_NAME or any(re.search(r"[^\x20-\x7e]", part) for part in parts):
+        name = f"{name[:_LONGEST_NAME]}-{hashlib.sha256('::'.join(parts).encode()).hexdigest()[:8]}"
+    marker = item.get_closest_marker("bridle_cassette")
+    options = {"mode": mode, **(marker.kwargs if marker is not None else {})}
+    return cassette(item.path.parent / "cassettes" / f"{name}.jsonl", **options)
+
+
+def use_in_task(item: pytest.Item, tape: Cassette) -> None:
+    """Let an async test use the cassette inside of its task: a fixture and the task need not share a context."""
+    from bridle.transports.opening import recorder
+
+    test = getattr(item, "obj", None)
+    if not inspect.iscoroutinefunction(test) or hasattr(test, "hypothesis"):
+        return
+
+    @functools.wraps(test)
+    async def recorded(*arguments: Any, **named: Any) -> Any:
+        token = recorder.set(tape)
+        try:
+            return await test(*arguments, **named)
+        finally:
+            recorder.reset(token)
+
+    item.obj = recorded  # type: ignore[attr-defined]

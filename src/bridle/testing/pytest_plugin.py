@@ -7,18 +7,24 @@ fixtures would have to pay for.
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from bridle.options import Options
+    from bridle.testing.cassettes import Cassette
     from bridle.testing.plugin_parts import LeakCheck
+    from bridle.testing.script import Script
     from bridle.testing.scripted_model import ScriptedModel
+    from bridle.testing.simulated_cli import SimulatedCLI
 
+_BLOCKS = pytest.StashKey["list[AbstractContextManager[Any]]"]()
 _LEAKS = "bridle_leak_check"
 _MODES = ("once", "none", "all", "new")
 
@@ -55,7 +61,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for line in (
         "bridle_no_leaks: the test fails if it leaves a process, a thread, a task or a descriptor behind",
         "bridle_leaks_allowed: the test is not checked for leaks, although all others are",
-        "bridle_script(*steps, **options): the script that the fixture `simulated_cli` plays",
+        "bridle_script(script, **options): what the fixture `simulated_cli` plays; it is then a SimulatedCLI, and no factory",
+        "bridle_cassette(**options): what the fixture `cassette` passes on to `bridle.testing.cassette`",
     ):
         config.addinivalue_line("markers", line)
 
@@ -100,22 +107,81 @@ def bridle_leak_check(request: pytest.FixtureRequest) -> Iterator[LeakCheck]:
         pytest.fail(report, pytrace=False)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """Leave scripts and cassettes of a test that failed by its failure, which they then explain in its report."""
+    if call.when == "call" and call.excinfo is not None:
+        error = call.excinfo.value
+        blocks = item.stash.get(_BLOCKS, [])
+        while blocks:
+            blocks.pop().__exit__(type(error), error, error.__traceback__)
+    return (yield)
+
+
+@contextmanager
+def _used(request: pytest.FixtureRequest, block: AbstractContextManager[Any]) -> Iterator[None]:
+    """Use a `with` block for the length of a test: what it checks at its end counts if the test passed."""
+    block.__enter__()
+    blocks = request.node.stash.setdefault(_BLOCKS, [])
+    blocks.append(block)
+    yield
+    if block in blocks:
+        blocks.remove(block)
+        block.__exit__(None, None, None)
+
+
 @pytest.fixture
-def scripted_model() -> Iterator[Callable[..., ScriptedModel]]:
+def scripted_model(request: pytest.FixtureRequest) -> Iterator[Callable[..., ScriptedModel]]:
     """Return a factory of scripted models: `model = scripted_model(Reply("Hello"))`.
 
-    They are started at once, stopped at the end of the test, and checked.
+    They are started at once, stopped at the end of the test, and checked if it passed.
     """
     from contextlib import ExitStack
 
     from bridle.testing.scripted_model import ScriptedModel
 
-    with ExitStack() as models:
+    models = ExitStack()
 
-        def factory(*steps: Any, **routes: Any) -> ScriptedModel:
-            return models.enter_context(ScriptedModel(*steps, **routes))
+    def factory(*steps: Any, **routes: Any) -> ScriptedModel:
+        return models.enter_context(ScriptedModel(*steps, **routes))
 
+    with _used(request, models):
         yield factory
+
+
+@pytest.fixture
+def simulated_cli(request: pytest.FixtureRequest) -> Iterator[Callable[..., SimulatedCLI] | SimulatedCLI]:
+    """Return a factory of simulated CLIs: `cli = simulated_cli(Script().user("Hi").says("Hello."))`, for `transport=cli`.
+
+    With `@pytest.mark.bridle_script(script)` it is that script's simulated CLI itself. Scripts are checked at the end of a test that
+    passed: each step must have happened.
+    """
+    from contextlib import ExitStack
+
+    from bridle.testing.simulated_cli import SimulatedCLI
+
+    clis = ExitStack()
+
+    def factory(script: Script, **options: Any) -> SimulatedCLI:
+        return clis.enter_context(SimulatedCLI(script, **options))
+
+    marker = request.node.get_closest_marker("bridle_script")
+    with _used(request, clis):
+        yield factory if marker is None else factory(*marker.args, **marker.kwargs)
+
+
+@pytest.fixture
+def cassette(request: pytest.FixtureRequest) -> Iterator[Cassette]:
+    """Record the sessions of the test, or replay them: `cassettes/<file>.<test>.jsonl` beside the test's file.
+
+    `--bridle-record` says which: see there. `@pytest.mark.bridle_cassette(redact=..., speed=...)` passes arguments on.
+    """
+    from bridle.testing.plugin_parts import cassette_of, record_mode, use_in_task
+
+    tape = cassette_of(request.node, record_mode(request.config))
+    use_in_task(request.node, tape)
+    with _used(request, tape):
+        yield tape
 
 
 @pytest.fixture

@@ -90,8 +90,10 @@ class Servers:
         before = dict(self._wire)
         previous = {name: entry.server for name, entry in self._entries.items()}
         if replaced:
-            kept = {name: server for name, server in inside.items() if name not in replaced}
-            first = yield from self._step({name: wire[name] for name in wire if name not in replaced}, kept)
+            # Nothing new yet: what the CLI has begun to connect to, the second request would make it connect to again.
+            kept = {name: server for name, server in inside.items() if name in self._entries and name not in replaced}
+            told = {name: wire[name] for name in wire if name in before and name not in replaced}
+            first = yield from self._step(told, kept)
         try:
             change = yield from self._step(dict(wire), dict(inside))
         except ControlRejectedError:

@@ -126,16 +126,19 @@ class SessionState:
 
     def tools(self) -> list[str]:
         """Return the names of the tools that the model may call."""
-        names = list(TOOLS if self.launch.tools is None else self.launch.tools)
-        if self.launch.asks_host and self.launch.tools is None:
-            names = sorted({*names, *_ASKING_TOOLS} - {"Task"})
-            names.insert(0, "Task")
-        if self.launch.json_schema is not None:
-            names.append("StructuredOutput")
-        for server, tools in self.servers.items():
+        launch = self.launch
+        names = set(TOOLS if launch.tools is None else launch.tools)
+        if launch.asks_host and launch.tools is None:
+            names.update(_ASKING_TOOLS)
+        if launch.json_schema is not None:
+            names.add("StructuredOutput")
+        if launch.tools is None and "Bash" in self.taken_away:
+            names.update(("Glob", "Grep"))  # what the shell does otherwise
+        listed = sorted(names, key=lambda name: (name != "Task", name))
+        for server, tools in sorted(self.servers.items()):
             if server not in self.disabled_servers:
-                names += [f"mcp__{server}__{tool.get('name', '')}" for tool in tools]
-        return [name for name in names if name not in self.taken_away]
+                listed += sorted(f"mcp__{server}__{tool.get('name', '')}" for tool in tools)
+        return [name for name in listed if name not in self.taken_away]
 
     @property
     def cost(self) -> float:

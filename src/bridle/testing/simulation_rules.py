@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 import shlex
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["Verdict", "judge", "rule_matches", "suggestions"]
+__all__ = ["Verdict", "blocked_path", "judge", "rule_matches", "suggestions"]
 
 EDITS = frozenset({"Edit", "NotebookEdit", "Write"})
 UNASKED = frozenset(
@@ -80,7 +81,14 @@ class Verdict(NamedTuple):
 
 
 def judge(
-    tool: str, arguments: Mapping[str, Any], *, mode: str, allowed: Iterable[str], denied: Iterable[str], can_ask: bool
+    tool: str,
+    arguments: Mapping[str, Any],
+    *,
+    mode: str,
+    allowed: Iterable[str],
+    denied: Iterable[str],
+    can_ask: bool,
+    cwd: str,
 ) -> Verdict:
     """Return what is to happen with a tool.
 
@@ -91,6 +99,7 @@ def judge(
         allowed: rules that allow.
         denied: rules that deny.
         can_ask: whether somebody would answer.
+        cwd: the working directory.
     """
     if any(rule_matches(rule, tool, arguments) for rule in denied):
         if tool == "Bash":
@@ -99,22 +108,26 @@ def judge(
         return Verdict("deny", "rule", f"Permission to use {tool} has been denied.")
     if mode == "bypassPermissions":
         return Verdict("allow", "mode")
-    if any(rule_matches(rule, tool, arguments) for rule in allowed):
-        return Verdict("allow", "rule")
+    matching = [rule for rule in allowed if rule_matches(rule, tool, arguments)]
+    if matching:
+        of_command = tool == "Bash" and not any("(" not in rule for rule in matching)
+        return Verdict("allow", "subcommandResults" if of_command else "rule")
     reads = tool in UNASKED or (tool == "Bash" and _only_reads(str(arguments.get("command", ""))))
     if tool == "StructuredOutput":
         return Verdict("allow")
     if reads:
-        return Verdict("allow", "other" if tool == "Bash" else "rule")
+        return Verdict("allow", "subcommandResults" if tool == "Bash" else "rule")
     if mode == "acceptEdits" and (
         tool in EDITS or (tool == "Bash" and _words(arguments) and _words(arguments)[0] in _FILE_COMMANDS)
     ):
-        return Verdict("allow", "mode")
+        return Verdict("allow", "subcommandResults" if tool == "Bash" else "mode")
     if mode == "dontAsk":
         message = f"Permission to use {tool} has been denied because Claude Code is running in don't ask mode."
         return Verdict("deny", "mode", message)
     if not can_ask:
-        return Verdict("deny", None, f"{tool} needs approval, and there is nobody to ask.", "user-rejected")
+        path = blocked_path(tool, arguments, cwd)
+        what = tool if path is None else f"{_words(arguments)[0]} in '{path}'"
+        return Verdict("deny", None, f"{what} needs approval.", "user-rejected")
     return Verdict("ask")
 
 
@@ -152,6 +165,14 @@ _SUBJECT = {
     "Glob": "path",
     "Grep": "path",
 }
+
+
+def blocked_path(tool: str, arguments: Mapping[str, Any], cwd: str) -> str | None:
+    """Return the path because of which a shell command needs approval, if that can be seen."""
+    words = _words(arguments)
+    if tool != "Bash" or len(words) < 2 or words[0] not in _FILE_COMMANDS:
+        return None
+    return os.path.join(cwd, words[-1])
 
 
 def suggestions(tool: str, arguments: Mapping[str, Any], cwd: str) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ import msgspec
 
 from bridle.testing import script_steps as steps
 from bridle.testing.simulation_results import Outcome, default_outcome, flat_text
-from bridle.testing.simulation_rules import judge, suggestions
+from bridle.testing.simulation_rules import blocked_path, judge, suggestions
 from bridle.testing.simulation_waits import Interruption, Pause, never
 
 if TYPE_CHECKING:
@@ -151,6 +151,8 @@ class Tools:
                 if effort:
                     payload["effort"] = {"level": "medium"}
                 payload |= {"hook_event_name": event, **fields}
+                if event in _TOOL_EVENTS and split_server(subject)[0] in state.servers:
+                    payload["mcp_server"] = {"name": split_server(subject)[0], "source": "sdk"}
                 request = {"callback_id": callback_id, "input": payload, "tool_use_id": tool_use_id or sim.new_id()}
                 sent.append((sim.ask("hook_callback", request), until))
         return sent
@@ -221,16 +223,16 @@ class Tools:
         batch = []
         results = []
         for call_id, call in calls:
-            text, failed = yield from self._run_call(call_id, call, agent)
+            content, failed = yield from self._run_call(call_id, call, agent)
             if self.deferred is not None:
                 return
-            results.append((text, failed))
+            results.append((flat_text(content), failed))
             batch.append(
                 {
                     "tool_name": seen_name(call.tool),
                     "tool_input": call.input,
                     "tool_use_id": call_id,
-                    "tool_response": text,
+                    "tool_response": content,
                 }
             )
         if agent is None:
@@ -239,7 +241,7 @@ class Tools:
             "PostToolBatch", {"tool_calls": batch}, tool_use_id=f"hook-{self.sim.new_id()}", agent=agent
         )
 
-    def _run_call(self, call_id: str, call: steps.Calls, agent: Agent | None) -> Steps[tuple[str, bool]]:
+    def _run_call(self, call_id: str, call: steps.Calls, agent: Agent | None) -> Steps[tuple[Any, bool]]:
         sim = self.sim
         if not self._exists(call):
             gone = seen_name(call.tool) in sim.state.taken_away or call.tool in sim.state.taken_away
@@ -259,8 +261,6 @@ class Tools:
         fields: dict[str, Any] = {"tool_name": seen_name(call.tool), "tool_input": decision.input}
         if outcome.failed:
             after = {**fields, "tool_use_id": call_id, "error": text, "is_interrupt": False, "duration_ms": 1}
-            if outcome.server is not None:
-                after["mcp_server"] = outcome.server
             yield from self.hooks("PostToolUseFailure", after, tool_use_id=call_id, agent=agent)
         else:
             after = {**fields, "tool_response": outcome.structured, "tool_use_id": call_id, "duration_ms": 1}
@@ -270,7 +270,7 @@ class Tools:
         self._tell(
             call_id, outcome.content, structured, meta, agent, failed=outcome.failed, says_so=outcome.says_success
         )
-        return text, outcome.failed
+        return outcome.content, outcome.failed
 
     def _tell(
         self,
@@ -347,6 +347,7 @@ class Tools:
             allowed=state.allowed,
             denied=state.denied,
             can_ask=sim.launch.asks_host,
+            cwd=sim.launch.cwd,
         )
         if verdict.decision == "deny":
             return self._denied_by_rule(call_id, call, arguments, verdict)
@@ -392,6 +393,8 @@ class Tools:
             request["description"] = text
         if reason is None:
             request["permission_suggestions"] = suggested
+            if path := blocked_path(call.tool, arguments, sim.launch.cwd):
+                request["blocked_path"] = path
         else:
             request |= {
                 "decision_reason": reason,

@@ -35,7 +35,7 @@ class Conversation:
         self.happened: list[tuple[str, str, Any, Any]] = []
         self.last_results: list[tuple[str, bool]] = []
         self._uuids: list[str] = []
-        self._stamps: dict[str, Any] = {}
+        self._stamped: set[str] = set()
         self._user_frames = 0
         self._replies = 0
         self._streaming: str | None = None
@@ -106,7 +106,7 @@ class Conversation:
         self.happened = []
         self.last_results = []
         self._uuids = uuids
-        self._stamps = {"user_message_uuid": uuids[0], "user_message_uuids": uuids} if uuids else {}
+        self._stamped = set()
         self._user_frames = self._replies = 0
         self._streaming = self._stop_reason = None
         self._phase = "model"
@@ -402,10 +402,10 @@ class Conversation:
         self.sim.emit(frame)
 
     def _send_stamped(self, frame: dict[str, Any], *, many_only: bool = False) -> None:
-        """Send a frame; the first one of each kind in a turn tells which prompts it answers."""
-        kind = "status" if many_only else frame["type"]
-        if self._stamps and kind not in self._stamps:
-            self._stamps[kind] = True
+        """Send a frame; the first one of each kind in a turn tells which prompts it answers, and every status does."""
+        kind = str(frame["type"])
+        if self._uuids and (many_only or kind not in self._stamped):
+            self._stamped.add(kind)
             frame["user_message_uuids"] = self._uuids
             if not many_only:
                 frame["user_message_uuid"] = self._uuids[0]

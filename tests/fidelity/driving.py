@@ -1,0 +1,178 @@
+"""Runs one script on the real CLI and on the simulated one, with the same host, and records what they send."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from bridle import Options, sync
+from bridle.testing import SimulatedCLI
+from bridle.testing.script_steps import UserSays
+from tests.fidelity.frames import Recording
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from bridle.launch import LaunchPlan
+    from bridle.testing import Script
+    from bridle.transports.base import AsyncTransport, SyncTransport
+    from tests.fidelity.cases import Case
+
+
+class Tee:
+    """A transport that writes down what passes."""
+
+    def __init__(self, inner: SyncTransport, recording: Recording) -> None:
+        self._inner = inner
+        self._recording = recording
+        self._rest = b""
+
+    @property
+    def pid(self) -> int | None:
+        return self._inner.pid
+
+    @property
+    def stderr_tail(self) -> bytes:
+        return self._inner.stderr_tail
+
+    def abandon(self) -> None:
+        self._inner.abandon()
+
+    def start(self, plan: LaunchPlan) -> None:
+        self._inner.start(plan)
+
+    def send(self, data: bytes) -> None:
+        self._recording.sent += [frame for line in data.splitlines() if (frame := _frame(line)) is not None]
+        self._inner.send(data)
+
+    def end_input(self) -> None:
+        self._inner.end_input()
+
+    def receive(self, timeout: float | None = None) -> bytes | None:
+        data = self._inner.receive(timeout)
+        if data:
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            self._recording.received += [frame for line in lines if (frame := _frame(line)) is not None]
+        return data
+
+    def wait_exit(self, timeout: float | None = None) -> int | None:
+        code = self._inner.wait_exit(timeout)
+        if code is not None:
+            self._recording.exit_code = code
+        return code
+
+    def stop(self, *, turn_open: bool) -> None:
+        self._inner.stop(turn_open=turn_open)
+
+
+def _frame(line: bytes) -> dict[str, Any] | None:
+    try:
+        frame = json.loads(line)
+    except ValueError:
+        return None
+    return frame if isinstance(frame, dict) else None
+
+
+class Teed:
+    """A source of transports which write down what passes: around a local child, or around a source."""
+
+    def __init__(self, recording: Recording, inner: SimulatedCLI | None) -> None:
+        self._recording = recording
+        self._inner = inner
+        self.wraps_child = inner is None
+
+    def around_async(self, child: AsyncTransport) -> AsyncTransport:
+        raise AssertionError("recordings are made without an event loop")
+
+    def around_sync(self, child: SyncTransport) -> SyncTransport:
+        return Tee(child, self._recording)
+
+    def for_async(self) -> AsyncTransport:
+        raise AssertionError("recordings are made without an event loop")
+
+    def for_sync(self) -> SyncTransport:
+        assert self._inner is not None
+        return Tee(self._inner.for_sync(), self._recording)
+
+
+class Host:
+    """What a case's own steps may use.
+
+    Attributes:
+        session: the session; None in a one-shot.
+        folder: the working directory.
+        real: whether this is the real CLI.
+    """
+
+    def __init__(self, script: Script, folder: Path, *, real: bool) -> None:
+        self.script = script
+        self.folder = folder
+        self.real = real
+        self.session: Any = None
+        self.transport: Any = None
+        self.sessions = ExitStack()
+        self.options: Options = Options()
+        self.asked = threading.Event()
+        self.answer = threading.Event()
+
+    def again(self, **changes: Any) -> None:
+        """Start a session, with other options than the last one."""
+        self.session = self.sessions.enter_context(
+            sync.Session(self.options.replace(**changes), transport=self.transport)
+        )
+
+    def wait_for_file(self, name: str) -> None:
+        """Wait until a tool of the real CLI has made a file; the simulated one makes none."""
+        until = time.monotonic() + 20
+        while self.real and not (self.folder / name).exists():
+            assert time.monotonic() < until
+            threading.Event().wait(0.005)
+
+    def prompts(self) -> list[str]:
+        return [step.text or "go" for step in self.script.steps if isinstance(step, UserSays)] or ["go"]
+
+    def talk(self) -> None:
+        """Send every prompt of the script, each after the last one was answered and everything is quiet."""
+        for prompt in self.prompts():
+            self.session.send(prompt).result()
+            self.session.wait_idle()
+
+    def interrupt_when(self, condition: Callable[[Any], bool], prompt: str = "go") -> None:
+        """Send a prompt and interrupt as soon as a message fits."""
+        turn = self.session.send(prompt)
+        for message in turn:
+            if condition(message):
+                break
+        self.session.interrupt()
+        turn.result()
+        self.session.wait_idle()
+
+
+def play(case: Case, folder: Path, options: Options, *, real: bool, home: Path) -> Recording:
+    """Run a case; return what passed.
+
+    Args:
+        case: what is run.
+        folder: the working directory, empty.
+        options: isolated options; the real CLI's, or those for none.
+        real: whether the real CLI runs.
+        home: what is isolated: its path is not compared.
+    """
+    script = case.script(folder)
+    recording = Recording()
+    recording.places = [(str(folder), "<cwd>"), (str(folder).replace("/", "-"), "<cwd>"), (str(home), "<home>")]
+    host = Host(script, folder, real=real)
+    with ExitStack() as stack:
+        if real:
+            model = stack.enter_context(script.model())
+            options = options.replace(env={**options.env, **model.env})
+            transport = Teed(recording, None)
+        else:
+            transport = Teed(recording, stack.enter_context(SimulatedCLI(script, time_scale=0)))
+        host.options = options.replace(cwd=folder, **case.options(host))
+        case.run(host, transport)
+    return recording

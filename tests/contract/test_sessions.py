@@ -14,8 +14,10 @@ from bridle import (
     ActivityChanged,
     BackgroundTasksChanged,
     InitializationError,
+    Limits,
     Options,
     OptionsError,
+    SessionClosedError,
     SessionCompleted,
     SessionStarted,
     SessionStopped,
@@ -318,6 +320,67 @@ def test_what_outlives_a_good_end_is_left_alone(shell: Shell, options: Light, tm
             assert alive(pid)
         finally:
             os.kill(pid, 9)
+        await got(session.stop())
+
+    shell.play(scenario)
+
+
+@shows("process.no-shell")
+def test_no_shell_is_anywhere(shell: Shell, options: Light, tmp_path: Path) -> None:
+    mark = tmp_path / "made"
+    awkward = f"$(touch {mark}); `touch {mark}` > {mark} 'x' \"y\" * ~ \\ %s\nnext \u2028 line"
+
+    async def scenario() -> None:
+        chosen = options(append_system_prompt=awkward, env={"AWKWARD": awkward})
+        async with Running(shell, chosen) as session:
+            told = (await got(session.get_settings())).data
+        assert any(
+            awkward in value for value in (*told["argv"], json.dumps(told["effective"], ensure_ascii=False))
+        ) or (told["effective"].get("appendSystemPrompt") == awkward)
+        assert told["env"]["AWKWARD"] == awkward
+        assert not mark.exists()
+
+    shell.play(scenario)
+
+
+@shows("process.own-group")
+def test_a_process_group_of_its_own(shell: Shell, options: Light) -> None:
+    async def scenario() -> None:
+        async with Running(shell, options()) as session:
+            assert os.getpgid(session.pid) == session.pid != os.getpgid(0)
+
+    shell.play(scenario)
+
+
+class Thrown(BaseException):
+    pass
+
+
+@shows("process.block-ends")
+def test_a_block_ends_in_a_stop(shell: Shell, options: Light) -> None:
+    async def scenario() -> None:
+        session = make(shell, options())
+        with pytest.raises(Thrown):
+            if shell.blocking:
+                with session:
+                    raise Thrown
+            async with session:
+                raise Thrown
+        assert session.state is Lifecycle.STOPPED
+        assert not alive(session.pid)
+
+    shell.play(scenario)
+
+
+@shows("bounds.stderr")
+def test_the_tail_of_stderr_has_a_bound(shell: Shell, options: Light) -> None:
+    async def scenario() -> None:
+        session = make(shell, options(limits=Limits(stderr_tail=1_000)))
+        await got(session.start())
+        turn = await got(session.send(steps(["err", "first " + "x" * 500_000 + " last"], ["exit", 1])))
+        error = await raised(turn.result, SessionClosedError)
+        assert len(error.stderr_tail) <= 1_000
+        assert error.stderr_tail.endswith(" last")
         await got(session.stop())
 
     shell.play(scenario)

@@ -11,6 +11,7 @@ import pytest
 from bridle.hooks import HOOK_EVENTS, HookMatcher, HookOutput
 from bridle.permissions import Allow
 from bridle.testing import HTTPFailure, Repeat, Reply, ScriptedModel, ToolCall
+from tests.contract import shows
 from tests.hooks.pipes import Conversation
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ CASES = [
 FIRING = {event for case in CASES for event in case.fires.split()}
 
 
+@shows("hooks.firing")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.fires.replace(" ", "-"))
 def test_the_events_fire_and_are_read_whole(real_cli: RealCLI, case: Case) -> None:
     for name, text in case.files.items():
@@ -140,6 +142,7 @@ def test_the_events_fire_and_are_read_whole(real_cli: RealCLI, case: Case) -> No
         assert set(asked.data) <= set(asked.__struct_encode_fields__), asked.wire_event
 
 
+@shows("hooks.firing")
 def test_the_page_shows_exactly_what_is_tested() -> None:
     text = PAGE.read_text(encoding="utf-8").partition("## Which events fire")[2].partition("\n## ")[0]
     table, _, rest = text.partition("Not seen")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bridle.launch.environment import CHILD_ID, NOT_INHERITED, build_environment
 from bridle.options import Options
+from tests.contract import shows
 
 ALWAYS = {
     "CLAUDE_CODE_ENTRYPOINT": "sdk-py-bridle",
@@ -59,6 +60,7 @@ def test_env_comes_on_top_and_none_unsets() -> None:
     assert build_environment(options, base, "child") == {"B": "3", "C": "4", "CLAUDECODE": "1", **ALWAYS}
 
 
+@shows("session.idle.reported")
 def test_what_the_library_depends_on_cannot_be_overruled() -> None:
     options = Options(
         env={CHILD_ID: "x", "CLAUDE_CODE_SDK_READS_SESSION_STATE": "0", "CLAUDE_CODE_ENTRYPOINT": "mine"},

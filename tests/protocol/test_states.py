@@ -21,6 +21,7 @@ from bridle.errors import (
 from bridle.messages import AssistantMessage, ResultMessage, UnknownMessage
 from bridle.protocol.oneshot import Deadlines, OneShotConnection, PromptTaken
 from bridle.protocol.states import ONE_SHOT, Happening, State, Yield
+from tests.contract import shows
 
 ASSISTANT = b'{"type":"assistant","message":{"content":[{"type":"text","text":"hi"}]},"session_id":"s1"}\n'
 RESULT = b'{"duration_ms":1,"type":"result","subtype":"success","is_error":false,"result":"hi","session_id":"s1"}\n'
@@ -216,6 +217,7 @@ def test_any_exit_code_after_an_error_result_is_the_end() -> None:
         assert core.state is State.CLOSED
 
 
+@shows("errors.hints")
 def test_an_unknown_option_is_named_as_the_cause() -> None:
     core = connection()
     core.receive_eof(0.0)
@@ -241,6 +243,7 @@ def test_an_unknown_option_after_messages_is_not_the_cause() -> None:
     assert isinstance(core.terminal_error, ProcessError)
 
 
+@shows("errors.hints")
 @pytest.mark.parametrize(
     ("code", "word"),
     [

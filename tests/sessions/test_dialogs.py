@@ -12,6 +12,7 @@ from bridle import ElicitationRequest, ElicitationResult, Options, UserDialogReq
 from bridle.errors import OptionsError
 from bridle.messages import UserMessage
 from bridle.testing import Reply, ScriptedModel, ToolCall
+from tests.contract import shows
 from tests.sessions.talking import Running, ask, each, got, make, steps
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ def test_every_field_is_typed_and_the_rest_is_kept(shell: Shell, playing: StandI
     shell.play(scenario)
 
 
+@shows("asked.dialog.dispatch")
 @pytest.mark.parametrize(
     ("subtype", "answer", "sent"),
     [
@@ -129,6 +131,7 @@ def test_answers(shell: Shell, playing: StandIn, subtype: str, answer: Any, sent
     shell.play(scenario)
 
 
+@shows("asked.dialog.fails")
 @pytest.mark.parametrize(
     "bad",
     [
@@ -157,6 +160,7 @@ def test_bad_answers_are_safe_ones(shell: Shell, playing: StandIn, bad: Any) -> 
     shell.play(scenario)
 
 
+@shows("asked.dialog.fails")
 def test_one_that_hangs_is_answered_at_the_deadline(shell: Shell, playing: StandIn) -> None:
     seen: list[bool] = []
     done = threading.Event()
@@ -185,6 +189,7 @@ def test_one_that_hangs_is_answered_at_the_deadline(shell: Shell, playing: Stand
     shell.play(scenario)
 
 
+@shows("callbacks.cancelled")
 def test_the_cli_takes_a_question_back(shell: Shell, playing: StandIn) -> None:
     cancelled = threading.Event()
 
@@ -205,6 +210,7 @@ def test_the_cli_takes_a_question_back(shell: Shell, playing: StandIn) -> None:
     shell.play(scenario)
 
 
+@shows("asked.dialog.nobody")
 def test_nobody_is_there_to_be_asked(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         async with Running(shell, playing()) as session:
@@ -281,6 +287,7 @@ for line in sys.stdin:
 """
 
 
+@shows("asked.dialog.dispatch")
 def test_a_server_asks_on_the_real_cli(shell: Shell, real_cli: RealCLI) -> None:
     import sys
 

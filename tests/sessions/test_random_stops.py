@@ -308,7 +308,7 @@ async def everybody(shell: Shell, guests: list[Any]) -> None:
     assert complaints == []
 
 
-@shows("session.life.stop-anytime", "session.life.random-moments", "process.collected")
+@shows("session.life.stop-anytime", "session.life.random-moments", "process.collected", "process.block-ends")
 @pytest.mark.timeout(150)
 def test_a_hundred_starts_and_stops(shell: Shell, tmp_path: Path) -> None:
     """Nothing left: processes here, shells of the CLI as well; threads and descriptors in `leaves_nothing`."""

@@ -16,6 +16,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from bridle import Options
 from bridle.errors import ControlRejectedError, ControlTimeoutError, OptionsError
 from bridle.tools import tool, tool_server
+from tests.contract import shows
 from tests.sessions import stand_in_servers
 from tests.sessions.talking import Running, ask, got, make, raised, steps, texts
 
@@ -146,6 +147,7 @@ class Shop:
         return "grown"
 
 
+@shows("tools.kinds")
 def test_a_server_object_is_served_for_the_length_of_the_session(
     shell: Shell, connecting: Callable[..., Options]
 ) -> None:
@@ -177,6 +179,7 @@ def test_a_server_object_is_served_for_the_length_of_the_session(
     shell.play(scenario)
 
 
+@shows("tools.no-hang")
 def test_what_a_server_says_by_itself_reaches_the_cli(shell: Shell, connecting: Callable[..., Options]) -> None:
     shop = Shop()
 
@@ -191,6 +194,7 @@ def test_what_a_server_says_by_itself_reaches_the_cli(shell: Shell, connecting: 
     shell.play(scenario)
 
 
+@shows("tools.no-hang")
 def test_what_a_server_asks_is_refused_and_nothing_hangs(shell: Shell, connecting: Callable[..., Options]) -> None:
     shop = Shop()
 
@@ -212,6 +216,7 @@ def test_what_a_server_asks_is_refused_and_nothing_hangs(shell: Shell, connectin
     shell.play(scenario)
 
 
+@shows("callbacks.cancelled")
 def test_a_call_that_nobody_waits_for_is_cancelled(shell: Shell, connecting: Callable[..., Options]) -> None:
     shop = Shop()
 
@@ -235,6 +240,7 @@ def test_a_call_that_nobody_waits_for_is_cancelled(shell: Shell, connecting: Cal
     shell.play(scenario)
 
 
+@shows("asked.mcp.deadline")
 def test_a_call_is_answered_at_its_deadline(shell: Shell, connecting: Callable[..., Options]) -> None:
     shop = Shop()
 
@@ -252,6 +258,7 @@ def test_a_call_is_answered_at_its_deadline(shell: Shell, connecting: Callable[.
     shell.play(scenario)
 
 
+@shows("asked.mcp.raises")
 def test_a_server_that_crashes_answers_everything(shell: Shell, connecting: Callable[..., Options]) -> None:
     class Crashing(Server):
         async def run(self, read: Any, write: Any, *more: Any, **most: Any) -> None:  # type: ignore[override]
@@ -273,6 +280,7 @@ def test_a_server_that_crashes_answers_everything(shell: Shell, connecting: Call
     shell.play(scenario)
 
 
+@shows("tools.no-hang")
 def test_a_server_that_does_not_end_is_ended(shell: Shell, connecting: Callable[..., Options]) -> None:
     ended = threading.Event()
 
@@ -306,6 +314,7 @@ def test_one_object_serves_two_sessions_and_two_names(shell: Shell, connecting: 
     shell.play(scenario)
 
 
+@shows("tools.kinds")
 def test_a_low_level_server(shell: Shell, connecting: Callable[..., Options]) -> None:
     from mcp import types
 
@@ -409,6 +418,7 @@ def test_new_servers_can_be_asked_before_the_cli_has_accepted(shell: Shell, conn
     shell.play(scenario)
 
 
+@shows("tools.replaced")
 def test_a_refusal_leaves_all_as_it_was(shell: Shell, connecting: Callable[..., Options]) -> None:
     shop = Shop()
 
@@ -429,6 +439,7 @@ def test_a_refusal_leaves_all_as_it_was(shell: Shell, connecting: Callable[..., 
     shell.play(scenario)
 
 
+@shows("tools.replaced")
 def test_a_name_gets_another_server(shell: Shell, connecting: Callable[..., Options]) -> None:
     async def scenario() -> None:
         kept = saying("kept")
@@ -473,6 +484,7 @@ def test_replacements_at_the_same_time_are_made_one_after_the_other(
     shell.play(scenario)
 
 
+@shows("tools.replaced")
 def test_a_server_is_removed_while_it_works(shell: Shell, connecting: Callable[..., Options]) -> None:
     shop = Shop()
 

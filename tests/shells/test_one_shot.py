@@ -779,6 +779,7 @@ def test_descendants_end_with_an_open_turn(shell: Shell, playing: StandIn, tmp_p
     shell.play(scenario)
 
 
+@shows("process.descendants")
 @pytest.mark.parametrize("before", [(INIT,), PLAIN], ids=["in-the-turn", "after-the-result"])
 def test_descendants_of_a_crashed_cli_are_found_by_their_mark(
     shell: Shell, playing: StandIn, tmp_path: Path, before: tuple[list[Any], ...]

@@ -42,10 +42,12 @@ PLACEHOLDER = re.compile(r"<bridle-[a-z-]+(?:[~-]\d+)?>")
 
 _STRING = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:)?', re.DOTALL)
 
-_WORD = r"(?<![A-Za-z0-9])"
+# Or after the letter of an escape: JSON is often quoted in JSON.
+_WORD = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf])|(?<=\\u[0-9a-fA-F]{4}))"
 _KEYS = re.compile(
     "|".join(
         (
+            r"sk-ant-[A-Za-z0-9_-]{8,}",
             _WORD + r"sk-[A-Za-z0-9_-]{8,}",
             _WORD + r"(?:gh[pousr]_|github_pat_|glpat-|npm_|pypi-|xox[abeprs]-|hf_)[A-Za-z0-9_-]{12,}",
             _WORD + r"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Z0-9])",
@@ -58,8 +60,7 @@ _KEYS = re.compile(
     re.DOTALL,
 )
 _AFTER_A_NAME = re.compile(
-    _WORD
-    + r"([A-Za-z0-9_-]{0,40}(?:api[_-]?key|access[_-]?key|private[_-]?key|token|secret|password|passwd|authorization|cookie)"
+    r"((?:api[_-]?key|access[_-]?key|private[_-]?key|token|secret|password|passwd|authorization|cookie)"
     r"[\"']?\s*[:=]\s*[\"']?(?:(?:bearer|basic)\s+)?)"
     r"([^\s\"'`,;<>(){}\[\]\\]{8,})",
     re.IGNORECASE,
@@ -87,10 +88,9 @@ _NAMED = re.compile(
 _LOWERED_NAME_SIGNS = tuple(sign.encode() for sign in _NAME_SIGNS)
 _SIGNS = tuple(sign.encode() for sign in (*_KEY_SIGNS, "@", "\\u00", "\\/"))
 _IN_A_URL = re.compile(r"(?<=://)[^\s/@:\"'<>]{0,256}:[^\s/@\"'<>]{1,256}(?=@)")
-# Both ends are bounded and begin where nothing like it stands before: long runs of base64 are looked at once.
-_EMAIL = re.compile(
-    r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9-])"
-)
+# From the sign in the middle, and back over at most 64 characters: long runs of base64 are not looked at again and again.
+_DOMAIN = re.compile(r"@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}")
+_LOCAL_PART = re.compile(r"[A-Za-z0-9._%+-]{1,64}\Z")
 _SECRET_NAME = re.compile(
     r"(?:api[_-]?key|access[_-]?key|private[_-]?key|[_-]key|token|secret|password|passwd|passphrase|credentials?"
     r"|authorization|cookie|_auth|_pat)$",
@@ -174,7 +174,11 @@ class Places:
         ordered = sorted(found, key=len, reverse=True)
         # A whole folder only: `/home/ann` does not stand in `/home/anna`, nor in `/mnt/home/ann`.
         self._pattern = re.compile(
-            r"(?<![A-Za-z0-9_.-])(?:" + "|".join(map(re.escape, ordered)) + r")(?![A-Za-z0-9_])" if ordered else r"(?!)"
+            r"(?:(?<![A-Za-z0-9_.-])|(?<=\\[nrtbf])|(?<=\\u[0-9a-fA-F]{4}))(?:"
+            + "|".join(map(re.escape, ordered))
+            + r")(?![A-Za-z0-9_])"
+            if ordered
+            else r"(?!)"
         )
         name = (
             os.path.basename(environment.get("HOME", ""))
@@ -188,9 +192,7 @@ class Places:
         if personal:
             self.live["<bridle-user>"] = environment.get("USER") or personal[0]
         self._user = (
-            re.compile(r"(?<![A-Za-z0-9])(?:" + "|".join(map(re.escape, personal)) + r")(?![A-Za-z0-9])")
-            if personal
-            else None
+            re.compile(_WORD + r"(?:" + "|".join(map(re.escape, personal)) + r")(?![A-Za-z0-9])") if personal else None
         )
 
     def add(self, found: dict[str, str], kind: str, folders: Iterable[str]) -> None:
@@ -282,13 +284,27 @@ class Redactor:
             text = _AFTER_A_NAME.sub(lambda found: found[1] + key("key", found[2]), text)
         if "@" in text:
             text = _IN_A_URL.sub(lambda found: key("key", found[0]), text)
-            text = _EMAIL.sub(lambda found: key("email", found[0]), text)
+            text = self._without_addresses(text)
         text = self.places.replace(text)
         if self._more is not None:
             text = self._more(text)
             if not isinstance(text, str):
                 raise TypeError(f"`redact` must return a str, not {type(text).__name__}")
         return text
+
+    def _without_addresses(self, text: str) -> str:
+        parts = []
+        done = 0
+        for domain in _DOMAIN.finditer(text):
+            local = _LOCAL_PART.search(text[max(done, domain.start() - 64) : domain.start()])
+            if local is None:
+                continue
+            begin = domain.start() - len(local[0])
+            if begin and text[begin - 1] == "\\" and local[0][0] in "nrtbf" and len(local[0]) > 1:
+                begin += 1  # the letter of an escape, in JSON that is quoted in JSON
+            parts += [text[done:begin], self.vault.placeholder("email", text[begin : domain.end()])]
+            done = domain.end()
+        return "".join((*parts, text[done:])) if parts else text
 
     def line(self, line: bytes, *, inbound: bool) -> tuple[bytes, bool]:
         """Return a line as it is to be written, and whether it is JSON.

@@ -1,0 +1,245 @@
+"""Redaction: what is never written, what stays as it was, and that a frame stays a frame."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import time
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from bridle.launch.plan import LaunchPlan
+from bridle.transports.recording import shown_arguments
+from bridle.transports.redaction import Redactor, Vault
+
+SECRET = "hunter2-hunter2/+=x"
+ENVIRONMENT = {
+    "HOME": "/home/ann",
+    "USER": "ann-lee",
+    "CLAUDE_CONFIG_DIR": "/home/ann/.config/claude",
+    "SHOP_API_KEY": SECRET,
+    "PATH": "/usr/bin",
+}
+
+
+def redactor(*argv: str, **more: Any) -> Redactor:
+    made = Redactor(Vault(), **more)
+    made.prepare(plan(*argv))
+    return made
+
+
+def plan(*argv: str) -> LaunchPlan:
+    return LaunchPlan(
+        argv=("claude", *argv), environment=ENVIRONMENT, cwd="/home/ann/project", owners=("",) * (len(argv) + 1)
+    )
+
+
+KEYS = [
+    "sk-ant-api03-AbCdEf_123-456",
+    "sk-proj-abcdefghijkl",
+    "ghp_abcdefghijklmnop1234",
+    "github_pat_abcdefghijklmnop",
+    "glpat-abcdefghijklmnop",
+    "xoxb-1234567890-abcdef",
+    "AKIAABCDEFGHIJKLMNOP",
+    "AIzaSyA1234567890abcdefghijklmnopqrstu",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abc_DEF-123",
+    "-----BEGIN RSA PRIVATE KEY-----\nMIIabc\n-----END RSA PRIVATE KEY-----",
+    SECRET,
+    quote(SECRET, safe=""),
+    base64.b64encode(SECRET.encode()).decode().rstrip("="),
+    "ann@example.com",
+    "first.last+tag@mail.example.co.uk",
+    "/home/ann",
+    "-home-ann",
+    "ann-lee",
+]
+AROUND = ["{}", "a {} b", "\n{}\n", "x='{}'", '"{}"', "\\{}", "\t{},", "\u00e9{}", "({})", "key: {}"]
+
+
+@pytest.mark.parametrize("secret", KEYS)
+def test_planted_secrets_are_gone_wherever_they_stand(secret: str) -> None:
+    for around in AROUND:
+        text = around.format(secret)
+        for value in (
+            text,
+            {"a": [1e2, text]},
+            {text: 1},
+            {"message": {"content": [{"type": "text", "text": text}]}},
+            json.dumps({"x": text}),
+        ):
+            for ascii_only in (True, False):
+                line = json.dumps({"type": "assistant", "v": value}, ensure_ascii=ascii_only).encode()
+                kept, is_json = redactor().line(line, inbound=True)
+                assert is_json
+                told = json.dumps(json.loads(kept), ensure_ascii=False)
+                assert secret not in told, (around, told)
+                assert json.dumps(secret)[1:-1] not in told
+        assert secret not in redactor().text(text)
+
+
+@pytest.mark.parametrize("escape", ["\\u0040", "\\/"])
+def test_nothing_hides_behind_an_escape(escape: str) -> None:
+    text = {"\\u0040": "ann\\u0040example.com", "\\/": "\\/home\\/ann\\/x"}[escape]
+    kept, is_json = redactor().line(b'{"type":"x","text":"%s"}' % text.encode(), inbound=True)
+    assert is_json
+    assert b"example.com" not in kept
+    assert b"ann" not in kept
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("Authorization", "Bearer 123456789"),
+        ("apiKey", "some value"),
+        ("x-api-key", "some value"),
+        ("access_token", "some value"),
+        ("password", "some value"),
+        ("client_secret", "some value"),
+        ("Cookie", "a=some value"),
+        ("organization", "some value"),
+    ],
+)
+def test_values_under_telling_names(name: str, value: str) -> None:
+    kept, _ = redactor().line(json.dumps({"type": "x", "headers": {name: value}}).encode(), inbound=False)
+    assert json.loads(kept)["headers"][name].startswith("<bridle-")
+    assert "12345" not in redactor().text(f"curl -H '{name}: {value.replace(' ', '')}12345'") or name == "organization"
+
+
+def test_in_running_text() -> None:
+    shown = redactor().text
+    assert shown("export MY_TOKEN=abcdefgh123") == "export MY_TOKEN=<bridle-key-1>"
+    assert shown('{"api_key": "abcdefgh123"}') == '{"api_key": "<bridle-key-1>"}'
+    assert shown("https://user:pass@host/x") == "https://<bridle-key-2>@host/x"
+    assert shown("Authorization: Basic dXNlcjpwYXNz") == "Authorization: Basic <bridle-key-3>"
+
+
+def test_what_is_no_secret_stays_byte_for_byte() -> None:
+    lines = [
+        b'{"type":"result","usage":{"input_tokens":1e2,"max_tokens": 4096},  "total":1.0E+3,"n":12345678901234567890}',
+        b'{"type":"assistant","message":{"content":[{"type":"text","text":"A token of my esteem, the key point. tsk-task"}]}}',
+        b'{"type":"user","uuid":"3f1c1a0e-1111-4222-8333-444455556666","text":"\\u00e9\\ud83d\\ude00 \xc3\xa9 root user"}',
+        b'{"type":"system","apiKeySource":"none","tools":["Bash"],"cwd":"/srv/home/annabel/x"}',
+        b'{"type":"x","text":"@ @decorator npm install a@1.2.3 @scope/name"}',
+        b'{"type":"x","text":"\\ud83d lone"}',
+    ]
+    for line in lines:
+        assert redactor().line(line, inbound=True) == (line, True)
+
+
+def test_the_same_value_gets_the_same_placeholder() -> None:
+    one = redactor()
+    assert one.text("a@b.co c@d.co a@b.co") == "<bridle-email-1> <bridle-email-2> <bridle-email-1>"
+    other = Redactor(one.vault)
+    assert other.text("c@d.co") == "<bridle-email-2>"
+    assert one.vault.counts() == {"email": 2}
+
+
+def test_places() -> None:
+    shown = redactor().text
+    assert shown("/home/ann/project/a.py /home/ann/x") == "<bridle-cwd>/a.py <bridle-home>/x"
+    assert (
+        shown("/home/ann/.config/claude/projects/-home-ann-project/1.jsonl")
+        == "<bridle-config>/projects/<bridle-cwd-slug>/1.jsonl"
+    )
+    assert shown("/tmp/pytest-of-me/pytest-12/x") == "<bridle-folder-1>/x"
+    assert shown("/home/anna /mnt/home/ann2") == "/home/anna /mnt/home/ann2"
+
+
+def test_long_texts_of_the_cli_become_their_length() -> None:
+    long = "word " * 100
+    answer = {
+        "type": "control_response",
+        "response": {
+            "subtype": "success",
+            "request_id": "r",
+            "response": {"commands": [{"name": "n", "description": long}]},
+        },
+    }
+    kept, _ = redactor().line(json.dumps(answer).encode(), inbound=True)
+    assert json.loads(kept)["response"]["response"]["commands"] == [{"name": "n", "description": "<bridle-text-500>"}]
+    ours = {"type": "assistant", "message": {"content": [{"type": "tool_use", "input": {"description": long}}]}}
+    kept, _ = redactor().line(json.dumps(ours).encode(), inbound=True)
+    assert json.loads(kept) == ours
+
+
+def test_arguments() -> None:
+    servers = json.dumps({"mcpServers": {"s": {"headers": {"X-Api-Key": "abcdefgh"}}}})
+    argv = (
+        f"--mcp-config={servers}",
+        "--api-key",
+        "abcdefgh123",
+        "--add-dir=/home/ann/y",
+        f"--x={SECRET}",
+        "--",
+        "mail a@b.co",
+    )
+    shown = shown_arguments(plan(*argv), redactor())
+    assert shown == [
+        '--mcp-config={"mcpServers": {"s": {"headers": {"X-Api-Key": "<bridle-key-1>"}}}}',
+        "--api-key",
+        "<bridle-key-2>",
+        "--add-dir=<bridle-home>/y",
+        "--x=<bridle-key-3>",
+        "--",
+        "mail <bridle-email-1>",
+    ]
+
+
+def test_lines_that_are_no_json() -> None:
+    kept, is_json = redactor().line(b"Error: key sk-ant-abcdefgh for a@b.co \xff", inbound=True)
+    assert (kept, is_json) == (b"Error: key <bridle-key-1> for <bridle-email-1> \xff", False)
+    deep = b'{"type":"x","a":' + b"[" * 100_000
+    assert redactor().line(deep, inbound=True)[1] is False
+
+
+def test_more_by_callback() -> None:
+    made = redactor(more=lambda text: text.replace("Bluebird", "<project>"))
+    kept, _ = made.line(b'{"type":"x","Bluebird":"say \\"Bluebird\\"","k":"sk-ant-abcdefgh"}', inbound=True)
+    assert json.loads(kept) == {"type": "x", "<project>": 'say "<project>"', "k": "<bridle-key-1>"}
+    with pytest.raises(TypeError, match="must return a str"):
+        redactor(more=lambda text: None).line(b'{"a":"b"}', inbound=True)  # type: ignore[arg-type, return-value]
+
+
+def test_any_json_stays_json() -> None:
+    chooser = random.Random(5)
+    pieces = [*KEYS, '"', "\\", "\\u0000", "\n", "{", "}", ":", ",", "é", "\U0001f600", "token: ", "x" * 50]
+
+    def value(depth: int) -> Any:
+        match chooser.randrange(6 if depth else 3):
+            case 0:
+                return chooser.choice([None, True, 1.5, 10**30])
+            case 1 | 2:
+                return "".join(chooser.choices(pieces, k=chooser.randrange(5)))
+            case 3:
+                return [value(depth - 1) for _ in range(chooser.randrange(4))]
+            case _:
+                return {"".join(chooser.choices(pieces, k=2)): value(depth - 1) for _ in range(chooser.randrange(4))}
+
+    for _ in range(500):
+        line = json.dumps({"type": "x", "v": value(4)}, ensure_ascii=chooser.random() < 0.5).encode()
+        kept, is_json = redactor().line(line, inbound=True)
+        assert is_json
+        told = json.dumps(json.loads(kept), ensure_ascii=False)
+        assert "ann@example.com" not in told
+        assert "hunter2" not in told
+
+
+def test_long_lines_take_no_time() -> None:
+    """No pattern looks at anything more than a few times, however long it is."""
+    rows = [
+        b"QUJD" * 250_000,
+        b"a-" * 500_000,
+        b"A" * 1_000_000,
+        b"sk-" * 300_000,
+        b"/tmp" * 250_000,
+        b"a.b" * 300_000 + b"@",
+    ]
+    for row in rows:
+        made = redactor()
+        began = time.process_time()
+        made.line(b'{"type":"x","d":"@ token ' + row + b'"}', inbound=True)
+        assert time.process_time() - began < 5

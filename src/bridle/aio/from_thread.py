@@ -87,6 +87,13 @@ class FromThread:
         except StopAsyncIteration:
             raise StopIteration from None
 
+    def __eq__(self, other: object) -> bool:
+        target = self._find()
+        return target is not None and target is (other._find() if isinstance(other, FromThread) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._find())
+
     def __repr__(self) -> str:
         return f"<{self._find()!r} of an event loop, from a thread>"
 

@@ -80,10 +80,24 @@ UNKNOWN = "11111111-1111-4111-8111-111111111111"
 SHOP = {"shop": tool_server("shop", [price, broken])}
 BYPASS = {"permission_mode": "bypassPermissions"}
 ASK = {"can_use_tool": lambda request: Allow()}
-ALL_EVENTS = (
-    "UserPromptSubmit MessageDisplay Stop PreToolUse PostToolUse PostToolUseFailure PostToolBatch PermissionRequest SubagentStart "
-    "SubagentStop PreCompact PostCompact SessionStart SessionEnd Notification PermissionDenied"
-).split()
+ALL_EVENTS = [
+    "UserPromptSubmit",
+    "MessageDisplay",
+    "Stop",
+    "PreToolUse",
+    "PostToolUse",
+    "PostToolUseFailure",
+    "PostToolBatch",
+    "PermissionRequest",
+    "SubagentStart",
+    "SubagentStop",
+    "PreCompact",
+    "PostCompact",
+    "SessionStart",
+    "SessionEnd",
+    "Notification",
+    "PermissionDenied",
+]
 
 
 def nothing(hook_input: Any, context: Any) -> None:
@@ -96,6 +110,10 @@ def hooks(*events: str, answer: Any = None, **more: Any) -> dict[str, Any]:
 
 def talk(script: Script, folder: Path) -> None:
     script.user("go").says("Done.")
+
+
+def empty(script: Script, folder: Path) -> None:
+    """The CLI ends before it asks the model."""
 
 
 def touch(script: Script, folder: Path) -> None:
@@ -122,16 +140,19 @@ def denying(**more: Any) -> dict[str, Any]:
     return {"can_use_tool": lambda request: Deny("not now", **more)}
 
 
-def ask_for(operation: str, /, **fields: Any) -> Case:
-    """One control operation, then a turn that shows what it changed."""
-
+def ask_and_talk(operation: str, /, **fields: Any) -> Callable[[Host], None]:
     def does(host: Host) -> None:
         with suppress(BridleError):
             host.session.request(operation, **fields)
         host.talk()
 
+    return does
+
+
+def ask_for(operation: str, /, **fields: Any) -> Case:
+    """One control operation, then a turn that shows what it changed."""
     shown = " ".join(str(value) for value in fields.values() if value is not None)
-    return Case(f"{operation} {shown}".strip(), talk, does=does)
+    return Case(f"{operation} {shown}".strip(), talk, does=ask_and_talk(operation, **fields))
 
 
 def once(output: HookOutput) -> Callable[[Any, Any], HookOutput | None]:
@@ -180,7 +201,7 @@ def interrupt_tool(host: Host) -> None:
 
 
 def queued(host: Host) -> None:
-    """The second and the third prompt come while a question about the first one is open: they are answered together."""
+    """The second and the third prompt come while a hook at the end of the first one's turn runs: they are answered together."""
     turns = [host.session.send("one")]
     assert host.asked.wait(20)
     turns += [host.session.send("two"), host.session.send("three")]
@@ -191,12 +212,13 @@ def queued(host: Host) -> None:
 
 
 def held(host: Host) -> dict[str, Any]:
-    def deciding(request: Any) -> Allow:
+    """A hook at the end of a turn that waits."""
+
+    def waiting(hook_input: Any, context: Any) -> None:
         host.asked.set()
         host.answer.wait(20)
-        return Allow()
 
-    return {"can_use_tool": deciding}
+    return {"hooks": {"Stop": [HookMatcher(hooks=[waiting])]}}
 
 
 def resumed(host: Host) -> None:
@@ -293,6 +315,54 @@ def bash(command: str, **more: Any) -> Callable[[Script, Path], object]:
 SCHEMA = {"type": "json_schema", "schema": {"type": "object", "properties": {"n": {"type": "integer"}}}}
 PRE = "PreToolUse"
 
+ASKED: list[tuple[str, dict[str, Any]]] = [
+    ("set_permission_mode", dict(mode="nonsense")),
+    ("set_max_thinking_tokens", dict(max_thinking_tokens=2_000)),
+    ("set_mcp_permission_mode_override", dict(serverName="never", mode=None)),
+    ("mcp_status", dict()),
+    ("mcp_reconnect", dict(serverName="never")),
+    ("mcp_toggle", dict(serverName="never", enabled=False)),
+    ("mcp_set_servers", dict(servers={})),
+    ("mcp_read_resource", dict(serverName="never", uri="ui://never")),
+    ("mcp_call", dict(tool="mcp__never__never")),
+    ("get_context_usage", dict()),
+    ("get_usage", dict()),
+    ("get_settings", dict()),
+    ("list_models", dict()),
+    ("list_permission_rules", dict()),
+    ("get_hooks_listing", dict()),
+    ("stop_task", dict(task_id="never")),
+    ("background_tasks", dict()),
+    ("get_task_output", dict(task_id="never")),
+    ("read_file", dict(path="never.txt")),
+    ("seed_read_state", dict(path="never.txt", mtime=1)),
+    ("reload_plugins", dict()),
+    ("reload_skills", dict()),
+    ("reload_output_styles", dict()),
+    ("apply_flag_settings", dict(settings={})),
+    ("update_settings", dict(source="localSettings", settings={"effortLevel": "low"})),
+    ("get_session_cost", dict()),
+    ("get_binary_version", dict()),
+    ("file_suggestions", dict(query="zzz")),
+    ("cancel_async_message", dict(message_uuid="never")),
+    ("register_repo_root", dict(directory="/")),
+    ("set_has_subscribers", dict(has_subscribers=True)),
+    ("rewind_files", dict(user_message_id="never")),
+    ("set_color", dict(color="blue")),
+    ("nonsense", dict()),
+]
+"""Control operations that leave the session as it is."""
+
+
+def ask_everything(host: Host) -> None:
+    for operation, fields in ASKED:
+        with suppress(BridleError):
+            host.session.request(operation, **fields)
+    host.talk()
+
+
+OPERATIONS = [Case("every other control operation", talk, does=ask_everything)]
+
 CASES: list[Case] = [
     # -- turns
     Case("one turn", talk),
@@ -301,11 +371,11 @@ CASES: list[Case] = [
     Case("one-shot", talk, one_shot=True),
     Case("one-shot with a tool", echo, BYPASS, one_shot=True),
     Case("one-shot that fails", lambda s, f: s.user("go").api_error(402), one_shot=True),
-    Case("one-shot with an unknown flag", talk, {"extra_args": {"nonsense": None}}, one_shot=True),
-    Case("one-shot of an unknown session", talk, {"resume": UNKNOWN}, one_shot=True),
+    Case("one-shot with an unknown flag", empty, {"extra_args": {"nonsense": None}}, one_shot=True),
+    Case("one-shot of an unknown session", empty, {"resume": UNKNOWN}, one_shot=True),
     Case(
         "two prompts wait",
-        lambda s, f: s.user("one").calls("Bash", {"command": "touch a"}).says("One.").user("two\nthree").says("Two."),
+        lambda s, f: s.user("one").says("One.").user("two\nthree").says("Two."),
         {"per_run": held},
         does=queued,
     ),
@@ -469,7 +539,7 @@ CASES: list[Case] = [
     Case("interrupted while idle", talk, does=lambda h: (h.session.interrupt(), h.talk())),
     Case(
         "interrupted in the middle of a text",
-        lambda s, f: s.user("go").interrupted().user("again").says("Here."),
+        lambda s, f: s.user("go").interrupted(after="I will").user("again").says("Here."),
         {"include_partial_messages": True},
         does=lambda h: (h.interrupt_when(lambda m: m.type == "stream_event"), h.session.send("again").result()),
     ),
@@ -524,44 +594,24 @@ CASES: list[Case] = [
         {**BYPASS, "enable_file_checkpointing": True},
         does=rewind,
     ),
-    # -- each control operation
+    # -- control operations that change what comes after them
     ask_for("set_permission_mode", mode="plan"),
-    ask_for("set_permission_mode", mode="nonsense"),
-    ask_for("set_model", model="claude-sonnet-4-5"),
+    ask_for("set_model", model="haiku"),
     ask_for("set_model", model=None),
-    ask_for("set_max_thinking_tokens", max_thinking_tokens=2_000),
-    ask_for("set_mcp_permission_mode_override", serverName="never", mode=None),
-    ask_for("mcp_status"),
-    ask_for("mcp_reconnect", serverName="never"),
-    ask_for("mcp_toggle", serverName="never", enabled=False),
-    ask_for("mcp_set_servers", servers={}),
-    ask_for("mcp_read_resource", serverName="never", uri="ui://never"),
-    ask_for("mcp_call", tool="mcp__never__never"),
-    ask_for("get_context_usage"),
-    ask_for("get_usage"),
-    ask_for("get_settings"),
-    ask_for("list_models"),
-    ask_for("list_permission_rules"),
-    ask_for("get_hooks_listing"),
-    ask_for("stop_task", task_id="never"),
-    ask_for("background_tasks"),
-    ask_for("get_task_output", task_id="never"),
-    ask_for("read_file", path="never.txt"),
-    ask_for("seed_read_state", path="never.txt", mtime=1),
-    ask_for("reload_plugins"),
-    ask_for("reload_skills"),
-    ask_for("reload_output_styles"),
-    ask_for("apply_flag_settings", settings={}),
-    ask_for("update_settings", source="localSettings", settings={}),
     ask_for("rename_session", title="A test"),
-    ask_for("get_session_cost"),
-    ask_for("get_binary_version"),
-    ask_for("file_suggestions", query="zzz"),
-    ask_for("cancel_async_message", message_uuid="never"),
-    ask_for("register_repo_root", directory="/"),
-    ask_for("set_has_subscribers", has_subscribers=True),
-    ask_for("rewind_files", user_message_id="never"),
-    ask_for("set_color", color="blue"),
-    ask_for("nonsense"),
     ask_for("initialize"),
+    Case(
+        "a server is switched off",
+        talk,
+        {"mcp_servers": SHOP},
+        does=ask_and_talk("mcp_toggle", serverName="shop", enabled=False),
+    ),
+    Case(
+        "a tool is called without the model",
+        talk,
+        {"mcp_servers": SHOP},
+        does=ask_and_talk("mcp_call", tool="mcp__shop__price", arguments={"article": "tea"}),
+    ),
+    Case("the state of servers", talk, {"mcp_servers": SHOP}, does=ask_and_talk("mcp_status")),
+    *OPERATIONS,
 ]

@@ -84,6 +84,7 @@ class Simulation:
         self.input_ended = False
         self.busy = False
         self.servers_ready = True
+        self.initialized = False
         self.hanging = False
         self.ignores_termination = False
         self.cut: tuple[int | None, int] | None = None
@@ -326,6 +327,9 @@ class Simulation:
         if launch.session_id in known and launch.resume is None:
             self.fail(f"Error: Session ID {launch.session_id} is already in use.")
             return
+        if replies := known.get(launch.resume or self.state.session_id, 0):
+            self.state.replied(replies)
+            self.state.results_before()
         known.setdefault(self.state.session_id, 0)
         if not launch.one_shot:
             self.connection.begin_start()

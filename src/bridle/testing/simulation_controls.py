@@ -68,6 +68,9 @@ def answer_request(sim: Simulation, event: RequestReceived) -> None:
 
 def _initialize(sim: Simulation, request_id: str, request: dict[str, Any]) -> None:
     state = sim.state
+    if sim.initialized:
+        sim.conversation.tools.report_tasks()
+    sim.initialized = True
     hooks = request.get("hooks")
     if isinstance(hooks, dict):
         state.hooks = {event: matchers for event, matchers in hooks.items() if isinstance(matchers, list)}
@@ -297,6 +300,8 @@ def _flag_settings(sim: Simulation, request: dict[str, Any]) -> _Answer:
 
 
 def _update_settings(sim: Simulation, request: dict[str, Any]) -> _Answer:
+    if not request.get("settings"):
+        raise _Refusal("update_settings requires at least one key")
     sim.state.settings |= dict(request.get("settings") or {})
     return {}
 

@@ -55,8 +55,8 @@ CAPABILITIES = [
     "sdk_mcp_manifests",
     "mcp_read_resource_v1",
 ]
-_INPUT_PRICE = 4 / 1_000_000
-_OUTPUT_PRICE = 20 / 1_000_000
+_PRICES = {"haiku": (0.1, 0.5), "sonnet": (2.0, 10.0), "fable": (8.0, 40.0)}
+"""Dollars for a million tokens in and out; what is not here costs what `opus` does."""
 USAGE = {"input_tokens": 10, "output_tokens": 1, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
 _FINAL_USAGE = {**USAGE, "output_tokens": 5}
 _NO_USAGE = {
@@ -112,7 +112,8 @@ class SessionState:
         self.title: str | None = None
         self.settings: dict[str, Any] = {}
         self.replies = 0
-        self.replies_at_last_result = 0
+        self._by_model: dict[str, int] = {}
+        self._by_model_before: dict[str, int] = {}
         self.results = 0
         self.denials: list[dict[str, Any]] = []
         self.elapsed = 0.0
@@ -134,16 +135,26 @@ class SessionState:
             names.add("StructuredOutput")
         if launch.tools is None and "Bash" in self.taken_away:
             names.update(("Glob", "Grep"))  # what the shell does otherwise
+            names.discard("Monitor")
         listed = sorted(names, key=lambda name: (name != "Task", name))
         for server, tools in sorted(self.servers.items()):
             if server not in self.disabled_servers:
                 listed += sorted(f"mcp__{server}__{tool.get('name', '')}" for tool in tools)
         return [name for name in listed if name not in self.taken_away]
 
+    def replied(self, times: int = 1) -> None:
+        """Count what the model says."""
+        self.replies += times
+        self._by_model[self.model] = self._by_model.get(self.model, 0) + times
+
+    def results_before(self) -> None:
+        """Take what was counted so far as the past."""
+        self._by_model_before = {**self._by_model}
+
     @property
     def cost(self) -> float:
         """Everything so far, in US dollars."""
-        return self.replies * (10 * _INPUT_PRICE + 5 * _OUTPUT_PRICE)
+        return sum(_price(model) * replies for model, replies in self._by_model.items())
 
     @property
     def transcript_path(self) -> str:
@@ -235,7 +246,6 @@ class SessionState:
     def result(self, uuids: Sequence[str], replies: int, **more: Any) -> dict[str, Any]:
         """The frame that ends a turn."""
         duration = round(self.elapsed * 1000) + 1
-        since = self.replies - self.replies_at_last_result
         frame: dict[str, Any] = {
             "type": "result",
             "subtype": "success",
@@ -254,39 +264,27 @@ class SessionState:
                 "server_tool_use": {"web_search_requests": 0, "web_fetch_requests": 0},
                 "service_tier": "standard",
             },
-            "modelUsage": self._model_usage(self.replies),
+            "modelUsage": _model_usage(self._by_model),
             "permission_denials": self.denials,
             "terminal_reason": "completed",
             "fast_mode_state": "off",
             "subagent_stats": _SUBAGENTS,
             "queued_turn_count": 0,
             "result_index": self.results,
-            "model_usage_since_last_result": self._model_usage(since),
+            "model_usage_since_last_result": _model_usage(self._since_last_result()),
         }
         if uuids:
             frame["user_message_uuid"] = uuids[0]
             frame["user_message_uuids"] = list(uuids)
         frame.update(more)
         self.results += 1
-        self.replies_at_last_result = self.replies
+        self._by_model_before = {**self._by_model}
         self.denials = []
         return frame
 
-    def _model_usage(self, replies: int) -> dict[str, Any]:
-        if not replies:
-            return {}
-        return {
-            self.model: {
-                "inputTokens": 10 * replies,
-                "outputTokens": 5 * replies,
-                "cacheReadInputTokens": 0,
-                "cacheCreationInputTokens": 0,
-                "webSearchRequests": 0,
-                "costUSD": round(replies * (10 * _INPUT_PRICE + 5 * _OUTPUT_PRICE), 8),
-                "contextWindow": 1_000_000,
-                "maxOutputTokens": 128_000,
-            }
-        }
+    def _since_last_result(self) -> dict[str, int]:
+        counts = {model: count - self._by_model_before.get(model, 0) for model, count in self._by_model.items()}
+        return {model: count for model, count in counts.items() if count}
 
     # -- partial messages ---------------------------------------------------------------------------------------------
 
@@ -321,6 +319,29 @@ class SessionState:
             "delta": {"stop_reason": stop_reason, "stop_sequence": None},
             "usage": _FINAL_USAGE if stop_reason is not None else USAGE,
         }
+
+
+def _price(model: str) -> float:
+    """Return what a reply costs: ten tokens in and five out."""
+    family = next((name for name in _PRICES if name in model), "")
+    price_in, price_out = _PRICES.get(family, (4.0, 20.0))
+    return (10 * price_in + 5 * price_out) / 1_000_000
+
+
+def _model_usage(by_model: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        model: {
+            "inputTokens": 10 * replies,
+            "outputTokens": 5 * replies,
+            "cacheReadInputTokens": 0,
+            "cacheCreationInputTokens": 0,
+            "webSearchRequests": 0,
+            "costUSD": round(replies * _price(model), 8),
+            "contextWindow": 1_000_000,
+            "maxOutputTokens": 128_000,
+        }
+        for model, replies in by_model.items()
+    }
 
 
 def block_events(index: int, block: Mapping[str, Any], chunk: int | None) -> list[dict[str, Any]]:

@@ -93,6 +93,7 @@ class Tools:
         self.stop_hook_active = False
         self._asked_before: dict[str, list[str]] = {}
         self._open: list[tuple[str, steps.Calls]] = []
+        self._sayings: list[tuple[str, dict[str, Any], dict[str, Any]]] = []
         self._calls = 0
         self._tasks = 0
 
@@ -286,6 +287,9 @@ class Tools:
         block: dict[str, Any] = {"type": "tool_result", "content": content, "tool_use_id": call_id}
         if failed or says_so:
             block["is_error"] = failed
+        for saying in self._sayings:
+            self._say_system_message(*saying)
+        self._sayings.clear()
         more: dict[str, Any] = {"tool_use_result": structured} if agent is None else agent.fields
         if meta is not None:
             more = {**more, "tool_result_meta": [{"id": call_id, **meta}]}
@@ -322,7 +326,7 @@ class Tools:
         decision: str | None = None
         reason = ""
         for output in outputs:
-            self._say_system_message("PreToolUse", {"tool_name": seen_name(call.tool)}, output)
+            self._sayings.append(("PreToolUse", {"tool_name": seen_name(call.tool)}, output))
             specific = output.get("hookSpecificOutput")
             specific = specific if isinstance(specific, dict) else {}
             wanted = specific.get("permissionDecision")
@@ -416,7 +420,13 @@ class Tools:
         decided: dict[str, Any] | None = None
         open_hooks = [request_id for request_id, _ in hooks]
         while decided is None and not sim.answered(question):
-            yield Pause(lambda: sim.answered(question) or any(sim.answered(request_id) for request_id in open_hooks))
+            try:
+                yield Pause(
+                    lambda: sim.answered(question) or any(sim.answered(request_id) for request_id in open_hooks)
+                )
+            except Interruption:
+                self._deny(call_id, call)
+                raise
             for request_id in [*open_hooks]:
                 if sim.answered(request_id):
                     open_hooks.remove(request_id)
@@ -427,7 +437,6 @@ class Tools:
         answer = sim.answer(question)
         if open_hooks:
             sim.begin(self._late_hooks(open_hooks))
-        sim.report_state("running")
         decision = decided if decided is not None else answer if isinstance(answer, dict) else {}
         return self._decided(call_id, call, arguments, decision, by_hook=by_hook)
 
@@ -462,6 +471,8 @@ class Tools:
             for update in answer.get("updatedPermissions") or ():
                 if isinstance(update, dict):
                     self._update_permissions(update)
+        sim.report_state("running")
+        if allowed:
             return _Decision(
                 True, arguments, _accepted("hook", "hook") if by_hook else _accepted("user_temporary", None)
             )
@@ -477,6 +488,7 @@ class Tools:
         state = self.sim.state
         if update.get("type") == "setMode":
             state.mode = str(update.get("mode", state.mode))
+            self.sim.emit({"type": "system", "subtype": "status", "status": None, "permissionMode": state.mode})
             return
         rules = []
         for rule in update.get("rules") or ():
@@ -562,10 +574,11 @@ class Tools:
             "description": description,
         }
         self.sim.state.background[task_id] = {**task, "tool_use_id": call_id}
-        self._report_tasks()
+        self.report_tasks()
         return task_id, task
 
-    def _report_tasks(self) -> None:
+    def report_tasks(self) -> None:
+        """Tell what runs in the background."""
         hidden = ("tool_use_id",)
         tasks = [
             {name: value for name, value in task.items() if name not in hidden}
@@ -633,7 +646,7 @@ class Tools:
         if agent:
             notification["usage"] = {"total_tokens": 15, "tool_uses": 0, "duration_ms": 1}
         sim.emit(notification)
-        self._report_tasks()
+        self.report_tasks()
 
     def _subagent(self, call_id: str, call: steps.Calls, arguments: dict[str, Any]) -> Steps[Outcome]:
         sim = self.sim

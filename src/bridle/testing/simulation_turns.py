@@ -126,8 +126,14 @@ class Conversation:
         outputs = yield from self.tools.hooks("UserPromptSubmit", {"prompt": text}, effort=False)
         for output in outputs:
             if output.get("decision") == "block" or output.get("continue") is False:
+                sim.emit(sim.state.init(self._uuids))
                 self._prompt_refused(text, output)
                 return
+        step = sim.run.peek()
+        if problem is None and isinstance(step, steps.Compacts) and step.trigger == "manual":
+            sim.run.take()
+            yield from self._compact(step)
+            return
         sim.emit(sim.state.init(self._uuids))
         if problem is not None:
             sim.run.problem(problem)
@@ -197,7 +203,6 @@ class Conversation:
                     yield from self._retry(step)
                 case steps.ApiFailure():
                     run.take()
-                    sim.state.replies += 0
                     self._fail(step.status, failure_text(step.status, step.message), **more)
                     return
                 case steps.Interrupted():
@@ -206,8 +211,6 @@ class Conversation:
                 case steps.Compacts():
                     run.take()
                     yield from self._compact(step)
-                    if step.trigger == "manual":
-                        return
                 case steps.TaskEnds():
                     run.take()
                     self._task_ends(step)
@@ -302,7 +305,7 @@ class Conversation:
     def say(self, reply: list[ScriptStep], agent: Agent | None) -> Steps[list[tuple[str, steps.Calls]]]:
         """Send the frames of one reply; return its calls with their ids."""
         sim, state = self.sim, self.sim.state
-        state.replies += 1
+        state.replied()
         if agent is None:
             self._replies += 1
         sim.run.sessions[state.session_id] = state.replies
@@ -440,18 +443,20 @@ class Conversation:
 
     def _compact(self, step: steps.Compacts) -> Steps[None]:
         sim, state = self.sim, self.sim.state
-        yield from self.tools.hooks("PreCompact", {"trigger": step.trigger, "custom_instructions": None}, effort=False)
         sim.emit({"type": "system", "subtype": "status", "status": "compacting"})
+        yield from self.tools.hooks("PreCompact", {"trigger": step.trigger, "custom_instructions": None}, effort=False)
+        yield from self.tools.hooks("SessionStart", {"source": "compact", "model": state.model}, effort=False)
+        summary = {"trigger": step.trigger, "compact_summary": step.summary}
+        yield from self.tools.hooks("PostCompact", summary, effort=False)
         sim.emit({"type": "system", "subtype": "status", "status": None, "compact_result": "success"})
+        manual = step.trigger == "manual"
+        if manual:
+            sim.emit(state.init(self._uuids))
         metadata = {"trigger": step.trigger, "pre_tokens": 15 * state.replies, "post_tokens": 15, "duration_ms": 1}
         sim.emit({"type": "system", "subtype": "compact_boundary", "compact_metadata": metadata})
-        content = f"This session is being continued from a previous conversation.\nSummary:\n{step.summary}"
-        sim.emit(state.user(content, isReplay=False, isSynthetic=True))
-        yield from self.tools.hooks("SessionStart", {"source": "compact"}, effort=False)
-        yield from self.tools.hooks(
-            "PostCompact", {"trigger": step.trigger, "compact_summary": step.summary}, effort=False
-        )
-        if step.trigger == "manual":
+        content = "This session is being continued from a previous conversation that ran out of context."
+        sim.emit(state.user(f"{content}\n\nSummary:\n{step.summary}", isReplay=False, isSynthetic=True))
+        if manual:
             sim.emit(state.user("<local-command-stdout>Compacted </local-command-stdout>", isReplay=True))
             self._finish(result="", num_turns=0, stop_reason=None, terminal_reason=None, local_command="compact")
 

@@ -318,10 +318,12 @@ def test_unknown_names(shell: Shell, options: Light) -> None:
 @shows("callbacks.first-wins")
 def test_exactly_one_answer(shell: Shell, options: Light, callback: Callback) -> None:
     async def scenario() -> None:
-        async with Running(shell, options(**hooks(callback.of(2)))) as session:
+        matchers = [HookMatcher(hooks=[callback.of(2)], timeout=seconds) for seconds in (SECONDS, 60)]
+        async with Running(shell, options(hooks={"PreToolUse": matchers})) as session:
             asked = {"callback_id": "hook_0", **HOOK}
             callback.hangs = True
             await texts(await got(session.send(steps(["ask", "hook_callback", asked]))))  # the deadline's answer
+            asked = {"callback_id": "hook_1", **HOOK}
             turn = await got(session.send(steps(["ask_and_cancel", "hook_callback", asked], ["await_requests", 1])))
             while callback.called < 2:
                 await shell.let_others_run()

@@ -66,7 +66,7 @@ class Guest:
         @tool
         def whose(context: ToolContext) -> str:
             """Whose session is it?"""
-            assert context.session is self.session
+            assert context.session.pid == self.session.pid
             self.heard.append("tool")
             return self.name
 
@@ -81,13 +81,13 @@ class Guest:
         )
 
     def hook(self, asked: Any, context: Any) -> HookOutput:
-        assert context.session is self.session
+        assert context.session.pid == self.session.pid
         assert asked.session_id == asked.tool_input["of"] == self.name
         self.heard.append(f"hook {asked.tool_input['round']}")
         return HookOutput.deny(f"{self.name} says no")
 
     def permission(self, request: Any) -> Deny:
-        assert request.session is self.session
+        assert request.session.pid == self.session.pid
         self.heard.append(f"permission {request.input['of']}")
         return Deny(f"{self.name} denies")
 

@@ -63,7 +63,7 @@ def ask(tool: str = "Bash") -> list[Any]:
     return ["ask", "can_use_tool", {"tool_name": tool, "input": {"command": "x"}, "tool_use_id": "t"}]
 
 
-@shows("permissions.one-shot")
+@shows("permissions.one-shot", "steered.automatic")
 def test_a_permission_callback_works_with_query_and_run(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         asked = Asked()
@@ -85,7 +85,7 @@ def test_a_permission_callback_works_with_query_and_run(shell: Shell, playing: S
     shell.play(scenario)
 
 
-@shows("hooks.one-shot")
+@shows("hooks.one-shot", "steered.automatic")
 def test_hooks_work_with_run_and_know_the_session(shell: Shell, playing: StandIn) -> None:
     seen: list[Any] = []
 
@@ -103,6 +103,7 @@ def test_hooks_work_with_run_and_know_the_session(shell: Shell, playing: StandIn
     assert seen == [True]
 
 
+@shows("steered.blocks")
 def test_a_prompt_of_blocks(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         for prompt in (blocks("hello"), tuple(blocks("hello"))):
@@ -112,6 +113,7 @@ def test_a_prompt_of_blocks(shell: Shell, playing: StandIn) -> None:
     shell.play(scenario)
 
 
+@shows("steered.iterables")
 def test_an_iterable_of_prompts_gets_an_answer_each(shell: Shell, playing: StandIn) -> None:
     def plain() -> Iterator[Any]:
         yield "one"
@@ -136,6 +138,7 @@ def test_an_iterable_of_prompts_gets_an_answer_each(shell: Shell, playing: Stand
     shell.play(scenario)
 
 
+@shows("steered.iterables")
 def test_more_prompts_than_may_wait_at_once(shell: Shell, playing: StandIn) -> None:
     async def asynchronous() -> AsyncIterator[str]:
         for number in range(60):
@@ -150,6 +153,7 @@ def test_more_prompts_than_may_wait_at_once(shell: Shell, playing: StandIn) -> N
     shell.play(scenario)
 
 
+@shows("steered.iterables")
 def test_the_next_prompt_may_depend_on_the_last_answer(shell: Shell, playing: StandIn) -> None:
     answered = threading.Event()
 
@@ -190,6 +194,7 @@ def test_an_iterable_that_raises_half_way(shell: Shell, playing: StandIn) -> Non
     shell.play(scenario)
 
 
+@shows("steered.checked")
 def test_an_iterable_that_gives_nonsense_or_nothing(shell: Shell, playing: StandIn) -> None:
     async def nothing() -> AsyncIterator[str]:
         return
@@ -210,8 +215,10 @@ def test_an_iterable_that_gives_nonsense_or_nothing(shell: Shell, playing: Stand
     shell.play(scenario)
 
 
+@shows("steered.checked")
 def test_prompts_are_checked_at_the_call(shell: Shell) -> None:
-    for empty in ([], ()):
+    nothing: list[object] = [[], ()]
+    for empty in nothing:
         with pytest.raises(OptionsError, match="empty"):
             shell.query(empty)
     with pytest.raises(OptionsError, match="empty"):
@@ -222,6 +229,7 @@ def test_prompts_are_checked_at_the_call(shell: Shell) -> None:
         shell.query("hi", Options(can_use_tool=lambda: Deny("")))
 
 
+@shows("steered.leaving")
 def test_leaving_early_stops_the_iterable_and_the_process(shell: Shell, playing: StandIn) -> None:
     closed: list[str] = []
 
@@ -253,6 +261,7 @@ def test_leaving_early_stops_the_iterable_and_the_process(shell: Shell, playing:
     assert sorted(closed) == ["async", "plain"]
 
 
+@shows("steered.leaving")
 def test_a_forgotten_stream_leaves_nothing(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         stream = shell.query(steps(["text", "x"], ["hang"]), playing(can_use_tool=Asked()))
@@ -263,6 +272,7 @@ def test_a_forgotten_stream_leaves_nothing(shell: Shell, playing: StandIn) -> No
     shell.play(scenario)  # `leaves_nothing` waits for the rest
 
 
+@shows("steered.endings")
 def test_what_ends_a_one_shot_ends_this_too(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         asked = Asked()
@@ -301,6 +311,7 @@ def test_a_second_prompt_that_is_not_answered_is_an_error(shell: Shell, playing:
     shell.play(scenario)
 
 
+@shows("steered.endings")
 def test_a_start_that_fails_raises_at_the_first_step(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         options = playing(["refuse", "no"], can_use_tool=Asked())
@@ -314,6 +325,7 @@ def test_a_start_that_fails_raises_at_the_first_step(shell: Shell, playing: Stan
     shell.play(scenario)
 
 
+@shows("steered.input")
 def test_a_background_task_is_still_served(shell: Shell, playing: StandIn) -> None:
     """The input is closed when the joint rule says so: the callback of a task that outlives the result is answered."""
     task = [{"task_id": "b1", "task_type": "local_bash", "description": "d"}]
@@ -328,6 +340,7 @@ def test_a_background_task_is_still_served(shell: Shell, playing: StandIn) -> No
     shell.play(scenario)
 
 
+@shows("bounds.background")
 def test_a_task_that_never_ends_is_bounded(shell: Shell, playing: StandIn) -> None:
     task = [{"task_id": "b1", "task_type": "local_bash", "description": "d"}]
 
@@ -340,6 +353,7 @@ def test_a_task_that_never_ends_is_bounded(shell: Shell, playing: StandIn) -> No
     shell.play(scenario)
 
 
+@shows("steered.endings")
 def test_an_error_result_is_raised_by_run(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         failing = steps(["error_result"])

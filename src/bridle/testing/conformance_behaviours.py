@@ -93,6 +93,16 @@ def _tool_results(messages: Iterable[Message]) -> list[ToolResultBlock]:
     return found
 
 
+def _answered(bench: Bench, *steps: Any, text: str | None = None, **fields: Any) -> list[Message]:
+    """Return the messages of a one-shot. What is wrong with them says more than what was left of the script."""
+    with ScriptedModel(*steps) as model, bench.query(model, **fields) as stream:
+        collected = stream.collect()
+        if collected.terminal_error is not None:
+            raise collected.terminal_error
+        _ended(collected.messages, text)
+    return list(collected.messages)
+
+
 # -- one-shots ----------------------------------------------------------------------------------------------------------
 
 
@@ -101,10 +111,10 @@ def plain_answer(bench: Bench) -> None:
     """Ask for a text."""
     with ScriptedModel("Hello.") as model, bench.query(model, "Say hello") as stream:
         collected = stream.collect()
+        if collected.terminal_error is not None:
+            raise collected.terminal_error
+        result = _ended(collected.messages, "Hello.")
         asked = model.requests_of("main")
-    if collected.terminal_error is not None:
-        raise collected.terminal_error
-    result = _ended(collected.messages, "Hello.")
     _expect(any(isinstance(message, InitMessage) for message in collected.messages), "there was no `system/init`")
     _expect(any(isinstance(message, AssistantMessage) for message in collected.messages), "there was no `assistant`")
     _expect(result.session_id, "the result names no session")
@@ -116,9 +126,9 @@ def plain_answer(bench: Bench) -> None:
 @cli_check("one-shot", "a tool call runs, and its result comes as a `user` message")
 def tool_call(bench: Bench) -> None:
     """Let a command run."""
-    with ScriptedModel(_bash("echo out-of-the-tool > made.txt; cat made.txt"), "Done.") as model:
-        messages = bench.query(model, **_BYPASS).collect().messages
-    _ended(messages, "Done.")
+    messages = _answered(
+        bench, _bash("echo out-of-the-tool > made.txt; cat made.txt"), "Done.", text="Done.", **_BYPASS
+    )
     _expect((bench.project / "made.txt").exists(), "the command did not run in the working directory")
     results = _tool_results(messages)
     _expect([r.text for r in results] == ["out-of-the-tool"], f"the tool's result was {[r.text for r in results]}")
@@ -127,9 +137,8 @@ def tool_call(bench: Bench) -> None:
 @cli_check("one-shot", "with `--include-partial-messages` the pieces of a text add up to it")
 def partial_messages(bench: Bench) -> None:
     """Ask for pieces."""
-    with ScriptedModel(Reply("One two three four.", chunk=4)) as model:
-        messages = bench.query(model, include_partial_messages=True).collect().messages
-    _ended(messages, "One two three four.")
+    reply = Reply("One two three four.", chunk=4)
+    messages = _answered(bench, reply, text="One two three four.", include_partial_messages=True)
     text = "".join(message.text_delta or "" for message in messages if isinstance(message, StreamEvent))
     _expect(text == "One two three four.", f"the pieces add up to {text!r}")
 
@@ -137,9 +146,7 @@ def partial_messages(bench: Bench) -> None:
 @cli_check("one-shot", "a failure of the API is an error result with its status, and a non-zero exit")
 def api_failure(bench: Bench) -> None:
     """Let the API fail."""
-    with ScriptedModel(Repeat(HTTPFailure(401, retry=False))) as model:
-        messages = bench.query(model).collect().messages
-    result = _ended(messages)
+    result = _ended(_answered(bench, Repeat(HTTPFailure(401, retry=False))))
     _expect(result.is_error, "the result is no error")
     _expect(result.api_error_status == 401, f"`api_error_status` is {result.api_error_status!r} and not 401")
 
@@ -151,9 +158,8 @@ def resume(bench: Bench) -> None:
     if not session_id:
         raise Skipped("the first one-shot gave no session id")
     with ScriptedModel("Again.") as model:
-        messages = bench.query(model, "And now?", resume=session_id).collect().messages
+        result = _ended(bench.query(model, "And now?", resume=session_id).collect().messages, "Again.")
         prompts = model.requests_of("main")[0].prompts
-    result = _ended(messages, "Again.")
     _expect(result.session_id == session_id, f"it went on as {result.session_id} instead of {session_id}")
     _expect("Say hello" in str(prompts), "the model was not sent what came before")
 
@@ -162,10 +168,8 @@ def resume(bench: Bench) -> None:
 def structured_output(bench: Bench) -> None:
     """Ask for an object."""
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    with ScriptedModel(Reply(ToolCall("StructuredOutput", {"n": 3}))) as model:
-        fields: dict[str, Any] = {"output_format": {"type": "json_schema", "schema": schema}}
-        messages = bench.query(model, **fields).collect().messages
-    result = _ended(messages)
+    fields: dict[str, Any] = {"output_format": {"type": "json_schema", "schema": schema}}
+    result = _ended(_answered(bench, Reply(ToolCall("StructuredOutput", {"n": 3})), **fields))
     _expect(result.structured_output == {"n": 3}, f"`structured_output` is {result.structured_output!r}")
 
 

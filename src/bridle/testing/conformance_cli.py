@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CLI_CHECKS", "Bench", "CLICheck", "check_cli", "cli_check"]
 
-_SECONDS = 60.0
-_DEADLINES = Timeouts(turn=_SECONDS, initialize=_SECONDS, control=30.0, after_result=10.0, background=20.0)
-
 
 class _Listening(FrameStage):
     def __init__(self, see: Callable[[bytes], None]) -> None:
@@ -70,10 +67,12 @@ class Bench:
         drift: what was seen so far that is not modelled.
         hooks: the hook events that fired so far.
         facts: what one check found out for a later one.
+        seconds: how long an answer may take.
     """
 
     cli_path: str
     folder: Path
+    seconds: float = 60.0
     drift: Drift = field(default_factory=Drift)
     hooks: set[str] = field(default_factory=set)
     facts: dict[str, Any] = field(default_factory=dict)
@@ -92,7 +91,13 @@ class Bench:
             model,
             {
                 "version_check": "skip",
-                "timeouts": _DEADLINES,
+                "timeouts": Timeouts(
+                    turn=self.seconds,
+                    initialize=self.seconds,
+                    control=self.seconds / 2,
+                    after_result=self.seconds / 4,
+                    background=self.seconds / 2,
+                ),
                 "setting_sources": [],
                 **fields,
                 "env": {"IS_SANDBOX": "1", **fields.get("env", {})},
@@ -153,6 +158,7 @@ class CLICheck(NamedTuple):
         behaviour: what is expected.
         required: False for what Bridle can do without.
         run: shows it, or raises.
+        needs: names of checks that must not have failed before.
     """
 
     group: str
@@ -160,16 +166,23 @@ class CLICheck(NamedTuple):
     behaviour: str
     required: bool
     run: Callable[[Bench], None]
+    needs: tuple[str, ...] = ()
 
 
 CLI_CHECKS: list[CLICheck] = []
+# Where one prompt is not answered, no more are waited for.
+_NEEDS = {"one-shot": ("plain_answer",), "session": ("conversation",), "control": ("conversation",)}
 
 
 def cli_check(group: str, behaviour: str, *, required: bool = True) -> Callable[[Any], Any]:
     """Add a function to the checks."""
 
     def add(function: Callable[[Bench], None]) -> Any:
-        CLI_CHECKS.append(CLICheck(group, function.__name__, behaviour, required, function))
+        name = function.__name__
+        needs = (*(("version",) if name != "version" else ()), *_NEEDS.get(group, ()))
+        CLI_CHECKS.append(
+            CLICheck(group, name, behaviour, required, function, tuple(needed for needed in needs if needed != name))
+        )
         return function
 
     return add
@@ -179,6 +192,7 @@ def check_cli(
     cli_path: str | os.PathLike[str] | None = None,
     *,
     only: Sequence[str] = (),
+    seconds: float = 60.0,
     on_finding: Callable[[Finding], object] | None = None,
 ) -> Report:
     """Return what a CLI does of what Bridle relies on, and where it drifts.
@@ -188,6 +202,7 @@ def check_cli(
     Args:
         cli_path: the CLI; it is looked for otherwise.
         only: names of checks, or of groups of them, if not all are wanted.
+        seconds: how long an answer may take.
         on_finding: called with each finding as it is made.
 
     Raises:
@@ -200,19 +215,13 @@ def check_cli(
     checks = [check for check in CLI_CHECKS if not only or check.name in only or check.group in only]
     assert conformance_behaviours.__all__  # noqa: S101 - it is loaded for its checks
     with tempfile.TemporaryDirectory(prefix="bridle-conformance-", ignore_cleanup_errors=True) as folder:
-        bench = Bench(found, Path(folder))
-        for number, check in enumerate(checks):
-            if (
-                report.failures
-                and number
-                and report.findings[0].status == "fails"
-                and report.findings[0].check == "version"
-            ):
-                skipped: Status = "skipped"
-                status, detail, seconds = skipped, "this is no Claude Code CLI that Bridle can use", 0.0
-            else:
-                status, detail, seconds = _run(bench, check)
-            finding = Finding(check.group, check.name, check.behaviour, status, detail, check.required, seconds=seconds)
+        bench = Bench(found, Path(folder), seconds)
+        failed: set[str] = set()
+        for check in checks:
+            status, detail, took = _run(bench, check, failed)
+            if status == "fails":
+                failed.add(check.name)
+            finding = Finding(check.group, check.name, check.behaviour, status, detail, check.required, seconds=took)
             report.findings.append(finding)
             if on_finding is not None:
                 on_finding(finding)
@@ -222,7 +231,10 @@ def check_cli(
     return report
 
 
-def _run(bench: Bench, check: CLICheck) -> tuple[Status, str, float]:
+def _run(bench: Bench, check: CLICheck, failed: set[str]) -> tuple[Status, str, float]:
+    missing = failed.intersection(check.needs)
+    if missing:
+        return "skipped", f"the check {sorted(missing)[0]} failed", 0.0
     began = time.monotonic()
     status: Status = "holds"
     detail = ""

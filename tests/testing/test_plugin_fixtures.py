@@ -1,0 +1,145 @@
+"""The plugin's fixtures for simulated CLIs and cassettes, in plain functions and under the plugin of anyio."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest_plugins = ["pytester"]
+pytestmark = pytest.mark.timeout(240)  # each runs several pytests
+
+INI = """
+[pytest]
+addopts = --strict-markers --strict-config -p no:cacheprovider -p no:xdist
+filterwarnings = error
+bridle_no_leaks = true
+"""
+
+
+def test_a_simulated_cli_in_every_kind_of_test(pytester: pytest.Pytester) -> None:
+    pytester.makeini(INI)
+    pytester.makepyfile(
+        """
+        import bridle, bridle.sync, pytest
+        from bridle.testing import Script
+
+        def greeting():
+            return Script().user("Hi").says("Hello.")
+
+        def test_plain(simulated_cli, bridle_options):
+            cli = simulated_cli(greeting())
+            assert bridle.sync.run("Hi", bridle_options(), transport=cli).text == "Hello."
+
+        @pytest.mark.anyio
+        async def test_async(simulated_cli, bridle_options):
+            cli = simulated_cli(greeting())
+            assert (await bridle.run("Hi", bridle_options(), transport=cli)).text == "Hello."
+
+        @pytest.mark.anyio
+        async def test_session(simulated_cli, bridle_options):
+            async with bridle.Session(bridle_options(), transport=simulated_cli(greeting())) as session:
+                result = await (await session.send("Hi")).result()
+                assert result.result == "Hello."
+
+        @pytest.mark.bridle_script(greeting(), time_scale=0)
+        def test_marked(simulated_cli, bridle_options):
+            assert bridle.sync.run("Hi", bridle_options(), transport=simulated_cli).text == "Hello."
+
+        def test_as_a_program(simulated_cli, bridle_options, tmp_path):
+            path = simulated_cli(greeting()).install(tmp_path / "cli")
+            assert bridle.sync.run("Hi", bridle_options(cli_path=path)).text == "Hello."
+        """
+    )
+    pytester.runpytest_subprocess(timeout=100).assert_outcomes(passed=7)
+
+
+def test_a_script_that_did_not_happen(pytester: pytest.Pytester) -> None:
+    pytester.makeini(INI)
+    pytester.makepyfile(
+        """
+        from bridle.testing import Script
+
+        def test_passing(simulated_cli):
+            simulated_cli(Script().user("Hi").says("Hello."))
+
+        def test_failing(simulated_cli):
+            simulated_cli(Script().user("Hi").says("Hello."))
+            assert 1 == 2
+        """
+    )
+    result = pytester.runpytest_subprocess(timeout=100)
+    result.assert_outcomes(passed=1, failed=1, errors=1)
+    result.stdout.fnmatch_lines(["*ERROR at teardown of test_passing*", "*Hello.*"])
+
+
+CASSETTES = """
+    import bridle, bridle.sync, pytest
+    from bridle.testing import Script, SimulatedCLI
+
+    def cli():
+        return SimulatedCLI(Script().user("Hi").says("Hello."))
+
+    def test_plain(cassette, bridle_options):
+        assert bridle.sync.run("Hi", bridle_options(), transport=cli()).text == "Hello."
+
+    @pytest.mark.anyio
+    @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+    async def test_async(cassette, bridle_options):
+        assert (await bridle.run("Hi", bridle_options(), transport=cli())).text == "Hello."
+
+    class TestMethods:
+        @pytest.mark.bridle_cassette(speed=10.0)
+        @pytest.mark.parametrize("what", ["a/b", "é"])
+        def test_names(self, cassette, bridle_options, what):
+            assert bridle.sync.run("Hi", bridle_options(), transport=cli()).text == "Hello."
+"""
+
+
+def test_cassettes_are_recorded_once_and_replayed(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    pytester.makeini(INI)
+    module = pytester.makepyfile(test_tapes=CASSETTES)
+    pytester.runpytest_subprocess(timeout=100).assert_outcomes(passed=5)
+    recorded = sorted(path.name for path in (pytester.path / "cassettes").iterdir())
+    assert recorded[:3] == [
+        "test_tapes.TestMethods.test_names-a-b.jsonl",
+        recorded[1],
+        "test_tapes.test_async-asyncio.jsonl",
+    ]
+    assert len(recorded) == 5
+    # Replayed, nobody is asked any more: not even a CLI that is not there.
+    module.write_text(module.read_text().replace("transport=cli()", "transport=None"))
+    monkeypatch.setenv("CI", "1")
+    result = pytester.runpytest_subprocess("--bridle-cli", "/nowhere/claude", timeout=100)
+    result.assert_outcomes(passed=5)
+    assert sorted(path.name for path in (pytester.path / "cassettes").iterdir()) == recorded
+    # A changed prompt does not fit any more, and what it says instead is shown.
+    module.write_text(module.read_text().replace('run("Hi"', 'run("Ho"'))
+    result = pytester.runpytest_subprocess("-k", "plain", timeout=100)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["*CassetteMismatchError*"])
+
+
+def test_nothing_is_recorded_in_ci_and_of_failed_tests(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makeini(INI)
+    pytester.makepyfile(test_tapes=CASSETTES)
+    monkeypatch.setenv("CI", "true")
+    result = pytester.runpytest_subprocess("-k", "plain", timeout=100)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*There is no cassette*Record it with mode 'once'*"])
+    monkeypatch.delenv("CI")
+    pytester.makepyfile(
+        test_failing="""
+        import bridle.sync
+        from bridle.testing import Script, SimulatedCLI
+        def test_it(cassette, bridle_options):
+            cli = SimulatedCLI(Script().user("Hi").says("Hello."))
+            bridle.sync.run("Hi", bridle_options(), transport=cli)
+            assert 1 == 2
+        """
+    )
+    pytester.runpytest_subprocess("test_failing.py", timeout=100).assert_outcomes(failed=1)
+    assert not (pytester.path / "cassettes" / "test_failing.test_it.jsonl").exists()
+    result = pytester.runpytest_subprocess("-o", "bridle_record=sometimes", "-k", "plain", timeout=100)
+    assert "must be one of once, none, all, new" in result.stdout.str() + result.stderr.str()

@@ -19,10 +19,11 @@ GROUPS = ("asking", "sessions", "hooks", "permissions", "tools", "configuration"
 MESSAGES = frozenset({"ContentBlock", "RateLimitEvent", "StreamEvent"})
 PACKAGES = {
     "bridle.aio.session": "sessions",
+    "bridle.dialogs": "permissions",
     "bridle.hooks": "hooks",
     "bridle.permissions": "permissions",
     "bridle.protocol.session_states": "sessions",
-    "bridle.session": "sessions",
+    "bridle.session_events": "sessions",
     "bridle.tools": "tools",
 }
 

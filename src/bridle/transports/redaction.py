@@ -170,6 +170,8 @@ class Places:
         self.add(found, "config", [environment.get("CLAUDE_CONFIG_DIR", "")])
         self.add(found, "home", [environment.get("HOME", ""), os.path.expanduser("~")])
         self.add(found, "temp", [environment.get("TMPDIR", ""), tempfile.gettempdir(), "/tmp", "/var/tmp"])  # noqa: S108
+        if "<bridle-home>" in self.live:
+            self.live.setdefault("<bridle-config>", self.live["<bridle-home>"] + "/.claude")
         self._found = found
         ordered = sorted(found, key=len, reverse=True)
         # A whole folder only: `/home/ann` does not stand in `/home/anna`, nor in `/mnt/home/ann`.

@@ -117,7 +117,7 @@ if TYPE_CHECKING:
         SetMode,
     )
     from bridle.protocol.session_states import Activity, Lifecycle, TurnState
-    from bridle.session import (
+    from bridle.session_events import (
         ActivityChanged,
         BackgroundTasksChanged,
         SessionCompleted,
@@ -174,7 +174,7 @@ _PLACES: dict[str, str] = {
             "AddDirectories AddRules Allow Deny PermissionRequest PermissionRule RemoveDirectories RemoveRules ReplaceRules SetMode"
         ),
         "bridle.protocol.session_states": "Activity Lifecycle TurnState",
-        "bridle.session": (
+        "bridle.session_events": (
             "ActivityChanged BackgroundTasksChanged SessionCompleted SessionEvent SessionFailed SessionStarted SessionStopped "
             "TurnCompleted TurnStarted Warned"
         ),

@@ -7,26 +7,20 @@ place at a time (the loop's thread, or under a lock). Nothing here refers to the
 
 from __future__ import annotations
 
-import copy
 import logging
-import time
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from bridle.errors import (
     BridleError,
     CheckpointingNotEnabledError,
     InitializationError,
     NotSupportedError,
-    PromptsError,
     SessionClosedError,
     SlowConsumerError,
     StreamWarning,
     TurnTimeoutError,
-    printable,
 )
 from bridle.hooks import check_hooks, registration
 from bridle.launch import in_process_servers
@@ -34,271 +28,46 @@ from bridle.launch.encode import external_servers
 from bridle.messages import CommandLifecycleMessage, ResultMessage
 from bridle.options import Options
 from bridle.permissions import check_can_use_tool
-from bridle.prompts import Feeder, is_many, one_prompt
 from bridle.protocol import events as core_events
 from bridle.protocol.connection import SETTLE_SECONDS, Connection, Role
 from bridle.protocol.control import row_for
-from bridle.protocol.oneshot import PromptTaken, SessionOver
+from bridle.protocol.oneshot import PromptTaken
 from bridle.protocol.session_states import Activity, Ending, Lifecycle, TurnState
 from bridle.session_callbacks import Callbacks
+from bridle.session_events import (
+    ActivityChanged,
+    BackgroundTasksChanged,
+    SessionCompleted,
+    SessionFailed,
+    SessionStarted,
+    SessionStopped,
+    TurnCompleted,
+    TurnStarted,
+    Warned,
+)
+from bridle.session_inbox import Answer, Flag, Inbox, TurnBase, size_of
+from bridle.session_stream import StreamSide
 from bridle.tools import server_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from bridle.errors import DecodeError, WarningCode
     from bridle.launch import LaunchPlan
     from bridle.messages import Message
     from bridle.messages.system import BackgroundTask
-    from bridle.prompts import OnePrompt
-    from bridle.protocol.control_results import ControlResult, ServerInfo
+    from bridle.protocol.control_results import ServerInfo
+    from bridle.session_events import SessionEvent
 
-__all__ = [
-    "ActivityChanged",
-    "Answer",
-    "BackgroundTasksChanged",
-    "Flag",
-    "Inbox",
-    "SessionBase",
-    "SessionCompleted",
-    "SessionCore",
-    "SessionEvent",
-    "SessionFailed",
-    "SessionStarted",
-    "SessionStopped",
-    "TurnBase",
-    "TurnCompleted",
-    "TurnStarted",
-    "Warned",
-    "checked_content",
-    "sent_servers",
-]
+__all__ = ["SessionBase", "SessionCore", "checked_content", "sent_servers"]
 
 logger = logging.getLogger("bridle")
 
 EXIT_SECONDS = 5.0
 """For how long the exit status is awaited after the end of the output."""
 _WARNINGS_KEPT = 1_000
-_BATCH = 1_000
-"""As many items are handed to a query's stream at once."""
 
 T = TypeVar("T", bound="TurnBase")
-
-
-# -- events ------------------------------------------------------------------------------------------------------------
-
-
-class SessionEvent(msgspec.Struct, frozen=True, eq=False):
-    """The base of what `session.events()` gives."""
-
-
-class SessionStarted(SessionEvent, frozen=True, eq=False):
-    """The session is ready; `server_info` is what the CLI said of itself, None if it said nothing."""
-
-    server_info: ServerInfo | None
-
-
-class TurnStarted(SessionEvent, frozen=True, eq=False):
-    """The CLI works on a prompt of ours."""
-
-    turn_id: str
-
-
-class TurnCompleted(SessionEvent, frozen=True, eq=False):
-    """A prompt of ours is over; `state` says how."""
-
-    turn_id: str
-    state: TurnState
-
-
-class ActivityChanged(SessionEvent, frozen=True, eq=False):
-    """The CLI does something else now."""
-
-    activity: Activity
-
-
-class BackgroundTasksChanged(SessionEvent, frozen=True, eq=False):
-    """Other tasks run in the background now."""
-
-    tasks: tuple[BackgroundTask, ...]
-
-
-class Warned(SessionEvent, frozen=True, eq=False):
-    """Something was degraded."""
-
-    warning: StreamWarning
-
-
-class SessionCompleted(SessionEvent, frozen=True, eq=False):
-    """The CLI ended by itself, with nothing of ours open."""
-
-    exit_code: int | None
-
-
-class SessionStopped(SessionEvent, frozen=True, eq=False):
-    """The session was stopped by us."""
-
-    exit_code: int | None
-
-
-class SessionFailed(SessionEvent, frozen=True, eq=False):
-    """The session was lost; `reason` is what those who waited are told."""
-
-    reason: BridleError
-    exit_code: int | None
-
-
-# -- waiting, without waiting --------------------------------------------------------------------------------------------
-
-
-class Event(Protocol):
-    """What wakes one waiter: `anyio.Event`, `threading.Event`."""
-
-    def set(self) -> Any:
-        """Wake whoever waits."""
-
-
-class Flag:
-    """Something that happens once. Each waiter brings an event of its own."""
-
-    __slots__ = ("is_set", "waiters")
-
-    def __init__(self) -> None:
-        self.is_set = False
-        self.waiters: list[Event] = []
-
-    def set(self) -> None:
-        """Let it have happened; everybody wakes."""
-        self.is_set = True
-        self.wake()
-
-    def wake(self) -> None:
-        """Wake everybody who waits now."""
-        waiters, self.waiters = self.waiters, []
-        for waiter in waiters:
-            waiter.set()
-
-    def leave(self, waiter: Event) -> None:
-        """Take a waiter back."""
-        if waiter in self.waiters:
-            self.waiters.remove(waiter)
-
-
-def size_of(item: object) -> int:
-    """Return how many bytes an item had on the wire."""
-    return len(getattr(item, "raw", b"")) or len(getattr(item, "line", b""))
-
-
-class Inbox:
-    """What waits to be read by one reader.
-
-    Attributes:
-        items: in order.
-        size: their bytes on the wire.
-        more: woken when something was added or it is over.
-        over: True once nothing will be added.
-        error: what is raised when everything has been read.
-        turn_began: when its reader last let other tasks run, where there is an event loop.
-    """
-
-    def __init__(self) -> None:
-        self.items: deque[Any] = deque()
-        self.size = 0
-        self.more = Flag()
-        self.over = False
-        self.error: BridleError | None = None
-        self.keeps = True
-        self.turn_began = 0.0
-
-    def add(self, items: Iterable[Any], size: int) -> None:
-        """Add items that have `size` bytes together."""
-        if not self.over and self.keeps:
-            self.items.extend(items)
-            self.size += size
-            self.more.wake()
-
-    def take(self) -> Any:
-        """Return the next item; None if there is none."""
-        if not self.items:
-            return None
-        item = self.items.popleft()
-        self.size -= size_of(item)
-        return item
-
-    def take_some(self) -> list[Any]:
-        """Return the next items, as many as are handed out without looking around."""
-        items = self.items
-        if len(items) <= _BATCH:
-            self.items = deque()
-            self.size = 0
-            return list(items)
-        some = [items.popleft() for _ in range(_BATCH)]
-        self.size -= sum(map(size_of, some))
-        return some
-
-    def end(self, error: BridleError | None = None) -> None:
-        """Take that nothing more comes."""
-        if not self.over:
-            self.over = True
-            self.error = error
-            self.more.wake()
-
-    def clear(self) -> None:
-        """Throw away what is unread."""
-        self.items.clear()
-        self.size = 0
-
-    def skip(self, flag: bool) -> None:
-        """Keep nothing while `flag`: its reader wants the end alone."""
-        self.keeps = not flag
-        if flag:
-            self.clear()
-
-    def the_error(self) -> BridleError | None:
-        """Return a fresh copy of the error: each raise has a traceback of its own."""
-        return copy.copy(self.error) if self.error is not None else None
-
-
-class TurnBase:
-    """One prompt, and its answer."""
-
-    def __init__(self, turn_id: str) -> None:
-        self._id = turn_id
-        self._state = TurnState.QUEUED
-        self._inbox = Inbox()
-        self._result: ResultMessage | None = None
-        self._read = False
-        self._over = Flag()
-
-    def _begin_reading(self) -> None:
-        """Keep messages from here on, even while somebody else waits for the result alone."""
-        self._read = True
-        self._inbox.keeps = True
-
-    @property
-    def id(self) -> str:
-        """The prompt's uuid."""
-        return self._id
-
-    @property
-    def state(self) -> TurnState:
-        """Where it stands: QUEUED, STARTED, COMPLETED, INTERRUPTED, FAILED."""
-        return self._state
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._id!r}, {self._state.name})"
-
-
-class Answer:
-    """A control operation that waits for its answer."""
-
-    __slots__ = ("error", "flag", "request_id", "result")
-
-    def __init__(self, request_id: str) -> None:
-        self.request_id = request_id
-        self.flag = Flag()
-        self.result: ControlResult | None = None
-        self.error: BridleError | None = None
 
 
 def checked_content(prompt: object) -> str | list[Any]:
@@ -320,7 +89,7 @@ class SessionCore:
     Args:
         options: what the user wants.
         post: runs a function where the core may be touched, soon; safe from any thread.
-        for_stream: a query reads from it: everything goes to `stream_inbox`, in order, and what ends a one-shot ends it.
+        for_stream: a query reads from it: see `StreamSide`.
     """
 
     interrupt_seconds = 2.0
@@ -346,7 +115,7 @@ class SessionCore:
             long_lines_end=for_stream and options.on_oversize != "skip",
             results_excuse=for_stream,
         )
-        self.stream_inbox = Inbox() if for_stream else None
+        self.stream = StreamSide(self, post) if for_stream else None
         self.callbacks = Callbacks(
             options,
             self.hooks,
@@ -375,12 +144,7 @@ class SessionCore:
         self._turns: weakref.WeakValueDictionary[str, TurnBase] = weakref.WeakValueDictionary()
         self._message_cursors: weakref.WeakSet[Inbox] = weakref.WeakSet()
         self._event_cursors: weakref.WeakSet[Inbox] = weakref.WeakSet()
-        self._post = post
-        self._feeder: Feeder | None = None
         self._slow_was_said = False
-        self._sent = 0
-        self._unanswered = False
-        self._overdue = False
         self._stopping = False
         self._now = 0.0
         timeouts = options.timeouts
@@ -393,8 +157,8 @@ class SessionCore:
         """Keep a warning; `tell` passes it on."""
         warning = code if isinstance(code, StreamWarning) else StreamWarning(code, message, context)
         self.warnings.append(warning)
-        if self.stream_inbox is not None:
-            self.stream_inbox.add((warning,), 0)  # told when it is handed out
+        if self.stream is not None:
+            self.stream.inbox.add((warning,), 0)  # told when it is handed out
         else:
             self._to_tell.append(warning)
         self._happened(Warned(warning))
@@ -441,6 +205,10 @@ class SessionCore:
         """Take a deadline away."""
         self._deadlines.pop((kind, name), None)
 
+    def is_armed(self, kind: str, name: str) -> bool:
+        """True while that deadline is set."""
+        return (kind, name) in self._deadlines
+
     def wait_seconds(self, now: float) -> float | None:
         """Return how long may be waited before `expire`; None for ever."""
         if not self._deadlines:
@@ -464,13 +232,14 @@ class SessionCore:
                     self.connection.settle()
                 case "first_message" | "idle" | "turn":
                     self._turn_expired(kind, name, seconds)
-                case "background" | "after_result":
-                    self._overstayed(kind, seconds)
+                case "background" | "after_result" if self.stream is not None:
+                    self.stream.overstayed(kind, seconds)
                 case "finish":
                     self.warn("CLI_DID_NOT_EXIT", f"The CLI did not exit within {seconds:g} s of the end of its input.")
                     self.stop_asked = True
                 case "exit":
-                    self._overdue = True
+                    if self.stream is not None:
+                        self.stream.overdue = True
                     self.connection.fail(
                         SessionClosedError(
                             expected=False, reason=f"the CLI closed its output and did not exit within {seconds:g} s"
@@ -489,7 +258,7 @@ class SessionCore:
             return
         for other in ("first_message", "idle", "turn"):
             self.disarm(other, turn_id)
-        if self.stream_inbox is not None:
+        if self.stream is not None:
             connection.fail(TurnTimeoutError(kind, seconds))
             return
         turn = self._turns.get(turn_id)
@@ -497,38 +266,6 @@ class SessionCore:
             turn._inbox.end(TurnTimeoutError(kind, seconds))
             turn._over.set()
         connection.expire_turn(turn_id)
-
-    def _overstayed(self, kind: str, seconds: float) -> None:
-        """Take that all prompts were answered long ago, and the CLI still has something to do."""
-        if self.connection.in_flight_requests:
-            self.arm(kind, "", seconds)  # it is us who keep it waiting
-            return
-        tasks = sorted(task.task_id or "" for task in self.connection.background_tasks if not task.ambient)
-        self.warn(
-            "CLI_DID_NOT_EXIT",
-            "The CLI was still there after its result and was stopped"
-            + (f"; {len(tasks)} background tasks were running." if tasks else "."),
-            seconds=seconds,
-            background_tasks=tasks,
-        )
-        self.stop_asked = True
-
-    def _look_at_the_end(self) -> None:
-        """Bound how long the CLI may go on after the last prompt of a query was answered."""
-        connection = self.connection
-        timeouts = self.options.timeouts
-        waits = (
-            connection.finishing and not connection.over and not connection.input_closed and not connection.turns.open
-        )
-        busy = any(not task.ambient for task in connection.background_tasks)
-        for kind, seconds, due in (
-            ("background", timeouts.background, waits and busy),
-            ("after_result", timeouts.after_result, waits and not busy),
-        ):
-            if not due:
-                self.disarm(kind, "")
-            elif (kind, "") not in self._deadlines:
-                self.arm(kind, "", seconds)
 
     # -- starting and ending -------------------------------------------------------------------------------------------
 
@@ -642,56 +379,6 @@ class SessionCore:
         self.arm("turn", turn.id, self._turn)
         return turn
 
-    def send_all(self, prompts: object, now: float) -> None:
-        """Send the prompts of a query: one at once; an iterable is begun to be read as soon as the session is ready.
-
-        Raises:
-            TypeError, OptionsError: it is nothing that can be a prompt.
-        """
-        if is_many(prompts):
-            self._feeder = Feeder(prompts, self._send_later, self._prompts_ended)
-            return
-        self._send_one(one_prompt(prompts), now)
-        self.connection.close_input()
-
-    def _send_one(self, prompt: OnePrompt, now: float) -> None:
-        self.send(prompt.content, TurnBase, prompt.fields, now, prompt.turn_id)
-        self._sent += 1
-
-    def _send_later(self, prompt: OnePrompt) -> None:
-        def send() -> None:
-            try:
-                self._send_one(prompt, time.monotonic())
-            except SessionClosedError:
-                pass  # whoever reads is told
-            except (BridleError, ValueError) as error:
-                self._refuse_prompts(error)
-
-        self._post(send)
-
-    def _refuse_prompts(self, error: Exception) -> None:
-        if not self.connection.over:
-            problem = PromptsError(self._sent, printable(str(error), 500))
-            problem.__cause__ = error
-            self.connection.fail(problem)
-
-    def _prompts_ended(self, count: int, problem: PromptsError | None) -> None:
-        def end() -> None:  # after the prompts, which are posted, too
-            connection = self.connection
-            if connection.over:
-                return
-            if problem is not None:
-                connection.fail(problem)
-            else:
-                connection.close_input()
-
-        self._post(end)
-
-    @property
-    def ended_as_a_stream(self) -> bool:
-        """True if the stream tells how it ended: after the start, or with a result of the CLI in the place of a start."""
-        return self.start_error is None or (self.connection.exited and self.connection.last_result is not None)
-
     def add_cursor(self, inbox: Inbox, *, events: bool) -> None:
         """Give a cursor what happens from now on."""
         if self.connection.over:
@@ -713,8 +400,8 @@ class SessionCore:
                 self.arm("settle", "", SETTLE_SECONDS)
         else:
             self.disarm("settle", "")
-        if self.stream_inbox is not None:
-            self._look_at_the_end()
+        if self.stream is not None:
+            self.stream.look_at_the_end()
         if self.settled.waiters and (connection.quiet or connection.over or not connection.turns.open):
             self.settled.wake()
 
@@ -760,15 +447,15 @@ class SessionCore:
 
     def _on_bad_line(self, error: DecodeError) -> None:
         self.errors.append(error)
-        if self.stream_inbox is not None:
-            self.stream_inbox.add((error,), size_of(error))
+        if self.stream is not None:
+            self.stream.inbox.add((error,), size_of(error))
         else:
             logger.warning("%s", error)
 
     def _on_messages(self, event: core_events.MessagesReceived) -> None:
         cursors = list(self._message_cursors)
-        if self.stream_inbox is not None:
-            cursors.append(self.stream_inbox)
+        if self.stream is not None:
+            cursors.append(self.stream.inbox)
             if isinstance(event.messages[-1], ResultMessage):
                 self.disarm("background", "")
         turns = [turn for turn_id in event.turn_ids if (turn := self._turns.get(turn_id)) is not None]
@@ -795,7 +482,7 @@ class SessionCore:
 
     def _look_at_buffers(self) -> None:
         held = sum(inbox.size for inbox in self._message_cursors)
-        held += self.stream_inbox.size if self.stream_inbox is not None else 0
+        held += self.stream.inbox.size if self.stream is not None else 0
         held += sum(turn._inbox.size for turn in self._turns.values())
         limit = self.options.limits.buffered_bytes
         if held > limit:
@@ -822,14 +509,13 @@ class SessionCore:
         if event.state is TurnState.STARTED:
             self.arm("turn", event.turn_id, self._turn)
             self._happened(TurnStarted(event.turn_id))
-            if self.stream_inbox is not None:
-                self.stream_inbox.add((PromptTaken(),), 0)
+            if self.stream is not None:
+                self.stream.inbox.add((PromptTaken(),), 0)
         if event.state.over:
             for kind in ("first_message", "idle", "turn"):
                 self.disarm(kind, event.turn_id)
-            self._unanswered = self._unanswered or event.error is not None
-            if self._feeder is not None:
-                self._feeder.answered()
+            if self.stream is not None:
+                self.stream.turn_over(event.error)
             if turn is not None:
                 turn._inbox.end(event.error)
                 turn._over.set()
@@ -864,16 +550,12 @@ class SessionCore:
             return
         self._happened(SessionStarted(info))
         self.ready.set()
-        if self._feeder is not None:
-            self.callbacks.to_run.append(self._feeder)
+        if self.stream is not None:
+            self.stream.ready()
 
     def _on_end(self, event: core_events.Ended) -> None:
         self._deadlines.clear()
         self.callbacks.end()
-        if self._feeder is not None:
-            self._feeder.cancelled = True
-            self._feeder.answered()  # it may wait for room
-            self.callbacks.to_stop.append(self._feeder)
         for answer in self._answers.values():
             answer.error = self.connection.closed_error()
             answer.flag.set()
@@ -892,22 +574,9 @@ class SessionCore:
         if not self.ready.is_set:
             self.start_error = self.start_error or self.connection.closed_error()
             self.ready.set()
-        if self.stream_inbox is not None:
-            self._end_stream(self.stream_inbox, event)
+        if self.stream is not None:
+            self.stream.end(event)
         self.settled.wake()
-
-    def _end_stream(self, inbox: Inbox, event: core_events.Ended) -> None:
-        connection = self.connection
-        by_exit = event.by_exit or self._overdue
-        over = SessionOver(
-            exit_code=event.exit_code,
-            stderr_tail=connection.stderr_tail,
-            turn_open=self._unanswered and self.start_error is None,
-            stopped=event.ending is Ending.STOPPED,
-            error=None if by_exit else event.error,
-        )
-        inbox.add((over,), 0)
-        inbox.end()
 
 
 class SessionBase:

@@ -35,7 +35,7 @@ from bridle.errors import (
 )
 from bridle.hooks import HookMatcher
 from bridle.protocol.session_states import Activity, Lifecycle, TurnState
-from bridle.session import (
+from bridle.session_events import (
     SessionCompleted,
     SessionFailed,
     SessionStarted,

@@ -20,7 +20,8 @@ from bridle.aio.from_thread import SessionReach
 from bridle.aio.operations import Operations
 from bridle.errors import BridleError
 from bridle.hooks import event_warnings
-from bridle.session import Flag, Inbox, SessionBase, SessionCore, TurnBase
+from bridle.session import SessionBase, SessionCore
+from bridle.session_inbox import Flag, Inbox, TurnBase
 from bridle.transports.offload import Call
 from bridle.transports.opening import open_async
 from bridle.transports.prepare import Preparation
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from bridle.messages import Message, ResultMessage
     from bridle.options import Options
     from bridle.protocol.control_results import ControlResult
-    from bridle.session import SessionEvent
+    from bridle.session_events import SessionEvent
     from bridle.transports.base import AsyncTransport, TransportSource
 
 __all__ = ["EventCursor", "MessageCursor", "Session", "Turn", "start_session", "wait_for"]

@@ -19,7 +19,8 @@ from bridle.prompts import is_many, one_prompt
 from bridle.protocol.oneshot import SessionOver
 
 if TYPE_CHECKING:
-    from bridle.session import Inbox
+    from bridle.session_inbox import Inbox
+    from bridle.session_stream import StreamSide
     from bridle.transports.base import AsyncTransport, TransportSource
 
 __all__ = ["SteeredStream"]
@@ -36,6 +37,7 @@ class SteeredStream(QueryStream):
 
     _session: _StreamSession
     _inbox: Inbox
+    _side: StreamSide
 
     def _checked(self, prompt: object) -> Any:
         if not is_many(prompt):
@@ -44,23 +46,23 @@ class SteeredStream(QueryStream):
 
     def _open(self, transport: AsyncTransport | TransportSource | None) -> tuple[AsyncTransport, bool]:
         session = self._session = _StreamSession(self.options, transport=transport)
-        inbox = session._core.stream_inbox
-        assert inbox is not None  # noqa: S101 - for the type checker
-        self._inbox = inbox
+        stream = session._core.stream
+        assert stream is not None  # noqa: S101 - for the type checker
+        self._side, self._inbox = stream, stream.inbox
         return session._transport, session._own_transport
 
     async def _start(self, *, resumable: bool) -> None:
         self._started = True
-        session, core = self._session, self._session._core
+        session = self._session
         try:
             if not self._fed:
                 self._fed = True
-                core.send_all(self._prompt, time.monotonic())
+                self._side.send_all(self._prompt, time.monotonic())
             await session._begin(resumable=resumable)
         except BaseException as error:
             if resumable and isinstance(error, anyio.get_cancelled_exc_class()):
                 raise
-            if isinstance(error, BridleError) and core.ended_as_a_stream and not self._closing:
+            if isinstance(error, BridleError) and self._side.tells_the_end and not self._closing:
                 pass  # how is in the stream
             else:
                 self._ended = True

@@ -18,8 +18,9 @@ from bridle.sync.callbacks import Runner
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.session import Flag, SessionCore
+    from bridle.session import SessionCore
     from bridle.session_callbacks import Job
+    from bridle.session_inbox import Flag
     from bridle.transports.base import SyncTransport
 
 __all__ = ["Driver"]

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from bridle.errors import BridleError
 from bridle.hooks import event_warnings
-from bridle.session import Inbox, SessionBase, SessionCore, TurnBase
+from bridle.session import SessionBase, SessionCore
+from bridle.session_inbox import Inbox, TurnBase
 from bridle.sync.driver import Driver
 from bridle.sync.operations import Operations
 from bridle.transports.opening import open_sync
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from bridle.messages import Message, ResultMessage
     from bridle.options import Options
     from bridle.protocol.control_results import ControlResult
-    from bridle.session import SessionEvent
+    from bridle.session_events import SessionEvent
     from bridle.transports.base import SyncTransport, TransportSource
 
 __all__ = ["EventCursor", "MessageCursor", "Session", "Turn", "start_session"]

@@ -16,7 +16,8 @@ from bridle.sync.query import QueryStream
 from bridle.sync.session import Session
 
 if TYPE_CHECKING:
-    from bridle.session import Inbox
+    from bridle.session_inbox import Inbox
+    from bridle.session_stream import StreamSide
     from bridle.transports.base import SyncTransport, TransportSource
 
 __all__ = ["SteeredStream"]
@@ -33,6 +34,7 @@ class SteeredStream(QueryStream):
 
     _session: _StreamSession
     _inbox: Inbox
+    _side: StreamSide
 
     def _checked(self, prompt: object) -> Any:
         if not is_many(prompt):
@@ -41,20 +43,20 @@ class SteeredStream(QueryStream):
 
     def _open(self, transport: SyncTransport | TransportSource | None) -> tuple[SyncTransport, bool]:
         session = self._session = _StreamSession(self.options, transport=transport)
-        inbox = session._core.stream_inbox
-        assert inbox is not None  # noqa: S101 - for the type checker
-        self._inbox = inbox
+        stream = session._core.stream
+        assert stream is not None  # noqa: S101 - for the type checker
+        self._side, self._inbox = stream, stream.inbox
         return session._transport, session._own_transport
 
     def _start(self) -> None:
         self._started = True
-        session, core = self._session, self._session._core
+        session = self._session
         try:
             with session._driver.lock:
-                core.send_all(self._prompt, time.monotonic())
+                self._side.send_all(self._prompt, time.monotonic())
             session.start()
         except BaseException as error:
-            if isinstance(error, BridleError) and core.ended_as_a_stream and not self._closing:
+            if isinstance(error, BridleError) and self._side.tells_the_end and not self._closing:
                 pass  # how is in the stream
             else:
                 self._ended = True

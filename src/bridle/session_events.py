@@ -1,0 +1,86 @@
+"""What `session.events()` gives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from bridle.errors import BridleError, StreamWarning
+    from bridle.messages.system import BackgroundTask
+    from bridle.protocol.control_results import ServerInfo
+    from bridle.protocol.session_states import Activity, TurnState
+
+__all__ = [
+    "ActivityChanged",
+    "BackgroundTasksChanged",
+    "SessionCompleted",
+    "SessionEvent",
+    "SessionFailed",
+    "SessionStarted",
+    "SessionStopped",
+    "TurnCompleted",
+    "TurnStarted",
+    "Warned",
+]
+
+
+class SessionEvent(msgspec.Struct, frozen=True, eq=False):
+    """The base of what `session.events()` gives."""
+
+
+class SessionStarted(SessionEvent, frozen=True, eq=False):
+    """The session is ready; `server_info` is what the CLI said of itself, None if it said nothing."""
+
+    server_info: ServerInfo | None
+
+
+class TurnStarted(SessionEvent, frozen=True, eq=False):
+    """The CLI works on a prompt of ours."""
+
+    turn_id: str
+
+
+class TurnCompleted(SessionEvent, frozen=True, eq=False):
+    """A prompt of ours is over; `state` says how."""
+
+    turn_id: str
+    state: TurnState
+
+
+class ActivityChanged(SessionEvent, frozen=True, eq=False):
+    """The CLI does something else now."""
+
+    activity: Activity
+
+
+class BackgroundTasksChanged(SessionEvent, frozen=True, eq=False):
+    """Other tasks run in the background now."""
+
+    tasks: tuple[BackgroundTask, ...]
+
+
+class Warned(SessionEvent, frozen=True, eq=False):
+    """Something was degraded."""
+
+    warning: StreamWarning
+
+
+class SessionCompleted(SessionEvent, frozen=True, eq=False):
+    """The CLI ended by itself, with nothing of ours open."""
+
+    exit_code: int | None
+
+
+class SessionStopped(SessionEvent, frozen=True, eq=False):
+    """The session was stopped by us."""
+
+    exit_code: int | None
+
+
+class SessionFailed(SessionEvent, frozen=True, eq=False):
+    """The session was lost; `reason` is what those who waited are told."""
+
+    reason: BridleError
+    exit_code: int | None

@@ -1,0 +1,171 @@
+"""Waiting, without waiting: what is there to be read, what has happened, and who is to be woken. No event loop, no threads."""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from typing import TYPE_CHECKING, Any, Protocol
+
+from bridle.protocol.session_states import TurnState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bridle.errors import BridleError
+    from bridle.messages import ResultMessage
+    from bridle.protocol.control_results import ControlResult
+
+__all__ = ["Answer", "Event", "Flag", "Inbox", "TurnBase", "size_of"]
+
+_BATCH = 1_000
+"""As many items are handed to a query's stream at once."""
+
+
+class Event(Protocol):
+    """What wakes one waiter: `anyio.Event`, `threading.Event`."""
+
+    def set(self) -> Any:
+        """Wake whoever waits."""
+
+
+class Flag:
+    """Something that happens once. Each waiter brings an event of its own."""
+
+    __slots__ = ("is_set", "waiters")
+
+    def __init__(self) -> None:
+        self.is_set = False
+        self.waiters: list[Event] = []
+
+    def set(self) -> None:
+        """Let it have happened; everybody wakes."""
+        self.is_set = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Wake everybody who waits now."""
+        waiters, self.waiters = self.waiters, []
+        for waiter in waiters:
+            waiter.set()
+
+    def leave(self, waiter: Event) -> None:
+        """Take a waiter back."""
+        if waiter in self.waiters:
+            self.waiters.remove(waiter)
+
+
+def size_of(item: object) -> int:
+    """Return how many bytes an item had on the wire."""
+    return len(getattr(item, "raw", b"")) or len(getattr(item, "line", b""))
+
+
+class Inbox:
+    """What waits to be read by one reader.
+
+    Attributes:
+        items: in order.
+        size: their bytes on the wire.
+        more: woken when something was added or it is over.
+        over: True once nothing will be added.
+        error: what is raised when everything has been read.
+        turn_began: when its reader last let other tasks run, where there is an event loop.
+    """
+
+    def __init__(self) -> None:
+        self.items: deque[Any] = deque()
+        self.size = 0
+        self.more = Flag()
+        self.over = False
+        self.error: BridleError | None = None
+        self.keeps = True
+        self.turn_began = 0.0
+
+    def add(self, items: Iterable[Any], size: int) -> None:
+        """Add items that have `size` bytes together."""
+        if not self.over and self.keeps:
+            self.items.extend(items)
+            self.size += size
+            self.more.wake()
+
+    def take(self) -> Any:
+        """Return the next item; None if there is none."""
+        if not self.items:
+            return None
+        item = self.items.popleft()
+        self.size -= size_of(item)
+        return item
+
+    def take_some(self) -> list[Any]:
+        """Return the next items, as many as are handed out without looking around."""
+        items = self.items
+        if len(items) <= _BATCH:
+            self.items = deque()
+            self.size = 0
+            return list(items)
+        some = [items.popleft() for _ in range(_BATCH)]
+        self.size -= sum(map(size_of, some))
+        return some
+
+    def end(self, error: BridleError | None = None) -> None:
+        """Take that nothing more comes."""
+        if not self.over:
+            self.over = True
+            self.error = error
+            self.more.wake()
+
+    def clear(self) -> None:
+        """Throw away what is unread."""
+        self.items.clear()
+        self.size = 0
+
+    def skip(self, flag: bool) -> None:
+        """Keep nothing while `flag`: its reader wants the end alone."""
+        self.keeps = not flag
+        if flag:
+            self.clear()
+
+    def the_error(self) -> BridleError | None:
+        """Return a fresh copy of the error: each raise has a traceback of its own."""
+        return copy.copy(self.error) if self.error is not None else None
+
+
+class TurnBase:
+    """One prompt, and its answer."""
+
+    def __init__(self, turn_id: str) -> None:
+        self._id = turn_id
+        self._state = TurnState.QUEUED
+        self._inbox = Inbox()
+        self._result: ResultMessage | None = None
+        self._read = False
+        self._over = Flag()
+
+    def _begin_reading(self) -> None:
+        """Keep messages from here on, even while somebody else waits for the result alone."""
+        self._read = True
+        self._inbox.keeps = True
+
+    @property
+    def id(self) -> str:
+        """The prompt's uuid."""
+        return self._id
+
+    @property
+    def state(self) -> TurnState:
+        """Where it stands: QUEUED, STARTED, COMPLETED, INTERRUPTED, FAILED."""
+        return self._state
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._id!r}, {self._state.name})"
+
+
+class Answer:
+    """A control operation that waits for its answer."""
+
+    __slots__ = ("error", "flag", "request_id", "result")
+
+    def __init__(self, request_id: str) -> None:
+        self.request_id = request_id
+        self.flag = Flag()
+        self.result: ControlResult | None = None
+        self.error: BridleError | None = None

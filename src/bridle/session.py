@@ -104,8 +104,6 @@ class SessionCore:
         hooks = check_hooks(options.hooks, "hooks") if options.hooks is not None else {}
         if options.can_use_tool is not None:
             check_can_use_tool(options.can_use_tool, "can_use_tool")
-        if options.trace is not None:
-            raise NotSupportedError("Session", "The option `trace` is not there yet in this version. Leave it out.")
         servers = _own_servers(options)
         self.hooks = registration(hooks, options.timeouts.hook)
         self.connection = Connection(

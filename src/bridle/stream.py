@@ -9,7 +9,7 @@ import warnings
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from bridle.errors import ConcurrentUseError, DecodeError, NotSupportedError, StreamWarning
+from bridle.errors import ConcurrentUseError, DecodeError, StreamWarning
 from bridle.launch import needs_session
 from bridle.launch.plan import encode_prompt
 from bridle.options import Options
@@ -53,13 +53,9 @@ def is_steered(prompt: object, options: Options | None) -> bool:
     Raises:
         TypeError: the prompt is nothing that can be a prompt, or the options are none.
         OptionsError: it needs that protocol, and an option excludes it.
-        NotSupportedError: an option is not there yet.
     """
-    if options is not None:
-        if not isinstance(options, Options):
-            raise TypeError(f"`options` must be a bridle.Options, not {type(options).__name__}")
-        if options.trace is not None:
-            raise NotSupportedError("query", "The option `trace` is not there yet in this version. Leave it out.")
+    if options is not None and not isinstance(options, Options):
+        raise TypeError(f"`options` must be a bridle.Options, not {type(options).__name__}")
     if isinstance(prompt, str) and (options is None or not needs_session(options)):
         return False
     from bridle.prompts import steering_reasons

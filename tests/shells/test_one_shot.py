@@ -818,8 +818,3 @@ def test_the_log_tells_kinds_and_sizes_and_no_secret(
     assert "frame system init, " in caplog.text
     assert "A line of output was skipped (not-json" in caplog.text
     assert {record.name for record in caplog.records if record.name.startswith("bridle")} == {"bridle"}
-
-
-def test_trace_is_refused_and_not_ignored(shell: Shell, tmp_path: Path) -> None:
-    with pytest.raises(bridle.NotSupportedError, match="trace"):
-        shell.query("hi", Options(trace=tmp_path / "trace.jsonl"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
@@ -295,6 +296,43 @@ def test_a_server_that_does_not_end_is_ended(shell: Shell, connecting: Callable[
         async with Running(shell, connecting(mcp_servers={"stubborn": Stubborn("s")})) as session:
             await tell(session, "stubborn", "notifications/initialized")
         assert ended.is_set()
+
+    shell.play(scenario)
+
+
+def test_nothing_is_left_of_a_session_with_servers(shell: Shell, connecting: Callable[..., Options]) -> None:
+    shop = Shop()
+
+    async def tasks() -> set[str]:
+        if shell.backend == "trio":
+            import trio
+
+            root = trio.lowlevel.current_root_task()
+            assert root is not None
+            return {task.name for nursery in root.child_nurseries for task in nursery.child_tasks}
+        if shell.backend == "asyncio":
+            import asyncio
+
+            return {task.get_name() for task in asyncio.all_tasks()}
+        return {thread.name for thread in threading.enumerate() if thread.name.startswith("bridle")}
+
+    async def scenario() -> None:
+        before = await tasks()
+        async with Running(shell, connecting(mcp_servers={"shop": shop.server})) as session:
+            await connect(session, "shop")
+            assert await tasks() > before
+        while await tasks() != before:
+            await shell.let_others_run()
+        assert shop.lives == ["begins", "ends"]
+        # The same for one that is forgotten while its server works.
+        forgotten = make(shell, connecting(mcp_servers={"shop": shop.server}))
+        await got(forgotten.start())
+        await connect(forgotten, "shop")
+        del forgotten
+        gc.collect()
+        while await tasks() != before:
+            await shell.let_others_run()
+        assert shop.lives == ["begins", "ends"] * 2
 
     shell.play(scenario)
 

@@ -353,3 +353,13 @@ def test_servers_are_replaced(shell: Shell, driving: Callable[..., Options]) -> 
             assert ends == ["ended"]
 
     shell.play(scenario)
+
+
+def test_a_query_has_servers_too(shell: Shell, driving: Callable[..., Options], watched: Watched) -> None:
+    async def scenario() -> None:
+        with ScriptedModel(Reply(ToolCall("mcp__s__structured")), Reply("Done.", expect_text="2.5")) as model:
+            result = await shell.run("go", driving(model, mcp_servers={"s": mcp_object(watched)}))
+            assert result.text == "Done."
+            assert result.warnings == []
+
+    shell.play(scenario)

@@ -149,6 +149,15 @@ def ask_and_talk(operation: str, /, **fields: Any) -> Callable[[Host], None]:
     return does
 
 
+def talk_and_ask(operation: str, /, **fields: Any) -> Callable[[Host], None]:
+    def does(host: Host) -> None:
+        host.talk()
+        with suppress(BridleError):
+            host.session.request(operation, **fields)
+
+    return does
+
+
 def ask_for(operation: str, /, **fields: Any) -> Case:
     """One control operation, then a turn that shows what it changed."""
     shown = " ".join(str(value) for value in fields.values() if value is not None)
@@ -181,6 +190,16 @@ def _until_cancelled(request: Any) -> None:
     until = time.monotonic() + 10
     while not request.cancelled and time.monotonic() < until:
         pause.wait(0.005)
+
+
+def interrupt_and_talk(host: Host) -> None:
+    host.session.interrupt()
+    host.talk()
+
+
+def interrupt_text(host: Host) -> None:
+    host.interrupt_when(lambda message: message.type == "stream_event" and "delta" in message.event)
+    host.session.send("again").result()
 
 
 def interrupt_question(host: Host) -> None:
@@ -314,42 +333,56 @@ def bash(command: str, **more: Any) -> Callable[[Script, Path], object]:
 
 SCHEMA = {"type": "json_schema", "schema": {"type": "object", "properties": {"n": {"type": "integer"}}}}
 PRE = "PreToolUse"
+AGENT_REPORT = "has only the subagent's last text; the real one adds statistics and a notice"
+OF_AGENT = {
+    "user.tool_use_result": AGENT_REPORT,
+    "user.message.content[].content": AGENT_REPORT,
+    "hook/PostToolUse.request.input.tool_response": AGENT_REPORT,
+}
+PART_OF_A_REPLY = "is not counted when it comes from a reply that was cut off"
+OF_CUT_OFF = {
+    "result/*.total_cost_usd": PART_OF_A_REPLY,
+    "result/*.modelUsage": PART_OF_A_REPLY,
+    "stream_event/message_delta.event": "has less to say about a reply that was cut off",
+    "stream_event/message_stop.abandoned_blocks": "has less to say about a reply that was cut off",
+}
+OF_COMPACTION = {"user.message.content": "has the summary without the notices around it"}
 
 ASKED: list[tuple[str, dict[str, Any]]] = [
-    ("set_permission_mode", dict(mode="nonsense")),
-    ("set_max_thinking_tokens", dict(max_thinking_tokens=2_000)),
-    ("set_mcp_permission_mode_override", dict(serverName="never", mode=None)),
-    ("mcp_status", dict()),
-    ("mcp_reconnect", dict(serverName="never")),
-    ("mcp_toggle", dict(serverName="never", enabled=False)),
-    ("mcp_set_servers", dict(servers={})),
-    ("mcp_read_resource", dict(serverName="never", uri="ui://never")),
-    ("mcp_call", dict(tool="mcp__never__never")),
-    ("get_context_usage", dict()),
-    ("get_usage", dict()),
-    ("get_settings", dict()),
-    ("list_models", dict()),
-    ("list_permission_rules", dict()),
-    ("get_hooks_listing", dict()),
-    ("stop_task", dict(task_id="never")),
-    ("background_tasks", dict()),
-    ("get_task_output", dict(task_id="never")),
-    ("read_file", dict(path="never.txt")),
-    ("seed_read_state", dict(path="never.txt", mtime=1)),
-    ("reload_plugins", dict()),
-    ("reload_skills", dict()),
-    ("reload_output_styles", dict()),
-    ("apply_flag_settings", dict(settings={})),
-    ("update_settings", dict(source="localSettings", settings={"effortLevel": "low"})),
-    ("get_session_cost", dict()),
-    ("get_binary_version", dict()),
-    ("file_suggestions", dict(query="zzz")),
-    ("cancel_async_message", dict(message_uuid="never")),
-    ("register_repo_root", dict(directory="/")),
-    ("set_has_subscribers", dict(has_subscribers=True)),
-    ("rewind_files", dict(user_message_id="never")),
-    ("set_color", dict(color="blue")),
-    ("nonsense", dict()),
+    ("set_permission_mode", {"mode": "nonsense"}),
+    ("set_max_thinking_tokens", {"max_thinking_tokens": 2_000}),
+    ("set_mcp_permission_mode_override", {"serverName": "never", "mode": None}),
+    ("mcp_status", {}),
+    ("mcp_reconnect", {"serverName": "never"}),
+    ("mcp_toggle", {"serverName": "never", "enabled": False}),
+    ("mcp_set_servers", {"servers": {}}),
+    ("mcp_read_resource", {"serverName": "never", "uri": "ui://never"}),
+    ("mcp_call", {"tool": "mcp__never__never"}),
+    ("get_context_usage", {}),
+    ("get_usage", {}),
+    ("get_settings", {}),
+    ("list_models", {}),
+    ("list_permission_rules", {}),
+    ("get_hooks_listing", {}),
+    ("stop_task", {"task_id": "never"}),
+    ("background_tasks", {}),
+    ("get_task_output", {"task_id": "never"}),
+    ("read_file", {"path": "never.txt"}),
+    ("seed_read_state", {"path": "never.txt", "mtime": 1}),
+    ("reload_plugins", {}),
+    ("reload_skills", {}),
+    ("reload_output_styles", {}),
+    ("apply_flag_settings", {"settings": {}}),
+    ("update_settings", {"source": "localSettings", "settings": {}}),
+    ("get_session_cost", {}),
+    ("get_binary_version", {}),
+    ("file_suggestions", {"query": "zzz"}),
+    ("cancel_async_message", {"message_uuid": "never"}),
+    ("register_repo_root", {"directory": "/"}),
+    ("set_has_subscribers", {"has_subscribers": True}),
+    ("rewind_files", {"user_message_id": "never"}),
+    ("set_color", {"color": "blue"}),
+    ("nonsense", {}),
 ]
 """Control operations that leave the session as it is."""
 
@@ -361,7 +394,8 @@ def ask_everything(host: Host) -> None:
     host.talk()
 
 
-OPERATIONS = [Case("every other control operation", talk, does=ask_everything)]
+UNKNOWN_OPERATION = {"answers/nonsense.response.error": "is the text of this library"}
+OPERATIONS = [Case("every other control operation", talk, does=ask_everything, but=UNKNOWN_OPERATION)]
 
 CASES: list[Case] = [
     # -- turns
@@ -536,12 +570,13 @@ CASES: list[Case] = [
     Case("a refused key", lambda s, f: s.user("go").api_error(401)),
     Case("an error, and a turn after it", lambda s, f: s.user("one").api_error(402).user("two").says("Two.")),
     # -- interrupts
-    Case("interrupted while idle", talk, does=lambda h: (h.session.interrupt(), h.talk())),
+    Case("interrupted while idle", talk, does=interrupt_and_talk),
     Case(
         "interrupted in the middle of a text",
         lambda s, f: s.user("go").interrupted(after="I will").user("again").says("Here."),
         {"include_partial_messages": True},
-        does=lambda h: (h.interrupt_when(lambda m: m.type == "stream_event"), h.session.send("again").result()),
+        does=interrupt_text,
+        but=OF_CUT_OFF,
     ),
     Case(
         "interrupted during a tool",
@@ -565,16 +600,19 @@ CASES: list[Case] = [
             .says("Done.")
         ),
         BYPASS,
+        but=OF_AGENT,
     ),
     Case(
         "a subagent with hooks",
         lambda s, f: s.user("go").subagent("look", "Seen.").says("Done."),
         {**BYPASS, **hooks("SubagentStart", "SubagentStop", "PreToolUse", "PostToolUse")},
+        but=OF_AGENT,
     ),
     Case(
         "a compaction",
         lambda s, f: s.user("one").says("One.").user("/compact").compacts("short"),
         hooks("PreCompact", "PostCompact", "SessionStart"),
+        but=OF_COMPACTION,
     ),
     # -- which session
     Case("resumed", two_turns, does=resumed),
@@ -610,7 +648,7 @@ CASES: list[Case] = [
         "a tool is called without the model",
         talk,
         {"mcp_servers": SHOP},
-        does=ask_and_talk("mcp_call", tool="mcp__shop__price", arguments={"article": "tea"}),
+        does=talk_and_ask("mcp_call", tool="mcp__shop__price", arguments={"article": "tea"}),
     ),
     Case("the state of servers", talk, {"mcp_servers": SHOP}, does=ask_and_talk("mcp_status")),
     *OPERATIONS,

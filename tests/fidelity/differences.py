@@ -20,6 +20,7 @@ ONLY_SIMULATED_FRAMES: dict[str, str] = {}
 """Kinds of frames that only the simulated CLI sends."""
 
 DIFFERENT_VALUES: dict[str, str] = {
+    "result/*.subagent_stats": _ACCOUNTING,
     "*.transcript_path": "names a file that is not written",
     "*.agent_transcript_path": "names a file that is not written",
     "*.output_file": "names a file that is not written",
@@ -44,6 +45,8 @@ DIFFERENT_VALUES: dict[str, str] = {
 """What both have, with other values."""
 
 ONLY_REAL: dict[str, str] = {
+    "system/compact_boundary.logical_parent_uuid": "is not simulated",
+    "system/compact_boundary.compact_metadata.*": _ACCOUNTING,
     "asks/can_use_tool.request.server_policy_ask_only": "is not simulated",
     "mcp/initialize.request.message.params.clientInfo.*": _ABOUT_ITSELF,
     "assistant.message.container": "is not simulated",

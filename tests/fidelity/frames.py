@@ -171,10 +171,9 @@ def _json_type(value: Any) -> str:
 
 
 def _same(real: Any, simulated: Any) -> bool:
-    if isinstance(real, str) and isinstance(simulated, str):
-        # Texts of the CLI about itself are long and belong to it; the simulated CLI has their beginnings.
-        if min(len(real), len(simulated)) >= 15 and real.startswith(simulated.removesuffix(".")):
-            return True
+    # Texts of the CLI about itself are long and belong to it; the simulated CLI has their beginnings.
+    if isinstance(real, str) and isinstance(simulated, str) and min(len(real), len(simulated)) >= 15:
+        return real.startswith(simulated.removesuffix("."))
     if _json_type(real) == _json_type(simulated) == "number":
         return isclose(real, simulated, rel_tol=1e-6)
     return bool(real == simulated)

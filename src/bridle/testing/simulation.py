@@ -316,12 +316,7 @@ class Simulation:
         if launch.resume is not None and launch.resume not in known:
             text = f"No conversation found with session ID: {launch.resume}"
             self.state.session_id = launch.resume
-            result = self.state.result(
-                (), 0, subtype="error_during_execution", is_error=True, errors=[text], num_turns=0, stop_reason=None
-            )
-            for name in ("terminal_reason", "queued_turn_count"):
-                del result[name]
-            self.emit(result)
+            self.emit(self.state.refusal(text))
             self.fail(text)
             return
         if launch.session_id in known and launch.resume is None:

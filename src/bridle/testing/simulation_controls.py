@@ -43,9 +43,6 @@ def answer_request(sim: Simulation, event: RequestReceived) -> None:
     if event.subtype == "mcp_set_servers":
         sim.begin(_set_servers(sim, event.request_id, request))
         return
-    if event.subtype == "mcp_call":
-        sim.begin(_call_tool(sim, event.request_id, request))
-        return
     handler = _HANDLERS.get(event.subtype)
     if handler is None:
         sim.connection.send_error(
@@ -200,27 +197,11 @@ def _set_servers(sim: Simulation, request_id: str, request: dict[str, Any]) -> S
     sim.flush()
 
 
-def _call_tool(sim: Simulation, request_id: str, request: dict[str, Any]) -> Steps[None]:
-    server, _, name = str(request.get("tool", "")).removeprefix("mcp__").partition("__")
-    if server not in sim.state.servers:
-        sim.connection.send_error(request_id, f"MCP server not connected: {server}")
-        sim.flush()
-        return
-    message = {
-        "method": "tools/call",
-        "params": {"name": name, "arguments": request.get("arguments") or {}},
-        "jsonrpc": "2.0",
-        "id": sim.conversation_numbers(),
-    }
-    asked = sim.ask("mcp_message", {"server_name": server, "message": message})
-    yield sim.until_answered(asked)
-    result = _result(sim.answer(asked))
-    if result is None:
-        sim.connection.send_error(request_id, f"MCP server {server} did not answer")
-    else:
-        answer = {"content": result.get("content") or [], "is_error": result.get("isError") is True}
-        sim.connection.send_response(request_id, answer)
-    sim.flush()
+def _call_tool(sim: Simulation, request: dict[str, Any]) -> _Answer:
+    server = str(request.get("tool", "")).removeprefix("mcp__").partition("__")[0]
+    if server in sim.state.servers:
+        raise _Refusal(f"mcp_call does not support SDK MCP servers. Invoke {server} directly.")
+    raise _Refusal(f"MCP server not connected: {server}")
 
 
 def _server_status(sim: Simulation, request: dict[str, Any]) -> _Answer:
@@ -466,6 +447,7 @@ _HANDLERS: dict[str, Callable[[Simulation, dict[str, Any]], _Answer]] = {
     "set_max_thinking_tokens": _nothing,
     "set_mcp_permission_mode_override": _override,
     "mcp_status": _server_status,
+    "mcp_call": _call_tool,
     "mcp_reconnect": _reconnect,
     "mcp_toggle": _toggle,
     "mcp_read_resource": _read_resource,

@@ -282,6 +282,25 @@ class SessionState:
         self.denials = []
         return frame
 
+    def refusal(self, text: str) -> dict[str, Any]:
+        """The result of a CLI that does not even begin."""
+        return {
+            "type": "result",
+            "subtype": "error_during_execution",
+            "is_error": True,
+            "duration_ms": 0,
+            "duration_api_ms": 0,
+            "num_turns": 0,
+            "stop_reason": None,
+            "session_id": self.session_id,
+            "total_cost_usd": 0,
+            "usage": {"input_tokens": 0, "output_tokens": 0},
+            "modelUsage": {},
+            "permission_denials": [],
+            "errors": [text],
+            "result_index": 0,
+        }
+
     def _since_last_result(self) -> dict[str, int]:
         counts = {model: count - self._by_model_before.get(model, 0) for model, count in self._by_model.items()}
         return {model: count for model, count in counts.items() if count}

@@ -24,6 +24,7 @@ REJECTED = (
     "written to the file). STOP what you are doing and wait for the user to tell you how to proceed."
 )
 _TOOL_EVENTS = frozenset({"PermissionRequest", "PostToolUse", "PostToolUseFailure", "PreToolUse"})
+_WITHOUT_MODE = frozenset({"MessageDisplay", "PostCompact", "PreCompact", "SessionStart", "SubagentStart"})
 _ALIASES = {"Task": "Agent"}
 """Names that hooks and permission questions see instead of the model's."""
 
@@ -145,7 +146,7 @@ class Tools:
                     "cwd": sim.launch.cwd,
                     "prompt_id": "51b00000-0000-4000-8000-00000000beef",
                 }
-                if event not in ("MessageDisplay", "SubagentStart"):
+                if event not in _WITHOUT_MODE:
                     payload["permission_mode"] = state.mode
                 if agent is not None:
                     payload |= {"agent_id": agent.id, "agent_type": agent.kind}

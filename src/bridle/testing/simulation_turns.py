@@ -39,6 +39,7 @@ class Conversation:
         self._user_frames = 0
         self._replies = 0
         self._streaming: str | None = None
+        self._cut_off: str | None = None
         self._stop_reason: str | None = None
         self._phase = "model"
 
@@ -108,7 +109,7 @@ class Conversation:
         self._uuids = uuids
         self._stamped = set()
         self._user_frames = self._replies = 0
-        self._streaming = self._stop_reason = None
+        self._streaming = self._stop_reason = self._cut_off = None
         self._phase = "model"
         self.tools.begin()
 
@@ -416,6 +417,7 @@ class Conversation:
 
     def _until_interrupted(self, step: steps.Interrupted) -> Steps[None]:
         sim, state = self.sim, self.sim.state
+        self._cut_off = step.after or None
         if sim.launch.partial:
             message_id = f"msg_simulated_{state.replies + 1}"
             self._send_stamped({"type": "system", "subtype": "status", "status": "requesting"}, many_only=True)
@@ -446,7 +448,8 @@ class Conversation:
         sim.emit({"type": "system", "subtype": "status", "status": "compacting"})
         yield from self.tools.hooks("PreCompact", {"trigger": step.trigger, "custom_instructions": None}, effort=False)
         yield from self.tools.hooks("SessionStart", {"source": "compact", "model": state.model}, effort=False)
-        summary = {"trigger": step.trigger, "compact_summary": step.summary}
+        state.replied()
+        summary = {"trigger": step.trigger, "compact_summary": f"<summary>{step.summary}</summary>"}
         yield from self.tools.hooks("PostCompact", summary, effort=False)
         sim.emit({"type": "system", "subtype": "status", "status": None, "compact_result": "success"})
         manual = step.trigger == "manual"
@@ -457,7 +460,12 @@ class Conversation:
         content = "This session is being continued from a previous conversation that ran out of context."
         sim.emit(state.user(f"{content}\n\nSummary:\n{step.summary}", isReplay=False, isSynthetic=True))
         if manual:
-            sim.emit(state.user("<local-command-stdout>Compacted </local-command-stdout>", isReplay=True))
+            told = "\n".join(
+                f"{event} [callback] completed successfully"
+                for event in ("PreCompact", "PostCompact")
+                if event in state.hooks
+            )
+            sim.emit(state.user(f"<local-command-stdout>Compacted {told}</local-command-stdout>", isReplay=True))
             self._finish(result="", num_turns=0, stop_reason=None, terminal_reason=None, local_command="compact")
 
     # -- what happens outside -----------------------------------------------------------------------------------------
@@ -569,11 +577,17 @@ class Conversation:
             self.tools.reject_open()
         else:
             self._stop_reason = None
+        message_id, self._streaming = self._streaming, None
+        cut_off, self._cut_off = self._cut_off, None
+        if cut_off is not None:
+            block = {"type": "text", "text": cut_off}
+            self._send_stamped({**state.assistant(message_id or sim.new_id(), block), "aborted": True})
         text = "[Request interrupted by user for tool use]" if tools else "[Request interrupted by user]"
         sim.emit(state.user([{"type": "text", "text": text}]))
         self._user_frames += 1
-        if self._streaming is not None:
-            message_id, self._streaming = self._streaming, None
+        if message_id is not None:
+            if cut_off is not None:
+                sim.emit(state.stream(message_id, {"type": "content_block_stop", "index": 0}))
             sim.emit(state.stream(message_id, state.message_delta(None)))
             sim.emit(state.stream(message_id, {"type": "message_stop"}))
         reason = self._stop_reason

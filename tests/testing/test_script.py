@@ -1,0 +1,93 @@
+"""Scripts as values: they read like the conversation, survive a file, and become a model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bridle.testing import HTTPFailure, Reply, Script, Stall
+from bridle.testing.script_model import _Compiler
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def everything() -> Script:
+    script = Script()
+    script.user("Delete the cache").thinks("hm").says("I will.", chunk=3, delay=0.1)
+    script.calls("Bash", {"command": "rm -r cache"}, result="gone", structured={"a": [1]})
+    script.calls("Read", {"file_path": "/x"}, together=True, error="no such file", id="toolu_1")
+    script.expect_permission("Bash", decision="allow", input={"command": "x"})
+    script.expect_hook("PreToolUse", output={"continue": True}).expect_result("gone", error=False)
+    script.rate_limited(2).overloaded().retries(500, delay=0.1).api_error(400, "no")
+    script.user(contains="more").subagent("look", Script().calls("Bash", {}).says("Seen.")).slow(0.5).interrupted(
+        after="I"
+    )
+    script.task_ends(status="failed", exit_code=3).compacts("short", trigger="auto")
+    script.crash(3, stderr="boom").hang().ignore_sigterm().garbage(b"\xff\x00").cut(5).frame({"type": "new"})
+    return script
+
+
+def test_it_survives_json_and_a_file(tmp_path: Path) -> None:
+    script = everything()
+    assert Script.from_json(script.to_json()) == script
+    assert Script.load(script.save(tmp_path / "script.json")) == script
+    assert Script(forever=True) != Script()
+    assert len(script) == len(script.steps) > 20
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"format": "other"}', '{"version": 2}', '{"steps": [{"step": "never"}]}', b"\xff"]
+)
+def test_what_is_no_script_is_refused(text: Any) -> None:
+    with pytest.raises(ValueError, match="no script of Bridle"):
+        Script.from_json(text)
+
+
+def test_each_step_has_a_line_of_its_own() -> None:
+    lines = everything().describe().splitlines()
+    assert len(lines) == len(everything())
+    assert lines[0] == "user_says 'Delete the cache'"
+    assert "hang" in lines
+    assert "crash exit_code=3, stderr='boom'" in lines
+
+
+def test_mistakes_are_refused_when_they_are_made() -> None:
+    with pytest.raises(ValueError, match="`together` needs a call"):
+        Script().says("a").calls("Bash", together=True)
+    with pytest.raises(ValueError, match="at least 1"):
+        Script().says("a", chunk=0)
+    with pytest.raises(ValueError, match="negative"):
+        Script().slow(-1)
+    with pytest.raises(ValueError, match="a subagent cannot do this: user_says"):
+        Script().subagent("look", Script().user("x"))
+
+
+def test_the_model_of_a_script() -> None:
+    script = Script().user("go").thinks("hm").says("A.").calls("Bash", {"command": "x"}).expect_result("y").says("B.")
+    script.user("again").rate_limited(2, delay=0.1).slow(0.2).says("C.").api_error(402).interrupted(after="I")
+    first, second, *failures, third, refused, silent = _Compiler().compile(script.steps)
+    assert isinstance(first, Reply)
+    assert [type(block).__name__ for block in first.content] == ["Thinking", "Text", "ToolCall"]
+    assert isinstance(second, Reply)
+    assert [failure.status for failure in failures] == [429, 429]
+    assert isinstance(third, Stall)
+    assert third.seconds == 0.2
+    assert isinstance(refused, HTTPFailure)
+    assert refused.status == 402
+    assert isinstance(silent, Stall)
+    assert silent.seconds is None
+
+
+@pytest.mark.parametrize("fault", ["crash", "hang", "ignore_sigterm", "garbage", "cut"])
+def test_no_model_breaks_the_cli(fault: str) -> None:
+    script = Script().user().says("x")
+    getattr(script, fault)()
+    with pytest.raises(ValueError, match=f"do this: {fault}.*only exist on the simulated CLI|do this: ignore"):
+        script.model()
+
+
+def test_a_script_without_end_has_no_model() -> None:
+    with pytest.raises(ValueError, match="for ever"):
+        Script(forever=True).user().says("x").model()

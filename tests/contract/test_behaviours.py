@@ -83,8 +83,10 @@ def test_ci_insists_that_they_ran(arguments: list[str], env: dict[str, str], cod
     (tmp_path / "inner" / "conftest.py").write_text(CONFTEST.format(**inner))
     (tmp_path / "inner" / "test_inner.py").write_text(TESTS)
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "BRIDLE_CI"))}
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # they take a second to load, and have nothing to do with it
+    xdist = ["-p", "xdist"] if "-n" in arguments else []
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *xdist, *arguments],
         cwd=tmp_path,
         env={**environment, **env},
         capture_output=True,

@@ -1,0 +1,72 @@
+"""How a session begins, ends, is lost and is taken up again; and that no process is left each time.
+
+Sessions are a preview: names of small things may still change.
+"""
+
+# scripted: Reply("Four."), Reply("word " * 500, chunk=10, delay=0.05), Reply("I remember: four.")
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import bridle
+from bridle import Options, SessionClosedError, SessionCompleted, SessionFailed, StartError, StreamEvent
+
+OPTIONS = Options(include_partial_messages=True)
+
+
+def runs(pid: int | None) -> bool:
+    """Return whether there is such a process."""
+    try:
+        os.kill(pid or 0, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def main() -> None:
+    # A start that fails leaves nothing behind, and says why.
+    try:
+        await bridle.start_session(options=Options(cli_path="/nowhere/claude"))
+    except StartError as error:
+        print("start:", type(error).__name__)
+
+    # The ordinary way. `finish` lets the CLI exit by itself; at the end of the block it would be stopped.
+    async with bridle.start_session("What is 2 + 2?", OPTIONS) as session:
+        assert session.first_turn is not None
+        await session.first_turn.result()
+        events = session.events()
+        await session.finish()
+        last = [event async for event in events][-1]
+        assert isinstance(last, SessionCompleted), last
+    print("finished:", session.state.name, session.exit_code, "process:", runs(session.pid))
+
+    # Without a block: whoever starts it stops it, in any task. Then the CLI dies in the middle of an answer.
+    session = await bridle.start_session(options=OPTIONS.replace(resume=session.session_id))
+    try:
+        events = session.events()
+        turn = await session.send("Tell a very long story.")
+        async for message in turn:
+            if isinstance(message, StreamEvent):
+                os.kill(session.pid or 0, signal.SIGKILL)
+                break
+        try:
+            await turn.result()  # whoever waits for anything is told at once
+        except SessionClosedError as error:
+            print("lost:", error.exit_code, session.state.name)
+        last = [event async for event in events][-1]
+        assert isinstance(last, SessionFailed), last
+    finally:
+        await session.stop()  # always allowed, also twice
+
+    # A lost session is taken up in a new process: what was said before is in its transcript.
+    async with bridle.Session(OPTIONS.replace(resume=session.session_id)) as session:
+        result = await (await session.send("What was it?")).result()
+        print("resumed:", result.result if result else None)
+    assert not runs(session.pid)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

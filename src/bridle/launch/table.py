@@ -535,7 +535,11 @@ ROWS: tuple[OptionRow, ...] = (
     ),
     _host("on_warning", HERE, "Called with each `StreamWarning`."),
     _host("stderr", HERE, "Called with each line of the CLI's stderr."),
-    _host("trace", HERE, "A file or a function that gets every frame."),
+    _host(
+        "trace",
+        HERE,
+        "A file that every frame is added to, with times and without secrets, or a function: see [cassettes](cassettes.md).",
+    ),
     _host("timeouts", HERE, "Every deadline: `Timeouts`."),
     _host("limits", HERE, "Every bound: `Limits`."),
 )

@@ -66,7 +66,7 @@ def answer_request(sim: Simulation, event: RequestReceived) -> None:
 def _initialize(sim: Simulation, request_id: str, request: dict[str, Any]) -> None:
     state = sim.state
     if sim.initialized:
-        sim.conversation.tools.report_tasks()
+        sim.conversation.tools.tasks.report()
     sim.initialized = True
     hooks = request.get("hooks")
     if isinstance(hooks, dict):
@@ -406,7 +406,7 @@ def _rewind(sim: Simulation, request: dict[str, Any]) -> _Answer:
 def _stop_task(sim: Simulation, request: dict[str, Any]) -> _Answer:
     task_id = str(request.get("task_id"))
     if task_id in sim.state.background:
-        sim.conversation.tools.task_over(task_id, "stopped", None, 143)
+        sim.conversation.tools.tasks.over(task_id, "stopped", None, 143)
     return {}
 
 

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from bridle.testing import script_steps as steps
 from bridle.testing.script_run import holds
-from bridle.testing.simulation_frames import RETRY_ERRORS, block_events, failure_text
-from bridle.testing.simulation_tools import Agent, Tools
+from bridle.testing.simulation_frames import RETRY_ERRORS, failure_text
+from bridle.testing.simulation_hooks import Hooks
+from bridle.testing.simulation_replies import Replies, last_text, take_reply
+from bridle.testing.simulation_tools import Tools
 from bridle.testing.simulation_waits import Interruption, Pause, never
 
 if TYPE_CHECKING:
@@ -25,22 +27,17 @@ class Conversation:
 
     Attributes:
         in_turn: whether a turn runs, so that there is something to interrupt.
-        happened: hooks and permission questions of this turn, for what the script expects of them.
+        last_results: what the last tools gave to the model, and whether that was an error.
     """
 
     def __init__(self, simulation: Simulation) -> None:
         self.sim = simulation
+        self.hooks = Hooks(simulation)
+        self.replies = Replies(simulation, self)
         self.tools = Tools(simulation, self)
         self.in_turn = False
-        self.happened: list[tuple[str, str, Any, Any]] = []
         self.last_results: list[tuple[str, bool]] = []
-        self._uuids: list[str] = []
-        self._stamped: set[str] = set()
         self._user_frames = 0
-        self._replies = 0
-        self._streaming: str | None = None
-        self._cut_off: str | None = None
-        self._stop_reason: str | None = None
         self._phase = "model"
 
     def play(self) -> Steps[None]:
@@ -80,7 +77,7 @@ class Conversation:
         self._begin([prompt.uuid for prompt in prompts if prompt.uuid is not None])
         for prompt in prompts:
             sim.report_prompt(prompt.uuid, "started")
-        sim.state.checkpoints.update(self._uuids)
+        sim.state.checkpoints.update(self.replies.uuids)
         problem: str | None = None
         if step is None:
             problem = f"the prompt {text!r} came after the end of the script"
@@ -104,12 +101,10 @@ class Conversation:
 
     def _begin(self, uuids: list[str]) -> None:
         self.in_turn = True
-        self.happened = []
+        self.hooks.begin()
         self.last_results = []
-        self._uuids = uuids
-        self._stamped = set()
-        self._user_frames = self._replies = 0
-        self._streaming = self._stop_reason = self._cut_off = None
+        self.replies.begin(uuids)
+        self._user_frames = 0
         self._phase = "model"
         self.tools.begin()
 
@@ -124,10 +119,10 @@ class Conversation:
 
     def _user_turn(self, text: str, problem: str | None) -> Steps[None]:
         sim = self.sim
-        outputs = yield from self.tools.hooks("UserPromptSubmit", {"prompt": text}, effort=False)
+        outputs = yield from self.hooks.run("UserPromptSubmit", {"prompt": text}, effort=False)
         for output in outputs:
             if output.get("decision") == "block" or output.get("continue") is False:
-                sim.emit(sim.state.init(self._uuids))
+                sim.emit(sim.state.init(self.replies.uuids))
                 self._prompt_refused(text, output)
                 return
         step = sim.run.peek()
@@ -135,7 +130,7 @@ class Conversation:
             sim.run.take()
             yield from self._compact(step)
             return
-        sim.emit(sim.state.init(self._uuids))
+        sim.emit(sim.state.init(self.replies.uuids))
         if problem is not None:
             sim.run.problem(problem)
             self._fail(418, f"Unexpected request to the simulated CLI: {problem}")
@@ -185,14 +180,14 @@ class Conversation:
             return None
         task_id = next(iter(background))
         task = background[task_id]
-        self.tools.task_over(task_id, step.status, step.summary, step.exit_code)
+        self.tools.tasks.over(task_id, step.status, step.summary, step.exit_code)
         return str(task["run_id"])
 
     # -- what the model does ------------------------------------------------------------------------------------------
 
     def _answer(self, **more: Any) -> Steps[None]:
         """Play replies and tools until the turn has its result."""
-        sim, run = self.sim, self.sim.run
+        run = self.sim.run
         while True:
             step = run.peek()
             match step:
@@ -208,7 +203,7 @@ class Conversation:
                     return
                 case steps.Interrupted():
                     run.take()
-                    yield from self._until_interrupted(step)
+                    yield from self.replies.until_interrupted(step)
                 case steps.Compacts():
                     run.take()
                     yield from self._compact(step)
@@ -231,7 +226,7 @@ class Conversation:
     def _reply_and_tools(self, reply: list[ScriptStep], more: dict[str, Any]) -> Steps[bool]:
         """Play one reply and what it calls; True if that was the end of the turn."""
         sim = self.sim
-        calls = yield from self.say(reply, None)
+        calls = yield from self.replies.say(reply, None)
         if calls:
             self._phase = "tools"
             yield from self.tools.run(calls, None)
@@ -252,10 +247,10 @@ class Conversation:
                     stop_reason="tool_use",
                     **more,
                 )
-            elif tools.stopped:
+            elif self.hooks.stopped:
                 sim.run.leave_turn(excused=True)
                 self._finish(result="", stop_reason="tool_use", terminal_reason="hook_stopped", **more)
-            elif 0 < sim.launch.max_turns <= self._replies:
+            elif 0 < sim.launch.max_turns <= self.replies.count:
                 limit = sim.launch.max_turns
                 self._finish(
                     subtype="error_max_turns",
@@ -270,7 +265,7 @@ class Conversation:
             return True
         text = "\n".join(step.text for step in reply if isinstance(step, steps.Says))
         active = self.tools.stop_hook_active
-        outputs = yield from self.tools.hooks(
+        outputs = yield from self.hooks.run(
             "Stop",
             {
                 "stop_hook_active": active,
@@ -303,131 +298,6 @@ class Conversation:
         self._finish(result=last_text(reply), **more)
         return True
 
-    def say(self, reply: list[ScriptStep], agent: Agent | None) -> Steps[list[tuple[str, steps.Calls]]]:
-        """Send the frames of one reply; return its calls with their ids."""
-        sim, state = self.sim, self.sim.state
-        state.replied()
-        if agent is None:
-            self._replies += 1
-        sim.run.sessions[state.session_id] = state.replies
-        message_id = f"msg_simulated_{state.replies}"
-        partial = sim.launch.partial and agent is None
-        if partial:
-            self._send_stamped({"type": "system", "subtype": "status", "status": "requesting"}, many_only=True)
-            start = state.stream(message_id, state.message_start(message_id), ttft_ms=1)
-            self._send_stamped(start)
-            self._streaming = message_id
-        calls: list[tuple[str, steps.Calls]] = []
-        for index, step in enumerate(reply):
-            yield from self._block(message_id, index, step, calls, agent)
-        stop_reason = "tool_use" if calls else "end_turn"
-        self._stop_reason = stop_reason
-        if partial:
-            sim.emit(state.stream(message_id, state.message_delta(stop_reason)))
-            sim.emit(state.stream(message_id, {"type": "message_stop"}))
-            self._streaming = None
-        return calls
-
-    def _block(
-        self,
-        message_id: str,
-        index: int,
-        step: ScriptStep,
-        calls: list[tuple[str, steps.Calls]],
-        agent: Agent | None,
-    ) -> Steps[None]:
-        sim, state = self.sim, self.sim.state
-        partial = sim.launch.partial and agent is None
-        block: dict[str, Any]
-        more: dict[str, Any] = {}
-        chunk: int | None = None
-        delay = 0.0
-        match step:
-            case steps.Thinks():
-                block = {"type": "thinking", "thinking": step.text, "signature": step.signature}
-            case steps.Says():
-                block = {"type": "text", "text": step.text}
-                chunk, delay = step.chunk, step.delay
-            case steps.Calls():
-                call_id = step.id or self.tools.new_call_id()
-                calls.append((call_id, step))
-                block = {"type": "tool_use", "id": call_id, "name": step.tool, "input": step.input}
-                more = self.tools.call_meta(step, call_id)
-            case _:
-                raise AssertionError(step)
-        if partial:
-            for event in block_events(index, block, chunk):
-                if delay and event["type"] == "content_block_delta":
-                    until = sim.seconds(delay)
-                    yield Pause(never, until)
-                if event.get("delta", {}).get("type") in ("thinking_delta", "signature_delta"):
-                    self._thinking_tokens(event["delta"])
-                sim.emit(state.stream(message_id, event))
-        elif delay and chunk:
-            yield Pause(never, sim.seconds(delay * max(1, len(block["text"]) // chunk)))
-        if not partial and isinstance(step, steps.Thinks) and agent is None:
-            self._thinking_tokens({"type": "thinking_delta", "thinking": step.text})
-            self._thinking_tokens({"type": "signature_delta"})
-        if isinstance(step, steps.Says) and agent is None:
-            yield from self._display(step.text)
-        if agent is None:
-            self._send_stamped({**state.assistant(message_id, block), **more})
-        elif isinstance(step, steps.Calls) or agent.background:
-            sim.emit({**state.assistant(message_id, block, agent.tool_use_id), **agent.fields})
-        if isinstance(step, steps.Calls):
-            self.tools.ask_before(calls[-1][0], step, agent)
-        if partial:
-            sim.emit(state.stream(message_id, {"type": "content_block_stop", "index": index}))
-
-    def _display(self, text: str) -> Steps[None]:
-        if "MessageDisplay" not in self.sim.state.hooks:
-            return
-        message_id = self.sim.new_id()
-        fields = {
-            "turn_id": self.sim.new_id(),
-            "message_id": message_id,
-            "index": 0,
-            "final": True,
-            "delta": text,
-        }
-        yield from self.tools.hooks("MessageDisplay", fields, tool_use_id=f"{message_id}-0", effort=False)
-
-    def _thinking_tokens(self, delta: dict[str, Any]) -> None:
-        count = max(1, len(str(delta["thinking"])) // 4) if "thinking" in delta else 2
-        total = count if "thinking" in delta else 3
-        frame = {
-            "type": "system",
-            "subtype": "thinking_tokens",
-            "estimated_tokens": total,
-            "estimated_tokens_delta": count,
-        }
-        if self._uuids:
-            frame["user_message_uuid"] = self._uuids[0]
-        self.sim.emit(frame)
-
-    def _send_stamped(self, frame: dict[str, Any], *, many_only: bool = False) -> None:
-        """Send a frame; the first one of each kind in a turn tells which prompts it answers, and every status does."""
-        kind = str(frame["type"])
-        if self._uuids and (many_only or kind not in self._stamped):
-            self._stamped.add(kind)
-            frame["user_message_uuids"] = self._uuids
-            if not many_only:
-                frame["user_message_uuid"] = self._uuids[0]
-        self.sim.emit(frame)
-
-    def _until_interrupted(self, step: steps.Interrupted) -> Steps[None]:
-        sim, state = self.sim, self.sim.state
-        self._cut_off = step.after or None
-        if sim.launch.partial:
-            message_id = f"msg_simulated_{state.replies + 1}"
-            self._send_stamped({"type": "system", "subtype": "status", "status": "requesting"}, many_only=True)
-            self._send_stamped(state.stream(message_id, state.message_start(message_id), ttft_ms=1))
-            self._streaming = message_id
-            if step.after:
-                for event in block_events(0, {"type": "text", "text": step.after}, None):
-                    sim.emit(state.stream(message_id, event))
-        yield Pause(never)
-
     def _retry(self, step: steps.Retry) -> Steps[None]:
         for attempt in range(1, step.attempts + 1):
             self.sim.emit(
@@ -446,15 +316,15 @@ class Conversation:
     def _compact(self, step: steps.Compacts) -> Steps[None]:
         sim, state = self.sim, self.sim.state
         sim.emit({"type": "system", "subtype": "status", "status": "compacting"})
-        yield from self.tools.hooks("PreCompact", {"trigger": step.trigger, "custom_instructions": None}, effort=False)
-        yield from self.tools.hooks("SessionStart", {"source": "compact", "model": state.model}, effort=False)
+        yield from self.hooks.run("PreCompact", {"trigger": step.trigger, "custom_instructions": None}, effort=False)
+        yield from self.hooks.run("SessionStart", {"source": "compact", "model": state.model}, effort=False)
         state.replied()
         summary = {"trigger": step.trigger, "compact_summary": f"<summary>{step.summary}</summary>"}
-        yield from self.tools.hooks("PostCompact", summary, effort=False)
+        yield from self.hooks.run("PostCompact", summary, effort=False)
         sim.emit({"type": "system", "subtype": "status", "status": None, "compact_result": "success"})
         manual = step.trigger == "manual"
         if manual:
-            sim.emit(state.init(self._uuids))
+            sim.emit(state.init(self.replies.uuids))
         metadata = {"trigger": step.trigger, "pre_tokens": 15 * state.replies, "post_tokens": 15, "duration_ms": 1}
         sim.emit({"type": "system", "subtype": "compact_boundary", "compact_metadata": metadata})
         content = "This session is being continued from a previous conversation that ran out of context."
@@ -501,17 +371,17 @@ class Conversation:
     def _expect(self, step: ScriptStep) -> None:
         match step:
             case steps.ExpectPermission():
-                for place, (kind, tool, decision, value) in enumerate(self.happened):
+                for place, (kind, tool, decision, value) in enumerate(self.hooks.happened):
                     if kind != "permission" or tool != step.tool:
                         continue
                     if step.decision not in (None, decision) or step.input not in (None, value):
                         continue
-                    del self.happened[place]
+                    del self.hooks.happened[place]
                     return
             case steps.ExpectHook():
-                for place, (kind, event, output, _) in enumerate(self.happened):
+                for place, (kind, event, output, _) in enumerate(self.hooks.happened):
                     if kind == "hook" and event == step.event and holds(step.output or {}, output):
-                        del self.happened[place]
+                        del self.hooks.happened[place]
                         return
             case steps.ExpectResult():
                 for text, failed in self.last_results:
@@ -524,7 +394,7 @@ class Conversation:
 
     def _seen(self) -> list[str]:
         seen = []
-        for kind, name, outcome, value in self.happened:
+        for kind, name, outcome, value in self.hooks.happened:
             seen.append(
                 f"permission for {name}: {outcome} {value}" if kind == "permission" else f"hook {name}: {outcome}"
             )
@@ -536,7 +406,7 @@ class Conversation:
         sim = self.sim
         fields.setdefault("num_turns", 1 + self._user_frames)
         fields.setdefault("api_error_status", None)
-        frame = sim.state.result(self._uuids, self._replies, **fields)
+        frame = sim.state.result(self.replies.uuids, self.replies.count, **fields)
         if fields["num_turns"] == 0 or fields.get("terminal_reason") == "tool_deferred":
             del frame["api_error_status"]
         if frame["is_error"] and frame["subtype"] != "success":
@@ -546,7 +416,7 @@ class Conversation:
         sim.last_result_failed = frame["is_error"]
         self.in_turn = False
         sim.emit(frame)
-        for uuid in self._uuids:
+        for uuid in self.replies.uuids:
             sim.report_prompt(uuid, report)
         if not sim.prompts:
             sim.report_state("idle")
@@ -555,7 +425,7 @@ class Conversation:
         """End the turn with an error of the API."""
         sim = self.sim
         frame = sim.state.failure(sim.new_id(), status, text)
-        self._send_stamped(frame)
+        self.replies.send(frame)
         sim.run.leave_turn()
         self._finish(
             report="cancelled",
@@ -576,12 +446,12 @@ class Conversation:
         if tools:
             self.tools.reject_open()
         else:
-            self._stop_reason = None
-        message_id, self._streaming = self._streaming, None
-        cut_off, self._cut_off = self._cut_off, None
+            self.replies.stop_reason = None
+        message_id, self.replies.streaming = self.replies.streaming, None
+        cut_off, self.replies.cut_off = self.replies.cut_off, None
         if cut_off is not None:
             block = {"type": "text", "text": cut_off}
-            self._send_stamped({**state.assistant(message_id or sim.new_id(), block), "aborted": True})
+            self.replies.send({**state.assistant(message_id or sim.new_id(), block), "aborted": True})
         text = "[Request interrupted by user for tool use]" if tools else "[Request interrupted by user]"
         sim.emit(state.user([{"type": "text", "text": text}]))
         self._user_frames += 1
@@ -590,7 +460,7 @@ class Conversation:
                 sim.emit(state.stream(message_id, {"type": "content_block_stop", "index": 0}))
             sim.emit(state.stream(message_id, state.message_delta(None)))
             sim.emit(state.stream(message_id, {"type": "message_stop"}))
-        reason = self._stop_reason
+        reason = self.replies.stop_reason
         shown = "null" if reason is None else reason
         self._finish(
             report="cancelled",
@@ -604,19 +474,3 @@ class Conversation:
     def told(self, frames: int = 1) -> None:
         """Count what the model was told."""
         self._user_frames += frames
-
-
-def take_reply(source: Any) -> list[ScriptStep]:
-    """Take the steps of one reply of the model: text and thinking, then its calls."""
-    reply: list[ScriptStep] = []
-    while (step := source.peek()) is not None and isinstance(step, steps.REPLY_STEPS):
-        called = bool(reply) and isinstance(reply[-1], steps.Calls)
-        if called and not (isinstance(step, steps.Calls) and step.together):
-            break
-        reply.append(source.take())
-    return reply
-
-
-def last_text(reply: list[ScriptStep]) -> str:
-    """Return the last text of a reply."""
-    return next((step.text for step in reversed(reply) if isinstance(step, steps.Says)), "")

@@ -31,6 +31,7 @@ from tests.support.leaks import alive, wait_gone
 from tests.support.shell import Shell, drive
 
 EACH_SHELL = 100
+QUERIES = 40
 AT_ONCE = 10
 SEED = int(os.environ.get("BRIDLE_SEED", "4"))
 SECONDS = 30.0
@@ -226,6 +227,52 @@ class Guest:
             gc.collect()
 
 
+class QueryGuest(Guest):
+    """The same for a query that needs the session protocol, because of its callbacks."""
+
+    async def live(self) -> None:
+        prompt: Any = self.prompt if self.seconds < 0.1 else iter([self.prompt, "and more"])
+        try:
+            await self.end_query(self.shell.query(prompt, self.options))
+            self.outcome = "fine"
+        except (BridleError, Thrown) as error:
+            self.outcome = type(error).__name__
+        finally:
+            self.released.set()
+
+    async def end_query(self, stream: Any) -> None:
+        shell = self.shell
+
+        async def read() -> None:
+            async for _ in stream:
+                if self.way == "break":
+                    break
+                if self.way == "exception":
+                    raise Thrown
+
+        async def close() -> None:
+            await self.wait()
+            await stream.close()
+
+        match self.way:
+            case "cancel" | "forget" if not shell.blocking:
+                import anyio
+
+                with anyio.move_on_after(self.seconds):
+                    if self.way == "forget":
+                        await read()
+                    else:
+                        async with stream:
+                            await read()
+            case "forget" | "cancel":
+                await stream.next_item()
+            case _:
+                outcome, other = await shell.meanwhile(read, close)
+                assert other is None
+                if outcome is not None:
+                    raise outcome
+
+
 async def tasks() -> int:
     """How many tasks there are."""
     import sys
@@ -327,6 +374,25 @@ def test_a_hundred_starts_and_stops(shell: Shell, tmp_path: Path) -> None:
     for guest in guests:
         assert guest.pid is None or wait_gone(guest.pid), guest
         if os.path.exists(guest.mark) and guest.way != "finish":
+            with open(guest.mark) as file:
+                assert wait_gone(int(file.read())), guest
+
+
+@shows("steered.leaving", "session.life.random-moments")
+@pytest.mark.timeout(150)
+def test_queries_that_end_at_random_moments(shell: Shell, tmp_path: Path) -> None:
+    options = light(tmp_path)
+    base = {"asyncio": 1_000, "trio": 2_000, "threads": 3_000}[shell.backend]
+    guests = [QueryGuest(shell, options, base + number, tmp_path) for number in range(QUERIES)]
+
+    async def scenario() -> None:
+        await everybody(shell, guests)
+        print(f"{shell.backend}: {dict(Counter(guest.outcome for guest in guests))}")
+
+    shell.play(scenario)
+    gc.collect()
+    for guest in guests:
+        if os.path.exists(guest.mark):
             with open(guest.mark) as file:
                 assert wait_gone(int(file.read())), guest
 

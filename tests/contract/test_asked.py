@@ -318,7 +318,19 @@ def test_unknown_names(shell: Shell, options: Light) -> None:
 @shows("callbacks.first-wins")
 def test_exactly_one_answer(shell: Shell, options: Light, callback: Callback) -> None:
     async def scenario() -> None:
-        matchers = [HookMatcher(hooks=[callback.of(2)], timeout=seconds) for seconds in (SECONDS, 60)]
+        contexts: list[Any] = []
+        inner = callback.of(2)
+
+        async def waiting(asked: Any, context: Any) -> Any:
+            contexts.append(context)
+            return await inner(asked, context)
+
+        def plain(asked: Any, context: Any) -> Any:
+            contexts.append(context)
+            return inner(asked, context)
+
+        hook = waiting if callback.asynchronous else plain
+        matchers = [HookMatcher(hooks=[hook], timeout=seconds) for seconds in (SECONDS, 60)]
         async with Running(shell, options(hooks={"PreToolUse": matchers})) as session:
             asked = {"callback_id": "hook_0", **HOOK}
             callback.hangs = True
@@ -328,6 +340,8 @@ def test_exactly_one_answer(shell: Shell, options: Light, callback: Callback) ->
             while callback.called < 2:
                 await shell.let_others_run()
             await got(session.get_settings())  # now it is taken back
+            while not contexts[1].cancelled:
+                await shell.let_others_run()
             callback.release.set()
             callback.hangs = False
             for _ in range(20):

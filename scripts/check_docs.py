@@ -30,6 +30,7 @@ GENERATORS = (
     (("scripts/names_page.py",), ("scripts/names_page.py", "--write")),
     (("scripts/hooks_page.py",), ("scripts/hooks_page.py", "--write")),
     (("scripts/behaviours_page.py",), ("scripts/behaviours_page.py", "--write")),
+    (("scripts/simulator_page.py",), ("scripts/simulator_page.py", "--write")),
 )
 
 _FENCE = re.compile(r"^(?P<indent> *)```python\n(?P<code>.*?)^(?P=indent)```", re.MULTILINE | re.DOTALL)

@@ -377,7 +377,7 @@ def test_garbage_is_survived(shell: Shell, playing: StandIn) -> None:
     shell.play(scenario)
 
 
-@shows("hooks.context")
+@shows("callbacks.from-inside", "hooks.context")
 def test_a_hook_may_steer_its_session(shell: Shell, playing: StandIn) -> None:
     async def asking(asked: Any, context: Any) -> HookOutput:
         version = await got(context.session.get_binary_version())

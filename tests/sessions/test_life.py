@@ -53,7 +53,11 @@ HANG = steps(["hang"])
 
 
 @shows(
-    "session.life.states", "session.life.views", "session.handshake.answer", "session.turns.result", "process.graceful"
+    "session.life.states",
+    "session.life.views",
+    "session.handshake.answer",
+    "session.turns.result",
+    "process.graceful",
 )
 def test_a_conversation(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
@@ -226,7 +230,11 @@ def test_a_crash_wakes_everybody_with_one_error(shell: Shell, playing: StandIn, 
 
 
 @shows(
-    "session.handshake.refused", "session.handshake.silence", "session.queueing.failed", "errors.start", "bad.silence"
+    "session.handshake.refused",
+    "session.handshake.silence",
+    "session.queueing.failed",
+    "errors.start",
+    "bad.silence",
 )
 @pytest.mark.parametrize(
     ("start", "kind"),

@@ -378,7 +378,7 @@ def test_a_hundred_starts_and_stops(shell: Shell, tmp_path: Path) -> None:
                 assert wait_gone(int(file.read())), guest
 
 
-@shows("steered.leaving", "session.life.random-moments")
+@shows("session.life.random-moments", "steered.leaving")
 @pytest.mark.timeout(150)
 def test_queries_that_end_at_random_moments(shell: Shell, tmp_path: Path) -> None:
     options = light(tmp_path)

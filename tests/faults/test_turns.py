@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from bridle import Options, ResultError, Timeouts, TurnTimeoutError, tool, tool_server
+from bridle import Options, OutputError, ResultError, Timeouts, TurnState, TurnTimeoutError, tool, tool_server
 from bridle.hooks import HookMatcher
 from bridle.messages import InitMessage, ResultMessage, TaskNotificationMessage
 from bridle.permissions import Allow
-from bridle.protocol.turns import TurnState
 from bridle.testing import Script, SimulatedCLI
 from bridle.testing.faults import Drop, Insert, Silence
 from tests.faults.talk import RESULT, answered, behind, greeting, talking
 from tests.sessions.talking import each, first, got, raised, texts
+from tests.shells.conftest import StandIn
 from tests.support.shell import Shell
 
 BYPASS: dict[str, Any] = {"permission_mode": "bypassPermissions"}
@@ -130,15 +130,14 @@ def test_an_api_error_that_comes_as_text_is_an_error(shell: Shell, status: int) 
     shell.play(scenario)
 
 
-def test_an_empty_success_is_delivered_as_what_it_is(shell: Shell) -> None:
+def test_an_empty_success_is_text_and_no_object(shell: Shell, playing: StandIn) -> None:
+    """A turn of tools alone ends so, too: it is no error by itself, and never passes for what was asked for."""
+
     async def scenario() -> None:
-        answer = await shell.run(
-            "go", transport=SimulatedCLI(Script().user().frame({**RESULT, "result": ""}).says("x"))
-        )
-        assert answer.result is not None
-        await raised(
-            lambda: shell.run("go", transport=behind(Script().user().says("no object")), output_type=dict), Exception
-        )
+        steps = (["frame", "init"], ["frame", {**RESULT, "result": ""}])
+        answer = await shell.run("go", playing(*steps))
+        assert (answer.text, answer.warnings) == ("", [])
+        await raised(lambda: shell.run("go", playing(*steps), output_type=dict[str, int]), OutputError)
 
     shell.play(scenario)
 

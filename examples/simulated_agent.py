@@ -65,9 +65,9 @@ def test_it_buys_nothing_else() -> None:
 
 
 def test_a_crash_is_an_error() -> None:
-    with SimulatedCLI(Script().user().crash(3, stderr="out of memory")) as cli:
-        with pytest.raises(ProcessError, match="out of memory"):
-            bridle.sync.run("Buy tea", Shopkeeper(10).options.replace(can_use_tool=None), transport=cli)
+    script = Script().user().crash(3, stderr="out of memory")
+    with SimulatedCLI(script) as cli, pytest.raises(ProcessError, match="out of memory"):
+        bridle.sync.run("Buy tea", transport=cli)
 
 
 def test_another_prompt_is_noticed() -> None:

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
+from bridle.testing.simulation_facts import (
+    AGENTS,
+    API_ERROR_TYPES,
+    ASKING_TOOLS,
+    CAPABILITIES,
+    COMMANDS,
+    ERRORS,
+    FINAL_USAGE,
+    NO_SUBAGENTS,
+    NO_USAGE,
+    TIME,
+    TOOLS,
+    USAGE,
+    model_usage,
+    price_of,
+)
 from bridle.testing.simulation_launch import VERSION, resolve_model
 
 if TYPE_CHECKING:
@@ -12,72 +27,7 @@ if TYPE_CHECKING:
 
     from bridle.testing.simulation_launch import Launch
 
-__all__ = ["COMMANDS", "TIME", "SessionState"]
-
-TIME = "2026-01-01T00:00:00.000Z"
-"""What every frame says about the time: the same run gives the same frames."""
-TOOLS = [
-    "Task",
-    "Bash",
-    "CronCreate",
-    "CronDelete",
-    "CronList",
-    "Edit",
-    "EnterWorktree",
-    "ExitWorktree",
-    "ListAgents",
-    "Monitor",
-    "NotebookEdit",
-    "Read",
-    "ReportFindings",
-    "ScheduleWakeup",
-    "SendMessage",
-    "Skill",
-    "TaskStop",
-    "ToolSearch",
-    "WebFetch",
-    "WebSearch",
-    "Workflow",
-    "Write",
-]
-_ASKING_TOOLS = ("AskUserQuestion", "EnterPlanMode", "ExitPlanMode")
-"""Tools that only exist where somebody can be asked."""
-COMMANDS = ("compact", "context", "usage", "clear", "model")
-AGENTS = ("claude", "Explore", "general-purpose", "Plan", "statusline-setup")
-CAPABILITIES = [
-    "interrupt_receipt_v1",
-    "interrupt_cancel_queued_v1",
-    "interrupt_send_now_v1",
-    "interrupt_requeue_taken_v1",
-    "msg_lifecycle_v1",
-    "request_marker_lists_v1",
-    "sdk_mcp_tools_list_changed",
-    "sdk_mcp_manifests",
-    "mcp_read_resource_v1",
-]
-_PRICES = {"haiku": (0.1, 0.5), "sonnet": (2.0, 10.0), "fable": (8.0, 40.0)}
-"""Dollars for a million tokens in and out; what is not here costs what `opus` does."""
-USAGE = {"input_tokens": 10, "output_tokens": 1, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
-_FINAL_USAGE = {**USAGE, "output_tokens": 5}
-_NO_USAGE = {
-    "input_tokens": 0,
-    "output_tokens": 0,
-    "cache_creation_input_tokens": 0,
-    "cache_read_input_tokens": 0,
-    "server_tool_use": {"web_search_requests": 0, "web_fetch_requests": 0},
-}
-_SUBAGENTS = {
-    "spawned": 0,
-    "requested": {"background": 0, "foreground": 0, "unset": 0},
-    "started_in_background": 0,
-    "max_depth": 0,
-    "spawned_by_subagents": 0,
-    "completed": 0,
-    "failed": 0,
-    "killed": {"parent": 0, "user": 0, "system": 0},
-    "refused": {"depth_limit": 0, "concurrency_limit": 0, "budget": 0},
-    "by_type": {},
-}
+__all__ = ["SessionState"]
 
 
 class SessionState:
@@ -130,7 +80,7 @@ class SessionState:
         launch = self.launch
         names = set(TOOLS if launch.tools is None else launch.tools)
         if launch.asks_host and launch.tools is None:
-            names.update(_ASKING_TOOLS)
+            names.update(ASKING_TOOLS)
         if launch.json_schema is not None:
             names.add("StructuredOutput")
         if launch.tools is None and "Bash" in self.taken_away:
@@ -154,7 +104,7 @@ class SessionState:
     @property
     def cost(self) -> float:
         """Everything so far, in US dollars."""
-        return sum(_price(model) * replies for model, replies in self._by_model.items())
+        return sum(price_of(model) * replies for model, replies in self._by_model.items())
 
     @property
     def transcript_path(self) -> str:
@@ -222,12 +172,12 @@ class SessionState:
                 "content": [{"type": "text", "text": text}],
                 "stop_reason": "stop_sequence",
                 "stop_sequence": "",
-                "usage": _NO_USAGE,
+                "usage": NO_USAGE,
                 "context_management": None,
             },
             "parent_tool_use_id": None,
             "timestamp": TIME,
-            "error": _ERRORS.get(status, "server_error" if status >= 500 else "unknown"),
+            "error": ERRORS.get(status, "server_error" if status >= 500 else "unknown"),
             "is_api_error_message": True,
             "api_error_status": status,
             "api_error_type": API_ERROR_TYPES.get(status, "api_error"),
@@ -264,14 +214,14 @@ class SessionState:
                 "server_tool_use": {"web_search_requests": 0, "web_fetch_requests": 0},
                 "service_tier": "standard",
             },
-            "modelUsage": _model_usage(self._by_model),
+            "modelUsage": model_usage(self._by_model),
             "permission_denials": self.denials,
             "terminal_reason": "completed",
             "fast_mode_state": "off",
-            "subagent_stats": _SUBAGENTS,
+            "subagent_stats": NO_SUBAGENTS,
             "queued_turn_count": 0,
             "result_index": self.results,
-            "model_usage_since_last_result": _model_usage(self._since_last_result()),
+            "model_usage_since_last_result": model_usage(self._since_last_result()),
         }
         if uuids:
             frame["user_message_uuid"] = uuids[0]
@@ -336,85 +286,5 @@ class SessionState:
         return {
             "type": "message_delta",
             "delta": {"stop_reason": stop_reason, "stop_sequence": None},
-            "usage": _FINAL_USAGE if stop_reason is not None else USAGE,
+            "usage": FINAL_USAGE if stop_reason is not None else USAGE,
         }
-
-
-def _price(model: str) -> float:
-    """Return what a reply costs: ten tokens in and five out."""
-    family = next((name for name in _PRICES if name in model), "")
-    price_in, price_out = _PRICES.get(family, (4.0, 20.0))
-    return (10 * price_in + 5 * price_out) / 1_000_000
-
-
-def _model_usage(by_model: Mapping[str, int]) -> dict[str, Any]:
-    return {
-        model: {
-            "inputTokens": 10 * replies,
-            "outputTokens": 5 * replies,
-            "cacheReadInputTokens": 0,
-            "cacheCreationInputTokens": 0,
-            "webSearchRequests": 0,
-            "costUSD": round(replies * _price(model), 8),
-            "contextWindow": 1_000_000,
-            "maxOutputTokens": 128_000,
-        }
-        for model, replies in by_model.items()
-    }
-
-
-def block_events(index: int, block: Mapping[str, Any], chunk: int | None) -> list[dict[str, Any]]:
-    """Return the events by which a block is streamed, without the one that ends it."""
-    kind = block["type"]
-    deltas: list[dict[str, Any]]
-    if kind == "text":
-        empty: dict[str, Any] = {"type": "text", "text": ""}
-        deltas = [{"type": "text_delta", "text": part} for part in pieces(str(block["text"]), chunk)]
-    elif kind == "thinking":
-        empty = {"type": "thinking", "thinking": "", "signature": ""}
-        deltas = [{"type": "thinking_delta", "thinking": part} for part in pieces(str(block["thinking"]), chunk)]
-        deltas.append({"type": "signature_delta", "signature": block["signature"]})
-    else:
-        empty = {**block, "input": {}}
-        deltas = [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}]
-    start = {"type": "content_block_start", "index": index, "content_block": empty}
-    return [start, *({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas)]
-
-
-def pieces(text: str, size: int | None) -> list[str]:
-    """Return a text in pieces of at most `size` characters."""
-    if size is None:
-        return [text] if text else []
-    return [text[start : start + size] for start in range(0, len(text), size)]
-
-
-API_ERROR_TYPES = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    402: "billing_error",
-    403: "permission_error",
-    404: "not_found_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    500: "api_error",
-    529: "overloaded_error",
-}
-_ERRORS = {
-    400: "invalid_request",
-    401: "authentication_failed",
-    403: "authentication_failed",
-    404: "model_not_found",
-    429: "rate_limit",
-    529: "overloaded",
-}
-RETRY_ERRORS = {401: "authentication_failed", 429: "rate_limit", 529: "overloaded"}
-
-
-def failure_text(status: int, message: str) -> str:
-    """Return what the CLI says about an error of the API."""
-    text = f"API Error: {status} {message}"
-    if status in (401, 403):
-        return f"Failed to authenticate. {text}"
-    if status >= 500:
-        return f"{text}. This is a server-side issue, usually temporary — try again in a moment."
-    return text

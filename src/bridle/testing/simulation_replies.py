@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bridle.testing import script_steps as steps
-from bridle.testing.simulation_frames import block_events
+from bridle.testing.simulation_facts import block_events
 from bridle.testing.simulation_waits import Pause, never
 
 if TYPE_CHECKING:

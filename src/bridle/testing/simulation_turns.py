@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bridle.testing import script_steps as steps
-from bridle.testing.script_run import holds
-from bridle.testing.simulation_frames import RETRY_ERRORS, failure_text
+from bridle.testing.simulation_facts import failure_text
 from bridle.testing.simulation_hooks import Hooks
+from bridle.testing.simulation_outside import expect, outside, retry
 from bridle.testing.simulation_replies import Replies, last_text, take_reply
 from bridle.testing.simulation_tools import Tools
-from bridle.testing.simulation_waits import Interruption, Pause, never
+from bridle.testing.simulation_waits import Interruption, Pause
 
 if TYPE_CHECKING:
     from bridle.testing.script_steps import ScriptStep
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from bridle.testing.simulation_waits import Steps
 
 __all__ = ["Conversation"]
-
-MAX_RETRIES = 10
 
 
 class Conversation:
@@ -50,13 +48,13 @@ class Conversation:
                     yield from self._turn_of_task(step)
                 case steps.ExpectHook() | steps.ExpectPermission() | steps.ExpectResult() as step:
                     run.take()
-                    self._expect(step)
+                    expect(self.sim, step, self.last_results)
                 case steps.Slow() | steps.Crash() | steps.Hang() | steps.IgnoreTermination() as step:
                     run.take()
-                    yield from self._outside(step)
+                    yield from outside(sim, step)
                 case steps.Garbage() | steps.Cut() | steps.Emit() as step:
                     run.take()
-                    yield from self._outside(step)
+                    yield from outside(sim, step)
                 case _:
                     yield Pause(lambda: bool(sim.prompts) or sim.input_ended)
                     if not sim.prompts:
@@ -187,16 +185,16 @@ class Conversation:
 
     def _answer(self, **more: Any) -> Steps[None]:
         """Play replies and tools until the turn has its result."""
-        run = self.sim.run
+        sim, run = self.sim, self.sim.run
         while True:
             step = run.peek()
             match step:
                 case steps.ExpectHook() | steps.ExpectPermission() | steps.ExpectResult():
                     run.take()
-                    self._expect(step)
+                    expect(self.sim, step, self.last_results)
                 case steps.Retry():
                     run.take()
-                    yield from self._retry(step)
+                    yield from retry(sim, step)
                 case steps.ApiFailure():
                     run.take()
                     self._fail(step.status, failure_text(step.status, step.message), **more)
@@ -221,7 +219,7 @@ class Conversation:
                     return
                 case _:
                     run.take()
-                    yield from self._outside(step)
+                    yield from outside(sim, step)
 
     def _reply_and_tools(self, reply: list[ScriptStep], more: dict[str, Any]) -> Steps[bool]:
         """Play one reply and what it calls; True if that was the end of the turn."""
@@ -294,24 +292,9 @@ class Conversation:
             return False
         while isinstance(step := sim.run.peek(), steps.EXPECTATIONS):
             sim.run.take()
-            self._expect(step)
+            expect(self.sim, step, self.last_results)
         self._finish(result=last_text(reply), **more)
         return True
-
-    def _retry(self, step: steps.Retry) -> Steps[None]:
-        for attempt in range(1, step.attempts + 1):
-            self.sim.emit(
-                {
-                    "type": "system",
-                    "subtype": "api_retry",
-                    "attempt": attempt,
-                    "max_retries": MAX_RETRIES,
-                    "retry_delay_ms": round(step.delay * 1000),
-                    "error_status": step.status,
-                    "error": RETRY_ERRORS.get(step.status, "server_error"),
-                }
-            )
-            yield Pause(never, self.sim.seconds(step.delay))
 
     def _compact(self, step: steps.Compacts) -> Steps[None]:
         sim, state = self.sim, self.sim.state
@@ -337,68 +320,6 @@ class Conversation:
             )
             sim.emit(state.user(f"<local-command-stdout>Compacted {told}</local-command-stdout>", isReplay=True))
             self._finish(result="", num_turns=0, stop_reason=None, terminal_reason=None, local_command="compact")
-
-    # -- what happens outside -----------------------------------------------------------------------------------------
-
-    def _outside(self, step: ScriptStep) -> Steps[None]:
-        sim = self.sim
-        match step:
-            case steps.Slow():
-                until = sim.seconds(step.seconds)
-                yield Pause(lambda: sim.clock() >= until, until)
-            case steps.Crash():
-                if step.stderr:
-                    sim.fail(step.stderr, step.exit_code)
-                else:
-                    sim.exit(step.exit_code)
-                yield Pause(never)
-            case steps.Hang():
-                sim.flush()
-                sim.run.note("the CLI hangs")
-                sim.hanging = True
-                yield Pause(never)
-            case steps.IgnoreTermination():
-                sim.ignores_termination = True
-            case steps.Garbage():
-                sim.write_garbage(step.data)
-            case steps.Cut():
-                sim.cut = (step.bytes_kept, step.exit_code)
-            case steps.Emit():
-                sim.emit({**step.frame})
-            case _:
-                raise AssertionError(step)
-
-    def _expect(self, step: ScriptStep) -> None:
-        match step:
-            case steps.ExpectPermission():
-                for place, (kind, tool, decision, value) in enumerate(self.hooks.happened):
-                    if kind != "permission" or tool != step.tool:
-                        continue
-                    if step.decision not in (None, decision) or step.input not in (None, value):
-                        continue
-                    del self.hooks.happened[place]
-                    return
-            case steps.ExpectHook():
-                for place, (kind, event, output, _) in enumerate(self.hooks.happened):
-                    if kind == "hook" and event == step.event and holds(step.output or {}, output):
-                        del self.hooks.happened[place]
-                        return
-            case steps.ExpectResult():
-                for text, failed in self.last_results:
-                    if step.text in text and step.error in (None, failed):
-                        return
-            case _:
-                raise AssertionError(step)
-        seen = ", ".join(self._seen()) or "nothing"
-        self.sim.run.problem(f"the script has {step.describe()}, and there was {seen}")
-
-    def _seen(self) -> list[str]:
-        seen = []
-        for kind, name, outcome, value in self.hooks.happened:
-            seen.append(
-                f"permission for {name}: {outcome} {value}" if kind == "permission" else f"hook {name}: {outcome}"
-            )
-        return seen + [f"the result {text!r}{' (an error)' if failed else ''}" for text, failed in self.last_results]
 
     # -- ends of turns ------------------------------------------------------------------------------------------------
 

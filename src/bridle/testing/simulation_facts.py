@@ -1,0 +1,155 @@
+"""What a simulated CLI knows of the real one: its tools, its errors, its prices, the form of its streams."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TIME = "2026-01-01T00:00:00.000Z"
+"""What every frame says about the time: the same run gives the same frames."""
+TOOLS = [
+    "Task",
+    "Bash",
+    "CronCreate",
+    "CronDelete",
+    "CronList",
+    "Edit",
+    "EnterWorktree",
+    "ExitWorktree",
+    "ListAgents",
+    "Monitor",
+    "NotebookEdit",
+    "Read",
+    "ReportFindings",
+    "ScheduleWakeup",
+    "SendMessage",
+    "Skill",
+    "TaskStop",
+    "ToolSearch",
+    "WebFetch",
+    "WebSearch",
+    "Workflow",
+    "Write",
+]
+ASKING_TOOLS = ("AskUserQuestion", "EnterPlanMode", "ExitPlanMode")
+"""Tools that only exist where somebody can be asked."""
+COMMANDS = ("compact", "context", "usage", "clear", "model")
+AGENTS = ("claude", "Explore", "general-purpose", "Plan", "statusline-setup")
+CAPABILITIES = [
+    "interrupt_receipt_v1",
+    "interrupt_cancel_queued_v1",
+    "interrupt_send_now_v1",
+    "interrupt_requeue_taken_v1",
+    "msg_lifecycle_v1",
+    "request_marker_lists_v1",
+    "sdk_mcp_tools_list_changed",
+    "sdk_mcp_manifests",
+    "mcp_read_resource_v1",
+]
+PRICES = {"haiku": (0.1, 0.5), "sonnet": (2.0, 10.0), "fable": (8.0, 40.0)}
+"""Dollars for a million tokens in and out; what is not here costs what `opus` does."""
+USAGE = {"input_tokens": 10, "output_tokens": 1, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
+FINAL_USAGE = {**USAGE, "output_tokens": 5}
+NO_USAGE = {
+    "input_tokens": 0,
+    "output_tokens": 0,
+    "cache_creation_input_tokens": 0,
+    "cache_read_input_tokens": 0,
+    "server_tool_use": {"web_search_requests": 0, "web_fetch_requests": 0},
+}
+NO_SUBAGENTS = {
+    "spawned": 0,
+    "requested": {"background": 0, "foreground": 0, "unset": 0},
+    "started_in_background": 0,
+    "max_depth": 0,
+    "spawned_by_subagents": 0,
+    "completed": 0,
+    "failed": 0,
+    "killed": {"parent": 0, "user": 0, "system": 0},
+    "refused": {"depth_limit": 0, "concurrency_limit": 0, "budget": 0},
+    "by_type": {},
+}
+
+
+def price_of(model: str) -> float:
+    """Return what a reply costs: ten tokens in and five out."""
+    family = next((name for name in PRICES if name in model), "")
+    price_in, price_out = PRICES.get(family, (4.0, 20.0))
+    return (10 * price_in + 5 * price_out) / 1_000_000
+
+
+def model_usage(by_model: Mapping[str, int]) -> dict[str, Any]:
+    """Return what was used, by model."""
+    return {
+        model: {
+            "inputTokens": 10 * replies,
+            "outputTokens": 5 * replies,
+            "cacheReadInputTokens": 0,
+            "cacheCreationInputTokens": 0,
+            "webSearchRequests": 0,
+            "costUSD": round(replies * price_of(model), 8),
+            "contextWindow": 1_000_000,
+            "maxOutputTokens": 128_000,
+        }
+        for model, replies in by_model.items()
+    }
+
+
+def block_events(index: int, block: Mapping[str, Any], chunk: int | None) -> list[dict[str, Any]]:
+    """Return the events by which a block is streamed, without the one that ends it."""
+    kind = block["type"]
+    deltas: list[dict[str, Any]]
+    if kind == "text":
+        empty: dict[str, Any] = {"type": "text", "text": ""}
+        deltas = [{"type": "text_delta", "text": part} for part in pieces(str(block["text"]), chunk)]
+    elif kind == "thinking":
+        empty = {"type": "thinking", "thinking": "", "signature": ""}
+        deltas = [{"type": "thinking_delta", "thinking": part} for part in pieces(str(block["thinking"]), chunk)]
+        deltas.append({"type": "signature_delta", "signature": block["signature"]})
+    else:
+        empty = {**block, "input": {}}
+        deltas = [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}]
+    start = {"type": "content_block_start", "index": index, "content_block": empty}
+    return [start, *({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas)]
+
+
+def pieces(text: str, size: int | None) -> list[str]:
+    """Return a text in pieces of at most `size` characters."""
+    if size is None:
+        return [text] if text else []
+    return [text[start : start + size] for start in range(0, len(text), size)]
+
+
+API_ERROR_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    500: "api_error",
+    529: "overloaded_error",
+}
+ERRORS = {
+    400: "invalid_request",
+    401: "authentication_failed",
+    403: "authentication_failed",
+    404: "model_not_found",
+    429: "rate_limit",
+    529: "overloaded",
+}
+RETRY_ERRORS = {401: "authentication_failed", 429: "rate_limit", 529: "overloaded"}
+
+
+def failure_text(status: int, message: str) -> str:
+    """Return what the CLI says about an error of the API."""
+    text = f"API Error: {status} {message}"
+    if status in (401, 403):
+        return f"Failed to authenticate. {text}"
+    if status >= 500:
+        return f"{text}. This is a server-side issue, usually temporary — try again in a moment."
+    return text

@@ -22,10 +22,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from bridle.errors import printable
 from bridle.testing.cassette_file import Recording, read_recording
-from bridle.testing.cassette_replay import Player, ReplayAsync, ReplaySync
+from bridle.testing.cassette_player import Player
+from bridle.testing.cassette_replay import ReplayAsync, ReplaySync
 from bridle.testing.errors import CassetteError, CassetteMismatchError
 from bridle.transports.opening import RecordedBy, recorder
-from bridle.transports.recording import RecordedAsync, RecordedSync, SessionRecord, TapeFile, header_line
+from bridle.transports.recorded import RecordedAsync, RecordedSync
+from bridle.transports.recording import SessionRecord, TapeFile, header_line
 from bridle.transports.redaction import Redactor, Vault
 
 if TYPE_CHECKING:

@@ -115,7 +115,7 @@ def open_async(
     if not isinstance(transport, AsyncTransport):
         raise TypeError(f"`transport` must be an AsyncTransport or a TransportSource, not {type(transport).__name__}")
     if options.trace is not None:
-        from bridle.transports.recording import trace_async
+        from bridle.transports.recorded import trace_async
 
         transport = trace_async(transport, options, local=local)
     return transport, local
@@ -151,7 +151,7 @@ def open_sync(
     if not isinstance(transport, SyncTransport):
         raise TypeError(f"`transport` must be a SyncTransport or a TransportSource, not {type(transport).__name__}")
     if options.trace is not None:
-        from bridle.transports.recording import trace_sync
+        from bridle.transports.recorded import trace_sync
 
         transport = trace_sync(transport, options, local=local)
     return transport, local

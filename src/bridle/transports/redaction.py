@@ -13,19 +13,19 @@ import base64
 import json
 import os
 import re
-import tempfile
-import threading
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import msgspec
 
+from bridle.transports.places import PLACEHOLDER, WORD, Places, Vault
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from bridle.launch.plan import LaunchPlan
 
-__all__ = ["CATEGORIES", "PLACEHOLDER", "Places", "Redactor", "Vault"]
+__all__ = ["CATEGORIES", "Redactor", "Vault"]
 
 CATEGORIES = (
     "keys",
@@ -38,22 +38,18 @@ CATEGORIES = (
 )
 """What is looked for, as the header of a recording says it."""
 
-PLACEHOLDER = re.compile(r"<bridle-[a-z-]+(?:[~-]\d+)?>")
-
 _STRING = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:)?', re.DOTALL)
 
-# Or after the letter of an escape: JSON is often quoted in JSON.
-_WORD = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf])|(?<=\\u[0-9a-fA-F]{4}))"
 _KEYS = re.compile(
     "|".join(
         (
             r"sk-ant-[A-Za-z0-9_-]{8,}",
-            _WORD + r"sk-[A-Za-z0-9_-]{8,}",
-            _WORD + r"(?:gh[pousr]_|github_pat_|glpat-|npm_|pypi-|xox[abeprs]-|hf_)[A-Za-z0-9_-]{12,}",
-            _WORD + r"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Z0-9])",
-            _WORD + r"AIza[A-Za-z0-9_-]{30,}",
+            WORD + r"sk-[A-Za-z0-9_-]{8,}",
+            WORD + r"(?:gh[pousr]_|github_pat_|glpat-|npm_|pypi-|xox[abeprs]-|hf_)[A-Za-z0-9_-]{12,}",
+            WORD + r"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Z0-9])",
+            WORD + r"AIza[A-Za-z0-9_-]{30,}",
             r"(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{16,}",
-            _WORD + r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*",
+            WORD + r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*",
             r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|\Z)",
         )
     ),
@@ -112,12 +108,6 @@ _LONG_NAMES = frozenset({"description", "systemPrompt", "system_prompt", "whenTo
 _LONG_FRAMES = frozenset({"control_response", "system"})
 _LONG = 100
 _LONG_SKILL = 1_000
-_NOT_PERSONAL = frozenset(
-    {"root", "user", "users", "admin", "home", "runner", "ubuntu", "debian", "nobody", "claude", "app", "node", "test"}
-)
-_TEMPORARY = re.compile(
-    r"<bridle-temp>/(?:pytest-of-[^/\s\"']+/pytest-\d+|tmp[A-Za-z0-9_]{6,}|tmp\.[A-Za-z0-9]{6,})(?![A-Za-z0-9_])"
-)
 _SHORTEST_SECRET = 8
 
 
@@ -127,105 +117,6 @@ class _Head(msgspec.Struct):
 
 
 _head = msgspec.json.Decoder(_Head).decode
-
-
-class Vault:
-    """The placeholders of one recording: the same value gets the same one, whichever session it comes from.
-
-    Args:
-        mark: what stands before the number; a replay marks those of its own values with another sign.
-    """
-
-    def __init__(self, mark: str = "-") -> None:
-        self._mark = mark
-        self._known: dict[tuple[str, str], str] = {}
-        self._counts: dict[str, int] = {}
-        self._lock = threading.RLock()
-        self.values: dict[str, str] = {}
-
-    def placeholder(self, kind: str, value: str) -> str:
-        """Return the placeholder of a value."""
-        with self._lock:
-            known = self._known.get((kind, value))
-            if known is None:
-                number = self._counts[kind] = self._counts.get(kind, 0) + 1
-                known = self._known[kind, value] = f"<bridle-{kind}{self._mark}{number}>"
-                self.values[known] = value
-            return known
-
-    def counts(self) -> dict[str, int]:
-        """Return how many values of each kind were replaced."""
-        with self._lock:
-            return dict(self._counts)
-
-
-class Places:
-    """The folders of one session: its working directory, its home, temporary folders; and the user's name."""
-
-    def __init__(self, vault: Vault, cwd: str | None, environment: Mapping[str, str]) -> None:
-        self._vault = vault
-        found: dict[str, str] = {}  # what stands in texts -> its placeholder
-        self.live: dict[str, str] = {}  # a placeholder -> what stands for it here
-        self.add(found, "cwd", [cwd or os.getcwd()])
-        self.add(found, "config", [environment.get("CLAUDE_CONFIG_DIR", "")])
-        self.add(found, "home", [environment.get("HOME", ""), os.path.expanduser("~")])
-        self.add(found, "temp", [environment.get("TMPDIR", ""), tempfile.gettempdir(), "/tmp", "/var/tmp"])  # noqa: S108
-        if "<bridle-home>" in self.live:
-            self.live.setdefault("<bridle-config>", self.live["<bridle-home>"] + "/.claude")
-        self._found = found
-        ordered = sorted(found, key=len, reverse=True)
-        # A whole folder only: `/home/ann` does not stand in `/home/anna`, nor in `/mnt/home/ann`.
-        self._pattern = re.compile(
-            r"(?:(?<![A-Za-z0-9_.-])|(?<=\\[nrtbf])|(?<=\\u[0-9a-fA-F]{4}))(?:"
-            + "|".join(map(re.escape, ordered))
-            + r")(?![A-Za-z0-9_])"
-            if ordered
-            else r"(?!)"
-        )
-        name = (
-            os.path.basename(environment.get("HOME", ""))
-            if environment.get("HOME", "").startswith(("/home/", "/Users/"))
-            else ""
-        )
-        names = {environment.get("USER", ""), environment.get("LOGNAME", ""), os.environ.get("USER", ""), name}
-        personal = sorted({known for known in names if len(known) > 2 and known.lower() not in _NOT_PERSONAL})
-        self.signs = (*ordered, *personal)
-        """One of these stands in every text that `replace` changes."""
-        if personal:
-            self.live["<bridle-user>"] = environment.get("USER") or personal[0]
-        self._user = (
-            re.compile(_WORD + r"(?:" + "|".join(map(re.escape, personal)) + r")(?![A-Za-z0-9])") if personal else None
-        )
-
-    def add(self, found: dict[str, str], kind: str, folders: Iterable[str]) -> None:
-        """Take folders of one kind: as they are, with links resolved, and as the CLI spells them in names of its own files."""
-        for folder in folders:
-            plain = folder.rstrip("/")
-            if not plain.startswith("/"):
-                continue  # `/` stands everywhere
-            for spelling in dict.fromkeys((plain, os.path.realpath(plain))):
-                found.setdefault(spelling, f"<bridle-{kind}>")
-                self.live.setdefault(f"<bridle-{kind}>", spelling)
-                slug = re.sub(r"[^A-Za-z0-9]", "-", spelling)
-                if spelling.count("/") > 1:  # `-root` alone stands in many words
-                    found.setdefault(slug, f"<bridle-{kind}-slug>")
-                    self.live.setdefault(f"<bridle-{kind}-slug>", slug)
-
-    def replace(self, text: str) -> str:
-        """Return the text with placeholders for places and the user's name."""
-        if any(folder in text for folder in self._found):
-            text = self._pattern.sub(lambda found: self._found[found[0]], text)
-            if "<bridle-temp>" in text:
-                text = _TEMPORARY.sub(self._temporary, text)
-        if self._user is not None:
-            text = self._user.sub("<bridle-user>", text)
-        return text
-
-    def _temporary(self, found: re.Match[str]) -> str:
-        # Its name is another one each time: a replay learns it from what is sent.
-        return self._vault.placeholder(
-            "folder", self.live.get("<bridle-temp>", "") + found[0].removeprefix("<bridle-temp>")
-        )
 
 
 class Redactor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bridle.aio.session import Session
@@ -41,6 +42,8 @@ PROMPTS = (
     "Run the long test in the background.",
 )
 _HEIGHTS = {"Ada": 163, "Grace": 158, "Barbara": 171}
+# It ends when it is told to: after the answer, however fast the machine is.
+_LONG_TEST = "while [ ! -e finished ]; do sleep 0.1; done; echo all is well"
 _LINE = "A horse is a horse, of course, of course. "
 
 
@@ -65,6 +68,9 @@ class _Stable:
     async def may_it_run(self, request: PermissionRequest) -> Allow | Deny:
         """The permission callback: it is asked where no rule has decided."""
         command = str(request.input.get("command", ""))
+        if command == _LONG_TEST:
+            self._say("our permission callback", "yes")
+            return Allow()
         if command.startswith("cp "):
             changed = command.replace("copy.txt", "backup.csv")
             self._say("our permission callback", f"yes, but as `{changed}`")
@@ -84,7 +90,7 @@ class _Stable:
             "hooks": {"PreToolUse": [HookMatcher("Bash", [self.nothing_is_deleted])]},
             "can_use_tool": self.may_it_run,
             "mcp_servers": {"stable": tool_server("stable", [self.height])},
-            "allowed_tools": ["mcp__stable__height", "Bash(rm *)", "Bash(sleep *)", "Bash(echo *)"],
+            "allowed_tools": ["mcp__stable__height", "Bash(rm *)"],
             "include_partial_messages": True,
         }
 
@@ -120,6 +126,7 @@ async def show_session(
         turn = await _send(session, terminal, PROMPTS[2])
         await _show(turn, everything, terminal)
         _say_step(terminal, f"await session.wait_idle()   # {len(session.background_tasks)} task runs")
+        Path(options.cwd or ".", "finished").touch()  # noqa: ASYNC240 - a moment, with nothing else to do
         await session.wait_idle()
         # The model took the floor by itself when the task had ended.
         result = await _show(None, everything, terminal)
@@ -192,7 +199,7 @@ def session_steps(pace: dict[str, Any]) -> list[Any]:
         Reply("How tall is Ada?", ToolCall("mcp__stable__height", {"horse": "Ada"}), **pace),
         Reply("Ada is 163 cm tall, and there is a copy of the data.", **pace),
         Reply(_LINE * 200, chunk=6, delay=0.02),
-        bash("It takes a while.", "sleep 0.4; echo all is well", run_in_background=True),
+        bash("It takes a while.", _LONG_TEST, run_in_background=True),
         Reply("It runs.", **pace),
         Reply("The test is done: all is well.", **pace),
     ]

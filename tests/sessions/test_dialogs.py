@@ -59,6 +59,7 @@ def codes(session: Any) -> list[str]:
     return [warning.code for warning in session.warnings]
 
 
+@shows("asked.dialog.dispatch")
 def test_every_field_is_typed_and_the_rest_is_kept(shell: Shell, playing: StandIn) -> None:
     asked: list[Any] = []
 
@@ -131,7 +132,7 @@ def test_answers(shell: Shell, playing: StandIn, subtype: str, answer: Any, sent
     shell.play(scenario)
 
 
-@shows("asked.dialog.fails")
+@shows("asked.dialog.fails", "callbacks.harmless")
 @pytest.mark.parametrize(
     "bad",
     [
@@ -234,6 +235,7 @@ def test_fields_of_the_wrong_shape_are_left_out(shell: Shell, playing: StandIn) 
     shell.play(scenario)
 
 
+@shows("callbacks.unbindable")
 @pytest.mark.parametrize("name", ["on_elicitation", "on_user_dialog"])
 def test_a_callback_that_cannot_be_called_is_refused(shell: Shell, name: str) -> None:
     with pytest.raises(OptionsError) as caught:

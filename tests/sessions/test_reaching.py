@@ -20,6 +20,7 @@ from bridle.hooks import HookMatcher, HookOutput
 from bridle.permissions import Allow
 from bridle.protocol.session_states import Lifecycle
 from bridle.tools import ToolContext, tool, tool_server
+from tests.contract import shows
 from tests.sessions.talking import Running, ask, got, make, steps, texts
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ async def hook(session: Any) -> Any:
     return await ask(session, "hook_callback", callback_id="hook_0", input=asked)
 
 
+@shows("callbacks.from-inside", "hooks.context")
 def test_plain_callbacks_steer_their_session_from_their_thread(shell: Shell, playing: StandIn) -> None:
     seen: list[Any] = []
 
@@ -104,6 +106,7 @@ def test_a_plain_callback_reads_a_whole_turn(shell: Shell, playing: StandIn) -> 
     shell.play(scenario)
 
 
+@shows("session.life.forgotten")
 @pytest.mark.parametrize("subtype", ["hook_callback", "can_use_tool", "elicitation"])
 def test_a_callback_that_waits_for_ever_keeps_no_session_alive(shell: Shell, playing: StandIn, subtype: str) -> None:
     contexts: list[Any] = []
@@ -141,6 +144,7 @@ def test_a_callback_that_waits_for_ever_keeps_no_session_alive(shell: Shell, pla
     shell.play(scenario)
 
 
+@shows("callbacks.cancelled")
 def test_a_callback_that_does_not_obey_costs_no_processor_time(playing: StandIn) -> None:
     stubborn = threading.Event()
     release: list[asyncio.Event] = []
@@ -174,6 +178,7 @@ def test_a_callback_that_does_not_obey_costs_no_processor_time(playing: StandIn)
     shell.play(scenario)
 
 
+@shows("callbacks.from-inside")
 def test_a_plain_callback_ends_its_session(shell: Shell, playing: StandIn) -> None:
     done = threading.Event()
 

@@ -17,6 +17,7 @@ from bridle.messages import UserMessage
 from bridle.protocol.session_states import TurnState
 from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
 from bridle.tools import Image, ToolContext, ToolError, ToolResult, tool, tool_server
+from tests.contract import shows
 from tests.sessions.talking import Running, each, got, texts
 
 if TYPE_CHECKING:
@@ -204,6 +205,7 @@ async def results(turn: Any) -> list[Any]:
     return found
 
 
+@shows("tools.kinds", "tools.results")
 def test_results_of_every_form(shell: Shell, driving: Callable[..., Options], server: Any, kind: str) -> None:
     calls = [Reply(ToolCall(f"mcp__s__{name}")) for name in NAMES[:3]]
 
@@ -224,6 +226,7 @@ def test_results_of_every_form(shell: Shell, driving: Callable[..., Options], se
     shell.play(scenario)
 
 
+@shows("tools.progress")
 def test_an_interrupt_cancels_the_call(
     shell: Shell, driving: Callable[..., Options], server: Any, kind: str, watched: Watched, real_cli: RealCLI
 ) -> None:
@@ -252,6 +255,7 @@ def test_an_interrupt_cancels_the_call(
     shell.play(scenario)
 
 
+@shows("tools.progress")
 def test_an_interrupt_is_told_to_a_plain_function(shell: Shell, driving: Callable[..., Options]) -> None:
     running, ended = threading.Event(), threading.Event()
 
@@ -281,6 +285,7 @@ def test_an_interrupt_is_told_to_a_plain_function(shell: Shell, driving: Callabl
     shell.play(scenario)
 
 
+@shows("tools.replaced")
 def test_servers_are_replaced(shell: Shell, driving: Callable[..., Options]) -> None:
     def saying(text: str) -> Any:
         @tool(name=f"say_{text}")
@@ -355,6 +360,7 @@ def test_servers_are_replaced(shell: Shell, driving: Callable[..., Options]) -> 
     shell.play(scenario)
 
 
+@shows("tools.kinds")
 def test_a_query_has_servers_too(shell: Shell, driving: Callable[..., Options], watched: Watched) -> None:
     async def scenario() -> None:
         with ScriptedModel(Reply(ToolCall("mcp__s__structured")), Reply("Done.", expect_text="2.5")) as model:

@@ -163,7 +163,10 @@ class McpRun:
             return
         package = _load()
         crash: Exception | None = None
-        async with package.streams() as ((read, write), (server_read, server_write)), anyio.create_task_group() as group:
+        async with (
+            package.streams() as ((read, write), (server_read, server_write)),
+            anyio.create_task_group() as group,
+        ):
             group.start_soon(self._listen, read)
             group.start_soon(self._feed, package, write, group.cancel_scope)
             try:

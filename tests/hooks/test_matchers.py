@@ -251,7 +251,7 @@ def test_the_context_is_a_frozen_value_that_tells_of_cancellation() -> None:
     assert context.cancelled
     assert repr(context) == "HookContext(tool_use_id='toolu_1', cancelled=True)"
     with pytest.raises(AttributeError, match="frozen"):
-        context.session = None
+        context.session = None  # type: ignore[misc]
     with pytest.raises(AttributeError, match="frozen"):
         del context.session
 

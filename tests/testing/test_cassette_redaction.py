@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 
 from bridle.launch.plan import LaunchPlan
-from bridle.transports.recording import shown_arguments
+from bridle.transports.recording import SessionRecord, shown_arguments
 from bridle.transports.redaction import Redactor, Vault
 
 SECRET = "hunter2-hunter2/+=x"
@@ -243,3 +243,68 @@ def test_long_lines_take_no_time() -> None:
         began = time.process_time()
         made.line(b'{"type":"x","d":"@ token ' + row + b'"}', inbound=True)
         assert time.process_time() - began < 5
+
+
+class Kept:
+    """A sink that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+
+    def write(self, line: bytes) -> None:
+        self.lines.append(line)
+
+    def close(self) -> None:
+        pass
+
+
+def test_nothing_is_written_at_any_moment_wherever_a_secret_comes_from() -> None:
+    """In arguments, variables, frames that come in pieces, a prompt, an unfinished line, stderr, a failed start."""
+    secrets = [KEYS[0], SECRET, "ann@example.com", "/home/ann"]
+    for secret in secrets:
+        told = json.dumps({"type": "user", "text": f"a {secret} b"}).encode()
+        for cut in range(1, len(told), 7):
+            kept = Kept()
+            record = SessionRecord(kept, redactor(), 0, 1_000_000)
+            record.begin(
+                plan(
+                    "--append-system-prompt",
+                    f"use {secret}",
+                    f"--x={secret}",
+                    "--settings",
+                    json.dumps({"env": {"A": secret}}),
+                )
+            )
+            record.sent(told[:cut])
+            record.sent(told[cut:] + b"\n")
+            record.received(told[:cut])
+            record.received(told[cut:] + b"\nno json " + secret.encode()[:-3])
+            record.received(secret.encode()[-3:])
+            record.output_ended()
+            record.exited(1)
+            record.stopped(turn_open=False)
+            record.end(f"failed with {secret}".encode())
+            assert [json.loads(line)["k"] for line in kept.lines] == [
+                "start",
+                "out",
+                "in",
+                "in",
+                "eof",
+                "exit",
+                "stop",
+                "stderr",
+                "end",
+            ]
+            assert secret.encode() not in b"".join(kept.lines)
+            assert json.dumps(secret).encode()[1:-1] not in b"".join(kept.lines)
+        kept = Kept()
+        record = SessionRecord(kept, redactor(), 0, 1_000_000)
+        record.begin(LaunchPlan(argv=("claude",), environment=ENVIRONMENT, stdin=b"x"))
+        record.sent(f"first {secret[:3]}".encode())
+        record.sent(f"{secret[3:]} last".encode())
+        assert len(kept.lines) == 1
+        record.input_ended()
+        record.start_failed(OSError(f"no {secret}"))
+        record.sent(secret.encode())
+        assert [json.loads(line)["k"] for line in kept.lines] == ["start", "prompt", "end_input", "start_error", "end"]
+        assert secret.encode() not in b"".join(kept.lines)

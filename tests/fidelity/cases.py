@@ -281,6 +281,12 @@ def change_between(operation: str, /, **fields: Any) -> Callable[[Host], None]:
     return does
 
 
+def add_folder(host: Host) -> None:
+    (host.folder / "part").mkdir()
+    host.session.register_repo_root(str(host.folder / "part"))
+    host.talk()
+
+
 def rewind(host: Host) -> None:
     turn = host.session.send("go")
     turn.result()
@@ -436,7 +442,7 @@ CASES: list[Case] = [
         lambda s, f: (
             s.user("go")
             .calls("Bash", {"command": "echo a"}, result="a")
-            .calls("Bash", {"command": "echo b"}, result="b", together=True)
+            .calls("Bash", {"command": "echo a"}, result="a", together=True)
             .says("Done.")
         ),
         BYPASS,
@@ -541,6 +547,19 @@ CASES: list[Case] = [
     ),
     Case("a hook decides about permission: allow", touch, permission_hook("allow")),
     Case("a hook decides about permission: deny", touch, permission_hook("deny")),
+    Case(
+        "hooks when the model changes",
+        two_turns,
+        hooks("PreModelSwitch", "PostModelSwitch"),
+        does=change_between("set_model", model="sonnet"),
+    ),
+    Case("a hook when the API refuses", lambda s, f: s.user("go").api_error(402), hooks("StopFailure")),
+    Case(
+        "hooks of a new conversation",
+        lambda s, f: s.user("one").says("One.").user("/clear").user("two").says("Two."),
+        hooks("SessionEnd", "SessionStart", "UserPromptSubmit"),
+    ),
+    Case("a hook when a folder is added", talk, hooks("DirectoryAdded"), does=add_folder),
     # -- tools of this process
     Case("a tool of this process, asked about", buy, {**ASK, "mcp_servers": SHOP}),
     Case("a tool of this process, allowed", buy, {"allowed_tools": ["mcp__shop__price"], "mcp_servers": SHOP}),

@@ -80,6 +80,8 @@ class _Compiler:
                     blocks.append(ToolCall(step.tool, step.input, step.id))
                     if step.agent:
                         self.subagents[str(step.input.get("prompt", "*"))] = self.compile(step.agent)
+                case steps.UserSays(text="/clear"):
+                    finish()  # the CLI answers it without the model
                 case steps.UserSays():
                     finish()
                     checks.append(_prompt_check(step))

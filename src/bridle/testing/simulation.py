@@ -308,6 +308,13 @@ class Simulation:
             return next(reversed(known))
         return launch.session_id or f"51b00000-0000-4000-8000-{len(known) + 1:012x}"
 
+    def new_session(self) -> str:
+        """Begin a new conversation in this process; return its id."""
+        self.state.session_id = f"51b00000-0000-4000-8000-{len(self.run.sessions) + 1:012x}"
+        self.state.forget()
+        self.run.sessions[self.state.session_id] = 0
+        return self.state.session_id
+
     def _start(self) -> None:
         launch, known = self.launch, self.run.sessions
         if launch.refusal is not None:

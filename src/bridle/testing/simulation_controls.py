@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from bridle.protocol.events import RequestReceived
     from bridle.testing.simulation import Simulation
+    from bridle.testing.simulation_waits import Steps
 
 __all__ = ["answer_request"]
 
@@ -38,6 +39,9 @@ def answer_request(sim: Simulation, event: RequestReceived) -> None:
         return
     if event.subtype == "interrupt":
         _interrupt(sim, event.request_id, request)
+        return
+    if event.subtype == "set_model":
+        sim.begin(_set_model(sim, event.request_id, request))
         return
     if event.subtype == "mcp_set_servers":
         sim.begin(set_servers(sim, event.request_id, request))
@@ -88,14 +92,33 @@ def _set_mode(sim: Simulation, request: dict[str, Any]) -> Answer:
     return {"mode": mode}
 
 
-def _set_model(sim: Simulation, request: dict[str, Any]) -> Answer:
+def _set_model(sim: Simulation, request_id: str, request: dict[str, Any]) -> Steps[None]:
+    state, hooks = sim.state, sim.conversation.hooks
     model = request.get("model")
     name = model if isinstance(model, str) else sim.launch.model
-    sim.state.model = resolve_model(name)
-    if sim.state.results:
-        text = f"Set model to `{name or 'default'} ({sim.state.model})`"
-        sim.emit(sim.state.user(f"<local-command-stdout>{text}</local-command-stdout>", isReplay=True))
-    return {"model": sim.state.model}
+    to_model = resolve_model(name)
+    switch = {
+        "from_model": state.model,
+        "to_model": to_model,
+        "requested_model": name or "default",
+        "source": "sdk",
+        "context_tokens": 15 * min(1, state.replies),
+        "prompt_cache_warm": state.replies > 0,
+        "cache_ttl": "5m",
+        "estimated_cache_write_usd": 0,
+        "pricing": "catalog",
+    }
+    switches = to_model != state.model
+    if switches:
+        yield from hooks.run("PreModelSwitch", switch, effort=False)
+    state.model = to_model
+    if state.results:
+        text = f"Set model to `{name or 'default'} ({to_model})`"
+        sim.emit(state.user(f"<local-command-stdout>{text}</local-command-stdout>", isReplay=True))
+    sim.connection.send_response(request_id, {"model": to_model})
+    sim.flush()
+    if switches:
+        yield from hooks.run("PostModelSwitch", switch, effort=False)
 
 
 def _flag_settings(sim: Simulation, request: dict[str, Any]) -> Answer:
@@ -257,7 +280,15 @@ def _register_root(sim: Simulation, request: dict[str, Any]) -> Answer:
     absolute = os.path.normpath(os.path.join(sim.launch.cwd, directory))
     if not absolute.startswith(sim.launch.cwd.rstrip("/") + "/"):
         raise Refusal(f"register_repo_root: {directory} is not a subdirectory of the session's working directory")
-    return {}
+    sim.begin(_added(sim, absolute))
+    return {"directory": absolute}
+
+
+def _added(sim: Simulation, directory: str) -> Steps[None]:
+    # After the answer, which this call comes before.
+    sim.flush()
+    fields = {"directory": directory, "source": "register_repo_root"}
+    yield from sim.conversation.hooks.run("DirectoryAdded", fields, effort=False)
 
 
 def _nothing(sim: Simulation, request: dict[str, Any]) -> Answer:
@@ -270,7 +301,6 @@ def _empty(sim: Simulation, request: dict[str, Any]) -> Answer:
 
 _HANDLERS: dict[str, Callable[[Simulation, dict[str, Any]], Answer]] = {
     "set_permission_mode": _set_mode,
-    "set_model": _set_model,
     "set_max_thinking_tokens": _nothing,
     "set_mcp_permission_mode_override": override,
     "mcp_status": server_status,

@@ -60,8 +60,10 @@ class SessionState:
         self.background: dict[str, dict[str, Any]] = {}
         self.checkpoints: set[str] = set()
         self.title: str | None = None
+        self.prompted = False
         self.settings: dict[str, Any] = {}
         self.replies = 0
+        self.messages = 0
         self._by_model: dict[str, int] = {}
         self._by_model_before: dict[str, int] = {}
         self.results = 0
@@ -95,7 +97,15 @@ class SessionState:
     def replied(self, times: int = 1) -> None:
         """Count what the model says."""
         self.replies += times
+        self.messages += times
         self._by_model[self.model] = self._by_model.get(self.model, 0) + times
+
+    def forget(self) -> None:
+        """Begin to count anew: another conversation begins."""
+        self.replies = 0
+        self._by_model = {}
+        self._by_model_before = {}
+        self.prompted = False
 
     def results_before(self) -> None:
         """Take what was counted so far as the past."""

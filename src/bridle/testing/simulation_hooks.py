@@ -14,7 +14,21 @@ if TYPE_CHECKING:
 __all__ = ["Hooks"]
 
 _TOOL_EVENTS = frozenset({"PermissionRequest", "PostToolUse", "PostToolUseFailure", "PreToolUse"})
-_WITHOUT_MODE = frozenset({"MessageDisplay", "PostCompact", "PreCompact", "SessionStart", "SubagentStart"})
+_WITHOUT_MODE = frozenset(
+    {
+        "DirectoryAdded",
+        "MessageDisplay",
+        "PostCompact",
+        "PostModelSwitch",
+        "PreCompact",
+        "PreModelSwitch",
+        "SessionEnd",
+        "SessionStart",
+        "StopFailure",
+        "SubagentStart",
+    }
+)
+"""Events whose input does not tell the permission mode."""
 
 
 class Hooks:
@@ -58,8 +72,9 @@ class Hooks:
                     "session_id": state.session_id,
                     "transcript_path": state.transcript_path,
                     "cwd": sim.launch.cwd,
-                    "prompt_id": "51b00000-0000-4000-8000-00000000beef",
                 }
+                if state.prompted:
+                    payload["prompt_id"] = "51b00000-0000-4000-8000-00000000beef"
                 if event not in _WITHOUT_MODE:
                     payload["permission_mode"] = state.mode
                 if agent is not None:

@@ -50,7 +50,7 @@ class Replies:
         if agent is None:
             self.count += 1
         sim.run.sessions[state.session_id] = state.replies
-        message_id = f"msg_simulated_{state.replies}"
+        message_id = f"msg_simulated_{state.messages}"
         partial = sim.launch.partial and agent is None
         if partial:
             self.send({"type": "system", "subtype": "status", "status": "requesting"}, many_only=True)
@@ -160,7 +160,7 @@ class Replies:
         sim, state = self.sim, self.sim.state
         self.cut_off = step.after or None
         if sim.launch.partial:
-            message_id = f"msg_simulated_{state.replies + 1}"
+            message_id = f"msg_simulated_{state.messages + 1}"
             self.send({"type": "system", "subtype": "status", "status": "requesting"}, many_only=True)
             self.send(state.stream(message_id, state.message_start(message_id), ttft_ms=1))
             self.streaming = message_id

@@ -147,7 +147,7 @@ def call_tool(sim: Simulation, request: dict[str, Any]) -> Answer:
     """Call a tool without the model."""
     server = str(request.get("tool", "")).removeprefix("mcp__").partition("__")[0]
     if server in sim.state.servers:
-        raise Refusal(f"mcp_call does not support SDK MCP servers. Invoke {server} directly.")
+        raise Refusal("mcp_call does not support SDK MCP servers.")
     raise Refusal(f"MCP server not connected: {server}")
 
 

@@ -75,6 +75,7 @@ class Conversation:
         self._begin([prompt.uuid for prompt in prompts if prompt.uuid is not None])
         for prompt in prompts:
             sim.report_prompt(prompt.uuid, "started")
+        sim.state.prompted = True
         sim.state.checkpoints.update(self.replies.uuids)
         problem: str | None = None
         if step is None:
@@ -117,6 +118,9 @@ class Conversation:
 
     def _user_turn(self, text: str, problem: str | None) -> Steps[None]:
         sim = self.sim
+        if text == "/clear" and problem is None:
+            yield from self._clear()
+            return
         outputs = yield from self.hooks.run("UserPromptSubmit", {"prompt": text}, effort=False)
         for output in outputs:
             if output.get("decision") == "block" or output.get("continue") is False:
@@ -131,7 +135,7 @@ class Conversation:
         sim.emit(sim.state.init(self.replies.uuids))
         if problem is not None:
             sim.run.problem(problem)
-            self._fail(418, f"Unexpected request to the simulated CLI: {problem}")
+            yield from self._fail(418, f"Unexpected request to the simulated CLI: {problem}")
             return
         yield from self._answer()
 
@@ -197,7 +201,7 @@ class Conversation:
                     yield from retry(sim, step)
                 case steps.ApiFailure():
                     run.take()
-                    self._fail(step.status, failure_text(step.status, step.message), **more)
+                    yield from self._fail(step.status, failure_text(step.status, step.message), **more)
                     return
                 case steps.Interrupted():
                     run.take()
@@ -215,7 +219,7 @@ class Conversation:
                 case None | steps.UserSays():
                     problem = "the model was asked, and the script has no answer"
                     run.problem(f"{problem}: {'it is at its end' if step is None else f'next is {step.describe()}'}")
-                    self._fail(418, f"Unexpected request to the simulated CLI: {problem}", **more)
+                    yield from self._fail(418, f"Unexpected request to the simulated CLI: {problem}", **more)
                     return
                 case _:
                     run.take()
@@ -321,6 +325,20 @@ class Conversation:
             sim.emit(state.user(f"<local-command-stdout>Compacted {told}</local-command-stdout>", isReplay=True))
             self._finish(result="", num_turns=0, stop_reason=None, terminal_reason=None, local_command="compact")
 
+    def _clear(self) -> Steps[None]:
+        """Begin a new conversation, as the prompt `/clear` does."""
+        sim, state = self.sim, self.sim.state
+        yield from self.hooks.run("SessionEnd", {"reason": "clear"}, effort=False)
+        before = state.session_id
+        frame = {"type": "conversation_reset", "new_conversation_id": sim.new_session(), "trigger": "clear"}
+        if self.replies.uuids:
+            frame["user_message_uuid"] = self.replies.uuids[0]
+        sim.emit({**frame, "session_id": before})
+        self.tools.tasks.report()
+        yield from self.hooks.run("SessionStart", {"source": "clear"}, effort=False)
+        sim.emit(state.init(self.replies.uuids))
+        self._finish(result="", num_turns=0, stop_reason=None, terminal_reason=None, local_command="clear")
+
     # -- ends of turns ------------------------------------------------------------------------------------------------
 
     def _finish(self, *, report: str = "completed", **fields: Any) -> None:
@@ -342,11 +360,12 @@ class Conversation:
         if not sim.prompts:
             sim.report_state("idle")
 
-    def _fail(self, status: int, text: str, **more: Any) -> None:
+    def _fail(self, status: int, text: str, **more: Any) -> Steps[None]:
         """End the turn with an error of the API."""
         sim = self.sim
         frame = sim.state.failure(sim.new_id(), status, text)
         self.replies.send(frame)
+        yield from self.hooks.run("StopFailure", {"error": frame["error"], "last_assistant_message": text})
         sim.run.leave_turn()
         self._finish(
             report="cancelled",

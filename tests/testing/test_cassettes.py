@@ -214,6 +214,36 @@ def test_a_host_that_waits_for_what_never_comes_is_told(shell: Shell, tape: Path
         shell.play(scenario)
 
 
+def test_a_host_that_waits_for_a_silence_that_was_not_recorded(
+    shell: Shell, tape: Path, cli: Callable[..., Options]
+) -> None:
+    async def scenario(options: Options, *, waits: bool) -> None:
+        with cassette(tape, patience=0.2):
+            async with Running(shell, options) as session:
+                turn = await got(session.send(steps(["background", [{"task_id": "t", "status": "running"}]])))
+                await got(turn.result())
+                if waits:
+                    error = await raised(session.wait_idle, CassetteMismatchError)
+                    assert "nothing that follows" in str(error)
+
+    shell.play(lambda: scenario(cli(), waits=False))
+    shell.play(lambda: scenario(GONE, waits=False))
+    with pytest.raises(CassetteMismatchError):
+        shell.play(lambda: scenario(GONE, waits=True))
+
+
+def test_odd_frames_in_a_file_are_no_reason_to_fail(shell: Shell, tape: Path, cli: Callable[..., Options]) -> None:
+    taped(shell, tape, cli(), "one")
+    found = tape.read_bytes().splitlines(keepends=True)
+    at = next(place for place, line in enumerate(found) if b'"type":"assistant"' in line)
+    odd = [5, [], {}, {"type": "control_response", "response": 5}, {"type": "system", "subtype": ["background_tasks_changed"]},
+           {"type": "control_response"}]  # fmt: skip
+    frames = [b'{"s":0,"t":1,"k":"in","f":%s}\n' % json.dumps(frame).encode() for frame in odd]
+    tape.write_bytes(b"".join((*found[:at], *frames, b'{"s":0,"t":1,"k":"else"}\n', *found[at:])))
+    [turn] = taped(shell, tape, GONE, "one")
+    assert b'"type":"result"' in turn[-1]
+
+
 def test_leaving_early_is_no_mismatch(shell: Shell, tape: Path, cli: Callable[..., Options]) -> None:
     prompt = steps(["text", "one"], ["hang"])
 

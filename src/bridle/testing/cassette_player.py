@@ -34,6 +34,8 @@ __all__ = ["Player"]
 _BATCH = 256 * 1024
 _SHORT = 2_000
 _HOST = frozenset({"out", "prompt", "end_input", "stop", "abandon"})
+_TELLING = (b'"result"', b'"control_response"', b'"session_state_changed"', b'"background_tasks_changed"')
+"""One of these is in each frame that says whether a host may be waiting."""
 _CLOSING = frozenset({"end_input", "stop", "abandon"})
 
 logger = logging.getLogger("bridle")
@@ -93,6 +95,8 @@ class Player:
         self._input_ended = False
         self._owed: set[str] = set()
         self._turns = 0
+        self._busy = False
+        self._in_background = False
         self._progress = time.monotonic()
         self._original = 0.0
         self._lock = threading.RLock()
@@ -296,12 +300,20 @@ class Player:
 
     def _given(self, entry: Entry) -> bytes:
         self._moved(entry)
-        frame = frame_of(entry) if b'"result"' in entry.data or b'"control_response"' in entry.data else {}
         line = self._matcher.incoming(entry.data, is_json=entry.is_json)
-        if frame.get("type") == "result":
-            self._turns = max(0, self._turns - 1)
-        elif frame.get("type") == "control_response":
-            self._owed.discard(str(frame_of_bytes(line).get("response", {}).get("request_id")))
+        if any(sign in line for sign in _TELLING):
+            frame = frame_of_bytes(line)
+            match frame.get("type"), frame.get("subtype"):
+                case "result", _:
+                    self._turns = max(0, self._turns - 1)
+                case "control_response", _:
+                    self._owed.discard(str(_inner(frame, "response").get("request_id")))
+                case "system", "session_state_changed":
+                    self._busy = frame.get("state") != "idle"
+                case "system", "background_tasks_changed":
+                    self._in_background = bool(frame.get("tasks"))
+                case _:
+                    pass
         return line if entry.fields.get("cut") else line + b"\n"
 
     def _wait_for_host(self, parts: list[bytes], now: float, awaited: int | None) -> tuple[bytes | None, float | None]:
@@ -313,7 +325,8 @@ class Player:
         expected = None if awaited is None else self._entries[awaited]
         frame = {} if awaited is None else self._frames.get(awaited, {})
         answer = frame.get("type") == "control_response"
-        if not (answer or self._owed or self._turns > 0 or self._input_ended):
+        waits = self._owed or self._turns > 0 or self._input_ended or self._busy or self._in_background
+        if not (answer or waits):
             return None, None
         left = self._progress + self._patience - now
         if left > 0:

@@ -521,7 +521,6 @@ def test_files_that_cannot_be_used(tmp_path: Path, tape: Path, cli: Callable[...
 def test_a_full_disk(tmp_path: Path, cli: Callable[..., Options]) -> None:
     """The session goes on; the block says it at its end."""
     tape = tmp_path / "tape.jsonl"
-    (tmp_path / "tape.jsonl.part").symlink_to("/dev/full")
     with pytest.raises(CassetteError, match="could not be written"):
         _with_full_disk(tape, cli())
     assert not tape.exists()
@@ -597,6 +596,21 @@ def test_as_a_decorator(tape: Path, cli: Callable[..., Options]) -> None:
 
     Shell("trio").play(scenario)
     assert [*outcomes, ask_blocking(GONE, "a")] == ["hello"] * 3
+
+
+def test_a_block_may_change_the_working_directory(
+    tmp_path: Path, cli: Callable[..., Options], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script: list[list[Any]] = [["frame", "init"], ["frame", "result"]]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tape.jsonl.part").write_text("of an earlier run")
+    for options in (cli(script, cwd=tmp_path), GONE.replace(cwd=tmp_path)):
+        with cassette("tape.jsonl"):
+            monkeypatch.chdir("/")
+            sync.run("a", options)
+        monkeypatch.chdir(tmp_path)
+    assert (tmp_path / "tape.jsonl").exists()
+    assert not (tmp_path / "tape.jsonl.part").exists()
 
 
 def test_nothing_is_recorded_after_the_block(tape: Path, cli: Callable[..., Options]) -> None:

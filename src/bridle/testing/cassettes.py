@@ -98,7 +98,8 @@ class Cassette:
             raise ValueError(f"`mode` must be one of {', '.join(_MODES)}; got {mode!r}")
         if (speed is not None and not speed > 0) or not patience > 0:
             raise ValueError("`speed` and `patience` must be greater than 0")
-        self.path = os.fspath(path)
+        self.path = os.fsdecode(path)
+        self._place = os.path.abspath(self.path)
         self.mode: Mode = mode
         self._redact = redact
         self._speed = speed
@@ -139,7 +140,8 @@ class Cassette:
         if self._active:
             raise CassetteError(f"The cassette {printable(self.path)} is in use already; make another one.")
         self._begin()
-        exists = os.path.exists(self.path)
+        self._place = os.path.abspath(self.path)  # the block may change the working directory
+        exists = os.path.exists(self._place)
         if not exists and self.mode == "none":
             raise CassetteError(
                 f"There is no cassette {printable(self.path)}, and mode 'none' records nothing. Record it with mode 'once'."
@@ -154,7 +156,7 @@ class Cassette:
 
     def _read(self) -> Recording:
         try:
-            found = read_recording(self.path)
+            found = read_recording(self._place)
         except OSError as error:
             raise CassetteError(f"The cassette {printable(self.path)} cannot be read: {error.strerror}") from error
         if found.problems:
@@ -171,20 +173,18 @@ class Cassette:
 
     @property
     def _part(self) -> str:
-        return f"{self.path}.part"
+        return f"{self._place}.part"
 
     def _create(self) -> TapeFile:
         try:
-            folder = os.path.dirname(self.path)
-            if folder:
-                os.makedirs(folder, exist_ok=True)
-            if os.path.isdir(self.path):
+            os.makedirs(os.path.dirname(self._place), exist_ok=True)
+            if os.path.isdir(self._place):
                 raise IsADirectoryError(21, "it is a folder")
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._part)
             file = TapeFile(self._part, fresh=True)
             if self._recording is not None:
-                with open(self.path, "rb") as known:
+                with open(self._place, "rb") as known:
                     for line in known:
                         file.write(line)
         except OSError as error:
@@ -239,7 +239,7 @@ class Cassette:
             )
         if file.error is not None:
             return CassetteError(f"The cassette {printable(self.path)} could not be written: {file.error.strerror}")
-        os.replace(self._part, self.path)
+        os.replace(self._part, self._place)
         return None
 
     def _verdict(self) -> CassetteMismatchError | None:

@@ -66,7 +66,7 @@ class TapeFile:
 
     Args:
         path: where it is.
-        fresh: True to begin anew; False goes on with a trace that is there.
+        fresh: True for a file that must not be there yet; False goes on with a trace that is.
 
     Raises:
         OSError: it cannot be opened.
@@ -74,7 +74,7 @@ class TapeFile:
     """
 
     def __init__(self, path: str, *, fresh: bool) -> None:
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (os.O_TRUNC if fresh else 0)
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (os.O_EXCL if fresh else 0)
         self.path = path
         self.error: OSError | None = None
         self._descriptor: int | None = os.open(path, flags, 0o600)

@@ -1,20 +1,18 @@
-"""The behaviours of a CLI that `check_cli` looks at, after its version: one-shots, sessions, and where it drifts."""
+"""The behaviours of a CLI that `check_cli` looks at, after its version: one-shots, sessions, control requests."""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from bridle.errors import ControlRejectedError, ControlTimeoutError
 from bridle.hooks import HOOK_EVENTS, HookMatcher, HookOutput
 from bridle.messages import AssistantMessage, InitMessage, ResultMessage, StreamEvent, ToolResultBlock, UserMessage
 from bridle.permissions import Allow, Deny
-from bridle.testing import HTTPFailure, Repeat, Reply, ScriptedModel, ToolCall, drift_baseline
+from bridle.testing import HTTPFailure, Repeat, Reply, ScriptedModel, ToolCall
 from bridle.testing.conformance_cli import Bench, Drifted, cli_check
-from bridle.testing.conformance_report import Failed, Skipped, one_line
-from bridle.testing.drift import flags_of_help, our_flags, without_row
+from bridle.testing.conformance_report import Failed, Skipped, expect, one_line
 from bridle.tools import tool, tool_server
 
 if TYPE_CHECKING:
@@ -22,12 +20,8 @@ if TYPE_CHECKING:
 
     from bridle.messages import Message
 
-__all__: list[str] = ["CONTROLS", "EXPECTED_HOOKS"]
+__all__ = ["CONTROLS"]
 
-# Hooks that a turn with tools makes fire in 2.1.328, and that users build on.
-EXPECTED_HOOKS = frozenset(
-    {"UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionRequest", "Stop"}
-)
 # Requests to a session that 2.1.328 answers with success, and whether Bridle's own methods build on the answer.
 CONTROLS: tuple[tuple[str, dict[str, Any], bool], ...] = (
     ("set_permission_mode", {"mode": "default"}, True),
@@ -64,11 +58,6 @@ def _bash(command: str) -> Reply:
     return Reply(ToolCall("Bash", {"command": command, "description": "conformance"}))
 
 
-def _expect(condition: object, seen: str) -> None:
-    if not condition:
-        raise Failed(seen)
-
-
 def _kinds(messages: Iterable[Message]) -> str:
     count = Counter(
         f"{message.type}/{message.wire_subtype}" if message.wire_subtype else message.type for message in messages
@@ -78,10 +67,10 @@ def _kinds(messages: Iterable[Message]) -> str:
 
 def _ended(messages: Sequence[Message], text: str | None = None) -> ResultMessage:
     results = [message for message in messages if isinstance(message, ResultMessage)]
-    _expect(results, f"there was no `result`; there were: {_kinds(messages) or 'no messages'}")
+    expect(results, f"there was no `result`; there were: {_kinds(messages) or 'no messages'}")
     if text is not None:
-        _expect(not results[-1].is_error, f"the result is an error: {results[-1].result or results[-1].errors}")
-        _expect(results[-1].result == text, f"the result says {results[-1].result!r} and not {text!r}")
+        expect(not results[-1].is_error, f"the result is an error: {results[-1].result or results[-1].errors}")
+        expect(results[-1].result == text, f"the result says {results[-1].result!r} and not {text!r}")
     return results[-1]
 
 
@@ -115,11 +104,11 @@ def plain_answer(bench: Bench) -> None:
             raise collected.terminal_error
         result = _ended(collected.messages, "Hello.")
         asked = model.requests_of("main")
-    _expect(any(isinstance(message, InitMessage) for message in collected.messages), "there was no `system/init`")
-    _expect(any(isinstance(message, AssistantMessage) for message in collected.messages), "there was no `assistant`")
-    _expect(result.session_id, "the result names no session")
-    _expect(asked and asked[0].prompt_text == "Say hello", "the model was asked something else")
-    _expect(not collected.warnings, f"there were warnings: {one_line(map(str, collected.warnings))}")
+    expect(any(isinstance(message, InitMessage) for message in collected.messages), "there was no `system/init`")
+    expect(any(isinstance(message, AssistantMessage) for message in collected.messages), "there was no `assistant`")
+    expect(result.session_id, "the result names no session")
+    expect(asked and asked[0].prompt_text == "Say hello", "the model was asked something else")
+    expect(not collected.warnings, f"there were warnings: {one_line(map(str, collected.warnings))}")
     bench.facts["session_id"] = result.session_id
 
 
@@ -129,9 +118,9 @@ def tool_call(bench: Bench) -> None:
     messages = _answered(
         bench, _bash("echo out-of-the-tool > made.txt; cat made.txt"), "Done.", text="Done.", **_BYPASS
     )
-    _expect((bench.project / "made.txt").exists(), "the command did not run in the working directory")
+    expect((bench.project / "made.txt").exists(), "the command did not run in the working directory")
     results = _tool_results(messages)
-    _expect([r.text for r in results] == ["out-of-the-tool"], f"the tool's result was {[r.text for r in results]}")
+    expect([r.text for r in results] == ["out-of-the-tool"], f"the tool's result was {[r.text for r in results]}")
 
 
 @cli_check("one-shot", "with `--include-partial-messages` the pieces of a text add up to it")
@@ -140,15 +129,15 @@ def partial_messages(bench: Bench) -> None:
     reply = Reply("One two three four.", chunk=4)
     messages = _answered(bench, reply, text="One two three four.", include_partial_messages=True)
     text = "".join(message.text_delta or "" for message in messages if isinstance(message, StreamEvent))
-    _expect(text == "One two three four.", f"the pieces add up to {text!r}")
+    expect(text == "One two three four.", f"the pieces add up to {text!r}")
 
 
 @cli_check("one-shot", "a failure of the API is an error result with its status, and a non-zero exit")
 def api_failure(bench: Bench) -> None:
     """Let the API fail."""
     result = _ended(_answered(bench, Repeat(HTTPFailure(401, retry=False))))
-    _expect(result.is_error, "the result is no error")
-    _expect(result.api_error_status == 401, f"`api_error_status` is {result.api_error_status!r} and not 401")
+    expect(result.is_error, "the result is no error")
+    expect(result.api_error_status == 401, f"`api_error_status` is {result.api_error_status!r} and not 401")
 
 
 @cli_check("one-shot", "a session is resumed by its id")
@@ -160,8 +149,8 @@ def resume(bench: Bench) -> None:
     with ScriptedModel("Again.") as model:
         result = _ended(bench.query(model, "And now?", resume=session_id).collect().messages, "Again.")
         prompts = model.requests_of("main")[0].prompts
-    _expect(result.session_id == session_id, f"it went on as {result.session_id} instead of {session_id}")
-    _expect("Say hello" in str(prompts), "the model was not sent what came before")
+    expect(result.session_id == session_id, f"it went on as {result.session_id} instead of {session_id}")
+    expect("Say hello" in str(prompts), "the model was not sent what came before")
 
 
 @cli_check("one-shot", "`--json-schema` gives structured output", required=False)
@@ -170,7 +159,7 @@ def structured_output(bench: Bench) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     fields: dict[str, Any] = {"output_format": {"type": "json_schema", "schema": schema}}
     result = _ended(_answered(bench, Reply(ToolCall("StructuredOutput", {"n": 3})), **fields))
-    _expect(result.structured_output == {"n": 3}, f"`structured_output` is {result.structured_output!r}")
+    expect(result.structured_output == {"n": 3}, f"`structured_output` is {result.structured_output!r}")
 
 
 @cli_check("one-shot", "an unknown flag is refused: `unknown option` on stderr, a non-zero exit")
@@ -178,8 +167,8 @@ def unknown_flag(bench: Bench) -> None:
     """Give a flag that cannot exist."""
     done = bench.run("--print", "--bridle-conformance")
     said = done.stderr.decode("utf-8", "replace")
-    _expect(done.returncode != 0, "it exited with 0")
-    _expect("unknown option" in said, f"it said {said[:200]!r}")
+    expect(done.returncode != 0, "it exited with 0")
+    expect("unknown option" in said, f"it said {said[:200]!r}")
 
 
 # -- sessions -----------------------------------------------------------------------------------------------------------
@@ -191,21 +180,21 @@ def unknown_flag(bench: Bench) -> None:
 def conversation(bench: Bench) -> None:
     """Talk twice."""
     with ScriptedModel("One.", "Two.") as model, bench.session(model) as session:
-        _expect(session.server_info is not None, "`initialize` was not answered")
+        expect(session.server_info is not None, "`initialize` was not answered")
         if session.server_info is not None:
             bench.facts["initialize"] = sorted(session.server_info.data)
         first, second = session.send("1"), session.send("2")
         for turn, text in ((first, "One."), (second, "Two.")):
             result = turn.result()
-            _expect(result is not None and result.result == text, f"the prompt for {text!r} was answered by {result!r}")
-            _expect(
+            expect(result is not None and result.result == text, f"the prompt for {text!r} was answered by {result!r}")
+            expect(
                 result is not None and turn.id in (result.user_message_uuids or []),
                 "the result does not name its prompt",
             )
         session.wait_idle()
-        _expect(not session.warnings, f"there were warnings: {one_line(map(str, session.warnings))}")
+        expect(not session.warnings, f"there were warnings: {one_line(map(str, session.warnings))}")
         session.finish()
-        _expect(session.exit_code == 0, f"after the end of its input it exited with {session.exit_code}")
+        expect(session.exit_code == 0, f"after the end of its input it exited with {session.exit_code}")
 
 
 @cli_check(
@@ -261,19 +250,19 @@ def callbacks(bench: Bench) -> None:
         session.wait_idle()
         warnings = list(map(str, session.warnings))
     bench.facts["hook_fields"] = unread
-    _expect(len(texts) == 4, f"{len(texts)} of 4 tool calls had a result: {texts}")
-    _expect("the hook says no" in texts[0], f"a denial by a hook became {texts[0]!r}")
-    _expect("the callback says no" in texts[1], f"a denial by the permission callback became {texts[1]!r}")
-    _expect(
+    expect(len(texts) == 4, f"{len(texts)} of 4 tool calls had a result: {texts}")
+    expect("the hook says no" in texts[0], f"a denial by a hook became {texts[0]!r}")
+    expect("the callback says no" in texts[1], f"a denial by the permission callback became {texts[1]!r}")
+    expect(
         (bench.project / "changed.txt").exists(), "an input that was changed by the permission callback was not used"
     )
-    _expect("2.5" in texts[3], f"the result of a tool of ours was {texts[3]!r}")
+    expect("2.5" in texts[3], f"the result of a tool of ours was {texts[3]!r}")
     names = [path.name for path in bench.project.iterdir()]
-    _expect(
+    expect(
         not {"denied-by-hook", "denied-by-callback", "unchanged.txt"} & set(names), f"what was denied was done: {names}"
     )
-    _expect(asked.count("tool tea") == 1, f"asked were: {asked}")
-    _expect(not warnings, f"there were warnings: {one_line(warnings)}")
+    expect(asked.count("tool tea") == 1, f"asked were: {asked}")
+    expect(not warnings, f"there were warnings: {one_line(warnings)}")
 
 
 @cli_check("session", "an interrupt ends the turn, with an error result, and not the session")
@@ -289,9 +278,9 @@ def interrupt(bench: Bench) -> None:
                 session.interrupt()
                 break
         result = turn.result()
-        _expect(result is not None and result.is_error, f"the interrupted turn ended in {result!r}")
+        expect(result is not None and result.is_error, f"the interrupted turn ended in {result!r}")
         again = session.send("Again").result()
-        _expect(again is not None and again.result == "Afterwards.", f"the next turn ended in {again!r}")
+        expect(again is not None and again.result == "Afterwards.", f"the next turn ended in {again!r}")
 
 
 @cli_check("session", "a background task outlives its result, is listed, and its end starts a turn", required=False)
@@ -310,12 +299,12 @@ def background(bench: Bench) -> None:
         messages = session.messages()
         session.send("Go").result()
         running = [task.task_id for task in session.background_tasks]
-        _expect(running, "no background task is listed after the result")
+        expect(running, "no background task is listed after the result")
         mark.touch()
         session.wait_idle()
         session.stop()
         results = [message.result for message in messages if isinstance(message, ResultMessage)]
-    _expect(len(results) == 2, f"there were {len(results)} results instead of 2: {results}")
+    expect(len(results) == 2, f"there were {len(results)} results instead of 2: {results}")
 
 
 @cli_check("session", "`rewind_files` restores files to their state at a prompt", required=False)
@@ -327,9 +316,9 @@ def rewinding(bench: Bench) -> None:
     with ScriptedModel(call, "Written.") as model, bench.session(model, **fields) as session:
         turn = session.send("Go")
         turn.result()
-        _expect(path.exists(), "the file was not written")
+        expect(path.exists(), "the file was not written")
         session.rewind_files(turn.id)
-        _expect(not path.exists(), "the file is still there")
+        expect(not path.exists(), "the file is still there")
 
 
 @cli_check("session", "stopping in the middle of a tool call leaves nothing running")
@@ -348,11 +337,11 @@ def stopping(bench: Bench) -> None:
             if pids.exists():
                 break
             waited.wait(0.01)
-        _expect(pids.exists(), f"the command did not start; the turn is {turn.state}")
+        expect(pids.exists(), f"the command did not start; the turn is {turn.state}")
         shell, cli = int(pids.read_text()), session.pid
         session.stop()
-        _expect(cli is None or identity(cli) is None, "the CLI still runs")
-        _expect(identity(shell) is None, "the command still runs")
+        expect(cli is None or identity(cli) is None, "the CLI still runs")
+        expect(identity(shell) is None, "the command still runs")
 
 
 # -- control requests ---------------------------------------------------------------------------------------------------
@@ -381,7 +370,7 @@ def _ask(bench: Bench, wanted: Sequence[tuple[str, dict[str, Any], bool]]) -> li
 def controls(bench: Bench) -> None:
     """Ask for what is needed."""
     wrong = _ask(bench, [row for row in CONTROLS if row[2]])
-    _expect(not wrong, one_line(wrong))
+    expect(not wrong, one_line(wrong))
 
 
 @cli_check("control", "further requests are answered as 2.1.328 does", required=False)
@@ -403,125 +392,3 @@ def unknown_request(bench: Bench) -> None:
         except ControlTimeoutError:
             raise Failed("it was not answered") from None
     raise Failed("it was answered with success")
-
-
-# -- drift --------------------------------------------------------------------------------------------------------------
-
-
-@cli_check("drift", "every line on stdout is a frame")
-def only_frames(bench: Bench) -> None:
-    """Look at the lines that were none."""
-    _expect(not bench.drift.bad_lines, one_line(bench.drift.bad_lines, 3))
-
-
-@cli_check("drift", "known fields have the shape that is modelled")
-def shapes(bench: Bench) -> None:
-    """Look at the fields that had to be left out."""
-    _expect(not bench.drift.dropped, one_line(bench.drift.dropped, 6))
-
-
-def _drifted(found: Counter[str], known: Iterable[str] = ()) -> None:
-    new = {name: number for name, number in sorted(found.items()) if name not in set(known)}
-    if new:
-        raise Drifted(
-            one_line((f"{name} ({number} times)" if number > 1 else name for name, number in new.items()), 40)
-        )
-
-
-def _looked(bench: Bench) -> None:
-    if not bench.drift.frames:
-        raise Skipped("no frames were seen: the checks before did not run")
-
-
-@cli_check("drift", f"every type of frame has a class, or was left out in {drift_baseline.VERSION}", required=False)
-def frame_types(bench: Bench) -> None:
-    """Look at types without a class."""
-    _looked(bench)
-    _drifted(bench.drift.unknown_types, drift_baseline.TYPES)
-
-
-@cli_check(
-    "drift",
-    f"every field of a frame has a place in its class, or was left out in {drift_baseline.VERSION}",
-    required=False,
-)
-def fields_modelled(bench: Bench) -> None:
-    """Look at fields without a place."""
-    _looked(bench)
-    _drifted(bench.drift.unknown_fields, drift_baseline.FIELDS)
-
-
-@cli_check("drift", "every content block has a class", required=False)
-def blocks_modelled(bench: Bench) -> None:
-    """Look at blocks without a class."""
-    _looked(bench)
-    _drifted(bench.drift.unknown_blocks)
-
-
-@cli_check("drift", "the CLI asks nothing that Bridle cannot answer", required=False)
-def requests_known(bench: Bench) -> None:
-    """Look at requests without a row."""
-    _looked(bench)
-    _drifted(bench.drift.unknown_requests)
-
-
-@cli_check(
-    "drift",
-    f"every field of the answer to `initialize` has a place, or was left out in {drift_baseline.VERSION}",
-    required=False,
-)
-def initialize_fields(bench: Bench) -> None:
-    """Compare the answer with its class."""
-    from bridle.protocol.control_results import ServerInfo
-
-    if "initialize" not in bench.facts:
-        raise Skipped("`initialize` was not answered")
-    new = set(bench.facts["initialize"]) - set(ServerInfo.__struct_encode_fields__)
-    _drifted(Counter(new), drift_baseline.INITIALIZE)
-
-
-@cli_check("drift", "these hooks fire in a turn with tools: " + ", ".join(sorted(EXPECTED_HOOKS)))
-def hooks_fire(bench: Bench) -> None:
-    """Compare the hooks that fired with those that users build on."""
-    if not bench.hooks:
-        raise Skipped("no hook fired: the check of callbacks did not get that far")
-    missing = EXPECTED_HOOKS - bench.hooks
-    _expect(not missing, f"these did not: {one_line(sorted(missing))}")
-    bench.facts["hooks"] = sorted(bench.hooks)
-
-
-@cli_check("drift", "every hook event and every field of its input is known", required=False)
-def hook_fields(bench: Bench) -> None:
-    """Look at the inputs of the hooks that fired."""
-    if not bench.hooks:
-        raise Skipped("no hook fired")
-    _drifted(Counter(bench.facts.get("hook_fields", {})) + Counter(bench.hooks - set(HOOK_EVENTS)))
-
-
-@cli_check("drift", "every flag that an option becomes is known to the CLI")
-def flags_known(bench: Bench) -> None:
-    """Compare with `--help`, and try what it does not list: some flags are hidden."""
-    text = bench.run("--help").stdout.decode("utf-8", "replace")
-    listed = flags_of_help(text)
-    _expect(len(listed) > 10, f"`--help` lists {len(listed)} flags; its layout must have changed")
-    bench.facts["listed"] = listed
-
-    def is_refused(flag: str) -> bool:
-        # With no input and a wrong value it ends soon, whatever it thinks of the value.
-        tries = (bench.run("--print", given).stderr.decode("utf-8", "replace") for given in (f"{flag}=1", flag))
-        return all(f"unknown option '{flag}" in said for said in tries)
-
-    hidden = sorted(our_flags() - listed)
-    with ThreadPoolExecutor(4) as pool:
-        refused = [flag for flag, refused in zip(hidden, pool.map(is_refused, hidden), strict=True) if refused]
-    _expect(not refused, f"unknown to it: {one_line(refused)}")
-
-
-@cli_check("drift", "every flag in `--help` is an option of Bridle, or left out on purpose", required=False)
-def flags_modelled(bench: Bench) -> None:
-    """Look at flags without an option."""
-    if "listed" not in bench.facts:
-        raise Skipped("`--help` could not be read")
-    new = without_row(bench.facts["listed"])
-    if new:
-        raise Drifted(one_line(new, 40))

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
     from bridle.options import Options
     from bridle.sync import QueryStream, Session
-    from bridle.testing.faults import FaultySource, Note
+    from bridle.testing.fault_frames import Note
+    from bridle.testing.faults import FaultySource
     from bridle.testing.scripted_model import ScriptedModel
 
 __all__ = ["CLI_CHECKS", "Bench", "CLICheck", "check_cli", "cli_check"]
@@ -208,12 +209,12 @@ def check_cli(
     Raises:
         CLINotFoundError: there is no CLI there.
     """
-    from bridle.testing import conformance_behaviours  # adds the checks
+    from bridle.testing import conformance_behaviours, conformance_drift  # add the checks
 
     found = find_cli(cli_path, os.environ, os.path.expanduser("~")).path
     report = Report(f"Claude Code CLI {found}")
     checks = [check for check in CLI_CHECKS if not only or check.name in only or check.group in only]
-    assert conformance_behaviours.__all__  # noqa: S101 - it is loaded for its checks
+    assert conformance_behaviours.__all__ and conformance_drift.__all__  # noqa: S101, PT018 - loaded for their checks
     with tempfile.TemporaryDirectory(prefix="bridle-conformance-", ignore_cleanup_errors=True) as folder:
         bench = Bench(found, Path(folder), seconds)
         failed: set[str] = set()

@@ -11,7 +11,7 @@ from bridle.errors import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Failed", "Finding", "Report", "Skipped", "Status"]
+__all__ = ["Failed", "Finding", "Report", "Skipped", "Status", "expect", "one_line"]
 
 Status: TypeAlias = Literal["holds", "fails", "drift", "skipped"]
 """`drift`: it works, but not as Bridle knows it."""
@@ -117,6 +117,16 @@ class Report:
 
     def __str__(self) -> str:
         return "\n".join([self.subject, *(f"  {finding}" for finding in self.findings), self.summary()])
+
+
+def expect(condition: object, seen: str) -> None:
+    """Do nothing if the condition holds.
+
+    Raises:
+        Failed: it does not; this was seen instead.
+    """
+    if not condition:
+        raise Failed(seen)
 
 
 def one_line(texts: Iterable[str], most: int = 12) -> str:

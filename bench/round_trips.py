@@ -132,15 +132,25 @@ def show(row: Callable[..., None], title: Callable[..., None], found: Found) -> 
 
 
 def main() -> None:
+    import argparse
     import tempfile
 
     import run
 
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument(
+        "--page", metavar="FILE", help="put the table into FILE (docs/performance.md), between its marks"
+    )
+    arguments = parser.parse_args()
     table = run.Table()
+    facts = run.about()
+    table.print(*(f"{name}: {value}" for name, value in facts.items()))
     with tempfile.TemporaryDirectory(prefix="bridle-bench-") as name:
-        found = measure(Path(name), run.isolated(Path(name)), 5, 300, run.say)
+        found = measure(Path(name), run.isolated(Path(name)), 8, 500, run.say)
     run.say("")
     show(table.row, table.title, found)
+    if arguments.page:
+        run.write_page(Path(arguments.page), table.text, "python bench/round_trips.py", "round trips")
 
 
 if __name__ == "__main__":

@@ -303,12 +303,11 @@ def show_overhead(table: Table, found: dict[tuple[str, bool], list[float]]) -> N
 # -- all of it ---------------------------------------------------------------------------------------------------------
 
 
-def write_page(page: Path, lines: list[str]) -> None:
-    start, end = "<!-- measured: start -->", "<!-- measured: end -->"
+def write_page(page: Path, lines: list[str], command: str, name: str = "measured") -> None:
+    """Put lines into a page, between the two marks of that name."""
+    start, end = f"<!-- {name}: start -->", f"<!-- {name}: end -->"
     before, rest = page.read_text().split(start)
     after = rest.split(end)[1]
-    # Where the files of this run went is of no interest to a reader.
-    command = "./dev bench" + " --quick" * ("--quick" in sys.argv)
     text = "\n".join(["```text", f"$ {command}", *"\n".join(lines).splitlines(), "```"])
     page.write_text(f"{before}{start}\n{text}\n{end}{after}")
 
@@ -378,13 +377,18 @@ def main() -> int:
     show_startup(table, begun)
     show_streams(table, scenarios, streams, sizes)
     show_overhead(table, overhead)
+    before_trips = len(table.text)
     round_trips.show(table.row, table.title, trips)
+    after_trips = len(table.text)
     took = time.monotonic() - begin
     table.print(
         f"\n{took:.0f} s. Targets missed: {len(table.missed)}" + "".join(f"\n  {missed}" for missed in table.missed)
     )
     if arguments.page:
-        write_page(Path(arguments.page), table.text)
+        # Where the files of this run went is of no interest to a reader.
+        command, page = "./dev bench" + " --quick" * arguments.quick, Path(arguments.page)
+        write_page(page, table.text[:before_trips] + table.text[after_trips:], command)
+        write_page(page, table.text[before_trips:after_trips], command, "round trips")
     if arguments.json:
         figures = {
             "about": facts,

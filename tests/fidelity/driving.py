@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from bridle import Options, sync
 from bridle.testing import SimulatedCLI
@@ -152,27 +152,33 @@ class Host:
         self.session.wait_idle()
 
 
-def play(case: Case, folder: Path, options: Options, *, real: bool, home: Path) -> Recording:
+How = Literal["real", "memory", "program"]
+
+
+def play(case: Case, folder: Path, options: Options, *, how: How, home: Path) -> Recording:
     """Run a case; return what passed.
 
     Args:
         case: what is run.
         folder: the working directory, empty.
         options: isolated options; the real CLI's, or those for none.
-        real: whether the real CLI runs.
+        how: on the real CLI, on the simulated one in memory, or on it as a program.
         home: what is isolated: its path is not compared.
     """
     script = case.script(folder)
     recording = Recording()
     recording.places = [(str(folder), "<cwd>"), (str(folder).replace("/", "-"), "<cwd>"), (str(home), "<home>")]
-    host = Host(script, folder, real=real)
+    host = Host(script, folder, real=how == "real")
     with ExitStack() as stack:
-        if real:
+        if how == "real":
             model = stack.enter_context(script.model())
             options = options.replace(env={**options.env, **model.env})
             transport = Teed(recording, None)
         else:
-            transport = Teed(recording, stack.enter_context(SimulatedCLI(script, time_scale=0)))
+            cli = stack.enter_context(SimulatedCLI(script, time_scale=0))
+            transport = Teed(recording, cli if how == "memory" else None)
+            if how == "program":
+                options = options.replace(cli_path=cli.install(folder.with_name("program")))
         host.options = options.replace(cwd=folder, **case.options(host))
         case.run(host, transport)
     return recording

@@ -133,6 +133,29 @@ def test_a_script_goes_on_for_ever(shell: Shell) -> None:
     shell.play(scenario)
 
 
+def test_many_sessions_at_once_each_with_the_script_from_its_beginning(shell: Shell) -> None:
+    async def scenario() -> None:
+        script = Script().user("one").calls("Bash", {"command": "ls"}).says("One.").user("two").says("Two.")
+        with SimulatedCLI(script, per_session=True) as cli:
+            sessions = [session(shell, cli) for _ in range(5)]
+            for s in sessions:
+                await got(s.start())
+            for prompt, answer in (("one", "One."), ("two", "Two.")):
+                turns = [await got(s.send(prompt)) for s in sessions]
+                assert [(await got(turn.result())).result for turn in turns] == [answer] * 5
+            for s in sessions:
+                await got(s.stop())
+            assert len({s.session_id for s in sessions}) == 5
+        cli = SimulatedCLI(script, per_session=True)
+        first = await shell.run("one", transport=cli)
+        with pytest.raises(ScriptError, match="'two'"):
+            cli.check()
+        await shell.run("two", Options(resume=first.session_id), transport=cli)
+        cli.check()
+
+    shell.play(scenario)
+
+
 def test_partial_messages(shell: Shell) -> None:
     async def scenario() -> None:
         with SimulatedCLI(Script().user("go").says("Hello, you.", chunk=4, delay=0.01)) as cli:

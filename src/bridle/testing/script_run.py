@@ -32,6 +32,10 @@ class _Saved(msgspec.Struct, frozen=True, kw_only=True):
 class ScriptRun:
     """One run of a script, over as many processes and sessions as it takes.
 
+    Args:
+        script: what is played.
+        before: a run of the same script that this one continues.
+
     Attributes:
         script: what is played.
         position: the next step.
@@ -40,13 +44,13 @@ class ScriptRun:
         sessions: every session that there was: how often the model has answered in it.
     """
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, before: ScriptRun | None = None) -> None:
         self.script = script
-        self.position = 0
-        self.problems: list[str] = []
-        self.missed: list[int] = []
+        self.position: int = 0 if before is None else before.position
+        self.problems: list[str] = [] if before is None else [*before.problems]
+        self.missed: list[int] = [] if before is None else [*before.missed]
         self.sessions: dict[str, int] = {}
-        self._log: list[str] = []
+        self._log: list[str] = [] if before is None else [*before._log]
         self._skipped_log = 0
 
     # -- going on -----------------------------------------------------------------------------------------------------

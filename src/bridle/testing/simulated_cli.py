@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -41,12 +42,16 @@ class SimulatedCLI:
         script: what is said and done; steps in order, or a `Script`.
         time_scale: what the seconds of the script are multiplied with: 1 for real time, 0 for none at all.
         sessions: ids of earlier sessions, so that they can be resumed.
+        per_session: each new query or session plays the script from its beginning, so that any number may run at once; one that is
+            resumed goes on where it was. Otherwise they continue the script one after the other.
 
     Attributes:
         script: the script.
     """
 
-    def __init__(self, script: Script, *, time_scale: float = 0.01, sessions: Iterable[str] = ()) -> None:
+    def __init__(
+        self, script: Script, *, time_scale: float = 0.01, sessions: Iterable[str] = (), per_session: bool = False
+    ) -> None:
         if not isinstance(script, Script):
             raise TypeError(f"`script` must be a Script, not {type(script).__name__}")
         if time_scale < 0:
@@ -55,6 +60,9 @@ class SimulatedCLI:
         self._time_scale = time_scale
         self._run = ScriptRun(script)
         self._run.sessions.update(dict.fromkeys(sessions, 0))
+        self._per_session = per_session
+        self._runs: dict[str, ScriptRun] = {}
+        self._lock = threading.Lock()
         self._folders: list[Path] = []
 
     # -- in memory ----------------------------------------------------------------------------------------------------
@@ -73,7 +81,16 @@ class SimulatedCLI:
 
     def _simulate(self, plan: LaunchPlan) -> Simulation:
         launch = parse_launch(plan.argv[plan.program_length :], plan.environment, plan.cwd or os.getcwd())
-        return Simulation(self._run, launch, time_scale=self._time_scale)
+        with self._lock:
+            run = self._run
+            if self._per_session:
+                before = self._runs.get(launch.resume or "")
+                run = ScriptRun(self.script, before)
+                run.sessions = self._run.sessions
+            simulation = Simulation(run, launch, time_scale=self._time_scale)
+            if self._per_session:
+                self._runs[simulation.state.session_id] = run
+            return simulation
 
     # -- as a program -------------------------------------------------------------------------------------------------
 
@@ -85,7 +102,15 @@ class SimulatedCLI:
         Args:
             folder: an existing folder, or one to be made; it must be empty of other simulated CLIs.
             real_tools: really run Bash, Write, Read and Edit, in the working directory, where the script gives no result.
+
+        Raises:
+            ValueError: every session is to play the script from its beginning.
+            OSError: the folder cannot be written.
         """
+        if self._per_session:
+            raise ValueError(
+                "a program continues its script from process to process; `per_session` is for transports in memory"
+            )
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
         self.script.save(target / SCRIPT_FILE)
@@ -115,12 +140,16 @@ class SimulatedCLI:
             ScriptError: it did not; its text shows the script and what happened.
         """
         self._load_state()
-        self._run.check()
+        for run in self._played():
+            run.check()
 
     def describe(self) -> str:
         """Return the script with the state of each step, and what happened."""
         self._load_state()
-        return self._run.both_sides()
+        return "\n".join(run.both_sides() for run in self._played())
+
+    def _played(self) -> list[ScriptRun]:
+        return [*self._runs.values()] if self._per_session and self._runs else [self._run]
 
     def _load_state(self) -> None:
         for folder in self._folders:
@@ -143,11 +172,12 @@ class SimulatedCLI:
             self.check()
             return
         self._load_state()
-        if self._run.problems:
-            error.add_note("\n".join(self._run.problems) + "\n" + self._run.both_sides())
+        for run in self._played():
+            if run.problems:
+                error.add_note("\n".join([*run.problems, run.both_sides()]))
 
     def __repr__(self) -> str:
-        return f"<SimulatedCLI: {self._run.position} of {len(self.script)} steps>"
+        return f"<SimulatedCLI: {max(run.position for run in self._played())} of {len(self.script)} steps>"
 
 
 def _forget(simulation: Simulation) -> None:

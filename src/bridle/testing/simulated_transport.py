@@ -10,7 +10,6 @@ import threading
 from typing import TYPE_CHECKING
 
 import anyio
-import anyio.lowlevel
 
 from bridle.aio.callbacks import Loop
 
@@ -188,30 +187,30 @@ class AsyncSimulatedTransport(_Simulated):
     async def start(self, plan: LaunchPlan) -> None:
         """Start the simulated CLI."""
         self._loop = Loop()
-        await anyio.lowlevel.checkpoint()
+        await self._loop.turn()
         self._start(plan)
 
     async def send(self, data: bytes) -> None:
         """Hand the CLI `data`, and let it do what follows from that."""
         self._send(data)
-        await anyio.lowlevel.checkpoint()
+        await self._turn()
 
     async def end_input(self) -> None:
         """Close the CLI's input."""
         self._end_input()
-        await anyio.lowlevel.checkpoint()
+        await self._turn()
 
     async def receive(self) -> bytes:
         """Return the next bytes; b"" at the end."""
         # Before anything is taken: a cancellation must not lose it.
-        await anyio.lowlevel.checkpoint()
+        await self._turn()
         while (data := self._take()) is None:
             await self._wait()
         return data
 
     async def wait_exit(self) -> int | None:
         """Return the exit status."""
-        await anyio.lowlevel.checkpoint()
+        await self._turn()
         while (code := self._started().exit_code) is None and not self._stopped:
             self._take()
             await self._wait()
@@ -220,6 +219,11 @@ class AsyncSimulatedTransport(_Simulated):
     async def stop(self, *, turn_open: bool) -> None:
         """End the simulated CLI."""
         self._end()
+
+    async def _turn(self) -> None:
+        if self._loop is None:
+            raise RuntimeError("this transport was not started")
+        await self._loop.turn()
 
     async def _wait(self) -> None:
         event = anyio.Event()

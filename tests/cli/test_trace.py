@@ -153,6 +153,8 @@ def test_filters(bridle: Command, tmp_path: Path) -> None:
     assert ran.text.count("── session") == 1
     found = [text.split() for text in ran.text.splitlines()]
     assert [parts[1] for parts in found if parts and parts[0].count(".") == 1] == ["prompt", "hook", "hook", "exit"]
+    nothing = bridle("trace", "show", str(path), "--kind", "hok")
+    assert (nothing.code, "there are: " in nothing.errors, "hook" in nothing.errors) == (0, True, True)
     everything = bridle("trace", "show", str(path), "--all", "--full").text
     assert "running" in everything
     assert "tools/list" in everything
@@ -186,14 +188,14 @@ def test_a_file_that_is_not_whole(bridle: Command, file: Path) -> None:
     assert ran.code == 0
     assert "line 6 cannot be read" in ran.errors
     assert "4.500 result" in ran.text
-    for strange in ('{"s":0,"t":1,"k":"in","f":[1]}', '{"s":0,"t":1,"k":"in","f":{"type":"assistant","message":5}}',
+    strange = ('{"s":0,"t":1,"k":"in","f":[1]}', '{"s":0,"t":1,"k":"in","f":{"type":"assistant","message":5}}',
                     '{"s":0,"t":1,"k":"in","f":{"type":"control_request","request":"x"}}', '{"s":0,"t":1,"k":"odd","a":[{}]}',
                     '{"s":0,"t":1,"k":"in","oversized":5000}', '{"s":0,"t":1,"k":"in","text":"no json \\u001b"}',
-                    '{"s":0,"t":1,"k":"start","arguments":5}', '{"s":0,"t":1,"k":"end","redactions":[1]}'):  # fmt: skip
-        file.write_text("\n".join([lines[0], strange, *lines[1:]]) + "\n")
-        ran = bridle("trace", "show", str(file), "--all")
-        assert (ran.code, ran.errors) == (0, ""), (strange, ran)
-        assert "4.500 result" in ran.text
+                    '{"s":0,"t":1,"k":"start","arguments":5}', '{"s":0,"t":1,"k":"end","redactions":[1]}')  # fmt: skip
+    file.write_text("\n".join([lines[0], *strange, *lines[1:]]) + "\n")
+    ran = bridle("trace", "show", str(file), "--all")
+    assert (ran.code, ran.errors) == (0, ""), ran
+    assert "4.500 result" in ran.text
 
 
 def test_what_is_no_trace(bridle: Command, tmp_path: Path) -> None:

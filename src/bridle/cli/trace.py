@@ -72,6 +72,9 @@ def trace(given: Mapping[str, Any], terminal: Terminal) -> int:
         page.head(recording)
         for session in sessions:
             page.session(session, events[session.index], filtered=bool(given.get("kind")))
+    if given.get("kind") and sessions and not any(events.values()):
+        there = sorted({event.kind for session in sessions for event in timeline(session)})
+        terminal.warning(f"nothing is of that kind; there are: {', '.join(there)}")
     for problem in recording.problems:
         terminal.warning(f"{printable(path)}: {problem}")
     return 0 if recording.sessions else FAILED

@@ -6,6 +6,7 @@ It holds no task, no scope and no loop between calls, so a stream may be opened 
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import anyio
@@ -88,10 +89,10 @@ class AsyncChildProcess(ChildProcess):
             return
         try:
             if limit is None:
-                await anyio.wait_readable(descriptor)
+                await _readable(descriptor)
             else:
                 with anyio.move_on_after(limit):
-                    await anyio.wait_readable(descriptor)
+                    await _readable(descriptor)
         finally:
             child.waited()
 
@@ -125,3 +126,25 @@ class AsyncChildProcess(ChildProcess):
         finally:
             child.remove_done_wakeup(wakeup)
             wakeup.close()
+
+
+async def _readable(descriptor: int) -> None:
+    """Wait until something can be read: `anyio.wait_readable` without a turn of the loop beforehand, for which answers would wait."""
+    trio = sys.modules.get("trio")
+    if trio is not None and trio.lowlevel.in_trio_task():
+        await trio.lowlevel.wait_readable(descriptor)
+        return
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    future = loop.create_future()
+
+    def resolve() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    loop.add_reader(descriptor, resolve)
+    try:
+        await future
+    finally:
+        loop.remove_reader(descriptor)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+import bridle
 from bridle.testing import HTTPFailure, Reply, ScriptedModel, Thinking, ToolCall
-from tests.cli.command import Command, children_of, left_of, read_until
+from tests.cli.command import Command, Ran, children_of, left_of, read_until
 
 if TYPE_CHECKING:
     from tests.conftest import RealCLI
@@ -192,6 +195,45 @@ def test_demo(real: Command, terminal: bool) -> None:
     folder = shown.partition("/project · Claude Code")[0].rpartition(" ")[2]
     assert Path(folder).name.startswith("bridle-demo-")
     assert not Path(folder).exists()
+
+
+@pytest.mark.parametrize("how", ["asked for", "none is there"])
+def test_demo_without_a_cli(real: Command, tmp_path: Path, how: str) -> None:
+    real.cli_path = ""
+    if how == "asked for":
+        ran = real("demo", "--simulated")
+    else:
+        # A copy outside of the checkout finds no pinned CLI either.
+        package = tmp_path / "elsewhere" / "src" / "bridle"
+        shutil.copytree(Path(bridle.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+        nowhere = {"PATH": "/nonexistent", "PYTHONPATH": str(package.parent)}
+        done = subprocess.run(
+            [sys.executable, "-m", "bridle.cli", "demo"],
+            env={**real.environment, **nowhere},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        ran = Ran(done.returncode, done.stdout.encode(), done.stderr.encode())
+    assert ran.code == 0, ran
+    shown = ran.text
+    assert ("No Claude Code CLI was found" in shown) is (how != "asked for")
+    position = 0
+    for part in (
+        "Bridle demo, simulated",
+        "73 total",
+        "Inventory(files=3, largest='NOTES.md', total_bytes=",
+        "our hook: nothing is deleted",
+        "backup.csv\n",
+        "our permission callback: no",
+        "our function: height('Ada') was called",
+        "INTERRUPTED: aborted_streaming",
+        "await session.wait_idle()   # 1 task",
+        "nothing runs in the background",
+    ):
+        position = shown.find(part, position)
+        assert position >= 0, (part, shown)
 
 
 def test_demo_leaves_the_home_folder_alone(real: Command) -> None:

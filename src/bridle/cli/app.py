@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bridle._version import __version__
-from bridle.cli.flags import CHAT, CLI_PATH, CONFORMANCE, JSON_REPORT, OPTIONS, OUTPUT, PROMPT, SHAPE, Flags
+from bridle.cli.flags import CHAT, CONFORMANCE, DEMO, JSON_REPORT, OPTIONS, OUTPUT, PROMPT, SHAPE, Flags
 from bridle.cli.running import USAGE, ending_well
 from bridle.cli.terminal import Terminal
 from bridle.cli.trace_flags import TRACE, TRACE_EPILOG
@@ -107,8 +107,8 @@ COMMANDS = (
     Command(
         "demo",
         "bridle.cli.demo:demo",
-        CLI_PATH,
-        "Watch the real CLI at work with a scripted model: no account, no network, a temporary folder.",
+        DEMO,
+        "Watch the real CLI at work with a scripted model: no account, no network. Where there is none, a simulated one.",
         _DEMO_CODES,
     ),
     Command(

@@ -1,4 +1,7 @@
-"""`bridle demo`: the real CLI at work, with a model that is a script. No account, no network, a temporary folder."""
+"""`bridle demo`: the real CLI at work, with a model that is a script. No account, no network, a temporary folder.
+
+Where no CLI is installed the same parts run on the simulated one, which says so.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from bridle.cli.terminal import Terminal
-    from bridle.testing import ModelRequest, Reply, ScriptedModel
+    from bridle.testing import ModelRequest, Reply
     from bridle.transports.base import TransportSource
 
 __all__ = ["demo", "run_parts"]
@@ -56,29 +59,55 @@ def demo(given: Mapping[str, Any], terminal: Terminal) -> int:
     from bridle.testing.errors import ScriptError
 
     started = time.monotonic()
-    try:
-        cli_path, origin = _find(given.get("cli_path"))
-    except CLINotFoundError as error:
-        terminal.error(
-            f"The demo shows the real Claude Code CLI, and none was found. {error}\n"
-            "In a checkout of Bridle, `./dev demo` installs one into the project's own folder."
-        )
-        return NOT_STARTED
-    _introduce(terminal, cli_path, origin)
-    with TemporaryDirectory(prefix="bridle-demo-", ignore_cleanup_errors=True) as folder:
-        project = _make_project(Path(folder))
+    cli_path: str | None = None
+    if given.get("simulated"):
+        _introduce_simulation(terminal, "As you asked")
+    else:
         try:
-            with ScriptedModel(*_script(project, terminal)) as model:
-                make_options = partial(_options, model, cli_path, Path(folder), project)
-                code = run_parts(make_options, None, terminal, project)
+            cli_path, origin = _find(given.get("cli_path"))
+        except CLINotFoundError as error:
+            if _named(given.get("cli_path")):
+                terminal.error(f"The demo shows the real Claude Code CLI, and none was found. {error}")
+                return NOT_STARTED
+            _introduce_simulation(terminal, "No Claude Code CLI was found on this machine, so")
+        else:
+            _introduce(terminal, cli_path, origin)
+    with TemporaryDirectory(prefix="bridle-demo-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        project = _make_project(folder)
+        try:
+            if cli_path is None:
+                code = _simulated(folder, project, terminal)
+            else:
+                with ScriptedModel(*_script(project, terminal)) as model:
+                    isolated = {key: value for key, value in model.isolated_env(folder).items() if value is not None}
+                    code = run_parts(partial(_options, cli_path, isolated, project), None, terminal, project)
         except ScriptError as error:
             terminal.error(f"This CLI did not do what the demo was made for (it was tried with 2.1.328).\n{error}")
             return FAILED
     if code == 0:
         terminal.line()
         terminal.line(f"That took {time.monotonic() - started:.1f} s. Nothing is left of it.", "dim")
-        terminal.line('Now with your own account:  bridle run "What does this project do?"')
+        if cli_path is None:
+            terminal.line("Now test an agent of your own without any CLI:  docs/simulated-cli.md")
+        else:
+            terminal.line('Now with your own account:  bridle run "What does this project do?"')
     return code
+
+
+def _simulated(folder: Path, project: Path, terminal: Terminal) -> int:
+    """Show all parts on the simulated CLI, as a process of its own whose tools are real."""
+    from bridle.cli.demo_simulated import simulated_script
+    from bridle.testing import SimulatedCLI
+
+    script = simulated_script(project, _PROMPT, _TYPED_PROMPT, _COMMAND, _pace(terminal))
+    with SimulatedCLI(script, time_scale=1.0) as cli:
+        program = cli.install(folder / "simulated", real_tools=True)
+        return run_parts(partial(_options, str(program), {}, project), None, terminal, project)
+
+
+def _named(cli_path: str | None) -> str | None:
+    return cli_path or os.environ.get("BRIDLE_CLI_PATH")
 
 
 def _find(cli_path: str | None) -> tuple[str, str]:
@@ -87,8 +116,7 @@ def _find(cli_path: str | None) -> tuple[str, str]:
     Raises:
         StartError: there is none, or the one that was named is none.
     """
-    named = cli_path or os.environ.get("BRIDLE_CLI_PATH")
-    if not named:
+    if not _named(cli_path):
         pinned = _pinned()
         if pinned is not None:
             return str(pinned), "installed by ./dev"
@@ -114,6 +142,18 @@ def _introduce(terminal: Terminal, cli_path: str, origin: str) -> None:
     terminal.line(f"CLI: {cli_path} ({origin})", "dim")
 
 
+def _introduce_simulation(terminal: Terminal, why: str) -> None:
+    terminal.line("Bridle demo, simulated", "bold")
+    terminal.line(f"{why} a simulated CLI plays the part of the real one: the one that `bridle.testing` has for")
+    terminal.line("your tests. It is a program of its own; its Bash and Write are real, in a temporary folder.")
+    terminal.line("Install the real one:  npm install -g @anthropic-ai/claude-code  (in a checkout: ./dev demo)", "dim")
+
+
+def _pace(terminal: Terminal) -> dict[str, Any]:
+    """Return how text is streamed: for a reader who watches; into a file it may go at once."""
+    return {"chunk": 9, "delay": _PACE} if terminal.interactive else {"chunk": 40}
+
+
 def _make_project(folder: Path) -> Path:
     project = folder / "project"
     project.mkdir()
@@ -122,8 +162,7 @@ def _make_project(folder: Path) -> Path:
     return project
 
 
-def _options(model: ScriptedModel, cli_path: str, folder: Path, project: Path, /, **more: Any) -> Options:
-    isolated = {name: value for name, value in model.isolated_env(folder).items() if value is not None}
+def _options(cli_path: str, isolated: Mapping[str, str], project: Path, /, **more: Any) -> Options:
     always: dict[str, Any] = {
         "cli_path": cli_path,
         "cwd": project,
@@ -201,8 +240,7 @@ class _Nothing:
 def _script(project: Path, terminal: Terminal) -> list[Any]:
     from bridle.testing import Reply, Thinking, ToolCall
 
-    # For a reader who watches; into a file it may go at once.
-    pace: dict[str, Any] = {"chunk": 9, "delay": _PACE} if terminal.interactive else {"chunk": 40}
+    pace = _pace(terminal)
 
     def write_notes(request: ModelRequest) -> Reply:
         output = request.tool_results[-1].text if request.tool_results else ""

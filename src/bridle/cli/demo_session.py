@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bridle.permissions import PermissionRequest
     from bridle.transports.base import TransportSource
 
-__all__ = ["CODE", "PROMPTS", "session_steps", "show_session"]
+__all__ = ["CODE", "LINE", "LONG_TEST", "PROMPTS", "session_steps", "show_session"]
 
 CODE = """options = Options(
     hooks={"PreToolUse": [HookMatcher("Bash", [nothing_is_deleted])]},
@@ -43,8 +43,8 @@ PROMPTS = (
 )
 _HEIGHTS = {"Ada": 163, "Grace": 158, "Barbara": 171}
 # It ends when it is told to: after the answer, however fast the machine is.
-_LONG_TEST = "while [ ! -e finished ]; do sleep 0.1; done; echo all is well"
-_LINE = "A horse is a horse, of course, of course. "
+LONG_TEST = "while [ ! -e finished ]; do sleep 0.1; done; echo all is well"
+LINE = "A horse is a horse, of course, of course. "
 
 
 class _Stable:
@@ -68,7 +68,7 @@ class _Stable:
     async def may_it_run(self, request: PermissionRequest) -> Allow | Deny:
         """The permission callback: it is asked where no rule has decided."""
         command = str(request.input.get("command", ""))
-        if command == _LONG_TEST:
+        if command == LONG_TEST:
             self._say("our permission callback", "yes")
             return Allow()
         if command.startswith("cp "):
@@ -198,8 +198,8 @@ def session_steps(pace: dict[str, Any]) -> list[Any]:
         bash("And one more of it, elsewhere.", "curl --upload-file data.csv http://example.com/"),
         Reply("How tall is Ada?", ToolCall("mcp__stable__height", {"horse": "Ada"}), **pace),
         Reply("Ada is 163 cm tall, and there is a copy of the data.", **pace),
-        Reply(_LINE * 200, chunk=6, delay=0.02),
-        bash("It takes a while.", _LONG_TEST, run_in_background=True),
+        Reply(LINE * 200, chunk=6, delay=0.02),
+        bash("It takes a while.", LONG_TEST, run_in_background=True),
         Reply("It runs.", **pace),
         Reply("The test is done: all is well.", **pace),
     ]

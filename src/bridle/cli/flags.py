@@ -15,6 +15,7 @@ __all__ = [
     "CLI_PATH",
     "CONFORMANCE",
     "CONVERSATION",
+    "DEMO",
     "JSON_REPORT",
     "OPTIONS",
     "OUTPUT",
@@ -249,6 +250,13 @@ OUTPUT: Flags = {
 }
 SHAPE: Flags = {"partial": (Partial, None), "output_schema": (OutputSchema, None)}
 CLI_PATH: Flags = {"cli_path": (CliPath, None)}
+DEMO: Flags = {
+    "simulated": (
+        Annotated[bool, typer.Option("--simulated", help="Uses the simulated CLI, even though there is a real one.")],
+        False,
+    ),
+    **CLI_PATH,
+}
 PROCESS: Flags = {
     "cwd": (Cwd, None),
     "setting_sources": (SettingSources, None),

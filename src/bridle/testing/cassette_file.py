@@ -106,11 +106,8 @@ def read_recording(path: str | os.PathLike[str]) -> Recording:
 
 
 def _take(recording: Recording, known: dict[int | str, RecordedSession], number: int, line: bytes) -> None:
-    head, cut, frame = line.rstrip(b"\r\n").partition(_FRAME)
     try:
-        fields = json.loads(head + b"}" if cut else head)
-        if not isinstance(fields, dict):
-            raise ValueError("it is no object")
+        fields, frame = _parts(line)
         if "format" in fields:
             _take_header(recording, number, fields)
             return
@@ -118,17 +115,12 @@ def _take(recording: Recording, known: dict[int | str, RecordedSession], number:
         if not isinstance(key, (int, str)) or not isinstance(kind, str):
             raise ValueError("its marks have wrong types")
         entry = Entry(kind, seconds, number, fields=fields)
-        if cut:
-            if not line.endswith(b"\n") or not frame.endswith(b"}"):
-                raise ValueError("it is cut off")
-            entry.data, entry.is_json = _checked(frame[:-1]), True
+        if frame is not None:
+            entry.data, entry.is_json = frame, True
         elif "text" in fields and kind in ("in", "out"):
             entry.data = str(fields.pop("text")).encode("utf-8", "surrogatepass")
         elif "base64" in fields:
             entry.data = base64.b64decode(str(fields.pop("base64")))
-        elif "oversized" in fields:
-            # What was in it is not kept: only that it was too long.
-            entry.data = b"x" * int(fields["oversized"])
     except (ValueError, KeyError, TypeError, RecursionError, binascii.Error, OverflowError, MemoryError) as error:
         if len(recording.problems) < _MOST_PROBLEMS:
             reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
@@ -151,6 +143,31 @@ def _take_header(recording: Recording, number: int, fields: dict[str, Any]) -> N
     if not isinstance(version, int) or version > VERSION:
         recording.newer = True
         recording.problems.append(f"line {number}: format version {version!r}, and {VERSION} is known here")
+
+
+def _parts(line: bytes) -> tuple[dict[str, Any], bytes | None]:
+    """Return what is noted in a line, and the bytes of its frame if it has one.
+
+    Raises:
+        ValueError: it is no JSON object.
+        RecursionError: it is nested too deep.
+    """
+    head, cut, frame = line.rstrip(b"\r\n").partition(_FRAME)
+    if cut and frame.endswith(b"}"):
+        # As it is written: the frame is the last part, and its bytes are kept.
+        try:
+            fields = json.loads(head + b"}")
+            if isinstance(fields, dict):
+                return fields, _checked(frame[:-1])
+        except ValueError:
+            pass
+    fields = json.loads(line)
+    if not isinstance(fields, dict):
+        raise ValueError("it is no object")
+    if "f" not in fields:
+        return fields, None
+    # Somebody's tool has written it anew.
+    return fields, json.dumps(fields.pop("f"), separators=(",", ":")).encode()
 
 
 def _checked(frame: bytes) -> bytes:

@@ -300,6 +300,9 @@ class Player:
 
     def _given(self, entry: Entry) -> bytes:
         self._moved(entry)
+        if isinstance(size := entry.fields.get("oversized"), int):
+            # What was in it is not kept: only that it was too long.
+            return b"x" * min(size, self._options.limits.line_bytes + _BATCH) + b"\n"
         line = self._matcher.incoming(entry.data, is_json=entry.is_json)
         if any(sign in line for sign in _TELLING):
             frame = frame_of_bytes(line)

@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 
     from bridle.testing.model_requests import ModelRequest
 
-__all__ = ["CassetteError", "CassetteMismatchError", "ScriptError", "UnconsumedStepsError", "UnexpectedModelRequestError"]
+__all__ = [
+    "CassetteError",
+    "CassetteMismatchError",
+    "ScriptError",
+    "UnconsumedStepsError",
+    "UnexpectedModelRequestError",
+]
 
 
 class ScriptError(BridleError, AssertionError):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bridle.launch import LaunchPlan
     from bridle.testing import Script
     from bridle.transports.base import AsyncTransport, SyncTransport
-    from tests.fidelity.cases import Case
+    from tests.fidelity.case import Case
 
 
 class Tee:

@@ -8,7 +8,8 @@ import pytest
 
 from bridle import Options
 from bridle.testing.model_environment import isolated_environment
-from tests.fidelity.cases import CASES, Case
+from tests.fidelity.case import Case
+from tests.fidelity.cases import CASES
 from tests.fidelity.driving import play
 from tests.fidelity.frames import differences
 

@@ -1,0 +1,60 @@
+"""A script, and the host that talks with the CLI which plays it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bridle import sync
+from bridle.errors import BridleError
+from bridle.testing import Script
+
+if TYPE_CHECKING:
+    from tests.fidelity.driving import Host
+
+
+@dataclass(frozen=True)
+class Case:
+    """One script, the host's options, and what the host does.
+
+    Attributes:
+        name: unique.
+        write: writes the script, given the working directory.
+        set: options.
+        does: what the host does in its session; by default it sends every prompt.
+        one_shot: `sync.run` instead of a session.
+        but: rules like those of `differences.py`, for this case alone, with their reasons.
+    """
+
+    name: str
+    write: Callable[[Script, Path], object]
+    set: dict[str, Any] = field(default_factory=dict)
+    does: Callable[[Host], object] | None = None
+    one_shot: bool = False
+    but: dict[str, str] = field(default_factory=dict)
+
+    def script(self, folder: Path) -> Script:
+        script = Script()
+        self.write(script, folder)
+        return script
+
+    def options(self, host: Host) -> dict[str, Any]:
+        options = {name: value for name, value in self.set.items() if name != "per_run"}
+        if "per_run" in self.set:
+            options |= self.set["per_run"](host)
+        return options
+
+    def run(self, host: Host, transport: Any) -> None:
+        if self.one_shot:
+            with suppress(BridleError):
+                sync.run(host.prompts()[0], host.options, transport=transport, check=False)
+            return
+        host.transport = transport
+        with host.sessions:
+            host.again()
+            (self.does or type(host).talk)(host)
+            host.session.wait_idle()
+            host.session.finish()

@@ -507,6 +507,16 @@ def test_the_program_really_runs_tools(tmp_path: Path) -> None:
     assert made.read_text() == "two\n"
 
 
+def test_a_folder_that_was_removed_too_early_is_named(tmp_path: Path) -> None:
+    import shutil
+
+    cli = SimulatedCLI(Script().user("go").says("Done."))
+    cli.install(tmp_path / "cli")
+    shutil.rmtree(tmp_path / "cli")
+    with pytest.raises(ScriptError, match="was removed before"):
+        cli.check()
+
+
 def test_the_module_is_a_program(tmp_path: Path) -> None:
     import subprocess
     import sys

@@ -14,9 +14,11 @@ import os
 import shlex
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from bridle.testing.errors import ScriptError
 from bridle.testing.script import Script
 from bridle.testing.script_run import ScriptRun
 from bridle.testing.simulation import Simulation
@@ -156,7 +158,10 @@ class SimulatedCLI:
             try:
                 data = (folder / STATE_FILE).read_bytes()
             except FileNotFoundError:
-                continue
+                raise ScriptError(
+                    f"What the program in {folder} did cannot be told: its folder was removed before the script was checked. "
+                    "Check first, or leave the block of the SimulatedCLI first."
+                ) from None
             state = ScriptRun(self.script)
             state.restore(data)
             if state.position >= self._run.position or state.problems:
@@ -171,7 +176,8 @@ class SimulatedCLI:
         if error is None:
             self.check()
             return
-        self._load_state()
+        with suppress(ScriptError):
+            self._load_state()
         for run in self._played():
             if run.problems:
                 error.add_note("\n".join([*run.problems, run.both_sides()]))

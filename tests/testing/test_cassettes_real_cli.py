@@ -17,7 +17,7 @@ from bridle.hooks import HookMatcher, HookOutput
 from bridle.permissions import Allow, Deny
 from bridle.testing import CassetteMismatchError, Reply, ScriptedModel, ToolCall, cassette
 from bridle.tools import tool, tool_server
-from tests.sessions.talking import Running, each, got
+from tests.sessions.talking import Running, each, first, got
 from tests.support.leaks import nothing_left
 from tests.support.shell import Backend, Shell
 from tests.testing.taping import kinds, lines
@@ -241,6 +241,60 @@ def test_header_and_long_texts(real_cli: RealCLI, tmp_path: Path) -> None:
     assert max(map(len, described)) <= 100
     assert kinds(tape)[-3:] == ["stop", "exit", "end"]
     Shell("trio").play(scenario, options.replace(cli_path="/nowhere"))
+
+
+def test_interrupts_background_work_and_operations(real_cli: RealCLI, tmp_path: Path) -> None:
+    """What one shell recorded is replayed by all: ids of ours that are sent again (`rewind_files`) are today's."""
+    tape = tmp_path / "tape.jsonl"
+
+    def talk(shell: Shell, options: Options) -> list[Any]:
+        found: list[Any] = []
+
+        async def scenario() -> None:
+            with cassette(tape):
+                async with Running(shell, options) as session:
+                    turn = await got(session.send("stream"))
+                    while (await first(turn)).type != "stream_event":
+                        pass
+                    await got(session.interrupt())
+                    result = await got(turn.result())
+                    found.append((result.terminal_reason, turn.state.name))
+                    await got(session.wait_idle())
+                    found.append((await got((await got(session.send("in the background"))).result())).result)
+                    await got(session.wait_idle())
+                    found.append((await got(session.get_context_usage())).max_tokens)
+                    turn = await got(session.send("write"))
+                    found.append((await got(turn.result())).result)
+                    found.append((await got(session.rewind_files(turn.id))).can_rewind)
+                    await got(session.finish())
+                    found.append(session.exit_code)
+
+        shell.play(scenario)
+        return found
+
+    script: list[Any] = [
+        Reply("x" * 5_000, chunk=10, delay=0.05),
+        Reply(ToolCall("Bash", {"command": "sleep 0.5", "description": "d", "run_in_background": True})),
+        "Started.",
+        "It is done.",
+        Reply(ToolCall("Write", {"file_path": str(real_cli.cwd / "made.txt"), "content": "x"})),
+        "Written.",
+    ]
+    with ScriptedModel(*script) as model:
+        options = Options(
+            cli_path=real_cli.cli_path,
+            env=real_cli.env(model),
+            inherit_env=False,
+            cwd=real_cli.cwd,
+            permission_mode="bypassPermissions",
+            include_partial_messages=True,
+            enable_file_checkpointing=True,
+        )
+        recorded = talk(Shell("asyncio"), options)
+    assert recorded[0] == ("aborted_streaming", "INTERRUPTED")
+    assert recorded[1:2] + recorded[3:] == ["Started.", "Written.", True, 0]
+    for backend in ("trio", "threads", "asyncio"):
+        assert talk(Shell(backend), options.replace(cli_path="/nowhere")) == recorded
 
 
 def test_queries_at_once(shell: Shell, real_cli: RealCLI, tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ class _Reader:
         self._asked: dict[str, Event] = {}  # by request id
         self._tools: dict[str, Event] = {}  # by tool use id
         self._prompts: list[Event] = []
-        self._pieces = 0
+        self._init = ""
 
     def _add(self, entry: Entry, kind: str, what: str = "", **more: Any) -> Event:
         event = Event(self._session.index, entry.seconds, kind, what, line=entry.line, **more)
@@ -217,7 +217,6 @@ class _Reader:
             case "system":
                 self._system(entry, frame)
             case "stream_event":
-                self._pieces += 1
                 self._add(entry, "piece", _json(_object(frame, "event", "delta")), minor=True)
             case _:
                 self._add(entry, str(kind), _json(frame), minor=kind in ("command_lifecycle", "keep_alive"))
@@ -296,9 +295,14 @@ class _Reader:
             case "init":
                 version = frame.get("claude_code_version")
                 said = [frame.get("model"), frame.get("permissionMode"), version and f"Claude Code {version}"]
-                self._add(entry, "init", ", ".join(str(part) for part in said if part))
+                text = ", ".join(str(part) for part in said if part)
+                # It comes with every turn, and nearly always says the same.
+                self._add(entry, "init", text, minor=text == self._init)
+                self._init = text
             case "session_state_changed":
                 self._add(entry, "state", str(frame.get("state")), minor=True)
+            case "status" if frame.get("status") == "requesting":
+                self._add(entry, "state", "requesting", minor=True)
             case "background_tasks_changed":
                 tasks = frame.get("tasks")
                 self._add(entry, "background", f"{len(tasks) if isinstance(tasks, list) else 0} tasks run")

@@ -1,0 +1,129 @@
+"""Random conversations on the simulated CLI: they end, as written down, whatever they are made of and however the bytes are cut."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridle import Allow, Deny, HookMatcher, Options, sync
+from bridle.testing import Script, SimulatedCLI
+from bridle.testing.script_run import ScriptRun
+from bridle.testing.simulation import Simulation
+from bridle.testing.simulation_launch import Launch, parse_launch
+
+texts = st.text(max_size=20)
+calls = st.tuples(
+    st.sampled_from(["Bash", "Read", "Write", "Nope", "mcp__never__never"]),
+    st.dictionaries(st.sampled_from(["command", "file_path", "content"]), texts, max_size=2),
+    texts,
+    st.booleans(),
+    st.booleans(),
+)
+turns = st.tuples(
+    st.lists(st.one_of(texts, calls), max_size=4), texts, st.sampled_from(["", "thinks", "retry", "slow", "frame"])
+)
+conversations = st.lists(turns, min_size=1, max_size=4)
+
+
+def written(conversation: list[Any]) -> Script:
+    script = Script()
+    for number, (steps, last, extra) in enumerate(conversation):
+        script.user(f"prompt {number}")
+        match extra:
+            case "thinks":
+                script.thinks("hm")
+            case "retry":
+                script.overloaded(2)
+            case "slow":
+                script.slow(100)
+            case "frame":
+                script.frame({"type": "new"})
+            case _:
+                pass
+        called = False
+        for step in steps:
+            if isinstance(step, str):
+                continue
+            tool, arguments, result, failed, together = step
+            script.calls(tool, arguments, result=result, error="no" if failed else None, together=together and called)
+            called = True
+        script.says(last)
+    return script
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    conversations,
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(["default", "acceptEdits", "bypassPermissions", "plan"]),
+)
+def test_conversations_end_as_they_are_written(conversation: list[Any], partial: bool, allows: bool, mode: str) -> None:
+    seen: list[str] = []
+    options = Options(
+        include_partial_messages=partial,
+        permission_mode=mode,
+        can_use_tool=lambda request: Allow() if allows else Deny("no"),
+        hooks={
+            event: [HookMatcher(hooks=[lambda i, c: seen.append(i.hook_event_name)])]
+            for event in ("PreToolUse", "Stop")
+        },
+    )
+    if mode == "bypassPermissions":
+        options = options.replace(can_use_tool=None)
+    script = written(conversation)
+    with (
+        SimulatedCLI(Script.from_json(script.to_json()), time_scale=0) as cli,
+        sync.Session(options, transport=cli) as session,
+    ):
+        for number, (_, last, _) in enumerate(conversation):
+            result = session.send(f"prompt {number}").result()
+            assert (result.result, result.is_error) == (last, False)
+    assert seen.count("Stop") == len(conversation)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.binary(max_size=40), max_size=20), st.booleans())
+def test_whatever_is_sent_the_simulation_neither_raises_nor_goes_on_for_ever(
+    parts: list[bytes], one_shot: bool
+) -> None:
+    simulation = Simulation(ScriptRun(Script().user().says("x")), Launch(one_shot=one_shot))
+    for part in parts:
+        simulation.receive_data(part)
+    simulation.receive_eof()
+    simulation.data_to_send()
+    assert simulation.exit_code is not None
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.text(max_size=12), max_size=8), st.dictionaries(texts, texts, max_size=3))
+def test_any_command_line_is_understood_or_refused(arguments: list[str], environment: dict[str, str]) -> None:
+    launch = parse_launch(arguments, environment)
+    assert launch.refusal is None or launch.refusal.lower().startswith("error")
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 30))
+def test_however_the_bytes_are_cut_the_same_comes_out(size: int) -> None:
+    def play(step: int) -> bytes:
+        simulation = Simulation(
+            ScriptRun(Script().user().thinks("a").says("x")), Launch(reports_state=True), clock=lambda: 0.0
+        )
+        frames: list[Any] = [
+            {"type": "control_request", "request_id": "r1", "request": {"subtype": "initialize"}},
+            {"type": "user", "uuid": "u1", "message": {"role": "user", "content": "ü"}},
+            {"type": "control_request", "request_id": "r2", "request": {"subtype": "get_settings"}},
+        ]
+        data = b"".join(json.dumps(frame, ensure_ascii=False).encode() + b"\n" for frame in frames)
+        out = b""
+        for start in range(0, len(data), step):
+            simulation.receive_data(data[start : start + step])
+            out += simulation.data_to_send()
+        return out
+
+    whole = play(10_000)
+    assert b'"result":"x"' in whole
+    assert play(size) == whole

@@ -61,7 +61,7 @@ def written(conversation: list[Any]) -> Script:
     st.booleans(),
     st.sampled_from(["default", "acceptEdits", "bypassPermissions", "plan"]),
 )
-def test_conversations_end_as_they_are_written(conversation: list[Any], partial: bool, allows: bool, mode: str) -> None:
+def test_conversations_end_as_they_are_written(conversation: list[Any], partial: bool, allows: bool, mode: Any) -> None:
     seen: list[str] = []
     options = Options(
         include_partial_messages=partial,
@@ -81,6 +81,7 @@ def test_conversations_end_as_they_are_written(conversation: list[Any], partial:
     ):
         for number, (_, last, _) in enumerate(conversation):
             result = session.send(f"prompt {number}").result()
+            assert result is not None
             assert (result.result, result.is_error) == (last, False)
     assert seen.count("Stop") == len(conversation)
 

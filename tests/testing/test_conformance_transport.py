@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -169,3 +171,25 @@ def test_what_a_peer_wrote_cannot_steer_a_terminal() -> None:
     finding = Finding("g", "c", "b", "fails", "\x1b[31mred\x1b[0m")
     assert "\x1b" not in str(Report("s", [finding]))
     assert Report("s", [finding]).to_dict()["findings"][0]["status"] == "fails"
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # asyncio's own, for processes that are ended with their loop
+def test_the_transport_among_the_examples_conforms() -> None:
+    path = Path(__file__).resolve().parents[2] / "examples" / "custom_transport.py"
+    spec = importlib.util.spec_from_file_location("custom_transport", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+    class Source:
+        def for_async(self) -> Any:
+            return module.CommandTransport("env", "THROUGH=a-transport")
+
+        def for_sync(self) -> Any:
+            raise NotSupportedError("for_sync", "for asyncio only")
+
+    report = check_transport(Source(), shells=["asyncio"], only=QUICK)
+    report.raise_for_failures()
+    # It runs a command in this folder, which may lead anywhere.
+    assert [finding.check for finding in report.of("fails")] == ["environment_and_folder"]

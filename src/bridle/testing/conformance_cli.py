@@ -158,7 +158,7 @@ class CLICheck(NamedTuple):
         name: of the check.
         behaviour: what is expected.
         required: False for what Bridle can do without.
-        run: shows it, or raises.
+        run: shows it, or raises; may return what was seen.
         needs: names of checks that must not have failed before.
     """
 
@@ -166,7 +166,7 @@ class CLICheck(NamedTuple):
     name: str
     behaviour: str
     required: bool
-    run: Callable[[Bench], None]
+    run: Callable[[Bench], str | None]
     needs: tuple[str, ...] = ()
 
 
@@ -178,7 +178,7 @@ _NEEDS = {"one-shot": ("plain_answer",), "session": ("conversation",), "control"
 def cli_check(group: str, behaviour: str, *, required: bool = True) -> Callable[[Any], Any]:
     """Add a function to the checks."""
 
-    def add(function: Callable[[Bench], None]) -> Any:
+    def add(function: Callable[[Bench], str | None]) -> Any:
         name = function.__name__
         needs = (*(("version",) if name != "version" else ()), *_NEEDS.get(group, ()))
         CLI_CHECKS.append(
@@ -240,7 +240,7 @@ def _run(bench: Bench, check: CLICheck, failed: set[str]) -> tuple[Status, str, 
     status: Status = "holds"
     detail = ""
     try:
-        check.run(bench)
+        detail = check.run(bench) or ""
     except Skipped as reason:
         status, detail = "skipped", str(reason)
     except Drifted as reason:

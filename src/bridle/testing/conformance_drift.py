@@ -49,10 +49,11 @@ def _looked(bench: Bench) -> None:
 
 
 @cli_check("drift", f"every type of frame has a class, or was left out in {drift_baseline.VERSION}", required=False)
-def frame_types(bench: Bench) -> None:
+def frame_types(bench: Bench) -> str:
     """Look at types without a class."""
     _looked(bench)
     _drifted(bench.drift.unknown_types, drift_baseline.TYPES)
+    return f"seen: {one_line(sorted(bench.drift.frames), 60)}"
 
 
 @cli_check(
@@ -96,13 +97,13 @@ def initialize_fields(bench: Bench) -> None:
 
 
 @cli_check("drift", "these hooks fire in a turn with tools: " + ", ".join(sorted(EXPECTED_HOOKS)))
-def hooks_fire(bench: Bench) -> None:
+def hooks_fire(bench: Bench) -> str:
     """Compare the hooks that fired with those that users build on."""
     if not bench.hooks:
         raise Skipped("no hook fired: the check of callbacks did not get that far")
     missing = EXPECTED_HOOKS - bench.hooks
     expect(not missing, f"these did not: {one_line(sorted(missing))}")
-    bench.facts["hooks"] = sorted(bench.hooks)
+    return f"fired: {one_line(sorted(bench.hooks), 40)}"
 
 
 @cli_check("drift", "every hook event and every field of its input is known", required=False)
@@ -114,7 +115,7 @@ def hook_fields(bench: Bench) -> None:
 
 
 @cli_check("drift", "every flag that an option becomes is known to the CLI")
-def flags_known(bench: Bench) -> None:
+def flags_known(bench: Bench) -> str:
     """Compare with `--help`, and try what it does not list: some flags are hidden."""
     text = bench.run("--help").stdout.decode("utf-8", "replace")
     listed = flags_of_help(text)
@@ -130,6 +131,7 @@ def flags_known(bench: Bench) -> None:
     with ThreadPoolExecutor(4) as pool:
         refused = [flag for flag, refused in zip(hidden, pool.map(is_refused, hidden), strict=True) if refused]
     expect(not refused, f"unknown to it: {one_line(refused)}")
+    return f"{len(our_flags())} flags, {len(hidden)} of which `--help` does not list"
 
 
 @cli_check("drift", "every flag in `--help` is an option of Bridle, or left out on purpose", required=False)

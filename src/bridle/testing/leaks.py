@@ -101,11 +101,9 @@ class Snapshot:
 def _wait_for(left: list[Leak]) -> None:
     """Wait a moment, or less if a thread ends."""
     for leak in left:
-        if leak.kind == "thread" and leak.key != threading.get_ident():
-            for thread in threading.enumerate():
-                if thread.ident == leak.key:
-                    thread.join(_LOOK_SECONDS)
-                    return
+        if isinstance(leak.key, threading.Thread) and leak.key is not threading.current_thread():
+            leak.key.join(_LOOK_SECONDS)
+            return
     time.sleep(_LOOK_SECONDS)
 
 
@@ -136,16 +134,18 @@ def _shown(command: list[str]) -> str:
     from bridle.errors import printable
 
     program, *arguments = command or [""]
-    shown = [part.partition("=")[0] for part in arguments if part.startswith("-") or os.path.isfile(part)]
-    more = [f"(and {len(arguments) - _SHOWN_ARGUMENTS} more)"] if len(arguments) > _SHOWN_ARGUMENTS else []
-    return printable(" ".join([os.path.basename(program), *shown[:_SHOWN_ARGUMENTS], *more]), 300)
+    telling = [part.partition("=")[0] for part in arguments if part.startswith("-") or os.path.isfile(part)]
+    shown = telling[:_SHOWN_ARGUMENTS]
+    hidden = [f"(and {len(arguments) - len(shown)} more)"] if len(arguments) > len(shown) else []
+    return printable(" ".join([os.path.basename(program), *shown, *hidden]), 300)
 
 
 def _threads() -> Iterable[Leak]:
     for thread in threading.enumerate():
         if not thread.name.startswith(_POOLED_THREADS) and thread.is_alive():
             daemon = ", a daemon" if thread.daemon else ""
-            yield Leak("thread", thread.ident, f"{thread.name!r}{daemon}{_target(thread)}")
+            # The thread itself: its number is given to another one as soon as it has ended.
+            yield Leak("thread", thread, f"{thread.name!r}{daemon}{_target(thread)}")
 
 
 def _target(thread: threading.Thread) -> str:

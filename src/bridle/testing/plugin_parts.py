@@ -75,7 +75,7 @@ def record_mode(config: pytest.Config) -> Mode:
 
     mode = config.getoption("bridle_record") or config.getini("bridle_record")
     if not mode:
-        mode = "none" if os.environ.get("CI") else "once"
+        mode = "once" if os.environ.get("CI", "").lower() in ("", "0", "false") else "none"
     if mode not in RECORD_MODES:
         raise pytest.UsageError(
             f"The ini setting bridle_record must be one of {', '.join(RECORD_MODES)}, not {mode!r}."

@@ -28,7 +28,7 @@ WAYS_TO_LEAVE = {
             kept.append(subprocess.Popen(["sleep", "60"], start_new_session=True))
             pathlib.Path("pid").write_text(str(kept[0].pid))
         """,
-        "process *: sleep",
+        "process *: sleep (and 1 more)",
     ),
     "thread": (
         """

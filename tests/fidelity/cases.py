@@ -36,8 +36,10 @@ from tests.fidelity.hosts import (
     interrupt_question,
     interrupt_text,
     interrupt_tool,
+    meanwhile,
     one_call,
     permission_hook,
+    prompt_meanwhile,
     queued,
     resumed,
     rewind,
@@ -141,6 +143,12 @@ CASES: list[Case] = [
         lambda s, f: s.user("one").says("One.").user("two\nthree").says("Two."),
         {"per_run": held},
         does=queued,
+    ),
+    Case(
+        "a prompt while a tool waits",
+        lambda s, f: s.user("one").calls("Bash", {"command": "touch a"}).user("two").says("Both."),
+        {"per_run": meanwhile},
+        does=prompt_meanwhile,
     ),
     # -- tools
     Case("a tool, everything allowed", echo, BYPASS),

@@ -189,6 +189,27 @@ def held(host: Host) -> dict[str, Any]:
     return {"hooks": {"Stop": [HookMatcher(hooks=[waiting])]}}
 
 
+def meanwhile(host: Host) -> dict[str, Any]:
+    """A permission callback that waits."""
+
+    def deciding(request: Any) -> Allow:
+        host.asked.set()
+        host.answer.wait(20)
+        return Allow()
+
+    return {"can_use_tool": deciding}
+
+
+def prompt_meanwhile(host: Host) -> None:
+    """The second prompt comes while a question about the first one is open: the model gets it with the tool's result."""
+    first = host.session.send("one")
+    assert host.asked.wait(20)
+    second = host.session.send("two")
+    host.session.get_binary_version()
+    host.answer.set()
+    assert first.result() is second.result()
+
+
 def resumed(host: Host) -> None:
     """A second session goes on with the first one's conversation."""
     host.session.send("one").result()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -205,6 +206,40 @@ def test_interrupts(shell: Shell) -> None:
                 await got(s.interrupt())
                 assert (await got(turn.result())).terminal_reason == reason
             assert await texts(await got(s.send("again"))) == ["Here."]
+            await got(s.stop())
+
+    shell.play(scenario)
+
+
+def test_a_prompt_while_a_tool_waits_belongs_to_the_turn(shell: Shell) -> None:
+    script = (
+        Script()
+        .user("one")
+        .calls("Bash", {"command": "touch a"})
+        .user("two")
+        .says("Both.")
+        .user("three")
+        .says("Three.")
+    )
+
+    async def scenario() -> None:
+        asked, answer = threading.Event(), threading.Event()
+
+        def decide(request: Any) -> Allow:
+            asked.set()
+            answer.wait(20)
+            return Allow()
+
+        with SimulatedCLI(script) as cli:
+            s = session(shell, cli, can_use_tool=decide)
+            await got(s.start())
+            first = await got(s.send("one"))
+            while not asked.is_set():
+                await shell.let_others_run()
+            second = await got(s.send("two"))
+            answer.set()
+            assert (await got(first.result())) is (await got(second.result()))
+            assert await texts(await got(s.send("three"))) == ["Three."]
             await got(s.stop())
 
     shell.play(scenario)

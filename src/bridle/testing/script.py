@@ -62,7 +62,7 @@ class Script:
     # -- the conversation ---------------------------------------------------------------------------------------------
 
     def user(self, text: str | None = None, *, contains: str | None = None) -> Self:
-        """The host sends a prompt: begins a turn.
+        """The host sends a prompt: begins a turn; right after a call, it comes while the tool runs, and belongs to the turn.
 
         Args:
             text: the whole prompt; None for any.

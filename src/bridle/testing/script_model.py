@@ -48,6 +48,7 @@ class _Compiler:
         chunk: int | None = None
         called: steps.Calls | None = None
         seconds = 0.0
+        after_calls = False
 
         def finish() -> None:
             nonlocal blocks, called, delay, chunk, seconds
@@ -63,6 +64,10 @@ class _Compiler:
                 raise ValueError(
                     f"no model can make the real CLI do this: {step.describe()}. Steps of this kind only exist on the simulated CLI."
                 )
+            late, after_calls = (
+                after_calls,
+                isinstance(step, steps.Calls) or (after_calls and isinstance(step, steps.EXPECTATIONS)),
+            )
             match step:
                 case steps.Thinks():
                     if called is not None:
@@ -84,7 +89,7 @@ class _Compiler:
                     finish()  # the CLI answers it without the model
                 case steps.UserSays():
                     finish()
-                    checks.append(_prompt_check(step))
+                    checks.append(_late_prompt_check(step) if late else _prompt_check(step))
                 case steps.ExpectResult():
                     finish()
                     checks.append(_result_check(step))
@@ -133,6 +138,18 @@ def _prompt_check(step: steps.UserSays) -> Any:
     def check(request: ModelRequest) -> None:
         prompt = request.prompt_text
         assert step.fits(prompt), f"the prompt was {prompt!r}, and the script has {step.describe()}"  # noqa: S101
+
+    return check
+
+
+def _late_prompt_check(step: steps.UserSays) -> Any:
+    """A prompt that comes while tools run: the CLI wraps it, and gives it to the model with their results."""
+
+    def check(request: ModelRequest) -> None:
+        wanted = step.text or step.contains or ""
+        assert wanted in request.newest_text, (
+            f"the script has {step.describe()} while tools run, and the model was not told"
+        )  # noqa: S101
 
     return check
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Conversation"]
 
+LATE_PROMPT_SECONDS = 5.0
+"""How long the CLI waits, by the real clock, for a prompt that the script has between tools and their answer."""
+
 
 class Conversation:
     """What the CLI says and does, as its script tells it.
@@ -36,6 +39,8 @@ class Conversation:
         self.in_turn = False
         self.last_results: list[tuple[str, bool]] = []
         self._user_frames = 0
+        self._after_tools = self._waited = False
+        self._joined: list[str] = []
         self._phase = "model"
 
     def play(self) -> Steps[None]:
@@ -104,6 +109,8 @@ class Conversation:
         self.last_results = []
         self.replies.begin(uuids)
         self._user_frames = 0
+        self._after_tools = self._waited = False
+        self._joined = []
         self._phase = "model"
         self.tools.begin()
 
@@ -216,6 +223,9 @@ class Conversation:
                     reply = take_reply(run)
                     if (yield from self._reply_and_tools(reply, more)):
                         return
+                case steps.UserSays() if self._after_tools and not sim.input_ended and not self._waited:
+                    # A prompt that comes while tools run is given to the model with their results.
+                    yield from self._late_prompt(step)
                 case None | steps.UserSays():
                     problem = "the model was asked, and the script has no answer"
                     run.problem(f"{problem}: {'it is at its end' if step is None else f'next is {step.describe()}'}")
@@ -225,12 +235,27 @@ class Conversation:
                     run.take()
                     yield from outside(sim, step)
 
+    def _late_prompt(self, step: steps.UserSays) -> Steps[None]:
+        sim = self.sim
+        yield Pause(lambda: bool(sim.prompts) or sim.input_ended, sim.clock() + LATE_PROMPT_SECONDS)
+        if not sim.prompts or not step.fits(sim.prompts[0].text):
+            self._waited = True  # it is told as what it is: the model was asked, and the script has no answer
+            return
+        sim.run.take()
+        prompt = sim.prompts.popleft()
+        yield from self.hooks.run("UserPromptSubmit", {"prompt": prompt.text}, effort=False)
+        sim.report_prompt(prompt.uuid, "started")
+        if prompt.uuid is not None:
+            self._joined.append(prompt.uuid)
+            sim.state.checkpoints.add(prompt.uuid)
+
     def _reply_and_tools(self, reply: list[ScriptStep], more: dict[str, Any]) -> Steps[bool]:
         """Play one reply and what it calls; True if that was the end of the turn."""
         sim = self.sim
         calls = yield from self.replies.say(reply, None)
         if calls:
             self._phase = "tools"
+            self._after_tools = True
             yield from self.tools.run(calls, None)
             self._phase = "model"
             tools = self.tools
@@ -345,7 +370,9 @@ class Conversation:
         sim = self.sim
         fields.setdefault("num_turns", 1 + self._user_frames)
         fields.setdefault("api_error_status", None)
-        frame = sim.state.result(self.replies.uuids, self.replies.count, **fields)
+        for uuid in self._joined:
+            sim.report_prompt(uuid, report)
+        frame = sim.state.result([*self.replies.uuids, *self._joined], self.replies.count, **fields)
         if fields["num_turns"] == 0 or fields.get("terminal_reason") == "tool_deferred":
             del frame["api_error_status"]
         if frame["is_error"] and frame["subtype"] != "success":

@@ -147,9 +147,8 @@ def _late_prompt_check(step: steps.UserSays) -> Any:
 
     def check(request: ModelRequest) -> None:
         wanted = step.text or step.contains or ""
-        assert wanted in request.newest_text, (
-            f"the script has {step.describe()} while tools run, and the model was not told"
-        )  # noqa: S101
+        told = wanted in request.newest_text
+        assert told, f"the script has {step.describe()} while tools run, and the model was not told"  # noqa: S101
 
     return check
 

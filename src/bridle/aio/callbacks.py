@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -17,7 +18,7 @@ from bridle.transports.offload import Call
 if TYPE_CHECKING:
     import asyncio
     import contextvars
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Coroutine
 
     from bridle.session_callbacks import Callbacks, Job
 
@@ -50,6 +51,14 @@ class Loop:
         except RuntimeError:
             return False
         return here._token is self._token and here._loop is self._loop
+
+    def time(self) -> float:
+        """Return what the clock of the event loop says; callbacks of asyncio, which are in no task, may ask it too."""
+        if self._loop is None:
+            import trio
+
+            return trio.current_time()
+        return self._loop.time()
 
     async def turn(self) -> None:
         """Give other tasks their turn; what `anyio.lowlevel.checkpoint` does, for a fifth of the time."""
@@ -92,65 +101,65 @@ class Loop:
         return True
 
 
-async def run_job(job: Job, finish: Callable[[Job, object, BaseException | None], None]) -> None:
-    """Run one callback and hand in how it ended; one that is stopped hands in nothing more."""
+Finish = Callable[["Job", object, "BaseException | None"], None]
+
+
+async def run_job(job: Job, finish: Finish) -> None:
+    """Run one callback, in a task of its own, and hand in how it ended; one that is stopped hands in nothing more."""
+    if _on_trio():
+        with anyio.CancelScope() as scope:
+            await _run(job, finish, scope.cancel, stops_itself=False)
+    else:
+        import asyncio
+
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - for the type checker
+        await _run(job, finish, task.cancel, stops_itself=True)
+
+
+async def _run(job: Job, finish: Finish, cancel: Callable[[], object], *, stops_itself: bool) -> None:
+    """Run a callback.
+
+    Args:
+        job: which.
+        finish: takes how it ended.
+        cancel: ends it. On asyncio that cancels the task, once: a scope cancels again in every turn of the loop for as long as the
+            callback does not end, and one that does not obey would keep a processor busy.
+        stops_itself: the cancellation ends here, and is not taken by a scope.
+    """
+    stopped = False
+
+    def stop() -> None:
+        nonlocal stopped
+        if not stopped:
+            stopped = True
+            cancel()
+
+    job.stop = stop
+    if job.cancelled:
+        return
     outcome: object = None
     error: BaseException | None = None
-    stopping = _Stopping()
-    with stopping.scope:
-        job.stop = stopping.stop
-        if job.cancelled:
+    try:
+        outcome = await (job.call() if job.is_async else Call(job.call).wait())
+        if inspect.isawaitable(outcome):
+            outcome = await outcome
+    except Exception as problem:
+        error = problem
+    except BaseException as problem:
+        cancelled = isinstance(problem, anyio.get_cancelled_exc_class())
+        if stopped and stops_itself and cancelled:
             return
-        try:
-            outcome = await (job.call() if job.is_async else Call(job.call).wait())
-            if inspect.isawaitable(outcome):
-                outcome = await outcome
-        except Exception as problem:
-            error = problem
-        except BaseException as problem:
-            if stopping.took(problem):
-                return
-            if not stopping.stopped and not isinstance(problem, GeneratorExit):
-                finish(job, None, problem)
-            if isinstance(problem, (GeneratorExit, anyio.get_cancelled_exc_class())):
-                raise
-            # A callback cannot end the program: `SystemExit` in it is a failure like others. And trio ends the program when a
-            # task outside of all nurseries raises, so a group of exceptions that holds a cancellation goes no further either.
-            return
+        if not stopped and not isinstance(problem, GeneratorExit):
+            finish(job, None, problem)
+        if cancelled or isinstance(problem, GeneratorExit):
+            raise
+        # A callback cannot end the program: `SystemExit` in it is a failure like others. And trio ends the program when a
+        # task outside of all nurseries raises, so a group of exceptions that holds a cancellation goes no further either.
+        return
     job.stop = None
-    if not stopping.scope.cancelled_caught:
+    if not stopped:
         finish(job, outcome, error)
-
-
-class _Stopping:
-    """How the callback in this task is stopped.
-
-    On asyncio by cancelling the task, once: a scope cancels again in every turn of the loop for as long as the callback does not end,
-    and one that does not obey would keep a processor busy.
-    """
-
-    def __init__(self) -> None:
-        self.scope = anyio.CancelScope()
-        self.stopped = False
-        self._task: asyncio.Task[Any] | None = None
-        if not _on_trio():
-            import asyncio
-
-            self._task = asyncio.current_task()
-
-    def stop(self) -> None:
-        """Cancel what runs."""
-        if self.stopped:
-            return
-        self.stopped = True
-        if self._task is None:
-            self.scope.cancel()
-        else:
-            self._task.cancel()
-
-    def took(self, problem: BaseException) -> bool:
-        """Return whether this is the end of what was stopped here; on trio the scope takes it itself."""
-        return self.stopped and self._task is not None and isinstance(problem, anyio.get_cancelled_exc_class())
 
 
 def _on_trio() -> bool:

@@ -17,7 +17,7 @@ from bridle.aio.callbacks import Loop, run_job, wait_served
 from bridle.errors import BridleError, SessionClosedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from bridle.launch import LaunchPlan
     from bridle.session import SessionCore
@@ -49,6 +49,8 @@ class Driver:
         self._until: float | None = None
         # What the local child process offers and a transport of somebody else may not: to write without waiting.
         self._queue: Callable[[bytes], None] | None = getattr(transport, "queue", None)
+        pour = getattr(transport, "pour", None)
+        self._pour: Callable[[Callable[[bytes], bool]], Awaitable[bytes | None]] | None = pour if self._queue else None
 
     def start(self) -> None:
         """Begin, in a task of its own."""
@@ -171,16 +173,10 @@ class Driver:
             try:
                 if self._output_ended:
                     exit_code = await transport.wait_exit()
+                elif self._pour is not None and not hasty:
+                    data = await self._pour(lambda data: self._take_in(data, scope))
                 else:
                     data = await transport.receive()
-                    while data and not hasty and self._queue is not None:
-                        if self._take_in(data):
-                            data = None
-                            await self._loop.turn()  # callbacks begin at once, before anything else is looked at
-                        data = None
-                        if not self._may_wait_on(scope):
-                            break
-                        data = await transport.receive()
             finally:
                 self._scope = None
         self._missed = self._missed + 1 if scope.cancelled_caught and not hasty else 0
@@ -199,22 +195,22 @@ class Driver:
             connection.process_exited(exit_code, transport.stderr_tail)
         core.expire(time.monotonic(), transport.stderr_tail)
 
-    def _take_in(self, data: bytes) -> bool:
-        """Take output, and begin what it asks for; True if that are callbacks."""
+    def _take_in(self, data: bytes, scope: anyio.CancelScope) -> bool:
+        """Take output, and begin what it asks for; False if the driver has to look at the core."""
         core = self._core
         self._missed = 0
         now = time.monotonic()
         core.received(now)
         core.connection.receive_data(data)
         core.pump(now)
-        asked = bool(core.callbacks.to_run)
         self._serve_callbacks()
-        return asked
+        return self._may_wait_on(scope)
 
     def _may_wait_on(self, scope: anyio.CancelScope) -> bool:
         """Return whether more output can be waited for in the same scope: a new one for each question costs more than the rest."""
         core, connection = self._core, self._core.connection
-        core.tell()
+        if core.has_to_tell:
+            return False  # in the driver's task, where code of users may be called
         if outgoing := connection.data_to_send():
             assert self._queue is not None  # noqa: S101 - for the type checker
             self._queue(outgoing)
@@ -226,7 +222,7 @@ class Driver:
             if not seconds:
                 return False
             self._until = now + seconds
-            scope.deadline = anyio.current_time() + seconds
+            scope.deadline = self._loop.time() + seconds
         return True
 
     def _serve_callbacks(self) -> None:

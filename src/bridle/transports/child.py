@@ -254,15 +254,24 @@ class Child:
             if self._disposed:
                 self._close_selector()
                 return
-            if self._selector is None:
-                return
-            for key, _ in self._selector.select(0):
-                if self._wakeup is not None and key.fd == self._wakeup.fileno():
-                    self._wakeup.clear()
-                elif key.fd == self.exit_descriptor:
-                    self._poll_exit()
-                elif key.fd == self._stdin:
-                    self._flush()
+            self._serve()
+
+    def serve(self) -> None:
+        """Serve what became ready, and go on waiting."""
+        with self._lock:
+            if not self._disposed:
+                self._serve()
+
+    def _serve(self) -> None:
+        if self._selector is None:
+            return
+        for key, _ in self._selector.select(0):
+            if self._wakeup is not None and key.fd == self._wakeup.fileno():
+                self._wakeup.clear()
+            elif key.fd == self.exit_descriptor:
+                self._poll_exit()
+            elif key.fd == self._stdin:
+                self._flush()
 
     def wait_limit(self) -> float | None:
         """Return for how many seconds a wait makes sense before `take` is asked again; None for ever."""

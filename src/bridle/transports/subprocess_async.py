@@ -17,6 +17,8 @@ from bridle.transports.offload import Call
 from bridle.transports.wakeup import Wakeup
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bridle.launch.plan import LaunchPlan
     from bridle.transports.child import Child
 
@@ -75,6 +77,60 @@ class AsyncChildProcess(ChildProcess):
         self._more_is_likely = not data or len(data) >= _LARGE_READ  # the end is there again without a wait
         return data
 
+    async def pour(self, take: Callable[[bytes], bool]) -> bytes | None:
+        """Hand output to `take` as it comes, in the event loop itself: no task is woken for it.
+
+        Args:
+            take: gets the bytes; returns whether to go on. It must not wait.
+
+        Returns:
+            b"" at the end of the output; None after `take` returned False.
+        """
+        while True:
+            if not _on_trio() and await self._pour_in_place(take):
+                return None
+            data = await self.receive()  # trio; or it has ended, or exited, or is being stopped
+            if not data:
+                return data
+            if not take(data):
+                return None
+
+    async def _pour_in_place(self, take: Callable[[bytes], bool]) -> bool:
+        """Do it on asyncio; return True after `take` has returned False, and False if something is to be waited for in another way."""
+        import asyncio
+
+        child = self._started()
+        descriptor = child.wait_descriptor()
+        if descriptor is None or child.wait_limit() is not None:
+            return False
+        loop = asyncio.get_running_loop()
+        over: asyncio.Future[bool] = loop.create_future()
+
+        def ready() -> None:
+            if over.done():
+                return
+            try:
+                data = child.take()
+                if data is None:
+                    child.serve()
+                    data = child.take()
+                if data:
+                    if not take(data):
+                        over.set_result(True)
+                elif data is not None or child.stopping or child.wait_limit() is not None:
+                    self._more_is_likely = True  # whoever asks now must not wait before: the end is there again
+                    over.set_result(False)
+            except BaseException as error:
+                if not over.done():
+                    over.set_exception(error)
+
+        loop.add_reader(descriptor, ready)
+        try:
+            return await over
+        finally:
+            loop.remove_reader(descriptor)
+            child.waited()
+
     async def wait_exit(self) -> int | None:
         """Wait for the exit status; None if the process is being stopped."""
         child = self._started()
@@ -128,10 +184,16 @@ class AsyncChildProcess(ChildProcess):
             wakeup.close()
 
 
+def _on_trio() -> bool:
+    trio = sys.modules.get("trio")
+    return trio is not None and bool(trio.lowlevel.in_trio_task())
+
+
 async def _readable(descriptor: int) -> None:
     """Wait until something can be read: `anyio.wait_readable` without a turn of the loop beforehand, for which answers would wait."""
-    trio = sys.modules.get("trio")
-    if trio is not None and trio.lowlevel.in_trio_task():
+    if _on_trio():
+        import trio
+
         await trio.lowlevel.wait_readable(descriptor)
         return
     import asyncio

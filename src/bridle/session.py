@@ -138,6 +138,8 @@ class SessionCore:
         self.errors: deque[DecodeError] = deque(maxlen=_WARNINGS_KEPT)
         self._to_tell: deque[StreamWarning] = deque()
         self._deadlines: dict[tuple[str, str], tuple[float, float]] = {}
+        self._given_up: set[str] = set()  # prompts whose deadline passed, while the CLI has not ended them
+        self._waiting_in_vain: set[str] = set()
         self._answers: dict[str, Answer] = {}
         self._turns: weakref.WeakValueDictionary[str, TurnBase] = weakref.WeakValueDictionary()
         self._message_cursors: weakref.WeakSet[Inbox] = weakref.WeakSet()
@@ -249,11 +251,18 @@ class SessionCore:
         open_turn = connection.turns.get(turn_id)
         if open_turn is None:
             return
-        waits = not open_turn.written or (open_turn.state is TurnState.QUEUED and bool(connection.turns.current_ids))
+        current = set(connection.turns.current_ids)
+        waits = not open_turn.written or (open_turn.state is TurnState.QUEUED and bool(current))
+        if waits and current and current <= self._given_up and turn_id in self._waiting_in_vain:
+            waits = False  # a whole deadline later the CLI still keeps at a prompt that was interrupted for its own
         if waits or (kind != "turn" and len(connection.in_flight_requests)):
             # The session is not ready, another prompt has the floor, or it is us who keep the CLI waiting.
+            if current and current <= self._given_up:
+                self._waiting_in_vain.add(turn_id)
             self.arm(kind, turn_id, seconds)
             return
+        self._given_up = {turn_id, *(given_up for given_up in self._given_up if given_up in connection.turns)}
+        self._waiting_in_vain.discard(turn_id)
         for other in ("first_message", "idle", "turn"):
             self.disarm(other, turn_id)
         if self.stream is not None:

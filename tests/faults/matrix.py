@@ -58,6 +58,7 @@ MATRIX: tuple[Row, ...] = (
         "`TurnTimeoutError`, which says for what was waited: `first_message`, `idle` or `turn`; a session interrupts and stays usable",
         (
             f"{TURNS}::test_silence_after_the_prompt_is_told_from_silence_in_the_middle",
+            f"{TURNS}::test_prompts_behind_one_that_never_ends_have_deadlines_too",
             f"{ONE_SHOT}::test_deadlines_of_the_turn",
             f"{LIFE}::test_a_deadline_interrupts_the_turn_and_keeps_the_session",
         ),

@@ -113,6 +113,22 @@ def test_silence_after_the_prompt_is_told_from_silence_in_the_middle(shell: Shel
     shell.play(scenario)
 
 
+def test_prompts_behind_one_that_never_ends_have_deadlines_too(shell: Shell) -> None:
+    """The CLI does not even answer the interrupt: nobody waits for ever, neither for the first prompt nor for those behind it."""
+
+    async def scenario() -> None:
+        source = behind(greeting("One.", "Two.", "Three."), Silence(matching="assistant"))
+        async with talking(shell, source, timeouts=Timeouts(turn=0.2, control=0.5, stop_grace=0.1)) as session:
+            turns = [await got(session.send("go")) for _ in range(2)]
+            for turn in turns:
+                error = await raised(turn.result, TurnTimeoutError)
+                assert error.kind == "turn"
+            late = await got(session.send("go"))
+            await raised(late.result, TurnTimeoutError)
+
+    shell.play(scenario)
+
+
 # -- errors that look like answers ------------------------------------------------------------------------------------
 
 

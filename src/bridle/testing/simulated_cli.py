@@ -41,7 +41,7 @@ class SimulatedCLI:
     """A simulated CLI; a transport source, and a context manager that checks the script when it is left.
 
     Args:
-        script: what is said and done; steps in order, or a `Script`.
+        script: what is said and done.
         time_scale: what the seconds of the script are multiplied with: 1 for real time, 0 for none at all.
         sessions: ids of earlier sessions, so that they can be resumed.
         per_session: each new query or session plays the script from its beginning, so that any number may run at once; one that is

@@ -134,6 +134,12 @@ MATRIX: tuple[Row, ...] = (
         ),
     ),
     Row(
+        5,
+        "any mix of faults, at random",
+        "every wait ends, with a result or a typed error",
+        ("faults/test_random.py::test_every_wait_ends_whatever_happens",),
+    ),
+    Row(
         6,
         "300 tool calls with hooks while nobody reads",
         "hooks and control operations are served: the reader waits for nobody",

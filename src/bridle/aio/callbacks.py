@@ -83,9 +83,7 @@ class Loop:
 
             trio.lowlevel.spawn_system_task(function, context=context, name="bridle session")
             return
-        task = self._loop.create_task(function(), context=context, name="bridle session")
-        _tasks.add(task)
-        task.add_done_callback(_tasks.discard)
+        task = self._loop.create_task(_held(function), context=context)
         if done is not None:
             task.add_done_callback(lambda _: done())
 
@@ -99,6 +97,19 @@ class Loop:
         except RuntimeError:
             return False  # the loop has ended, and the session with it
         return True
+
+
+async def _held(function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run it; nobody else may hold its task."""
+    import asyncio
+
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101 - for the type checker
+    _tasks.add(task)
+    try:
+        await function()
+    finally:
+        _tasks.discard(task)
 
 
 Finish = Callable[["Job", object, "BaseException | None"], None]

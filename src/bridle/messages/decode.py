@@ -101,7 +101,10 @@ def decode(line: bytes, warn: Callable[[StreamWarning], None]) -> Frame:
 
 
 def decode_run(
-    lines: Iterator[Any], kinds: frozenset[type[Frame]], take: Callable[[Any], object]
+    lines: Iterator[Any],
+    kinds: frozenset[type[Frame]],
+    take: Callable[[Any], object],
+    complete: frozenset[type[Frame]] = frozenset(),
 ) -> tuple[int, Any | None]:
     """Decode lines for as long as nothing needs a closer look: the same frames as from `decode`, for less.
 
@@ -109,9 +112,10 @@ def decode_run(
         lines: where lines come from; the one that needs a closer look is taken from it too.
         kinds: the classes that `take` wants.
         take: called with each frame.
+        complete: classes that need no closer look, and end the run all the same.
 
     Returns:
-        How many frames `take` got, and the line that was not decoded; None if there was none.
+        How many frames `take` got, and the line that was not decoded, or the frame of a class in `complete`; None if there was none.
     """
     count = 0
     line = None
@@ -120,7 +124,12 @@ def decode_run(
             frame = _decode(line)
             kind = frame.__class__
             if kind not in kinds or (kind is StreamEvent and not line.startswith(_USUAL_EVENT)):
-                return count, line
+                if kind not in complete:
+                    return count, line
+                if not line.isascii():
+                    line.decode()
+                force_setattr(frame, "raw", line)
+                return count, frame
             # The decoder does not look at the bytes of fields that it skips.
             if not line.isascii():
                 line.decode()

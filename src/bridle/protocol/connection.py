@@ -18,7 +18,6 @@ from bridle.errors import (
     TooManyPendingRequestsError,
 )
 from bridle.protocol import events, frames
-from bridle.protocol import session_states as states
 from bridle.protocol.connection_arrivals import Arrivals
 from bridle.protocol.connection_base import Role
 from bridle.protocol.control import encode_request, row_for
@@ -283,7 +282,7 @@ class Connection(Arrivals):
     def expire_turn(self, turn_id: str) -> bool:
         """Take that a deadline of a prompt passed: it is interrupted, or withdrawn; its end is reported as always. True if it was open."""
         turn = self.turns.get(turn_id)
-        if turn is None or not states.may_write(self.snapshot()):
+        if turn is None or not self._somebody_reads:
             return False
         if not turn.written:
             return self.withdraw_prompt(turn_id)

@@ -80,12 +80,16 @@ class Arrivals(ConnectionBase):
         lines = iter(self._framer.receive_data(data))
         while True:
             kinds = _PLAIN_AND_NAMELESS if self.turns.names_matter else _PLAIN
-            count, line = decode_run(lines, kinds, self._batch.append)
+            count, line = decode_run(lines, kinds, self._batch.append, _QUESTIONS)
             if count:
                 self._bad_lines = 0
             if line is None:
                 break
-            self._receive_line(line)
+            if line.__class__ is ControlRequest:
+                self._bad_lines = 0
+                self._on_request(line)
+            else:
+                self._receive_line(line)
             if self.over:
                 return
         self._flush()
@@ -372,3 +376,5 @@ _PLAIN_AND_NAMELESS = frozenset(
     kind for kind in _PLAIN if not {"user_message_uuid", "user_message_uuids"} & set(kind.__struct_fields__)
 ) - {AssistantMessage, StreamEvent}
 """The same while an ordinary frame may tell which prompt is being answered."""
+_QUESTIONS = frozenset({ControlRequest})
+"""What somebody waits for: decoded once."""

@@ -231,10 +231,14 @@ class ConnectionBase:
         self._emit(events.OperationsReleased(implicitly=self._handshake is Handshake.IMPLICIT))
 
     def _write(self, frame: bytes) -> bool:
-        written = not self.over and states.may_write(self.snapshot())
+        written = not self.over and self._somebody_reads
         if written:
             self._out.append(frame)
         return written
+
+    @property
+    def _somebody_reads(self) -> bool:
+        return states.somebody_reads(self._input, self._output, self._process, self.role is Role.CLI)
 
     def _next_id(self) -> str:
         self._counter += 1
@@ -246,7 +250,7 @@ class ConnectionBase:
         return str(uuid.UUID(bytes=self._random_bytes(16), version=4))
 
     def _require_open(self) -> None:
-        if self.over or not states.may_write(self.snapshot()):
+        if self.over or not self._somebody_reads:
             raise self.closed_error()
 
     # -- endings of exchanges ------------------------------------------------------------------------------------------

@@ -38,10 +38,17 @@ __all__ = [
     "is_quiet",
     "may_write",
     "operations_flow",
+    "somebody_reads",
 ]
 
 
-class Lifecycle(Enum):
+class Member(Enum):
+    """A member of a closed set. There is one object of each, so its identity is its hash: tables are looked into for every frame."""
+
+    __hash__ = object.__hash__
+
+
+class Lifecycle(Member):
     """Where a session stands, as its user sees it."""
 
     NEW = auto()
@@ -56,7 +63,7 @@ class Lifecycle(Enum):
     FAILED = auto()
 
 
-class LifecycleHappening(Enum):
+class LifecycleHappening(Member):
     """What moves a session from one state to the next."""
 
     START = auto()
@@ -93,7 +100,7 @@ LIFECYCLE: dict[tuple[Lifecycle, LifecycleHappening], Lifecycle] = {
 }
 
 
-class Handshake(Enum):
+class Handshake(Member):
     """How far `initialize` has come. Both roles use the table: what one writes, the other receives."""
 
     UNSENT = auto()
@@ -106,7 +113,7 @@ class Handshake(Enum):
     FAILED = auto()
 
 
-class HandshakeHappening(Enum):
+class HandshakeHappening(Member):
     """What can happen to a handshake."""
 
     SENT = auto()
@@ -143,7 +150,7 @@ HANDSHAKE: dict[tuple[Handshake, HandshakeHappening], Handshake] = {
 }
 
 
-class TurnState(Enum):
+class TurnState(Member):
     """Where one prompt of ours stands."""
 
     QUEUED = auto()
@@ -158,7 +165,7 @@ class TurnState(Enum):
         return self not in (TurnState.QUEUED, TurnState.STARTED)
 
 
-class TurnHappening(Enum):
+class TurnHappening(Member):
     """What can happen to a prompt."""
 
     REPORTED_QUEUED = auto()
@@ -211,7 +218,7 @@ TURN: dict[tuple[TurnState, TurnHappening], TurnState] = {
 }
 
 
-class Half(Enum):
+class Half(Member):
     """One direction of the connection."""
 
     OPEN = auto()
@@ -220,7 +227,7 @@ class Half(Enum):
     CLOSED = auto()
 
 
-class HalfHappening(Enum):
+class HalfHappening(Member):
     """What can happen to one direction."""
 
     CLOSE_ASKED = auto()
@@ -250,14 +257,14 @@ OUTPUT: dict[tuple[Half, HalfHappening], Half] = {
 """Our reading."""
 
 
-class Process(Enum):
+class Process(Member):
     """The process behind the connection."""
 
     ALIVE = auto()
     EXITED = auto()
 
 
-class ProcessHappening(Enum):
+class ProcessHappening(Member):
     """What can happen to it."""
 
     EXITED = auto()
@@ -269,7 +276,7 @@ PROCESS: dict[tuple[Process, ProcessHappening], Process] = {
 }
 
 
-class Activity(Enum):
+class Activity(Member):
     """What the CLI says it is doing."""
 
     UNKNOWN = "unknown"
@@ -287,7 +294,7 @@ ACTIVITY: dict[str, Activity] = {
 """A word that is not here counts as RUNNING: something is being done that we have no name for."""
 
 
-class Asked(Enum):
+class Asked(Member):
     """What we had asked for when the process ended."""
 
     NOTHING = auto()
@@ -295,7 +302,7 @@ class Asked(Enum):
     STOP = auto()
 
 
-class Exit(Enum):
+class Exit(Member):
     """How the process ended."""
 
     CLEAN = auto()
@@ -304,7 +311,7 @@ class Exit(Enum):
     ERROR = auto()
 
 
-class Ending(Enum):
+class Ending(Member):
     """How a session ended."""
 
     COMPLETED = auto()
@@ -360,8 +367,13 @@ def operations_flow(now: Snapshot) -> bool:
 
 def may_write(now: Snapshot) -> bool:
     """Return whether a frame that is written may still be read by somebody."""
-    listens = now.output is not Half.CLOSED or now.peer_only_listens
-    return now.input is not Half.CLOSED and listens and now.process is Process.ALIVE
+    return somebody_reads(now.input, now.output, now.process, now.peer_only_listens)
+
+
+def somebody_reads(input: Half, output: Half, process: Process, peer_only_listens: bool) -> bool:  # noqa: A002 - its name
+    """Return the same, of what it depends on: it is asked for every frame."""
+    listens = output is not Half.CLOSED or peer_only_listens
+    return input is not Half.CLOSED and listens and process is Process.ALIVE
 
 
 def is_quiet(now: Snapshot) -> bool:

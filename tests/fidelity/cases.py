@@ -193,6 +193,11 @@ CASES: list[Case] = [
         lambda s, f: s.user("go").calls("Bash", {"command": "echo hi"}, result="hi"),
         {**BYPASS, "max_turns": 1},
     ),
+    Case(
+        "too expensive, and a turn after it",
+        lambda s, f: s.user("go").calls("Bash", {"command": "echo hi"}, result="hi").user("more"),
+        {**BYPASS, "max_budget_usd": 0.0001},
+    ),
     # -- permissions
     Case("allowed by the host", touch, ASK),
     Case("denied by the host", touch, denying()),
@@ -363,6 +368,16 @@ CASES: list[Case] = [
         lambda s, f: s.user("one").says("One.").user("/compact").compacts("short"),
         hooks("PreCompact", "PostCompact", "SessionStart"),
         but=OF_COMPACTION,
+    ),
+    Case(
+        "a subagent whose text is shown",
+        lambda s, f: (
+            s.user("go")
+            .subagent("look", Script().says("I look.").calls("Bash", {"command": "echo in"}, result="in").says("Seen."))
+            .says("Done.")
+        ),
+        {**BYPASS, "forward_subagent_text": True},
+        but=OF_AGENT,
     ),
     # -- which session
     Case("resumed", two_turns, does=resumed),

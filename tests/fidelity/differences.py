@@ -21,6 +21,7 @@ ONLY_SIMULATED_FRAMES: dict[str, str] = {}
 
 DIFFERENT_VALUES: dict[str, str] = {
     "result/*.subagent_stats": _ACCOUNTING,
+    "system/task_progress.usage": _ACCOUNTING,
     "*.transcript_path": "names a file that is not written",
     "*.agent_transcript_path": "names a file that is not written",
     "*.output_file": "names a file that is not written",

@@ -19,7 +19,6 @@ _NAMES = [
     (re.compile(r"toolu_\w+"), "call"),
     (re.compile(r"msg_\w+"), "message"),
     (re.compile(r"hook-<id>"), "batch"),
-    (re.compile(r"\b[ab](?=[a-z]*\d)[0-9a-z]{8,16}\b"), "task"),
     (re.compile(r"\b(run-[0-9a-f]{8}|[0-9a-z]{9}-[0-9a-f]{8})\b"), "run"),
 ]
 _PORT = re.compile(r"127\.0\.0\.1:\d+")
@@ -67,7 +66,9 @@ class Recording:
             if frame.get("type") == "control_response":
                 frame = {**frame, "operation": operations.get(frame["response"]["request_id"])}
             named.append(frame)
-        names = _Names(self.places)
+        # Nothing in the ids of tasks tells them from words.
+        tasks = {str(frame["task_id"]) for frame in self.received if "task_id" in frame}
+        names = _Names([*self.places, *((task, "<task>") for task in tasks)])
         return [names.normal(frame) for frame in named]
 
 

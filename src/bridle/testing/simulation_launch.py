@@ -69,6 +69,8 @@ class Launch(msgspec.Struct, kw_only=True):
     disallowed: list[str] = []
     tools: list[str] | None = None
     max_turns: int = 0
+    budget: float | None = None
+    forwards_text: bool = False
     resume: str | None = None
     continues: bool = False
     session_id: str | None = None
@@ -156,6 +158,8 @@ def _build(
         disallowed=_rules(found.get("disallowedTools", [])),
         tools=None if tools is None or "default" in tools else _rules(tools),
         max_turns=int(turns) if turns.isdigit() else 0,
+        budget=_number(last("max-budget-usd")),
+        forwards_text="forward-subagent-text" in found,
         resume=last("resume"),
         continues="continue" in found,
         session_id=last("session-id"),
@@ -197,6 +201,13 @@ def _rules(values: list[str]) -> list[str]:
                 rule += letter
         rules.append(rule)
     return [rule for rule in rules if rule]
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None
 
 
 def _is_on(value: str | None) -> bool:

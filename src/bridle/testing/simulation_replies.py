@@ -112,7 +112,9 @@ class Replies:
             yield from self._display(step.text)
         if agent is None:
             self.send({**state.assistant(message_id, block), **more})
-        elif isinstance(step, steps.Calls) or agent.background:
+        elif isinstance(step, steps.Calls) or agent.background or sim.launch.forwards_text:
+            if isinstance(step, steps.Calls):
+                self.conversation.tools.tasks.progress(agent, step)
             sim.emit({**state.assistant(message_id, block, agent.tool_use_id), **agent.fields})
         if isinstance(step, steps.Calls):
             self.conversation.tools.ask_before(calls[-1][0], step, agent)

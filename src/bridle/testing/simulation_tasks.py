@@ -39,6 +39,7 @@ class Tasks:
         self.conversation = conversation
         self.hooks = hooks
         self._tasks = 0
+        self._uses: dict[str, tuple[str, int]] = {}
 
     def new(self, call_id: str, kind: str, description: str, **more: Any) -> tuple[str, dict[str, Any]]:
         """Start a background task; return its id and what is told about it."""
@@ -213,35 +214,34 @@ class Tasks:
         return Outcome(content, structured)
 
     def _agent_turn(self, call: steps.Calls, agent: Agent, task: dict[str, Any]) -> Steps[int]:
-        sim = self.sim
         source = _Source(call.agent)
-        uses = 0
+        self._uses[agent.id] = (task["run_id"], 0)
         while source.peek() is not None:
             if not isinstance(source.peek(), steps.REPLY_STEPS):
                 source.take()
                 continue
-            reply = take_reply(source)
-            called = [step for step in reply if isinstance(step, steps.Calls)]
-            uses += len(called)
-            for step in called:
-                subject = step.input.get("command") or step.tool
-                sim.emit(
-                    {
-                        "type": "system",
-                        "subtype": "task_progress",
-                        "task_id": agent.id,
-                        "run_id": task["run_id"],
-                        "tool_use_id": agent.tool_use_id,
-                        "description": f"Running {subject}",
-                        "subagent_type": agent.kind,
-                        "usage": {"total_tokens": 15, "tool_uses": uses, "duration_ms": 1},
-                        "last_tool_name": step.tool,
-                    }
-                )
-            calls = yield from self.conversation.replies.say(reply, agent)
+            calls = yield from self.conversation.replies.say(take_reply(source), agent)
             if calls:
                 yield from self.conversation.tools.run(calls, agent)
-        return uses
+        return self._uses.pop(agent.id)[1]
+
+    def progress(self, agent: Agent, call: steps.Calls) -> None:
+        """Tell that a subagent is about to use a tool."""
+        run_id, uses = self._uses[agent.id]
+        self._uses[agent.id] = (run_id, uses + 1)
+        self.sim.emit(
+            {
+                "type": "system",
+                "subtype": "task_progress",
+                "task_id": agent.id,
+                "run_id": run_id,
+                "tool_use_id": agent.tool_use_id,
+                "description": f"Running {call.input.get('command') or call.tool}",
+                "subagent_type": agent.kind,
+                "usage": {"total_tokens": 15, "tool_uses": uses + 1, "duration_ms": 1},
+                "last_tool_name": call.tool,
+            }
+        )
 
 
 def last_said(items: tuple[steps.ScriptStep, ...]) -> str:

@@ -144,7 +144,8 @@ class Conversation:
             sim.run.problem(problem)
             yield from self._fail(418, f"Unexpected request to the simulated CLI: {problem}")
             return
-        yield from self._answer()
+        if not self._over_budget():
+            yield from self._answer()
 
     def _prompt_refused(self, text: str, output: dict[str, Any]) -> None:
         stopped = output.get("continue") is False
@@ -235,6 +236,23 @@ class Conversation:
                     run.take()
                     yield from outside(sim, step)
 
+    def _over_budget(self, **more: Any) -> bool:
+        """End the turn if it has become too expensive, before its tools run; True if so."""
+        budget = self.sim.launch.budget
+        if budget is None or self.sim.state.cost < budget:
+            return False
+        self.replies.count = 0  # what the real one says: the reply that was too much is not in the result's usage
+        self._finish(
+            report="cancelled",
+            subtype="error_max_budget_usd",
+            is_error=True,
+            stop_reason=self.replies.stop_reason,
+            terminal_reason="budget_exhausted",
+            errors=[f"Reached maximum budget (${budget:g})"],
+            **more,
+        )
+        return True
+
     def _late_prompt(self, step: steps.UserSays) -> Steps[None]:
         sim = self.sim
         yield Pause(lambda: bool(sim.prompts) or sim.input_ended, sim.clock() + LATE_PROMPT_SECONDS)
@@ -253,6 +271,8 @@ class Conversation:
         """Play one reply and what it calls; True if that was the end of the turn."""
         sim = self.sim
         calls = yield from self.replies.say(reply, None)
+        if self._over_budget(**more):
+            return True
         if calls:
             self._phase = "tools"
             self._after_tools = True

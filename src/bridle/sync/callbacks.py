@@ -56,6 +56,14 @@ class Runner:
         """Run a function of the library's in one of the threads; it must not raise."""
         self._in_thread(call)
 
+    def thread(self, call: Callable[[], None], name: str) -> threading.Thread:
+        """Return a new thread, not started, that runs a function of the library's and then is one of the threads."""
+        return threading.Thread(target=self._work, args=(call,), name=name, daemon=True)
+
+    def call_here(self, job: Job) -> None:
+        """Run a plain function in this thread."""
+        self._context.copy().run(self._call, job)
+
     def _in_thread(self, call: Callable[[], None]) -> None:
         """Run a call in a thread that no other call uses: one that is idle, or a new one. To start one takes longer than most calls."""
         with self._lock:

@@ -1,7 +1,8 @@
-"""The one thread of a blocking session: reads, wakes whoever waits, starts callbacks, ends the process.
+"""The reading thread of a blocking session: reads, wakes whoever waits, starts callbacks, ends the process.
 
-The core is touched under one lock, by this thread and by those that call the session; nobody waits while holding it. Whoever asks for
-something writes it at once, so the thread need not be woken. It refers to no `Session`: one that is forgotten is collected.
+When a plain callback is asked for, the reading is handed over to another thread, and the one that read runs the callback. The core is
+touched under one lock, by this thread and by those that call the session; nobody waits while holding it. Whoever asks for something
+writes it at once, so the thread need not be woken. It refers to no `Session`: one that is forgotten is collected.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class Driver:
         self.lock = threading.RLock()
         self.running = False
         self._unwritten = False
+        self._own: Job | None = None
         self._core = core
         self._transport = transport
         self._thread: threading.Thread | None = None
@@ -52,7 +54,7 @@ class Driver:
     def start(self) -> None:
         """Begin, in a thread of its own. The process has been started."""
         self._runner = Runner(self._finish)  # with the context of whoever starts the session
-        self._thread = threading.Thread(target=self._run, name="bridle-session", daemon=True)
+        self._thread = self._runner.thread(self._run, "bridle-session")
         self._thread.start()  # it waits for the lock, which is held
         self.running = True
 
@@ -104,8 +106,12 @@ class Driver:
             function()
             self.flush()
 
-    def flush(self) -> None:
-        """Take what happened and write what is to be written. Under the lock; blocks nowhere."""
+    def flush(self, *, keeps_one: bool = False) -> None:
+        """Take what happened and write what is to be written. Under the lock; blocks nowhere.
+
+        Args:
+            keeps_one: a plain callback is left for this thread, which then hands the reading over.
+        """
         core, connection = self._core, self._core.connection
         core.pump(time.monotonic())
         if not self.running:
@@ -116,7 +122,7 @@ class Driver:
             self._transport.end_input()
             connection.input_was_closed()
             core.input_closed(time.monotonic())
-        self._serve_callbacks()
+        self._serve_callbacks(keeps_one=keeps_one)
         if self._unwritten:
             self._unwritten = False
             self.flush()
@@ -140,9 +146,13 @@ class Driver:
 
     def _run(self) -> None:
         core, connection, transport = self._core, self._core.connection, self._transport
+        self._thread = threading.current_thread()
+        handed_over = False
         try:
             try:
-                self._move()
+                handed_over = self._move()
+                if handed_over:
+                    return
             except BridleError as error:
                 with self.lock:
                     connection.fail(error)
@@ -163,17 +173,22 @@ class Driver:
             logger.exception("a session's process could not be ended")
             transport.abandon()
         finally:
-            with self.lock:
-                try:
-                    if not connection.over:
-                        connection.fail(SessionClosedError(expected=False, reason="its thread has ended"))
-                    self.flush()
-                except Exception:
-                    logger.exception("the end of a session could not be told")
-                self.running = False
-                core.ended.set()
-            self.tell()
-            self._runner.close()
+            if not handed_over:
+                self._end()
+
+    def _end(self) -> None:
+        core, connection = self._core, self._core.connection
+        with self.lock:
+            try:
+                if not connection.over:
+                    connection.fail(SessionClosedError(expected=False, reason="its thread has ended"))
+                self.flush()
+            except Exception:
+                logger.exception("the end of a session could not be told")
+            self.running = False
+            core.ended.set()
+        self.tell()
+        self._runner.close()
 
     def _wait_served(self) -> None:
         """Wait until the server objects have ended; not for long."""
@@ -185,7 +200,8 @@ class Driver:
                 return
         event.wait(CLOSE_SECONDS)
 
-    def _move(self) -> None:
+    def _move(self) -> bool:
+        """Read until the end; True if the reading was handed over to another thread before."""
         core, connection, transport = self._core, self._core.connection, self._transport
         while True:
             with self.lock:
@@ -193,7 +209,7 @@ class Driver:
                     core.begin_stop(time.monotonic())
                 self.flush()
                 if core.may_end or core.abandoned:
-                    return
+                    return False
                 seconds = core.wait_seconds(time.monotonic())
                 if core.turn_poll is not None:
                     # A prompt that is sent meanwhile brings deadlines: none of them can pass before this.
@@ -206,10 +222,30 @@ class Driver:
                     connection.receive_data(data)
                 core.expire(time.monotonic(), transport.stderr_tail)
                 # Inside of the same lock: nobody may see a core that is ahead of the handles which tell of it.
-                self.flush()
+                self.flush(keeps_one=bool(data))
+            if self._own is not None and self._run_own():
+                return True
             if data == b"":
                 self._see_the_end()
-                return
+                return False
+
+    def _run_own(self) -> bool:
+        """Let another thread read on, and run a callback in this one: to wake a thread for the callback would delay its answer."""
+        job, self._own = self._own, None
+        if job is None or job.over:
+            return False
+        self._thread = None  # whoever reads on
+        try:
+            self._runner.run(self._run)
+        except RuntimeError as error:  # no thread can be had
+            self._thread = threading.current_thread()
+            self._finish(job, None, error)
+            return False
+        try:
+            self._runner.call_here(job)
+        except Exception:
+            logger.exception("a callback could not be finished")
+        return True
 
     def _see_the_end(self) -> None:
         """The output has ended: by itself, or because somebody stops the transport."""
@@ -241,7 +277,7 @@ class Driver:
     def _is_over(self) -> bool:
         return self._core.stop_asked or self._core.connection.over
 
-    def _serve_callbacks(self) -> None:
+    def _serve_callbacks(self, *, keeps_one: bool) -> None:
         callbacks = self._core.callbacks
         while callbacks.to_stop:
             job = callbacks.to_stop.popleft()
@@ -250,6 +286,9 @@ class Driver:
         while callbacks.to_run:
             job = callbacks.to_run.popleft()
             if not job.over:  # else it was answered while it waited
+                if keeps_one and not job.is_async and self._own is None:
+                    self._own = job
+                    continue
                 try:
                     self._runner.start(job)
                 except RuntimeError as error:  # no thread can be had

@@ -275,7 +275,7 @@ def two_turns(script: Script, folder: Path) -> None:
 
 
 def background(script: Script, folder: Path) -> None:
-    script.user("go").calls("Bash", {"command": "sleep 0.5", "run_in_background": True}).says("Started.")
+    script.user("go").calls("Bash", {"command": "sleep 1.2", "run_in_background": True}).says("Started.")
     script.task_ends().says("It is done.")
 
 

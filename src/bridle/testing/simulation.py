@@ -369,6 +369,7 @@ class Simulation:
                 if event.request_id in self._asked:
                     self._answers[event.request_id] = event.result.data if event.result is not None else None
             case events.BadLine():
+                self.run.note(f"the host sends a line that is no JSON object: {event.error.line[:100]!r}")
                 self.fail(BAD_LINE)
             case _:
                 pass

@@ -301,6 +301,23 @@ def test_steps_that_were_never_reached() -> None:
         sync.run("one", transport=cli)
 
 
+def test_a_long_script_is_shown_around_the_place_where_it_is() -> None:
+    script = Script()
+    for number in range(200):
+        script.user(f"prompt {number}").says(f"answer {number}")
+    cli = SimulatedCLI(script)
+    for number in range(100):
+        sync.run(f"prompt {number}", transport=cli)
+    with pytest.raises(ScriptError) as caught:
+        cli.check()
+    text = str(caught.value)
+    assert "200 step(s) of the script were never reached" in text
+    assert "(175 steps before)" in text
+    assert "[  open] user_says 'prompt 100'" in text
+    assert "the host sends the prompt 'prompt 99'" in text
+    assert len(text) < 10_000
+
+
 @pytest.mark.parametrize(
     ("expected", "decided", "message"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ScriptRun"]
 
-_LOG_LINES = 200
+_LOG_LINES = 60
+_STEPS_BEFORE = 25
+_STEPS_AFTER = 15
 
 
 class _Saved(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,8 +53,8 @@ class ScriptRun:
         self.problems: list[str] = [] if before is None else [*before.problems]
         self.missed: list[int] = [] if before is None else [*before.missed]
         self.sessions: dict[str, int] = {}
-        self._log: list[str] = [] if before is None else [*before._log]
-        self._skipped_log = 0
+        self._log: deque[str] = deque([] if before is None else before._log, _LOG_LINES)
+        self._noted = len(self._log)
 
     # -- going on -----------------------------------------------------------------------------------------------------
 
@@ -88,10 +91,8 @@ class ScriptRun:
 
     def note(self, line: str) -> None:
         """Remember what happened, for the report."""
-        if len(self._log) < _LOG_LINES:
-            self._log.append(printable(line, 300))
-        else:
-            self._skipped_log += 1
+        self._noted += 1
+        self._log.append(printable(line, 300))
 
     def problem(self, text: str) -> None:
         """Remember what did not fit."""
@@ -110,10 +111,12 @@ class ScriptRun:
         lines = []
         if self.problems:
             lines.append(f"{len(self.problems)} thing(s) did not fit the script:")
-            lines += [f"  {problem}" for problem in self.problems]
+            lines += [f"  {problem}" for problem in self.problems[:_STEPS_AFTER]]
         if left:
             lines.append(f"{len(left)} step(s) of the script were never reached:")
-            lines += [f"  {self.script.steps[place].describe()}" for place in left]
+            lines += [f"  {self.script.steps[place].describe()}" for place in left[:_STEPS_AFTER]]
+            if len(left) > _STEPS_AFTER:
+                lines.append(f"  ... and {len(left) - _STEPS_AFTER} more")
         raise ScriptError(printable("\n".join([*lines, self.both_sides()]), 20_000))
 
     def left(self) -> list[int]:
@@ -128,16 +131,22 @@ class ScriptRun:
         return all(isinstance(step, FAULTS) for step in self.script.steps[place:])
 
     def both_sides(self) -> str:
-        """Return the script with the state of each step, and what happened."""
+        """Return the script with the state of its steps, those around the place where it is, and what happened last."""
         missed = set(self.missed)
+        steps = self.script.steps
+        first, end = max(0, self.position - _STEPS_BEFORE), min(len(steps), self.position + _STEPS_AFTER)
         lines = ["The script"]
-        for place, step in enumerate(self.script.steps):
+        if first:
+            lines.append(f"  ({first} steps before)")
+        for place in range(first, end):
             state = "missed" if place in missed else "done" if place < self.position else "open"
-            lines.append(f"  [{state:>6}] {step.describe()}")
+            lines.append(f"  [{state:>6}] {steps[place].describe()}")
+        if end < len(steps):
+            lines.append(f"  ({len(steps) - end} steps after)")
         lines.append("What happened")
+        if self._noted > len(self._log):
+            lines.append(f"  ({self._noted - len(self._log)} things before)")
         lines += [f"  {line}" for line in self._log] or ["  nothing"]
-        if self._skipped_log:
-            lines.append(f"  ... and {self._skipped_log} more")
         return "\n".join(lines)
 
     # -- over processes -----------------------------------------------------------------------------------------------
@@ -148,7 +157,7 @@ class ScriptRun:
             position=self.position,
             problems=self.problems,
             missed=self.missed,
-            log=self._log,
+            log=[*self._log],
             sessions=self.sessions,
         )
         return msgspec.json.encode(saved)
@@ -164,7 +173,9 @@ class ScriptRun:
         except msgspec.MsgspecError as error:
             raise ValueError(f"this is no state of a script: {error}") from None
         self.position = min(saved.position, len(self.script.steps))
-        self.problems, self.missed, self._log = saved.problems, saved.missed, saved.log
+        self.problems, self.missed = saved.problems, saved.missed
+        self._log = deque(saved.log, _LOG_LINES)
+        self._noted = len(saved.log)
         self.sessions = saved.sessions
 
 

@@ -1,6 +1,6 @@
 """How fast the simulated CLI is: one agent conversation, and 10,000 scripted turns; prints wall and processor time.
 
-    python bench/simulator.py [TURNS]
+python bench/simulator.py [TURNS]
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ OPTIONS = Options(
 
 def agent_script() -> Script:
     script = Script().user("Buy tea and clean up").calls("mcp__shop__price", {"article": "tea"}).expect_result("2.5")
-    script.calls("Bash", {"command": "rm -r cache"}).expect_permission("Bash", decision="deny").expect_hook("PreToolUse")
+    script.calls("Bash", {"command": "rm -r cache"}).expect_permission("Bash", decision="deny").expect_hook(
+        "PreToolUse"
+    )
     return script.says("It is 2.5.")
 
 
@@ -98,7 +100,9 @@ def main() -> None:
     report("one agent conversation, asyncio", asyncio.run(conversations()))
     report("one agent conversation, threads", [timed(blocking_conversation) for _ in range(CONVERSATIONS)][20:])
     wall, processor = timed(lambda: asyncio.run(turns(count)))
-    print(f"{count:,} turns in memory: {wall:.2f} s, {processor:.2f} s of the processor, {count / processor:,.0f} turns a second")
+    print(
+        f"{count:,} turns in memory: {wall:.2f} s, {processor:.2f} s of the processor, {count / processor:,.0f} turns a second"
+    )
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from bridle.errors import BridleError, PromptsError, SessionClosedError, printable
+from bridle.errors import BridleError, PromptsError, SessionClosedError, StartError, printable
 from bridle.prompts import Feeder, is_many, one_prompt
 from bridle.protocol.oneshot import SessionOver
 from bridle.protocol.session_states import Ending
@@ -157,5 +157,5 @@ class StreamSide:
     @property
     def tells_the_end(self) -> bool:
         """True if the stream tells how it ended: after the start, or with a result of the CLI in the place of a start."""
-        connection = self._core.connection
-        return self._core.start_error is None or (connection.exited and connection.last_result is not None)
+        connection, error = self._core.connection, self._core.start_error
+        return not isinstance(error, StartError) or (connection.exited and connection.last_result is not None)

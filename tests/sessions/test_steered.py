@@ -326,6 +326,19 @@ def test_a_start_that_fails_raises_at_the_first_step(shell: Shell, playing: Stan
 
 
 @shows("steered.input")
+def test_a_deadline_during_the_start_ends_the_stream(shell: Shell, playing: StandIn) -> None:
+    """It is no start error: `collect` returns it."""
+
+    async def scenario() -> None:
+        few = Timeouts(initialize=0.4, turn=0.2)
+        ask_early = ["ask", "can_use_tool", {"tool_name": "Bash", "input": {}, "tool_use_id": "t"}]
+        options = playing(ask_early, ["unanswered"], can_use_tool=Asked(), timeouts=few)
+        outcome = await shell.query(steps(["hang"]), options).collect()
+        assert isinstance(outcome.terminal_error, TurnTimeoutError)
+
+    shell.play(scenario)
+
+
 def test_a_background_task_is_still_served(shell: Shell, playing: StandIn) -> None:
     """The input is closed when the joint rule says so: the callback of a task that outlives the result is answered."""
     task = [{"task_id": "b1", "task_type": "local_bash", "description": "d"}]

@@ -90,6 +90,24 @@ class Job:
         self.begin: Callable[[], None] | None = None
         self.rpc: tuple[object, Any] | None = None
 
+    def take(self) -> Callable[[], Any]:
+        """Return what calls it, once: what is called knows the job, which must not keep it alive."""
+        call, self.call = self.call, _none
+        return call
+
+    def forget(self) -> None:
+        """Let go of what it was about, once nothing is to be made of it any more: these functions refer to the job, as it does to them."""
+        self.finish = _nothing
+        self.fail = _nothing
+
+
+def _none() -> None:
+    return None
+
+
+def _nothing(_: object) -> dict[str, Any]:
+    return {}
+
 
 class _Lane:
     """The jobs of one kind."""
@@ -236,6 +254,7 @@ class Exchanges:
 
     def _close(self, job: Job) -> None:
         job.over = True
+        job.forget()
         self._disarm("callback", job.request_id)
         self._answered()
         if self._jobs.pop(job.request_id, None) is None:

@@ -330,7 +330,7 @@ def test_a_deadline_during_the_start_ends_the_stream(shell: Shell, playing: Stan
     """It is no start error: `collect` returns it."""
 
     async def scenario() -> None:
-        few = Timeouts(initialize=0.4, turn=0.2)
+        few = Timeouts(initialize=30, turn=0.2)
         ask_early = ["ask", "can_use_tool", {"tool_name": "Bash", "input": {}, "tool_use_id": "t"}]
         options = playing(ask_early, ["unanswered"], can_use_tool=Asked(), timeouts=few)
         outcome = await shell.query(steps(["hang"]), options).collect()

@@ -152,7 +152,7 @@ async def _run(job: Job, finish: Finish, cancel: Callable[[], object], *, stops_
     outcome: object = None
     error: BaseException | None = None
     try:
-        outcome = await (job.call() if job.is_async else Call(job.call).wait())
+        outcome = await (job.take()() if job.is_async else Call(job.take()).wait())
         if inspect.isawaitable(outcome):
             outcome = await outcome
     except Exception as problem:

@@ -237,10 +237,7 @@ class Driver:
                 self._start_job(job)
 
     def _start_job(self, job: Job) -> None:
-        async def run() -> None:
-            await run_job(job, self._finish)
-
-        self._loop.spawn(run, self._context.copy())
+        self._loop.spawn(lambda: run_job(job, self._finish), self._context.copy())
 
     def _finish(self, job: Job, outcome: object, error: BaseException | None) -> None:
         self._core.callbacks.finish(job, outcome, error)

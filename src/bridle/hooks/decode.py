@@ -44,18 +44,31 @@ class HookRequest(NamedTuple):
     input_raw: bytes
 
 
+class _Usual(msgspec.Struct, frozen=True):
+    callback_id: str = ""
+    tool_use_id: str | None = None
+    input_raw: Raw = msgspec.field(default=NO_RAW, name="input")
+
+
 class _Envelope(msgspec.Struct, frozen=True):
     callback_id_raw: Raw = msgspec.field(default=NO_RAW, name="callback_id")
     tool_use_id_raw: Raw = msgspec.field(default=NO_RAW, name="tool_use_id")
     input_raw: Raw = msgspec.field(default=NO_RAW, name="input")
 
 
+_usual = msgspec.json.Decoder(_Usual).decode
 _split = msgspec.json.Decoder(_Envelope).decode
 _text = msgspec.json.Decoder(str).decode
 
 
 def decode_hook_request(request: bytes | Raw | Mapping[str, Any]) -> HookRequest:
     """Return the parts of a `hook_callback` request; what cannot be read is empty. Never raises."""
+    try:
+        usual = _usual(request)  # type: ignore[arg-type]  # a mapping is a TypeError
+    except (TypeError, ValueError, RecursionError):
+        pass
+    else:
+        return HookRequest(usual.callback_id, usual.tool_use_id, bytes(usual.input_raw))
     try:
         envelope = _split(as_bytes(request))
     except (ValueError, RecursionError):

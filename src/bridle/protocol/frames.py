@@ -67,6 +67,10 @@ def verbatim(payload: bytes | Raw) -> Raw:
     return Raw(data)
 
 
+def _embedded(payload: Payload) -> Any:
+    return verbatim(payload) if isinstance(payload, (bytes, Raw)) else payload
+
+
 def _ready(payload: Payload) -> Raw:
     return verbatim(payload) if isinstance(payload, (bytes, Raw)) else Raw(encode(payload))
 
@@ -90,7 +94,7 @@ def success_frame(request_id: str, payload: Payload | None) -> bytes:
     """
     response: dict[str, Any] = {"subtype": "success", "request_id": request_id}
     if payload is not None:
-        response["response"] = _ready(payload)
+        response["response"] = _embedded(payload)
     return encode({"type": "control_response", "response": response}) + b"\n"
 
 

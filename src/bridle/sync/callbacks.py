@@ -93,7 +93,7 @@ class Runner:
 
     def _call(self, job: Job) -> None:
         try:
-            outcome = job.call()
+            outcome = job.take()()
         except BaseException as error:
             self._finish(job, None, error)
             return
@@ -131,7 +131,7 @@ class Runner:
         import asyncio
 
         try:
-            outcome = await job.call()
+            outcome = await job.take()()
         except asyncio.CancelledError as error:
             self._finish(job, None, error)  # nobody's any more, unless it cancelled itself
             raise

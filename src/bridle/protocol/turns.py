@@ -91,7 +91,11 @@ class TurnTable:
     @property
     def names_matter(self) -> bool:
         """True while an ordinary frame may tell which prompt is being answered."""
-        return not self.reported and any(turn.state is TurnState.QUEUED for turn in self._open.values())
+        if not self.reported:
+            for turn in self._open.values():  # a loop: it is asked for every read
+                if turn.state is TurnState.QUEUED:
+                    return True
+        return False
 
     def add(self, turn: Turn) -> None:
         """Take a prompt."""

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import anyio
 import pytest
 
 from bridle.errors import SpawnError
@@ -15,6 +16,7 @@ from bridle.launch import LaunchPlan
 from bridle.transports.child import Child
 from bridle.transports.processes import CHILD_ID_VARIABLE
 from bridle.transports.stderr import StderrDrain
+from bridle.transports.subprocess_async import AsyncChildProcess
 from tests.contract import shows
 from tests.support.leaks import nothing_left, wait_gone
 
@@ -149,3 +151,28 @@ def test_a_status_that_somebody_else_took_is_unknown_and_not_0() -> None:
     assert child.exited
     child.stop(turn_open=True)
     assert child.done.wait(10)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_the_end_of_the_output_is_there_again_for_whoever_asks_again(backend: str) -> None:
+    """A wait that is cancelled just when the end is seen must not lose it: the process may live on."""
+
+    async def scenario() -> None:
+        transport = AsyncChildProcess(stop_grace=0.1, kill_grace=0.1)
+        taken: list[bytes] = []
+
+        def take(data: bytes) -> bool:
+            taken.append(data)
+            return True
+
+        await transport.start(plan("import os, time; os.write(1, b'x'); os.close(1); time.sleep(60)"))
+        try:
+            with anyio.fail_after(20):
+                assert await transport.pour(take) == b""
+                assert await transport.pour(take) == b""
+                assert await transport.receive() == b""
+        finally:
+            await transport.stop(turn_open=True)
+        assert taken == [b"x"]
+
+    anyio.run(scenario, backend=backend)

@@ -100,8 +100,10 @@ class AsyncChildProcess(ChildProcess):
         import asyncio
 
         child = self._started()
+        if self._more_is_likely or child.wait_limit() is not None:
+            return False  # what has been seen once, the end above all, does not make the descriptor readable again
         descriptor = child.wait_descriptor()
-        if descriptor is None or child.wait_limit() is not None:
+        if descriptor is None:
             return False
         loop = asyncio.get_running_loop()
         over: asyncio.Future[bool] = loop.create_future()

@@ -149,7 +149,11 @@ class SessionCore:
         self._now = 0.0
         timeouts = options.timeouts
         self._first_message, self._idle, self._turn = timeouts.first_message, timeouts.idle, timeouts.turn
-        self.turn_poll = min((t for t in (timeouts.first_message, timeouts.idle, timeouts.turn) if t), default=None)
+        limits = [timeouts.first_message, timeouts.idle, timeouts.turn]
+        if for_stream:  # its input may be closed by whoever reads the prompts
+            limits += [timeouts.after_result, timeouts.background]
+        self.poll = min((limit for limit in limits if limit), default=None)
+        """Deadlines that another thread sets begin at any moment; none of them passes sooner than this after it."""
 
     # -- warnings ------------------------------------------------------------------------------------------------------
 
@@ -308,6 +312,8 @@ class SessionCore:
     def input_closed(self, now: float) -> None:
         """Take that stdin was closed, because all is done: the CLI is to exit by itself."""
         self._now = now
+        if self.stream is not None:
+            self.stream.look_at_the_end()
         self.arm("finish", "", self.options.timeouts.after_result)
 
     @property

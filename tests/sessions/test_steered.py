@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import threading
@@ -9,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import pytest
 
 import bridle
@@ -421,3 +423,51 @@ def test_two_readers_are_refused_and_a_close_wakes(shell: Shell, playing: StandI
         assert closed is None
 
     shell.play(scenario)
+
+
+@shows("steered.input")
+def test_a_cli_that_stays_after_prompts_which_ended_late_is_bounded(shell: Shell, playing: StandIn) -> None:
+    """The input is closed by whoever reads the prompts, while the reader of the output has nothing to wait for but output."""
+    answered = threading.Event()
+
+    def prompts() -> Iterator[str]:
+        yield steps(["deaf"], ["text", "x"])
+        answered.wait(10)
+
+    async def scenario() -> None:
+        few = Timeouts(after_result=0.5, stop_grace=0.1, kill_grace=0.1)
+        async with shell.query(prompts(), playing(timeouts=few)) as stream:
+            async for message in stream:
+                if isinstance(message, ResultMessage):
+                    answered.set()
+            assert [warning.code for warning in stream.warnings] == ["CLI_DID_NOT_EXIT"]
+
+    shell.play(scenario)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_start_that_was_cancelled_is_taken_up_again_by_any_call(playing: StandIn, backend: str) -> None:
+    async def scenario() -> None:
+        stream = bridle.query(steps(["text", "x"]), playing(can_use_tool=Asked()))
+        with anyio.move_on_after(0) as patience:
+            await stream.next_item()
+        assert patience.cancelled_caught
+        with anyio.fail_after(20):
+            async with stream:
+                assert said([message async for message in stream]) == ["x"]
+
+    anyio.run(scenario, backend=backend)
+
+
+def test_a_close_from_another_event_loop_wakes_the_reader(playing: StandIn) -> None:
+    """In asyncio's debug mode nothing of a loop may be touched from outside of it."""
+
+    async def scenario() -> None:
+        stream = bridle.query(steps(["text", "x"], ["hang"]), playing(can_use_tool=Asked()))
+        assert await stream.next_item() is not None
+        closing = asyncio.create_task(asyncio.to_thread(lambda: asyncio.run(stream.aclose(), debug=True)))
+        while await asyncio.wait_for(stream.next_item(), 20) is not None:
+            pass
+        await closing
+
+    asyncio.run(scenario(), debug=True)

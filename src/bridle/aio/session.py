@@ -240,10 +240,13 @@ class Session(SessionBase, Operations):
         await self._begin(resumable=False)
 
     async def _begin(self, *, resumable: bool) -> None:
-        """Start; a `resumable` start that is cancelled is taken up again by the next call."""
+        """Start; a `resumable` start that is cancelled is taken up again by the next call. Only a stream asks for one."""
         core = self._core
         first = not self._begun and not core.stop_asked
-        mine = first or (resumable and self._driver is None and not core.stop_asked and not core.ready.is_set)
+        unfinished = (
+            self._for_stream and self._driver is None
+        )  # one task at a time starts a stream: nobody else goes on with it
+        mine = first or (unfinished and not core.stop_asked and not core.ready.is_set)
         try:
             if mine:
                 if first:

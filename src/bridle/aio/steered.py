@@ -72,7 +72,14 @@ class SteeredStream(QueryStream):
         self._prepared = self._up = True
 
     async def _stop(self, *, turn_open: bool) -> None:
-        self._inbox.more.wake()  # a reader sees at once that the stream is being closed
+        driver, wake = (
+            self._session._driver,
+            self._inbox.more.wake,
+        )  # a reader sees at once that the stream is being closed
+        if driver is None or driver.is_here:
+            wake()
+        else:
+            driver.post(wake)
         await self._session.stop()
 
     def _abandon(self) -> None:

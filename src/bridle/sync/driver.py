@@ -211,9 +211,9 @@ class Driver:
                 if core.may_end or core.abandoned:
                     return False
                 seconds = core.wait_seconds(time.monotonic())
-                if core.turn_poll is not None:
-                    # A prompt that is sent meanwhile brings deadlines: none of them can pass before this.
-                    seconds = core.turn_poll if seconds is None else min(seconds, core.turn_poll)
+                if core.poll is not None:
+                    # A prompt that is sent meanwhile, or the end of the input, brings deadlines: none of them can pass before this.
+                    seconds = core.poll if seconds is None else min(seconds, core.poll)
             self.tell()
             data = transport.receive(seconds)
             with self.lock:

@@ -123,6 +123,7 @@ class McpRun:
         self._wake: Callable[[], None] | None = None
         self._capabilities: frozenset[str] = frozenset()
         self._event: anyio.Event | None = None
+        self._closed: anyio.Event | None = None
 
     # -- from any thread -----------------------------------------------------------------------------------------------
 
@@ -158,6 +159,7 @@ class McpRun:
         Raises:
             Exception: what the server raised; a group of one is unpacked.
         """
+        closed = self._closed = anyio.Event()
         self._wake = self._waker()
         if self.closing:
             return
@@ -168,7 +170,8 @@ class McpRun:
             anyio.create_task_group() as group,
         ):
             group.start_soon(self._listen, read)
-            group.start_soon(self._feed, package, write, group.cancel_scope)
+            group.start_soon(self._feed, package, write)
+            group.start_soon(self._see_it_end, closed, group.cancel_scope)
             try:
                 await self._server.run(server_read, server_write, self._initialization(package))
             except Exception as error:
@@ -192,6 +195,8 @@ class McpRun:
         def woken() -> None:
             if self._event is not None:
                 self._event.set()
+            if self.closing and self._closed is not None:
+                self._closed.set()
 
         def wake() -> None:
             post(woken)
@@ -206,7 +211,7 @@ class McpRun:
         except TypeError:  # overridden, without the argument
             return self._server.create_initialization_options()
 
-    async def _feed(self, package: _Package, write: Any, scope: anyio.CancelScope) -> None:
+    async def _feed(self, package: _Package, write: Any) -> None:
         while True:
             event = self._event = anyio.Event()  # before looking: what comes afterwards sets it
             while self._inbox:
@@ -215,6 +220,10 @@ class McpRun:
                 break
             await event.wait()
         await write.aclose()
+
+    async def _see_it_end(self, closed: anyio.Event, scope: anyio.CancelScope) -> None:
+        """Cancel a server that outlives its connection: one that does not read would keep us from closing its input, too."""
+        await closed.wait()
         await anyio.sleep(GRACE_SECONDS)
         logger.warning("MCP server %r did not end within %g s of the end of its input", self.name, GRACE_SECONDS)
         scope.cancel()

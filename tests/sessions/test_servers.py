@@ -282,7 +282,10 @@ def test_a_server_that_crashes_answers_everything(shell: Shell, connecting: Call
 
 
 @shows("tools.no-hang")
-def test_a_server_that_does_not_end_is_ended(shell: Shell, connecting: Callable[..., Options]) -> None:
+@pytest.mark.parametrize(
+    "messages", [1, 5]
+)  # five do not fit into what lies between us and the server, which reads nothing
+def test_a_server_that_does_not_end_is_ended(shell: Shell, connecting: Callable[..., Options], messages: int) -> None:
     ended = threading.Event()
 
     class Stubborn(Server):
@@ -294,7 +297,8 @@ def test_a_server_that_does_not_end_is_ended(shell: Shell, connecting: Callable[
 
     async def scenario() -> None:
         async with Running(shell, connecting(mcp_servers={"stubborn": Stubborn("s")})) as session:
-            await tell(session, "stubborn", "notifications/initialized")
+            for _ in range(messages):
+                await tell(session, "stubborn", "notifications/initialized")
         assert ended.is_set()
 
     shell.play(scenario)

@@ -20,6 +20,7 @@ from bridle.errors import (
     SessionClosedError,
     SlowConsumerError,
     StreamWarning,
+    TooManyDecodeErrors,
     TurnTimeoutError,
 )
 from bridle.hooks import check_hooks, registration
@@ -459,6 +460,9 @@ class SessionCore:
             inbox.add((event,), 0)
 
     def _on_bad_line(self, error: DecodeError) -> None:
+        end = self.connection.terminal_error
+        if self.stream is not None and isinstance(end, TooManyDecodeErrors) and end.last is error:
+            return  # it is raised, and no item besides
         self.errors.append(error)
         if self.stream is not None:
             self.stream.inbox.add((error,), size_of(error))

@@ -211,18 +211,17 @@ class OneShotConnection:
         count = len(self.items)
         try:
             frame = decode(tail, self.items.append)
-        except DecodeError as error:
+        except DecodeError:
             while len(self.items) > count:
                 self.items.pop()
-            self._last_bad_line = tail
-            self._incomplete = error
+            self._last_bad_line = self._incomplete = tail
             return
         if frame.__class__ in _PLAIN or self._special(frame, now):
             self._message_count += 1
             self.items.append(frame)  # type: ignore[arg-type]
         self._last_message_at = now
 
-    _incomplete: DecodeError | None = None
+    _incomplete: bytes | None = None
 
     def process_exited(self, exit_code: int | None, stderr_tail: bytes) -> None:
         """Take the exit; `exit_code` is None where its status cannot be known (somebody else took it, or the transport has none)."""
@@ -231,7 +230,7 @@ class OneShotConnection:
         if exit_code is None and self.last_result is not None:
             exit_code = 0  # it did what it was asked for
         if self._incomplete is not None and (exit_code == 0 or self.state is State.RESULT_RECEIVED):
-            self._happen(Happening.INCOMPLETE_LAST_LINE, line=self._incomplete.line)
+            self._happen(Happening.INCOMPLETE_LAST_LINE, line=self._incomplete)
         after_error = self.state is State.RESULT_RECEIVED and self.results[-1].is_error
         if exit_code == 0 or after_error:
             empty = not self._received and self.last_result is None
@@ -254,7 +253,10 @@ class OneShotConnection:
                 self._message_count += 1
                 append(item)  # type: ignore[arg-type]  # what is plain is a message
             elif isinstance(item, StreamWarning):
-                append(item)
+                if item.code == "INCOMPLETE_LAST_LINE":
+                    self._incomplete = item.context["line"]  # what it means depends on the exit
+                else:
+                    append(item)
             elif isinstance(item, DecodeError):
                 self._last_bad_line = item.line
                 self._happen(Happening.BAD_LINE, decode_error=item, line=item.line)

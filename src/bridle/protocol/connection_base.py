@@ -303,7 +303,7 @@ class ConnectionBase:
         stopping = self._asked is Asked.STOP
         return SessionClosedError(
             expected=stopping or self._ended is Ending.COMPLETED or self._asked is Asked.FINISH,
-            reason="it was stopped" if stopping else "it has ended",
+            reason="it was stopped" if stopping else "it has ended" if self.over else "it ends, and takes nothing new",
             exit_code=self.exit_code,
             stderr_tail=self._stderr_tail.decode("utf-8", "replace"),
         )

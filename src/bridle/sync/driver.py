@@ -85,13 +85,22 @@ class Driver:
 
     def _tell_all(self) -> None:
         self._teller = threading.get_ident()
-        while True:
-            self._core.tell()
-            with self.lock:
-                if not self._core.has_to_tell:
-                    self._teller = None
-                    self._told.notify_all()
-                    return
+        done = False
+        try:
+            while not done:
+                self._core.tell()
+                with self.lock:
+                    done = not self._core.has_to_tell
+                    if done:
+                        self._stop_telling()
+        finally:
+            if not done:  # Ctrl-C, or a callback that raises it
+                with self.lock:
+                    self._stop_telling()
+
+    def _stop_telling(self) -> None:
+        self._teller = None
+        self._told.notify_all()
 
     def wait_told(self) -> None:
         """Wait until every warning was told, `TOLD_SECONDS` at most."""

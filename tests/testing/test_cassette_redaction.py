@@ -44,6 +44,11 @@ KEYS = [
     "github_pat_abcdefghijklmnop",
     "glpat-abcdefghijklmnop",
     "xoxb-1234567890-abcdef",
+    "xapp-1-A111-222-abcdef",
+    "sk_" + "live_51HxYzAbCdEfGhIjKl",
+    "whsec_abcdefghijkl1234",
+    "ya29.a0AfH6SMBabcdefghij",
+    "SG.abcdefghijklmnopqrstuv.ABCDEFGHIJKLMNOPQRST",
     "AKIAABCDEFGHIJKLMNOP",
     "AIzaSyA1234567890abcdefghijklmnopqrstu",
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abc_DEF-123",
@@ -115,6 +120,28 @@ def test_in_running_text() -> None:
     assert shown('{"api_key": "abcdefgh123"}') == '{"api_key": "<bridle-key-1>"}'
     assert shown("https://user:pass@host/x") == "https://<bridle-key-2>@host/x"
     assert shown("Authorization: Basic dXNlcjpwYXNz") == "Authorization: Basic <bridle-key-3>"
+    assert shown("run --shop-token abcdefgh456 --verbose") == "run --shop-token <bridle-key-4> --verbose"
+    assert shown("the --token option, --api-key --verbose") == "the --token option, --api-key --verbose"
+
+
+def test_arguments_in_lists() -> None:
+    server = {"command": "serve", "args": ["--api-key", "abcdefgh123", "--port", "abcdefgh"]}
+    kept, _ = redactor().line(json.dumps(server).encode(), inbound=False)
+    assert json.loads(kept)["args"] == ["--api-key", "<bridle-key-1>", "--port", "abcdefgh"]
+
+
+def test_variables_that_hold_secrets_under_longer_names() -> None:
+    values = {
+        "AWS_BEARER_TOKEN_BEDROCK": "bedrock9f8e7d",
+        "DB_PASS": "opensesame-1",
+        "ANTHROPIC_CUSTOM_HEADERS": "X-Team: a\nX-Shop: letmein-please\nX-Other: Scheme anotherone-77",
+        "KEY_BINDINGS": "standard",
+        "KEY_TTL_MS": "3600000000",
+    }
+    made = Redactor(Vault())
+    made.prepare(LaunchPlan(argv=("claude",), environment=values, cwd="/srv"))
+    shown = made.text("bedrock9f8e7d opensesame-1 letmein-please anotherone-77 standard 3600000000")
+    assert shown == "<bridle-key-1> <bridle-key-2> <bridle-key-3> <bridle-key-4> standard 3600000000"
 
 
 def test_what_is_no_secret_stays_byte_for_byte() -> None:
@@ -308,3 +335,70 @@ def test_nothing_is_written_at_any_moment_wherever_a_secret_comes_from() -> None
         record.sent(secret.encode())
         assert [json.loads(line)["k"] for line in kept.lines] == ["start", "prompt", "end_input", "start_error", "end"]
         assert secret.encode() not in b"".join(kept.lines)
+
+
+def delta(text: str, name: str = "text", **more: Any) -> bytes:
+    kind = {"text": "text_delta", "thinking": "thinking_delta", "partial_json": "input_json_delta"}[name]
+    event = {"type": "content_block_delta", "index": 0, "delta": {"type": kind, name: text}}
+    return json.dumps({"type": "stream_event", "event": event, **more}).encode() + b"\n"
+
+
+STOP = b'{"type":"stream_event","event":{"type":"content_block_stop","index":0}}\n'
+SYSTEM = b'{"type":"system","subtype":"thinking_tokens"}\n'
+
+
+def recorded(*lines: bytes) -> list[bytes]:
+    kept = Kept()
+    record = SessionRecord(kept, redactor(), 0, 1_000_000)
+    record.begin(plan())
+    for line in lines:
+        record.received(line)
+    record.output_ended()
+    return [line.partition(b',"f":')[2][:-2] for line in kept.lines if b'"k":"in"' in line]
+
+
+def texts(lines: list[bytes]) -> str:
+    deltas = [json.loads(line).get("event", {}).get("delta", {}) for line in lines]
+    return "".join(text for found in deltas for name, text in found.items() if name != "type")
+
+
+@pytest.mark.parametrize("name", ["text", "thinking", "partial_json"])
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+@pytest.mark.parametrize(
+    "secret", [KEYS[0], SECRET, "ann@example.com", "/home/ann", "Authorization: Bearer abcdefgh1234567890"]
+)
+def test_secrets_that_the_model_writes_in_pieces(secret: str, size: int, name: str) -> None:
+    for before in ("", "It is ", "word " * 100):
+        told = f"{before}{secret} and {'more ' * 80}{secret}"
+        pieces = [delta(told[at : at + size], name) for at in range(0, len(told), size)]
+        pieces.insert(len(pieces) // 2, SYSTEM)
+        kept = recorded(*pieces, STOP)
+        assert len(kept) == len(pieces) + 1
+        assert kept.count(SYSTEM.strip()) == 1
+        assert texts(kept) == redactor().text(told)
+
+
+def test_pieces_without_secrets_stay_as_they_came_and_do_not_wait_for_long() -> None:
+    told = [delta(f"word{number} ") for number in range(200)]
+    assert recorded(*told, STOP) == [line.strip() for line in (*told, STOP)]
+    assert recorded(*told) == [line.strip() for line in told]
+    kept = Kept()
+    record = SessionRecord(kept, redactor(), 0, 1_000_000)
+    for line in told:
+        record.received(line)
+    assert len(kept.lines) > 150
+    record.sent(b'{"type":"control_request"}\n')
+    assert len(kept.lines) == 201
+
+
+def test_pieces_of_two_blocks_are_not_mixed() -> None:
+    lines = [delta("sk-ant-abc"), delta("defghijk"), delta("sk-ant-", parent_tool_use_id="t"), delta("xyzwvuts")]
+    assert recorded(*lines)[2:] == [line.strip() for line in lines[2:]]
+    assert b"defghijk" not in b"".join(recorded(*lines))
+
+
+def test_a_long_piece_without_a_space_takes_no_time() -> None:
+    began = time.process_time()
+    lines = [delta("x" * 1_000) for _ in range(500)]
+    assert recorded(*lines, STOP)[:-1] == [line.strip() for line in lines]
+    assert time.process_time() - began < 5

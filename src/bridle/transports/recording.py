@@ -23,6 +23,7 @@ from bridle._version import __version__
 from bridle.errors import printable
 from bridle.launch.versions import VersionCache
 from bridle.protocol.framing import LineFramer, OversizedLine
+from bridle.transports.recorded_pieces import Pieces
 from bridle.transports.redaction import CATEGORIES
 
 if TYPE_CHECKING:
@@ -211,6 +212,7 @@ class SessionRecord:
         self._session = session
         self._name = name
         self._framer = LineFramer(line_bytes)
+        self._pieces = Pieces(redactor.text, self._keep_piece)
         self._unsent = b""
         self._one_shot = False
         self._began = time.monotonic()
@@ -218,10 +220,16 @@ class SessionRecord:
         self._exit_known = False
         self._lock = threading.RLock()
 
+    def _seconds(self) -> float:
+        return round(time.monotonic() - self._began, 4)
+
     def _put(self, kind: str, fields: dict[str, Any] | None = None, frame: bytes | None = None) -> None:
-        seconds = round(time.monotonic() - self._began, 4)
+        self._pieces.flush()
+        self._write(self._seconds(), kind, fields or {}, frame)
+
+    def _write(self, seconds: float, kind: str, fields: dict[str, Any], frame: bytes | None = None) -> None:
         try:
-            self._sink.write(_line({"s": self._session, "t": seconds, "k": kind, **(fields or {})}, frame))
+            self._sink.write(_line({"s": self._session, "t": seconds, "k": kind, **fields}, frame))
         except ValueError as error:  # half a character, say
             logger.warning("something could not be recorded: %s", error)
 
@@ -273,7 +281,7 @@ class SessionRecord:
             for line in self._framer.receive_data(data):
                 if isinstance(line, OversizedLine):
                     self._put("in", {"oversized": line.size})
-                else:
+                elif not self._pieces.take(line, self._seconds()):
                     self._keep("in", line)
 
     def _keep(self, kind: str, line: bytes, **fields: Any) -> None:
@@ -285,6 +293,10 @@ class SessionRecord:
             self._put(kind, {**fields, "text": kept.decode()})
         except UnicodeDecodeError:
             self._put(kind, {**fields, "base64": base64.b64encode(kept).decode()})
+
+    def _keep_piece(self, line: bytes, seconds: float) -> None:
+        kept, _ = self._redactor.line(line, inbound=True)
+        self._write(seconds, "in", {}, kept)
 
     def input_ended(self) -> None:
         """Take that nothing more will be sent."""

@@ -3,8 +3,8 @@
 Rules. A frame is looked at string by string, after its escapes were resolved, so that it stays JSON and nothing hides behind a
 backslash; numbers, order and spacing stay as they came, and a line in which nothing was found stays byte for byte. The same value
 gets the same placeholder, `<bridle-KIND-N>`. Places have a placeholder without a number (`<bridle-home>`), because a replay puts its
-own places in. Not found: a secret that the CLI sends in pieces (partial messages), that is encoded in a way which is not looked
-for (base64 and percent encoding of the secrets known from the environment are), or that is a number.
+own places in. Not found: a secret that is encoded in a way which is not looked for (base64 and percent encoding of the secrets known
+from the environment are), or that is a number. Pieces of a text are put together by `recorded_pieces`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import msgspec
 from bridle.transports.places import PLACEHOLDER, WORD, Places, Vault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from bridle.launch.plan import LaunchPlan
 
@@ -45,7 +45,10 @@ _KEYS = re.compile(
         (
             r"sk-ant-[A-Za-z0-9_-]{8,}",
             WORD + r"sk-[A-Za-z0-9_-]{8,}",
-            WORD + r"(?:gh[pousr]_|github_pat_|glpat-|npm_|pypi-|xox[abeprs]-|hf_)[A-Za-z0-9_-]{12,}",
+            WORD + r"(?:gh[pousr]_|github_pat_|glpat-|npm_|pypi-|xox[abeprs]-|xapp-|hf_|dckr_pat_)[A-Za-z0-9_-]{12,}",
+            WORD + r"(?:[sr]k_(?:live|test)_|whsec_)[A-Za-z0-9]{12,}",
+            WORD + r"ya29\.[A-Za-z0-9_-]{16,}",
+            WORD + r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}",
             WORD + r"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Z0-9])",
             WORD + r"AIza[A-Za-z0-9_-]{30,}",
             r"(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{16,}",
@@ -61,8 +64,14 @@ _AFTER_A_NAME = re.compile(
     r"([^\s\"'`,;<>(){}\[\]\\]{8,})",
     re.IGNORECASE,
 )
+_AFTER_A_FLAG = re.compile(
+    r"((?<![A-Za-z0-9_-])--?(?:[a-z0-9]+[_-])*(?:api[_-]?key|access[_-]?key|private[_-]?key|token|secret|password|passwd|passphrase)"
+    r"\s+[\"']?)([^\s\"'`,;<>(){}\[\]\\-][^\s\"'`,;<>(){}\[\]\\]{7,})",
+    re.IGNORECASE,
+)
 _KEY_SIGNS = (
     *("sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "npm_", "pypi-", "xox", "hf_"),
+    *("xapp-", "dckr_pat_", "k_live_", "k_test_", "whsec_", "ya29.", "SG."),
     *("AKIA", "ASIA", "AIza", "eyJ", "earer ", "PRIVATE KEY"),
 )
 """One of these stands in whatever `_KEYS` finds. To look for a literal is far cheaper than any pattern."""
@@ -80,6 +89,7 @@ _NAME_SIGNS = (
 )
 _NAMED = re.compile(
     rb"(?:key|token|secret|password|passwd|passphrase|credentials?|authorization|cookie|_auth|_pat)\\*[\"']?\s*[:=]"
+    rb"|-(?:key|apikey|token|secret|password|passwd|passphrase)(?:\s|\\|\"\s*,)"
 )
 _LOWERED_NAME_SIGNS = tuple(sign.encode() for sign in _NAME_SIGNS)
 _SIGNS = tuple(sign.encode() for sign in (*_KEY_SIGNS, "@", "\\u00", "\\/"))
@@ -92,6 +102,9 @@ _SECRET_NAME = re.compile(
     r"|authorization|cookie|_auth|_pat)$",
     re.IGNORECASE,
 )
+_SECRET_VARIABLE = re.compile(r"(?:^|_)(?:TOKEN|SECRET|PASS|PASSWORD|PWD|KEY|PAT|CREDENTIALS?)(?:_|$)", re.IGNORECASE)
+"""Variables whose values are secret if they look like it: `AWS_BEARER_TOKEN_BEDROCK`, but not `KEY_BINDINGS=standard`."""
+_HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
 _ACCOUNT_NAMES = frozenset(
     {
         "organization",
@@ -142,9 +155,7 @@ class Redactor:
         self._learn_secrets(plan.environment)
 
     def _learn_secrets(self, environment: Mapping[str, str]) -> None:
-        for name, value in environment.items():
-            if not _SECRET_NAME.search(name) or len(value) < _SHORTEST_SECRET or value.startswith("/"):
-                continue
+        for value in _secrets_of(environment):
             self._secrets[value] = value
             self._secrets.setdefault(quote(value, safe=""), value)
             self._secrets.update(dict.fromkeys(_base64_cores(value), value))
@@ -175,6 +186,8 @@ class Redactor:
         lowered = text.lower()
         if any(sign in lowered for sign in _NAME_SIGNS):
             text = _AFTER_A_NAME.sub(lambda found: found[1] + key("key", found[2]), text)
+            if "-" in text:
+                text = _AFTER_A_FLAG.sub(lambda found: found[1] + key("key", found[2]), text)
         if "@" in text:
             text = _IN_A_URL.sub(lambda found: key("key", found[0]), text)
             text = self._without_addresses(text)
@@ -220,10 +233,10 @@ class Redactor:
         synthetic = inbound and head.type == "user" and head.isSynthetic
         if not (long or synthetic or self._more is not None or self._may_hold(line)):
             return line, True
-        name = ""
+        name = flag = ""
 
         def replaced(found: re.Match[str]) -> str:
-            nonlocal name
+            nonlocal name, flag
             body, colon = found[1], found[2]
             value = json.loads(found[0][: len(body) + 2]) if "\\" in body else body
             new = value
@@ -235,7 +248,9 @@ class Redactor:
             ):
                 new = f"<bridle-text-{len(value)}>"
             else:
-                new = self.text(value, name)
+                new = self.text(value, flag or name)
+            # In a list of arguments the flag is the name of the next one.
+            flag = value if not colon and value.startswith("-") else ""
             return found[0] if new == value else json.dumps(new) + (colon or "")
 
         return _STRING.sub(replaced, text).encode(), True
@@ -248,6 +263,22 @@ class Redactor:
         if any(sign in lowered for sign in _LOWERED_NAME_SIGNS) and _NAMED.search(lowered):
             return True
         return any(name in line for name in _ACCOUNT_SIGNS)
+
+
+def _secrets_of(environment: Mapping[str, str]) -> Iterator[str]:
+    """Return the values that nobody else should see."""
+    for name, value in environment.items():
+        values = [value]
+        if name == _HEADERS:
+            values = [header.partition(":")[2].strip() for header in value.splitlines()]
+            values += [value.partition(" ")[2] for value in values]  # without its scheme
+        elif not _SECRET_NAME.search(name) and not (_SECRET_VARIABLE.search(name) and _looks_secret(value)):
+            continue
+        yield from (value for value in values if len(value) >= _SHORTEST_SECRET and not value.startswith("/"))
+
+
+def _looks_secret(value: str) -> bool:
+    return not value.isdigit() and any(map(str.isdigit, value)) and any(map(str.isalpha, value))
 
 
 def _base64_cores(value: str) -> list[str]:

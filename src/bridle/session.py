@@ -81,7 +81,8 @@ def checked_content(prompt: object) -> str | list[Any]:
         return prompt
     if isinstance(prompt, (list, tuple)):
         return list(prompt)
-    raise TypeError(f"`prompt` must be a str or a list of content blocks, not {type(prompt).__name__}")
+    hint = "; options are given as `options=`" if isinstance(prompt, Options) else ""
+    raise TypeError(f"`prompt` must be a str or a list of content blocks, not {type(prompt).__name__}{hint}")
 
 
 class SessionCore:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import bridle
 from bridle import (
     BridleError,
     CLIExitedDuringInitError,
@@ -650,6 +651,19 @@ def test_start_session(shell: Shell, playing: StandIn) -> None:
             assert not alive(entered.pid or 0)
 
     shell.play(scenario)
+
+
+@pytest.mark.parametrize("prompt", [bridle.Options(), 3])
+def test_start_session_with_something_that_is_no_prompt_starts_nothing(shell: Shell, prompt: Any) -> None:
+    from bridle.aio.session import start_session as waiting
+    from bridle.sync.session import start_session as blocking
+    from bridle.testing import Script, SimulatedCLI
+
+    cli = SimulatedCLI(Script())
+    text = "`prompt` must be .*, not Options; options are given as `options=`" if prompt != 3 else "not int$"
+    with pytest.raises(TypeError, match=text):
+        (blocking if shell.blocking else waiting)(prompt, transport=cli)
+    assert "initialize" not in cli.describe()
 
 
 @shows("errors.warnings", "bounds.oversized")

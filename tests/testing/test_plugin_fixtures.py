@@ -71,6 +71,27 @@ def test_a_script_that_did_not_happen(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["*ERROR at teardown of test_passing*", "*Hello.*"])
 
 
+def test_a_marker_without_a_script(pytester: pytest.Pytester) -> None:
+    pytester.makeini(INI)
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.bridle_script
+        def test_nothing(simulated_cli):
+            pass
+
+        @pytest.mark.bridle_script("Hi")
+        def test_text(simulated_cli):
+            pass
+        """
+    )
+    result = pytester.runpytest_subprocess(timeout=100)
+    result.assert_outcomes(errors=2)
+    result.stdout.fnmatch_lines(["*`bridle_script` needs a script: *", "*`script` must be a Script (*), not str*"])
+    result.stdout.no_fnmatch_line("*raised in repr()*")
+
+
 CASSETTES = """
     import bridle, bridle.sync, pytest
     from bridle.testing import Script, SimulatedCLI

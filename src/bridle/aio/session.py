@@ -20,7 +20,7 @@ from bridle.aio.from_thread import SessionReach
 from bridle.aio.operations import Operations
 from bridle.errors import BridleError
 from bridle.hooks import event_warnings
-from bridle.session import SessionBase, SessionCore
+from bridle.session import SessionBase, SessionCore, checked_content
 from bridle.session_inbox import Flag, Inbox, TurnBase
 from bridle.transports.offload import Call
 from bridle.transports.opening import open_async
@@ -492,5 +492,8 @@ def start_session(
         prompt: the first prompt, if there is one: its turn is `session.first_turn`.
         options: how; `Options()` if None.
         transport: where the CLI is; a local child process if None.
+
+    Raises:
+        TypeError: the prompt is something else; nothing is started then.
     """
-    return _Starting(Session(options, transport=transport), prompt)
+    return _Starting(Session(options, transport=transport), None if prompt is None else checked_content(prompt))

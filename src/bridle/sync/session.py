@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from bridle.errors import BridleError
 from bridle.hooks import event_warnings
-from bridle.session import SessionBase, SessionCore
+from bridle.session import SessionBase, SessionCore, checked_content
 from bridle.session_inbox import Inbox, TurnBase
 from bridle.sync.driver import Driver
 from bridle.sync.operations import Operations
@@ -443,9 +443,13 @@ def start_session(
         prompt: the first prompt, if there is one: its turn is `session.first_turn`.
         options: how; `Options()` if None.
         transport: where the CLI is; a local child process if None.
+
+    Raises:
+        TypeError: the prompt is something else; nothing is started then.
     """
+    content = None if prompt is None else checked_content(prompt)
     session = Session(options, transport=transport)
     session.start()
-    if prompt is not None:
-        session.first_turn = session.send(prompt)
+    if content is not None:
+        session.first_turn = session.send(content)
     return session

@@ -166,6 +166,10 @@ def simulated_cli(request: pytest.FixtureRequest) -> Iterator[Callable[..., Simu
         return clis.enter_context(SimulatedCLI(script, **options))
 
     marker = request.node.get_closest_marker("bridle_script")
+    if marker is not None and len(marker.args) != 1:
+        raise pytest.UsageError(
+            "`bridle_script` needs a script: `@pytest.mark.bridle_script(Script().user(...).says(...))`"
+        )
     with _used(request, clis):
         yield factory if marker is None else factory(*marker.args, **marker.kwargs)
 

@@ -55,7 +55,7 @@ class SimulatedCLI:
         self, script: Script, *, time_scale: float = 0.01, sessions: Iterable[str] = (), per_session: bool = False
     ) -> None:
         if not isinstance(script, Script):
-            raise TypeError(f"`script` must be a Script, not {type(script).__name__}")
+            raise TypeError(f"`script` must be a Script (`Script().user(...).says(...)`), not {type(script).__name__}")
         if time_scale < 0:
             raise ValueError(f"`time_scale` must not be negative, not {time_scale}")
         self.script = script
@@ -183,6 +183,8 @@ class SimulatedCLI:
                 error.add_note("\n".join([*run.problems, run.both_sides()]))
 
     def __repr__(self) -> str:
+        if not hasattr(self, "_folders"):
+            return "<SimulatedCLI that was not made>"
         return f"<SimulatedCLI: {max(run.position for run in self._played())} of {len(self.script)} steps>"
 
 

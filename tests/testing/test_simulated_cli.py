@@ -359,6 +359,7 @@ def test_the_script_is_shown_with_the_test_s_own_error() -> None:
         (Script().user().crash(3, stderr="boom"), ProcessError, "boom"),
         (Script().user().says("a").cut(20), ResultError, ""),
         (Script().user().crash(-9), ProcessError, "9"),
+        (Script().user().thinks("hm").crash(5, stderr="boom"), ProcessError, "boom"),
     ],
 )
 def test_a_query_of_a_cli_that_breaks(shell: Shell, script: Script, error: Any, shown: str) -> None:

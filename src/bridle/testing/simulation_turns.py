@@ -310,6 +310,8 @@ class Conversation:
             else:
                 return False
             return True
+        if isinstance(sim.run.peek(), steps.FAULTS) and all(isinstance(step, steps.Thinks) for step in reply):
+            return False  # it still thinks when something breaks
         text = "\n".join(step.text for step in reply if isinstance(step, steps.Says))
         active = self.tools.stop_hook_active
         outputs = yield from self.hooks.run(

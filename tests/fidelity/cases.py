@@ -304,6 +304,7 @@ CASES: list[Case] = [
         one_call("mcp__shop__broken", {}),
         {"allowed_tools": ["mcp__shop"], "mcp_servers": SHOP},
     ),
+    Case("a tool that its server does not have", one_call("mcp__shop__nope", {}), {"mcp_servers": SHOP}),
     Case("a server that comes later", one_call("mcp__late__price", {"article": "tea"}), BYPASS, does=add_server),
     # -- partial messages
     Case(

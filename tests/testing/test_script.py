@@ -38,6 +38,28 @@ def test_it_survives_json_and_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        (lambda s: s.user(3), "`int`.*text"),
+        (lambda s: s.user("a", contains="b"), "give one of them"),
+        (lambda s: s.says(None), "`null`.*text"),
+        (lambda s: s.calls("Bash", ["ls"]), "`input` must be a dict"),
+        (lambda s: s.calls("Bash", "ls"), "`input` must be a dict"),
+        (lambda s: s.calls("Bash", {"path": object()}), "object"),
+        (lambda s: s.calls("Bash", result="a", error="b"), "give one of them"),
+        (lambda s: s.expect_permission("Bash", decision="yes"), "yes"),
+        (lambda s: s.slow("2"), "str"),
+        (lambda s: s.add("hello"), "hello"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_once(wrong: Any, text: str) -> None:
+    script = Script()
+    with pytest.raises((TypeError, ValueError), match=text):
+        wrong(script)
+    assert len(script) == 0
+
+
+@pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"format": "other"}', '{"version": 2}', '{"steps": [{"step": "never"}]}', b"\xff"]
 )
 def test_what_is_no_script_is_refused(text: Any) -> None:

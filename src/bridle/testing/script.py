@@ -15,6 +15,7 @@ for permission where its mode and its rules say so, calls the hooks that are reg
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -24,7 +25,7 @@ from bridle.testing import script_steps as steps
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from bridle.testing.script_steps import ScriptStep
     from bridle.testing.scripted_model import ScriptedModel
@@ -55,7 +56,15 @@ class Script:
         self.forever = forever
 
     def add(self, step: ScriptStep) -> Self:
-        """Append any step."""
+        """Append any step.
+
+        Raises:
+            TypeError: it, or a part of it, is something else.
+        """
+        try:
+            msgspec.convert(msgspec.to_builtins(step), steps.ScriptStep)
+        except (msgspec.ValidationError, TypeError) as error:
+            raise TypeError(f"this is no step of a script: {step!r}: {error}") from None
         self.steps.append(step)
         return self
 
@@ -68,6 +77,8 @@ class Script:
             text: the whole prompt; None for any.
             contains: a part of it instead.
         """
+        if text is not None and contains is not None:
+            raise ValueError("`text` is the whole prompt, `contains` a part of it: give one of them")
         return self.add(steps.UserSays(text=text, contains=contains))
 
     def says(self, text: str, *, chunk: int | None = None, delay: float = 0.0) -> Self:
@@ -111,6 +122,10 @@ class Script:
             endless: the tool runs until the host interrupts it.
             id: the call's id; one that is unique in the script by default.
         """
+        if input is not None and not isinstance(input, Mapping):
+            raise TypeError(f"`input` must be a dict, as {{'command': 'ls'}}, not {type(input).__name__}")
+        if result and error is not None:
+            raise ValueError("a tool has a `result` or fails with an `error`: give one of them")
         if together and not (self.steps and isinstance(self.steps[-1], steps.Calls)):
             raise ValueError("`together` needs a call right before it")
         return self.add(

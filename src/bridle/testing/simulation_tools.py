@@ -66,8 +66,9 @@ class Tools:
         server, name = split_server(call.tool)
         if server not in self.sim.state.servers:
             return {}
-        display = name.replace("_", " ").title()
-        meta = {"id": call_id, "display_name": display, "server_display_name": server, "tool_name": name}
+        meta = {"id": call_id, "display_name": name.replace("_", " ").title()}
+        if self._exists(call):
+            meta |= {"server_display_name": server, "tool_name": name}
         return {"tool_use_meta": [meta]}
 
     def ask_before(self, call_id: str, call: steps.Calls, agent: Agent | None) -> None:
@@ -170,7 +171,9 @@ class Tools:
         state = self.sim.state
         names = state.tools()
         # A script may use tools that this list does not know: those of external servers, and of other versions.
-        unknown_to_us = call.tool.startswith("mcp__") or call.tool in ("Glob", "Grep", "TodoWrite", "LS", "Agent")
+        server, _ = split_server(call.tool)
+        external = server is not None and server not in state.servers
+        unknown_to_us = external or call.tool in ("Glob", "Grep", "TodoWrite", "LS", "Agent")
         if call.tool in state.taken_away or (state.launch.tools is not None and call.tool not in names):
             return call.tool in names
         return call.tool in names or unknown_to_us

@@ -176,6 +176,19 @@ def test_places() -> None:
     assert shown("/home/anna /mnt/home/ann2") == "/home/anna /mnt/home/ann2"
 
 
+def test_a_placeholder_stands_for_exactly_what_was_there() -> None:
+    """A replay puts it in again: the folder and the spelling must be the same."""
+    made = Redactor(Vault())
+    made.prepare(LaunchPlan(argv=("claude",), environment={**ENVIRONMENT, "TMPDIR": "/srv/t"}, cwd="/home/ann/project"))
+    encoded = base64.b64encode(f"a{SECRET}".encode()).decode()
+    told = f"/tmp/tmpabcdef12/x /srv/t/tmpabcdef12/x {SECRET} {quote(SECRET, safe='')} {encoded}"
+    shown = made.text(told)
+    assert shown.startswith("<bridle-folder-1>/x <bridle-folder-2>/x <bridle-key-")
+    for placeholder, value in made.vault.values.items():
+        shown = shown.replace(placeholder, value)
+    assert shown == told
+
+
 def test_long_texts_of_the_cli_become_their_length() -> None:
     long = "word " * 100
     answer = {

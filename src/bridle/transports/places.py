@@ -19,9 +19,7 @@ PLACEHOLDER = re.compile(r"<bridle-[a-z-]+(?:[~-]\d+)?>")
 WORD = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf])|(?<=\\u[0-9a-fA-F]{4}))"
 """Where a word begins."""
 
-_TEMPORARY = re.compile(
-    r"<bridle-temp>/(?:pytest-of-[^/\s\"']+/pytest-\d+|tmp[A-Za-z0-9_]{6,}|tmp\.[A-Za-z0-9]{6,})(?![A-Za-z0-9_])"
-)
+_TEMPORARY = r"(?:/(?:pytest-of-[^/\s\"']+/pytest-\d+|tmp[A-Za-z0-9_]{6,}|tmp\.[A-Za-z0-9]{6,})(?![A-Za-z0-9_]))"
 _NOT_PERSONAL = frozenset(
     {"root", "user", "users", "admin", "home", "runner", "ubuntu", "debian", "nobody", "claude", "app", "node", "test"}
 )
@@ -74,9 +72,9 @@ class Places:
         ordered = sorted(found, key=len, reverse=True)
         # A whole folder only: `/home/ann` does not stand in `/home/anna`, nor in `/mnt/home/ann`.
         self._pattern = re.compile(
-            r"(?:(?<![A-Za-z0-9_.-])|(?<=\\[nrtbf])|(?<=\\u[0-9a-fA-F]{4}))(?:"
+            r"(?:(?<![A-Za-z0-9_.-])|(?<=\\[nrtbf])|(?<=\\u[0-9a-fA-F]{4}))("
             + "|".join(map(re.escape, ordered))
-            + r")(?![A-Za-z0-9_])"
+            + rf")(?![A-Za-z0-9_])({_TEMPORARY})?"
             if ordered
             else r"(?!)"
         )
@@ -112,15 +110,14 @@ class Places:
     def replace(self, text: str) -> str:
         """Return the text with placeholders for places and the user's name."""
         if any(folder in text for folder in self._found):
-            text = self._pattern.sub(lambda found: self._found[found[0]], text)
-            if "<bridle-temp>" in text:
-                text = _TEMPORARY.sub(self._temporary, text)
+            text = self._pattern.sub(self._placeholder, text)
         if self._user is not None:
             text = self._user.sub("<bridle-user>", text)
         return text
 
-    def _temporary(self, found: re.Match[str]) -> str:
-        # Its name is another one each time: a replay learns it from what is sent.
-        return self._vault.placeholder(
-            "folder", self.live.get("<bridle-temp>", "") + found[0].removeprefix("<bridle-temp>")
-        )
+    def _placeholder(self, found: re.Match[str]) -> str:
+        place, below = self._found[found[1]], found[2]
+        if below is None:
+            return place
+        # The name of a temporary folder is another one each time: a replay learns it from what is sent.
+        return self._vault.placeholder("folder", found[0]) if place == "<bridle-temp>" else place + below

@@ -144,7 +144,7 @@ class Redactor:
         self.vault = vault
         self._more = more
         self.places = Places(vault, None, os.environ)
-        self._secrets: dict[str, str] = {}
+        self._secrets: set[str] = set()
         self._secret_pattern: re.Pattern[str] | None = None
         self._signs: tuple[bytes, ...] = ()
         self._learn_secrets(os.environ)
@@ -156,9 +156,8 @@ class Redactor:
 
     def _learn_secrets(self, environment: Mapping[str, str]) -> None:
         for value in _secrets_of(environment):
-            self._secrets[value] = value
-            self._secrets.setdefault(quote(value, safe=""), value)
-            self._secrets.update(dict.fromkeys(_base64_cores(value), value))
+            # Each spelling has a placeholder of its own, so that a replay puts the same spelling in.
+            self._secrets.update((value, quote(value, safe=""), *_base64_cores(value)))
         # Inside of JSON a backslash or a quote would be written with another one before it.
         inside = (*self.places.signs, *(json.dumps(secret, ensure_ascii=False)[1:-1] for secret in self._secrets))
         self._signs = tuple(sign.encode("utf-8", "surrogateescape") for sign in inside)
@@ -180,7 +179,7 @@ class Redactor:
                 return self.vault.placeholder("account", text)
         key = self.vault.placeholder
         if self._secret_pattern is not None and any(secret in text for secret in self._secrets):
-            text = self._secret_pattern.sub(lambda found: key("key", self._secrets[found[0]]), text)
+            text = self._secret_pattern.sub(lambda found: key("key", found[0]), text)
         if any(sign in text for sign in _KEY_SIGNS):
             text = _KEYS.sub(lambda found: key("key", found[0]), text)
         lowered = text.lower()

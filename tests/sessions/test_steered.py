@@ -334,7 +334,6 @@ def test_a_start_that_fails_raises_at_the_first_step(shell: Shell, playing: Stan
     shell.play(scenario)
 
 
-@shows("steered.input")
 def test_a_deadline_during_the_start_ends_the_stream(shell: Shell, playing: StandIn) -> None:
     """It is no start error: `collect` returns it."""
 
@@ -348,6 +347,7 @@ def test_a_deadline_during_the_start_ends_the_stream(shell: Shell, playing: Stan
     shell.play(scenario)
 
 
+@shows("steered.input")
 def test_a_background_task_is_still_served(shell: Shell, playing: StandIn) -> None:
     """The input is closed when the joint rule says so: the callback of a task that outlives the result is answered."""
     task = [{"task_id": "b1", "task_type": "local_bash", "description": "d"}]

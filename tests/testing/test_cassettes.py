@@ -515,8 +515,12 @@ def test_files_that_cannot_be_used(tmp_path: Path, tape: Path, cli: Callable[...
         tape.write_bytes(damage)
         with pytest.raises(CassetteError, match=problem), cassette(tape):
             pass
-    tape.write_bytes(whole[: whole.rindex(b"\n", 0, -1) + 1])
-    taped(Shell("asyncio"), tape, GONE, "one", allow_incomplete=True)
+    for end in (whole.rindex(b"\n", 0, -1) + 1, -20):  # between two lines, and in the middle of one
+        tape.write_bytes(whole[:end])
+        taped(Shell("asyncio"), tape, GONE, "one", allow_incomplete=True)
+    tape.write_bytes(whole.replace(b'"k":"in"', b'"k":', 1))
+    with pytest.raises(CassetteError, match="line 4 cannot be read"), cassette(tape, allow_incomplete=True):
+        pass
 
 
 def test_a_full_disk(tmp_path: Path, cli: Callable[..., Options]) -> None:

@@ -79,6 +79,7 @@ class Recording(msgspec.Struct):
         sessions: in order of their starts.
         problems: what could not be read, with line numbers.
         newer: True if it was written by a later version, which may mean other things.
+        cut: True if the last of the problems is that the file ends in the middle of a line.
     """
 
     path: str
@@ -86,6 +87,7 @@ class Recording(msgspec.Struct):
     sessions: list[RecordedSession]
     problems: list[str]
     newer: bool = False
+    cut: bool = False
 
 
 def read_recording(path: str | os.PathLike[str]) -> Recording:
@@ -99,7 +101,9 @@ def read_recording(path: str | os.PathLike[str]) -> Recording:
     with open(path, "rb") as lines:
         for number, line in enumerate(lines, 1):
             if line.strip():
+                before = len(recording.problems)
                 _take(recording, known, number, line)
+                recording.cut = not line.endswith(b"\n") and len(recording.problems) > before
     if not recording.header:
         recording.problems.insert(0, "it has no header: it is no cassette and no trace, or its beginning is lost")
     return recording

@@ -159,10 +159,9 @@ class Cassette:
             found = read_recording(self._place)
         except OSError as error:
             raise CassetteError(f"The cassette {printable(self.path)} cannot be read: {error.strerror}") from error
-        if found.problems:
-            raise CassetteError(
-                f"The cassette {printable(self.path)} is damaged: {printable('; '.join(found.problems))}"
-            )
+        problems = found.problems[:-1] if found.cut and self._allow_incomplete else found.problems
+        if problems:
+            raise CassetteError(f"The cassette {printable(self.path)} is damaged: {printable('; '.join(problems))}")
         cut = [str(session.index) for session in found.sessions if not session.complete]
         if cut and not self._allow_incomplete:
             raise CassetteError(

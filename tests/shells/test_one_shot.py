@@ -559,7 +559,7 @@ def test_prompts_of_the_wrong_type_fail_at_the_call(shell: Shell) -> None:
 
 
 def test_a_prompt_on_the_command_line_excludes_the_bidirectional_protocol(shell: Shell) -> None:
-    with pytest.raises(bridle.OptionsError, match="prompt_channel.*enable_file_checkpointing"):
+    with pytest.raises(bridle.OptionsError, match=r"prompt_channel.*enable_file_checkpointing"):
         shell.query("hi", Options(enable_file_checkpointing=True, prompt_channel="argv"))
     with pytest.raises(bridle.OptionsError, match="an iterable of prompts"):
         shell.query(iter(["hi"]), Options(prompt_channel="argv"))

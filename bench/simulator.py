@@ -10,11 +10,14 @@ import statistics
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import bridle
 from bridle import Allow, Deny, HookMatcher, Options, sync, tool, tool_server
 from bridle.testing import Script, SimulatedCLI
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CONVERSATIONS = 200
 

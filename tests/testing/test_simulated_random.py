@@ -48,7 +48,8 @@ def written(conversation: list[Any]) -> Script:
             if isinstance(step, str):
                 continue
             tool, arguments, result, failed, together = step
-            script.calls(tool, arguments, result=result, error="no" if failed else None, together=together and called)
+            outcome: dict[str, Any] = {"error": "no"} if failed else {"result": result}
+            script.calls(tool, arguments, together=together and called, **outcome)
             called = True
         script.says(last)
     return script

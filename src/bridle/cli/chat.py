@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,8 @@ __all__ = ["Chat", "chat"]
 
 _PROMPT = "> "
 _MORE = ". "
+_WRITE_SECONDS = 0.5
+"""How long a line that is being written when a signal comes may take, before it is believed that nobody reads it."""
 _CATCH_UP_SECONDS = 0.5
 """For how long a question waits for the call that it is about to be shown, and a prompt for the end of the answer before it."""
 
@@ -112,6 +115,7 @@ class Chat:
         self._presses = self._sending = 0
         self._spoken = False
         self._failed = False
+        self._stuck = False
         self._finishing = False
         self._begun: list[str] = []
 
@@ -120,7 +124,7 @@ class Chat:
     def heard(self, number: int) -> bool:
         """Take a signal; True if it is to be raised at once."""
         if self.signal is not None:
-            return False
+            return self._stuck and self._terminal.writing
         self._presses += number == signal.SIGINT
         if number == signal.SIGINT and self._terminal.interactive:
             self._terminal.disturbed()
@@ -129,10 +133,22 @@ class Chat:
             return False
         self.signal = number
         self._terminal.muted = True
-        if self._loop is None or self._main is None or self._terminal.writing:
-            return True  # nothing was started yet, or nobody reads what is written and the event loop stands still
+        if self._loop is None or self._main is None:
+            return True  # nothing was started yet
         self._loop.call_soon_threadsafe(self._main.cancel)
+        if self._terminal.writing:
+            # It may be that nobody reads what is written, and that the event loop stands still for ever.
+            timer = threading.Timer(_WRITE_SECONDS, self._look_again, (number,))
+            timer.daemon = True
+            timer.start()
         return False
+
+    def _look_again(self, number: int) -> None:
+        if self._terminal.writing:
+            self._stuck = True
+            main = threading.main_thread().ident
+            if main is not None:
+                signal.pthread_kill(main, number)
 
     def _interrupt(self) -> None:
         assert self._session is not None  # noqa: S101 - for the type checker

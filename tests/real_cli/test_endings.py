@@ -90,8 +90,11 @@ def at_work(real_cli: RealCLI) -> Iterator[tuple[ScriptedModel, dict[str, Any], 
 
 
 @shows("process.host-ends")
-@pytest.mark.parametrize("protocol", ["plain", "steered"])
-@pytest.mark.parametrize(("backend", "ending"), CASES)
+@pytest.mark.parametrize(
+    ("backend", "ending", "protocol"),
+    # Over the bidirectional protocol trio and asyncio end in the same lines.
+    [(*case, "plain") for case in CASES] + [(*case, "steered") for case in CASES if case[0] != "trio"],
+)
 def test_nothing_is_left(
     backend: str, ending: str, protocol: str, at_work: tuple[ScriptedModel, dict[str, Any], Path]
 ) -> None:

@@ -1,7 +1,7 @@
 """A service: one conversation for each customer, many at once, each with its own rules, in one process.
 
 A session is a process of its own (some 200 MB for the CLI, little here), so the number is bounded and idle ones are ended; whoever comes
-back is resumed. Sessions are a preview: names of small things may still change.
+back is resumed.
 """
 
 # scripted: Repeat("Your order is on its way.")

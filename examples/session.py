@@ -1,7 +1,4 @@
-"""A conversation in one process: prompts that build on each other, a prompt that is stopped, a task in the background.
-
-Sessions are a preview: names of small things may still change.
-"""
+"""A conversation in one process: prompts that build on each other, a prompt that is stopped, a task in the background."""
 
 # scripted: Reply("Four."), Reply("Eight."), Reply("word " * 500, chunk=10, delay=0.05), Reply(ToolCall("Bash",
 #   {"command": "sleep 1; echo built", "description": "build", "run_in_background": True})), Reply("It builds."),

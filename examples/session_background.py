@@ -1,7 +1,7 @@
 """Work that outlives the answer: a shell in the background, what it prints, how it ends, and how it is stopped.
 
 The result of a prompt is not the end of the work. `wait_idle` waits for that: no prompt of ours is open, nothing runs in the
-background, and the CLI is idle. Sessions are a preview: names of small things may still change.
+background, and the CLI is idle.
 """
 
 # scripted: Reply(ToolCall("Bash", {"command": "echo compiling; sleep 1; echo built", "description": "build",

@@ -1,6 +1,6 @@
 """Ask and tell the CLI things while it runs: its model, its permission mode, what fills the context, which rules are in force.
 
-Without an event loop; with one the names are the same, and awaited. Sessions are a preview: names of small things may still change.
+Without an event loop; with one the names are the same, and awaited.
 """
 
 # scripted: Reply("It is a small library."), Reply("It has no tests yet."), Reply(ToolCall("Write", {"file_path": "notes.md",

@@ -1,7 +1,6 @@
 """A server asks the user: a function answers its form, and declines what it does not know.
 
 The server is this file, too: `python session_dialogs.py serve` speaks MCP over its standard input and output.
-Sessions and dialogs are a preview: names of small things may still change.
 """
 
 # scripted: Reply(ToolCall("mcp__travel__book")), Reply("Your flight to Lima is booked.")

@@ -1,7 +1,4 @@
-"""Functions that the CLI calls while it works: one refuses, one changes the input, one looks on.
-
-Sessions and hooks are a preview: names of small things may still change.
-"""
+"""Functions that the CLI calls while it works: one refuses, one changes the input, one looks on."""
 
 # scripted: Reply(ToolCall("Bash", {"command": "rm -r build", "description": "delete"})), Reply(ToolCall("Bash",
 #   {"command": "echo done", "description": "report"})), Reply("I was not allowed to delete the build.")

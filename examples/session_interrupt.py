@@ -1,7 +1,4 @@
-"""Stop the model: in the middle of a text, while a tool runs, after a deadline. The session stays usable every time.
-
-Sessions are a preview: names of small things may still change.
-"""
+"""Stop the model: in the middle of a text, while a tool runs, after a deadline. The session stays usable every time."""
 
 # scripted: Reply("word " * 500, chunk=10, delay=0.05), Reply(ToolCall("Bash", {"command": "echo begun; sleep 60",
 #   "description": "wait"})), Stall(then="too late"), Repeat("Here I am.")

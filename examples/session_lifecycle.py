@@ -1,7 +1,4 @@
-"""How a session begins, ends, is lost and is taken up again; and that no process is left each time.
-
-Sessions are a preview: names of small things may still change.
-"""
+"""How a session begins, ends, is lost and is taken up again; and that no process is left each time."""
 
 # scripted: Reply("Four."), Reply("word " * 500, chunk=10, delay=0.05), Reply("I remember: four.")
 

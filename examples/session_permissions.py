@@ -1,7 +1,4 @@
-"""A function that says whether a tool may run. Without an event loop, so it may simply ask the person at the terminal.
-
-Sessions and permission callbacks are a preview: names of small things may still change.
-"""
+"""A function that says whether a tool may run. Without an event loop, so it may simply ask the person at the terminal."""
 
 # scripted: Reply(ToolCall("Write", {"file_path": "package.lock", "content": "{}"})), Reply(ToolCall("Bash", {"command":
 #   "touch one", "description": "make"})), Reply(ToolCall("Bash", {"command": "touch two", "description": "make"})),

@@ -1,7 +1,4 @@
-"""Take changes of files back, to what they were before a prompt.
-
-Sessions are a preview: names of small things may still change.
-"""
+"""Take changes of files back, to what they were before a prompt."""
 
 # scripted: Reply(ToolCall("Write", {"file_path": "plan.txt", "content": "one\n"})), Reply("Written."), Reply(ToolCall("Edit",
 #   {"file_path": "plan.txt", "old_string": "one", "new_string": "two"})), Reply("Changed."), Reply("It says: one.")

@@ -1,7 +1,4 @@
-"""Tools that are functions of this program: the model calls them, and they see its objects.
-
-Sessions and in-process tools are a preview: names of small things may still change.
-"""
+"""Tools that are functions of this program: the model calls them, and they see its objects."""
 
 # scripted: Reply(ToolCall("mcp__shop__price", {"article": "tea", "amount": 3})), Reply(ToolCall("mcp__shop__order",
 #   {"article": "mate", "amount": 1})), Reply("Three packets of tea cost 13.50 euros. There is no mate.")

@@ -1,7 +1,4 @@
-"""A server object of the `mcp` package inside of this program (`pip install "bridle[mcp]"`), and one that takes its place.
-
-Sessions and in-process servers are a preview: names of small things may still change.
-"""
+"""A server object of the `mcp` package inside of this program (`pip install "bridle[mcp]"`), and one that takes its place."""
 
 # scripted: Reply(ToolCall("mcp__notes__add", {"text": "buy tea"})), Reply("Noted."),
 #   Reply(ToolCall("mcp__notes__count")), Reply("There is one note.")

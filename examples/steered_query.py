@@ -1,7 +1,6 @@
 """`run` and `query` with functions of this program: a guard, a permission callback, a tool. No session to open or close.
 
-Options that need the bidirectional protocol switch it on by themselves; everything else stays as it is. Hooks, permission callbacks and
-in-process tools are a preview: names of small things may still change.
+Options that need the bidirectional protocol switch it on by themselves; everything else stays as it is.
 """
 
 # scripted: Reply(ToolCall("Bash", {"command": "rm -r build", "description": "delete"})), Reply(ToolCall("mcp__shop__price",

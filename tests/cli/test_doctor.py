@@ -114,12 +114,25 @@ def test_version_that_does_not_come(bridle: Command) -> None:
     [
         (["--max-turns", "-1"], "max_turns"),
         (["--cwd", "/nonexistent"], "does not exist"),
-        (["--option", "agent_progress_summaries=true"], "Not supported yet"),
+        (
+            ["--option", "title=x", "--option", "prompt_channel=argv"],
+            "excludes what needs the bidirectional protocol: title",
+        ),
     ],
 )
 def test_options_that_are_wrong(bridle: Command, arguments: list[str], says: str) -> None:
     (problem,) = report(bridle, *arguments, code=2)["problems"]
     assert says in problem["problem"]
+
+
+def test_options_that_need_the_bidirectional_protocol(bridle: Command) -> None:
+    given = ("--option", "agent_progress_summaries=true")
+    found = report(bridle, *given, env={"ANTHROPIC_API_KEY": "1"})
+    assert found["problems"] == []
+    assert found["launch"]["bidirectional_because_of"] == ["agent_progress_summaries"]
+    assert "--input-format stream-json" in found["launch"]["command"]
+    shown = bridle("doctor", *given, env={"ANTHROPIC_API_KEY": "1"}).text
+    assert "the bidirectional protocol, because of agent_progress_summaries" in shown
 
 
 def test_variables(bridle: Command) -> None:

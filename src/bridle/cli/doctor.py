@@ -14,7 +14,7 @@ from bridle._version import __version__
 from bridle.cli.choices import build_options
 from bridle.cli.running import NOT_STARTED, USAGE
 from bridle.cli.terminal import escape_json
-from bridle.errors import BridleError, NotSupportedError, OptionsError, StartError, printable
+from bridle.errors import BridleError, OptionsError, StartError, printable
 from bridle.launch import (
     MINIMUM_ONE_SHOT,
     MINIMUM_SESSION,
@@ -22,9 +22,9 @@ from bridle.launch import (
     build_plan,
     check,
     find_cli,
-    needs_session,
     parse_version,
 )
+from bridle.prompts import steering_reasons
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -141,16 +141,14 @@ def _find(options: Options, given: Mapping[str, Any], report: _Report) -> Found 
 
 
 def _plan(options: Options, found: Found | None, report: _Report) -> LaunchPlan | None:
-    needed = needs_session(options)
-    if needed:
-        error = NotSupportedError("query", f"Not supported yet: {', '.join(needed)}.")
-        report.problem(str(error), "Leave them out here: they need a `bridle.Session`.", USAGE)
+    prompt = "(the prompt)"
     try:
+        reasons = steering_reasons(prompt, options)
         plan = build_plan(
             options,
-            prompt="(the prompt)",
+            prompt=None if reasons else prompt,
             cli_path=found.path if found else "claude",
-            session=False,
+            session=bool(reasons),
             base_environment=os.environ,
             child_id="",
         )
@@ -162,6 +160,7 @@ def _plan(options: Options, found: Found | None, report: _Report) -> LaunchPlan 
         "command": command,
         "cwd": plan.cwd or os.getcwd(),
         "prompt_channel": options.prompt_channel,
+        "bidirectional_because_of": reasons,
         "variables_set": sorted(name for name, value in plan.environment.items() if os.environ.get(name) != value),
         "variables_inherited": sum(os.environ.get(name) == value for name, value in plan.environment.items()),
         "variables_left_out": sorted(name for name in os.environ if name not in plan.environment),
@@ -178,7 +177,8 @@ def _ask_version(options: Options, found: Found, plan: LaunchPlan, report: _Repo
         report.facts["cli"]["version"] = _dotted(version) if version else None
     try:
         # Judged strictly whatever the option says: this is the place to be told.
-        for warning in check(answer, "strict", MINIMUM_ONE_SHOT):
+        minimum = MINIMUM_SESSION if report.facts["launch"]["bidirectional_because_of"] else MINIMUM_ONE_SHOT
+        for warning in check(answer, "strict", minimum):
             report.hint(str(warning), "Run `claude --version` by hand.")
     except StartError as error:
         if options.version_check == "skip":
@@ -291,7 +291,11 @@ class _Page:
         self._head("What would be started")
         self._row("command", launch["command"].replace("\n", " "))
         self._row("folder", launch["cwd"])
-        self._row("prompt", "on standard input" if launch["prompt_channel"] == "stdin" else "on the command line")
+        reasons = launch["bidirectional_because_of"]
+        if reasons:
+            self._row("prompt", f"as a frame: the bidirectional protocol, because of {', '.join(reasons)}")
+        else:
+            self._row("prompt", "on standard input" if launch["prompt_channel"] == "stdin" else "on the command line")
         self._row("variables", f"{launch['variables_inherited']} passed on")
         self._row("", f"set: {', '.join(launch['variables_set']) or 'none'}")
         self._row("", f"left out: {', '.join(launch['variables_left_out']) or 'none'}")

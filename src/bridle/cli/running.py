@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from bridle.cli.choices import build_options, read_prompt
 from bridle.cli.signals import Stopped, signals
 from bridle.cli.transcript import FinalText, RawLines, Transcript
-from bridle.errors import BridleError, NotSupportedError, OptionsError, ResultError, StartError, StreamWarning
+from bridle.errors import BridleError, OptionsError, ResultError, StartError, StreamWarning
 from bridle.sync import query
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def _guarded(terminal: Terminal, action: Callable[[], int]) -> int:
     except StartError as error:
         terminal.error(f"{error}\n`bridle doctor` shows what was looked at and what would be sent.")
         return NOT_STARTED
-    except (OptionsError, NotSupportedError) as error:
+    except OptionsError as error:
         terminal.error(str(error))
         return USAGE
     except ResultError as error:

@@ -197,7 +197,7 @@ class Script:
         return self.add(steps.TaskEnds(status=status, summary=summary, exit_code=exit_code))
 
     def interrupted(self, *, after: str = "") -> Self:
-        """The model is silent until the host interrupts: that ends the turn.
+        """The model is silent until the host interrupts: that ends the turn. A host that leaves without it is not noticed.
 
         Args:
             after: text that it has begun with before.

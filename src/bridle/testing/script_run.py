@@ -9,7 +9,7 @@ import msgspec
 
 from bridle.errors import printable
 from bridle.testing.errors import ScriptError
-from bridle.testing.script_steps import EXPECTATIONS, FAULTS, Calls, Interrupted, ScriptStep, UserSays
+from bridle.testing.script_steps import EXPECTATIONS, FAULTS, ScriptStep, UserSays
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -177,11 +177,6 @@ class ScriptRun:
         self._log = deque(saved.log, _LOG_LINES)
         self._noted = len(saved.log)
         self.sessions = saved.sessions
-
-
-def endless(step: object) -> bool:
-    """Return whether a step only ends when the host interrupts it."""
-    return isinstance(step, Interrupted) or (isinstance(step, Calls) and step.endless)
 
 
 def holds(wanted: Mapping[str, Any], value: object) -> bool:

@@ -10,6 +10,7 @@ import gc
 import json
 import os
 import statistics
+import sys
 import threading
 import time
 from pathlib import Path
@@ -531,5 +532,30 @@ def test_two_who_read_at_once_both_get_everything(shell: Shell, options: Light) 
             assert both == ([f"message {number}" for number in range(20)],) * 2
             for number, turn in enumerate(turns):
                 assert await texts(turn) == [f"message {number}"]
+
+    shell.play(scenario)
+
+
+def test_one_item_at_a_time_is_the_same_stream(shell: Shell, options: Light) -> None:
+    """Elsewhere `__anext__` makes a generator for each item, which is then left behind, and a loop afterwards makes another."""
+    made: list[object] = []
+
+    async def scenario() -> None:
+        hooks_before = sys.get_asyncgen_hooks()
+        async with Running(shell, options()) as session:
+            both = [session.messages(), await got(session.send("hello"))]
+            sys.set_asyncgen_hooks(firstiter=made.append)
+            try:
+                for source in both:
+                    again = source.__aiter__() if hasattr(source, "__anext__") else iter(source)
+                    assert again is source
+                one, turn = [await first(both[0]) for _ in range(3)], [await first(both[1])]
+            finally:
+                sys.set_asyncgen_hooks(*hooks_before)
+            assert not made
+            turn += [message async for message in each(both[1])]
+            while turn[-1] not in one:
+                one.append(await first(both[0]))
+            assert [message for message in one if message in turn] == turn
 
     shell.play(scenario)

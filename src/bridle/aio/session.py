@@ -144,6 +144,11 @@ class MessageCursor:
             raise StopAsyncIteration
         return message
 
+    @property
+    def unread(self) -> int:
+        """How many messages have arrived and wait to be read."""
+        return len(self._inbox.items)
+
     def close(self) -> None:
         """Keep nothing any more."""
         self._inbox.end()
@@ -165,6 +170,11 @@ class EventCursor:
         if event is None:
             raise StopAsyncIteration
         return event
+
+    @property
+    def unread(self) -> int:
+        """How many events have arrived and wait to be read."""
+        return len(self._inbox.items)
 
     def close(self) -> None:
         """Keep nothing any more."""

@@ -47,7 +47,7 @@ _MORE = ". "
 _WRITE_SECONDS = 0.5
 """How long a line that is being written when a signal comes may take, before it is believed that nobody reads it."""
 _CATCH_UP_SECONDS = 0.5
-"""For how long a question waits for the call that it is about to be shown, and a prompt for the end of the answer before it."""
+"""For how long a question waits for the call that it is about to be shown."""
 
 
 def chat(given: Mapping[str, Any], terminal: Terminal) -> int:
@@ -117,6 +117,7 @@ class Chat:
         self._failed = False
         self._stuck = False
         self._finishing = False
+        self._ended = False
         self._begun: list[str] = []
 
     # -- signals: called between any two steps of the main thread ------------------------------------------------------
@@ -197,8 +198,9 @@ class Chat:
             self._terminal.note(f"Go on with: bridle chat --resume {self._session.session_id}", "dim")
 
     async def _talk(self, session: Session) -> int:
+        self._messages = session.messages()
         tasks = {
-            asyncio.create_task(self._show(session.messages())),
+            asyncio.create_task(self._show(self._messages)),
             asyncio.create_task(self._listen(session)),
             asyncio.create_task(self._work()),
         }
@@ -227,6 +229,7 @@ class Chat:
     async def _show(self, messages: MessageCursor) -> int:
         async for message in messages:
             self._show_one(message)
+            self._offer_if_quiet()
             if self._questions.asked and not self._terminal.asking:
                 self._terminal.ask(self._questions.asked)
         self._transcript.finish(None)
@@ -276,8 +279,16 @@ class Chat:
         return running or bool(self._questions.asked) or any(not turn.state.over for turn in self._turns)
 
     def _settle(self) -> None:
-        """Offer the next prompt if nothing of ours is open any more."""
-        if not self._sending and all(turn.state.over for turn in self._turns):
+        """Take that something ended: the next prompt may be due."""
+        self._ended = True
+        self._offer_if_quiet()
+
+    def _offer_if_quiet(self) -> None:
+        """Offer the next prompt if something ended, nothing of ours is open any more, and all that came has been shown."""
+        if not self._ended or self._sending or self._messages.unread:
+            return
+        if all(turn.state.over for turn in self._turns):
+            self._ended = False
             self._quiet.set()
             self.offer()
 
@@ -377,12 +388,8 @@ class Chat:
             return  # the session is over, and whoever shows the messages says it
         if turn.state is TurnState.FAILED:
             self._failed = True
-        # Usually its last message is shown by now, and has settled it.
-        try:
-            await asyncio.wait_for(self._quiet.wait(), _CATCH_UP_SECONDS)
-        except TimeoutError:
-            self._settle()
         self._turns.discard(turn)
+        self._settle()
 
     async def interrupt(self) -> None:
         """Stop the turn that runs, and take back prompts that wait."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from bridle.cli.terminal import clean
 from bridle.cli.transcript import Transcript
 from bridle.errors import ResultError
 from bridle.hooks import HookMatcher, HookOutput
-from bridle.messages import CommandLifecycleMessage, ResultMessage, StreamEvent
+from bridle.messages import CommandLifecycleMessage, ResultMessage, StreamEvent, UserMessage
 from bridle.permissions import Allow, Deny
 from bridle.tools import tool, tool_server
 
@@ -48,15 +49,26 @@ LINE = "A horse is a horse, of course, of course. "
 
 
 class _Stable:
-    """What the callbacks of the demo do, and say while they do it."""
+    """What the callbacks of the demo do, and what they have to say about it.
+
+    They are called while the messages before them may still wait to be shown, and one of them in a thread of its own: so
+    what they say waits until `tell()` finds the place for it.
+    """
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
+        self._said: deque[tuple[str, str]] = deque()
 
     def _say(self, who: str, text: str) -> None:
-        self._terminal.fresh_line()
-        self._terminal.write(f"  {self._terminal.corner} {who}: ", "magenta")
-        self._terminal.write(f"{clean(text)}\n")
+        self._said.append((who, text))
+
+    def tell(self) -> None:
+        """Show what the callbacks have said since the last time."""
+        while self._said:
+            who, text = self._said.popleft()
+            self._terminal.fresh_line()
+            self._terminal.write(f"  {self._terminal.corner} {who}: ", "magenta")
+            self._terminal.write(f"{clean(text)}\n")
 
     async def nothing_is_deleted(self, call: Any, _: object) -> HookOutput | None:
         """A hook: it is asked before every Bash command, whatever the rules allow."""
@@ -105,17 +117,18 @@ async def show_session(
         source: where the CLI is; a local child process if None.
         terminal: where it is shown.
     """
-    options = make_options(**_Stable(terminal).options())
+    stable = _Stable(terminal)
+    options = make_options(**stable.options())
     async with Session(options, transport=source) as session:
         everything = session.messages()
         turn = await _send(session, terminal, PROMPTS[0])
-        result = await _show(turn, everything, terminal)
+        result = await _show(turn, everything, stable, terminal)
         if result is None or result.is_error:
             terminal.error(str(ResultError(result)) if result is not None else "No result came.")
             return False
 
         turn = await _send(session, terminal, PROMPTS[1])
-        result = await _show(turn, everything, terminal, interrupt_after=40)
+        result = await _show(turn, everything, stable, terminal, interrupt_after=40)
         if result is None or not (result.terminal_reason or "").startswith("aborted"):
             terminal.error("The turn was not interrupted.")
             return False
@@ -124,12 +137,12 @@ async def show_session(
         )
 
         turn = await _send(session, terminal, PROMPTS[2])
-        await _show(turn, everything, terminal)
+        await _show(turn, everything, stable, terminal)
         _say_step(terminal, f"await session.wait_idle()   # {len(session.background_tasks)} task runs")
         Path(options.cwd or ".", "finished").touch()  # noqa: ASYNC240 - a moment, with nothing else to do
         await session.wait_idle()
         # The model took the floor by itself when the task had ended.
-        result = await _show(None, everything, terminal)
+        result = await _show(None, everything, stable, terminal)
         _say_step(terminal, "idle: no prompt is open, nothing runs in the background")
     return result is not None and not result.is_error
 
@@ -141,13 +154,21 @@ async def _send(session: Session, terminal: Terminal, prompt: str) -> Turn:
 
 
 async def _show(
-    turn: Turn | None, everything: MessageCursor, terminal: Terminal, *, interrupt_after: int | None = None
+    turn: Turn | None,
+    everything: MessageCursor,
+    stable: _Stable,
+    terminal: Terminal,
+    *,
+    interrupt_after: int | None = None,
 ) -> ResultMessage | None:
     """Show messages up to the end of the turn; of any turn if None."""
     transcript = Transcript(terminal, header=False, name_session=False, apart=True)
     result: ResultMessage | None = None
     characters = 0
     async for message in everything:
+        if isinstance(message, (UserMessage, ResultMessage)):
+            # What was said about a call belongs between the call and what came of it.
+            stable.tell()
         if isinstance(message, ResultMessage):
             result = message
             transcript.finish(None)

@@ -121,6 +121,11 @@ class MessageCursor:
             raise StopIteration
         return message
 
+    @property
+    def unread(self) -> int:
+        """How many messages have arrived and wait to be read."""
+        return len(self._inbox.items)
+
     def close(self) -> None:
         """Keep nothing any more."""
         with self._session._driver.lock:
@@ -143,6 +148,11 @@ class EventCursor:
         if event is None:
             raise StopIteration
         return event
+
+    @property
+    def unread(self) -> int:
+        """How many events have arrived and wait to be read."""
+        return len(self._inbox.items)
 
     def close(self) -> None:
         """Keep nothing any more."""

@@ -64,7 +64,7 @@ def test_arbitrary_json(value: Any) -> None:
     assert (check(line) is not None) == isinstance(value, dict) or b"Infinity" in line
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(frames | replies, st.booleans())
 def test_arbitrary_objects_of_known_types(value: dict[str, Any], ascii_only: bool) -> None:
     line = json.dumps(value, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")

@@ -1,9 +1,13 @@
-"""Two hundred runs that are abandoned at random moments, in random ways: nothing is left, on the real CLI and on the stand-in."""
+"""Runs that are abandoned at random moments, in random ways: nothing is left, on the real CLI and on the stand-in.
+
+Two hundred of them; on the real CLI, where each takes half a second of a processor, only with BRIDLE_TEST_THOROUGH=1.
+"""
 
 from __future__ import annotations
 
 import gc
 import json
+import os
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["stand_in_path"]
 
 RUNS = 200
+RUNS_OF_THE_REAL_CLI = RUNS if os.environ.get("BRIDLE_TEST_THOROUGH") == "1" else 50
 AT_THE_SAME_TIME = 8
 WAYS = ["close", "cancel", "break", "exception", "forget"]
 
@@ -83,9 +88,9 @@ def one_run(number: int, options: Options) -> str:
     return f"{backend} {way}"
 
 
-def all_runs(options: Options) -> None:
+def all_runs(options: Options, count: int) -> None:
     with ThreadPoolExecutor(AT_THE_SAME_TIME) as pool:
-        done = list(pool.map(lambda number: one_run(number, options), range(RUNS)))
+        done = list(pool.map(lambda number: one_run(number, options), range(count)))
     gc.collect()
     print(f"{len(done)} runs abandoned in {len(set(done))} ways")
 
@@ -98,7 +103,7 @@ def test_the_real_cli(driving: Driving) -> None:
     reply = Reply("Working.", ToolCall("Bash", {"command": "sleep 60 & sleep 60"}))
     model = ScriptedModel(Repeat(reply))
     with model:
-        all_runs(driving(model, allowed_tools=["Bash"]))
+        all_runs(driving(model, allowed_tools=["Bash"]), RUNS_OF_THE_REAL_CLI)
 
 
 @pytest.mark.timeout(300)
@@ -108,4 +113,4 @@ def test_the_stand_in(stand_in_path: str, tmp_path: Any) -> None:
         ["grandchild", 60, str(tmp_path / "pid"), True],
         *[["frames", "assistant", 9], ["sleep", 0.05]] * 99,
     ]
-    all_runs(Options(cli_path=stand_in_path, env={"STAND_IN_STEPS": json.dumps(steps)}, version_check="skip"))
+    all_runs(Options(cli_path=stand_in_path, env={"STAND_IN_STEPS": json.dumps(steps)}, version_check="skip"), RUNS)

@@ -1,8 +1,8 @@
 """The reading thread of a blocking session: reads, wakes whoever waits, starts callbacks, ends the process.
 
-When a plain callback is asked for, the reading is handed over to another thread, and the one that read runs the callback. The core is
-touched under one lock, by this thread and by those that call the session; nobody waits while holding it. Whoever asks for something
-writes it at once, so the thread need not be woken. It refers to no `Session`: one that is forgotten is collected.
+It runs a plain callback itself, and another thread reads on if that takes its time (`relief.py`). The core is touched under one lock, by
+this thread and by those that call the session; nobody waits while holding it. Whoever asks for something writes it at once, so the
+thread need not be woken. It refers to no `Session`: one that is forgotten is collected.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from bridle.errors import BridleError, SessionClosedError
 from bridle.session_servers import CLOSE_SECONDS
 from bridle.sync.callbacks import Runner
+from bridle.sync.relief import Relief
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,12 +49,14 @@ class Driver:
         self._transport = transport
         self._thread: threading.Thread | None = None
         self._runner = Runner(self._finish)
+        self._relief = Relief(self._runner.run, self._run)
         self._teller: int | None = None
         self._told = threading.Condition(self.lock)
 
     def start(self) -> None:
         """Begin, in a thread of its own. The process has been started."""
         self._runner = Runner(self._finish)  # with the context of whoever starts the session
+        self._relief = Relief(self._runner.run, self._run)
         self._thread = self._runner.thread(self._run, "bridle-session")
         self._thread.start()  # it waits for the lock, which is held
         self.running = True
@@ -119,7 +122,7 @@ class Driver:
         """Take what happened and write what is to be written. Under the lock; blocks nowhere.
 
         Args:
-            keeps_one: a plain callback is left for this thread, which then hands the reading over.
+            keeps_one: a plain callback is left for this thread.
         """
         core, connection = self._core, self._core.connection
         core.pump(time.monotonic())
@@ -197,6 +200,7 @@ class Driver:
             self.running = False
             core.ended.set()
         self.tell()
+        self._relief.close()
         self._runner.close()
 
     def _wait_served(self) -> None:
@@ -239,22 +243,24 @@ class Driver:
                 return False
 
     def _run_own(self) -> bool:
-        """Let another thread read on, and run a callback in this one: to wake a thread for the callback would delay its answer."""
+        """Run a callback in this thread; True if another one reads on meanwhile."""
         job, self._own = self._own, None
         if job is None or job.over:
             return False
         self._thread = None  # whoever reads on
         try:
-            self._runner.run(self._run)
+            if self._relief.call(lambda: self._call_here(job)):
+                return True
         except RuntimeError as error:  # no thread can be had
-            self._thread = threading.current_thread()
             self._finish(job, None, error)
-            return False
+        self._thread = threading.current_thread()
+        return False
+
+    def _call_here(self, job: Job) -> None:
         try:
             self._runner.call_here(job)
         except Exception:
             logger.exception("a callback could not be finished")
-        return True
 
     def _see_the_end(self) -> None:
         """The output has ended: by itself, or because somebody stops the transport."""

@@ -1,0 +1,127 @@
+"""While the reading thread of a blocking session runs a callback, exactly one thread reads on: itself afterwards, or another one."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from bridle.sync.relief import TICK_SECONDS, Relief
+
+SECONDS = 20
+
+
+class Reading:
+    """Threads, and what they were asked to do."""
+
+    def __init__(self) -> None:
+        self.relief = Relief(self.run, self.read_on)
+        self.threads: list[threading.Thread] = []
+        self.readers: list[threading.Thread | None] = []
+        self.begun = threading.Semaphore(0)
+        self.refused = False
+
+    def run(self, function: Callable[[], None]) -> None:
+        if self.refused:
+            raise RuntimeError("can't start new thread")
+        thread = threading.Thread(target=function)
+        self.threads.append(thread)
+        thread.start()
+
+    def read_on(self) -> None:
+        self.readers.append(threading.current_thread())
+        self.begun.release()
+
+    def wait(self) -> None:
+        assert self.begun.acquire(timeout=SECONDS)
+
+    def nothing(self) -> None:
+        """Run a quick callback; a machine that is busy elsewhere may make it a slow one."""
+        while self.relief.call(lambda: None):
+            self.wait()
+
+    def join(self) -> None:
+        for thread in self.threads:
+            thread.join(SECONDS)
+            assert not thread.is_alive()
+
+    def close(self) -> None:
+        self.relief.close()
+        self.join()
+
+
+@pytest.fixture
+def reading() -> Reading:
+    return Reading()
+
+
+def test_quick_ones_need_nobody(reading: Reading) -> None:
+    ran: list[int] = []
+    for number in range(1000):
+        if reading.relief.call(lambda number=number: ran.append(number)):  # type: ignore[misc]
+            reading.wait()
+    assert ran == list(range(1000))
+    assert len(reading.readers) < 500
+    reading.close()
+
+
+def test_a_slow_one_is_relieved_and_the_next_at_once(reading: Reading) -> None:
+    for _ in range(3):
+        assert reading.relief.call(reading.wait)  # it waits for whoever reads on
+    assert len(set(reading.readers)) == 3
+    assert threading.current_thread() not in reading.readers
+    reading.nothing()
+    reading.close()
+
+
+def test_the_thread_goes_when_no_callbacks_come_and_comes_again(reading: Reading) -> None:
+    reading.nothing()
+    before = len(reading.threads)
+    reading.join()
+    assert reading.relief.call(reading.wait)
+    assert len(reading.threads) == before + 1
+    reading.close()
+
+
+def test_without_a_thread_nothing_is_run(reading: Reading) -> None:
+    ran: list[int] = []
+
+    def refused() -> None:
+        reading.refused = True
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="new thread"):
+                reading.relief.call(lambda: ran.append(1))
+        reading.refused = False
+        assert not ran
+
+    refused()
+    assert reading.relief.call(reading.wait)
+    refused()
+    reading.nothing()
+    reading.close()
+
+
+def test_closing_twice_and_before_anything(reading: Reading) -> None:
+    reading.close()
+    reading.close()
+    assert not reading.threads
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_there_is_always_exactly_one_who_reads_on(reading: Reading, seed: int) -> None:
+    choice = random.Random(seed)
+    clock = threading.Event()
+    relieved = 0
+
+    def take(seconds: float) -> None:
+        clock.wait(seconds)
+
+    for _ in range(100):
+        seconds = choice.choice([0, 0, 0, choice.uniform(0, 3 * TICK_SECONDS)])
+        if reading.relief.call(lambda seconds=seconds: take(seconds)):  # type: ignore[misc]
+            relieved += 1
+            reading.wait()
+        assert len(reading.readers) == relieved
+    reading.close()

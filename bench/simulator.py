@@ -6,6 +6,7 @@ python bench/simulator.py [TURNS]
 from __future__ import annotations
 
 import asyncio
+import functools
 import statistics
 import sys
 import time
@@ -43,6 +44,27 @@ OPTIONS = Options(
 )
 
 
+@tool("price")
+def plain_price(article: str) -> float:
+    """Return a price."""
+    return 2.5
+
+
+def plainly_watch(hook_input: object, context: object) -> None:
+    """The same hook, for programs without an event loop."""
+
+
+def plainly_decide(request: bridle.PermissionRequest) -> Allow | Deny:
+    return Deny("not that") if "cache" in str(request.input) else Allow()
+
+
+PLAIN_OPTIONS = Options(
+    hooks={"PreToolUse": [HookMatcher(hooks=[plainly_watch])]},
+    can_use_tool=plainly_decide,
+    mcp_servers={"shop": tool_server("shop", [plain_price])},
+)
+
+
 def agent_script() -> Script:
     script = Script().user("Buy tea and clean up").calls("mcp__shop__price", {"article": "tea"}).expect_result("2.5")
     script.calls("Bash", {"command": "rm -r cache"}).expect_permission("Bash", decision="deny").expect_hook(
@@ -57,9 +79,9 @@ async def conversation() -> None:
         assert answer.text == "It is 2.5."
 
 
-def blocking_conversation() -> None:
+def blocking_conversation(options: Options) -> None:
     with SimulatedCLI(agent_script()) as cli:
-        assert sync.run("Buy tea and clean up", OPTIONS, transport=cli).text == "It is 2.5."
+        assert sync.run("Buy tea and clean up", options, transport=cli).text == "It is 2.5."
 
 
 async def turns(count: int) -> None:
@@ -101,7 +123,9 @@ def main() -> None:
     warnings.simplefilter("ignore")
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
     report("one agent conversation, asyncio", asyncio.run(conversations()))
-    report("one agent conversation, threads", [timed(blocking_conversation) for _ in range(CONVERSATIONS)][20:])
+    for name, options in (("threads", PLAIN_OPTIONS), ("threads, functions `async def`", OPTIONS)):
+        conversation = functools.partial(blocking_conversation, options)
+        report(f"one agent conversation, {name}", [timed(conversation) for _ in range(CONVERSATIONS)][20:])
     wall, processor = timed(lambda: asyncio.run(turns(count)))
     print(
         f"{count:,} turns in memory: {wall:.2f} s, {processor:.2f} s of the processor, {count / processor:,.0f} turns a second"

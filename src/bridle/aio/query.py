@@ -105,9 +105,9 @@ class QueryStream(StreamBase):
     async def _prepare(self, *, resumable: bool) -> LaunchPlan:
         if self._preparation is None or self._preparing is None:
             self._preparation = Preparation(self.options, self._prompt, find=self._own_transport)
-            self._preparing = Call(self._preparation.run)
+            self._preparing = Call(self._preparation.run) if self._preparation.may_block else None
         try:
-            plan = await self._preparing.wait()
+            plan = await self._preparing.wait() if self._preparing is not None else self._preparation.run()
         except anyio.get_cancelled_exc_class():
             if not resumable:
                 self._preparation.cancel()

@@ -282,10 +282,10 @@ class Session(SessionBase, Operations):
         core = self._core
         if self._preparation is None or self._preparing is None:
             self._preparation = Preparation(core.options, None, session=True, find=self._own_transport)
-            self._preparing = Call(self._preparation.run)
+            self._preparing = Call(self._preparation.run) if self._preparation.may_block else None
         preparation = self._preparation
         try:
-            plan = await self._preparing.wait()
+            plan = await self._preparing.wait() if self._preparing is not None else preparation.run()
         except anyio.get_cancelled_exc_class():
             if not resumable:
                 preparation.cancel()

@@ -1,7 +1,7 @@
 """From options to a launch plan: find the CLI, build the plan, ask the CLI for its version (once for each file).
 
-Everything here may block (file system, a short process); the async shell runs it in a thread and calls `cancel` if it is
-torn away.
+All of it may block (file system, a short process), but where no CLI is looked for. The async shell runs what may block in a thread and
+calls `cancel` if it is torn away.
 """
 
 from __future__ import annotations
@@ -52,6 +52,11 @@ class Preparation:
         self._process: subprocess.Popen[str] | None = None
         self._child_id = secrets.token_hex(16)
         self.warnings: list[StreamWarning] = []
+
+    @property
+    def may_block(self) -> bool:
+        """False if `run` only looks at the options."""
+        return self._find
 
     def run(self) -> LaunchPlan:
         """Return the plan; `warnings` then holds what is to be warned of before anything runs.

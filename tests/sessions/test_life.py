@@ -143,8 +143,14 @@ def test_messages_and_events_are_cursors_of_their_own(shell: Shell, playing: Sta
         two = await got(session.send("two"))
         await got(two.result())
         await got(session.stop())
-        assert await texts(everything) == ["one", "two"]
+        assert 0 < late.unread < everything.unread
+        await first(late)
+        before = late.unread
+        await first(late)
+        assert late.unread == before - 1
         assert await texts(late) == ["two"]
+        assert await texts(everything) == ["one", "two"]
+        assert (late.unread, happenings.unread > 0) == (0, True)
         kinds = [type(event) for event in [event async for event in each(happenings)]]
         assert kinds[0] is SessionStarted
         assert kinds[-1] is SessionStopped

@@ -10,7 +10,7 @@ import copy
 import time
 import warnings
 import weakref
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -20,7 +20,9 @@ from bridle.aio.from_thread import SessionReach
 from bridle.aio.operations import Operations
 from bridle.errors import BridleError
 from bridle.hooks import event_warnings
+from bridle.messages import Message
 from bridle.session import SessionBase, SessionCore, checked_content
+from bridle.session_events import SessionEvent
 from bridle.session_inbox import Flag, Inbox, TurnBase
 from bridle.transports.offload import Call
 from bridle.transports.opening import open_async
@@ -32,13 +34,14 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from bridle.launch import LaunchPlan
-    from bridle.messages import Message, ResultMessage
+    from bridle.messages import ResultMessage
     from bridle.options import Options
     from bridle.protocol.control_results import ControlResult
-    from bridle.session_events import SessionEvent
     from bridle.transports.base import AsyncTransport, TransportSource
 
 __all__ = ["EventCursor", "MessageCursor", "Session", "Turn", "start_session", "wait_for"]
+
+Item = TypeVar("Item")
 
 
 async def wait_for(flag: Flag) -> None:
@@ -128,58 +131,37 @@ class Turn(TurnBase):
         return self._result
 
 
-class MessageCursor:
+class _Cursor(Generic[Item]):
+    def __init__(self, session: Session, inbox: Inbox) -> None:
+        self._session = session
+        self._inbox = inbox
+
+    def __aiter__(self) -> AsyncIterator[Item]:
+        return self
+
+    async def __anext__(self) -> Item:
+        item: Item | None = await _next(self._inbox)
+        if item is None:
+            raise StopAsyncIteration
+        return item
+
+    @property
+    def unread(self) -> int:
+        """How many items have arrived and wait to be read."""
+        return len(self._inbox.items)
+
+    def close(self) -> None:
+        """Keep nothing any more."""
+        self._inbox.end()
+        self._inbox.clear()
+
+
+class MessageCursor(_Cursor[Message]):
     """All messages of a session from one moment on: `async for message in cursor`. What is not read is kept until it is closed."""
 
-    def __init__(self, session: Session, inbox: Inbox) -> None:
-        self._session = session
-        self._inbox = inbox
 
-    def __aiter__(self) -> AsyncIterator[Message]:
-        return self
-
-    async def __anext__(self) -> Message:
-        message: Message | None = await _next(self._inbox)
-        if message is None:
-            raise StopAsyncIteration
-        return message
-
-    @property
-    def unread(self) -> int:
-        """How many messages have arrived and wait to be read."""
-        return len(self._inbox.items)
-
-    def close(self) -> None:
-        """Keep nothing any more."""
-        self._inbox.end()
-        self._inbox.clear()
-
-
-class EventCursor:
+class EventCursor(_Cursor[SessionEvent]):
     """What happens to a session from one moment on: `async for event in cursor`. It ends with the session, and raises nothing."""
-
-    def __init__(self, session: Session, inbox: Inbox) -> None:
-        self._session = session
-        self._inbox = inbox
-
-    def __aiter__(self) -> AsyncIterator[SessionEvent]:
-        return self
-
-    async def __anext__(self) -> SessionEvent:
-        event: SessionEvent | None = await _next(self._inbox)
-        if event is None:
-            raise StopAsyncIteration
-        return event
-
-    @property
-    def unread(self) -> int:
-        """How many events have arrived and wait to be read."""
-        return len(self._inbox.items)
-
-    def close(self) -> None:
-        """Keep nothing any more."""
-        self._inbox.end()
-        self._inbox.clear()
 
 
 class Session(SessionBase, Operations):

@@ -11,11 +11,13 @@ import threading
 import time
 import warnings
 import weakref
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from bridle.errors import BridleError
 from bridle.hooks import event_warnings
+from bridle.messages import Message
 from bridle.session import SessionBase, SessionCore, checked_content
+from bridle.session_events import SessionEvent
 from bridle.session_inbox import Inbox, TurnBase
 from bridle.sync.driver import Driver
 from bridle.sync.operations import Operations
@@ -27,13 +29,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
 
-    from bridle.messages import Message, ResultMessage
+    from bridle.messages import ResultMessage
     from bridle.options import Options
     from bridle.protocol.control_results import ControlResult
-    from bridle.session_events import SessionEvent
     from bridle.transports.base import SyncTransport, TransportSource
 
 __all__ = ["EventCursor", "MessageCursor", "Session", "Turn", "start_session"]
+
+Item = TypeVar("Item")
 
 
 def _next(driver: Driver, inbox: Inbox) -> Any:
@@ -105,60 +108,38 @@ class Turn(TurnBase):
         return self._result
 
 
-class MessageCursor:
+class _Cursor(Generic[Item]):
+    def __init__(self, session: Session, inbox: Inbox) -> None:
+        self._session = session
+        self._inbox = inbox
+
+    def __iter__(self) -> Iterator[Item]:
+        return self
+
+    def __next__(self) -> Item:
+        item: Item | None = _next(self._session._driver, self._inbox)
+        if item is None:
+            raise StopIteration
+        return item
+
+    @property
+    def unread(self) -> int:
+        """How many items have arrived and wait to be read."""
+        return len(self._inbox.items)
+
+    def close(self) -> None:
+        """Keep nothing any more."""
+        with self._session._driver.lock:
+            self._inbox.end()
+            self._inbox.clear()
+
+
+class MessageCursor(_Cursor[Message]):
     """All messages of a session from one moment on: `for message in cursor`. What is not read is kept until it is closed."""
 
-    def __init__(self, session: Session, inbox: Inbox) -> None:
-        self._session = session
-        self._inbox = inbox
 
-    def __iter__(self) -> Iterator[Message]:
-        return self
-
-    def __next__(self) -> Message:
-        message: Message | None = _next(self._session._driver, self._inbox)
-        if message is None:
-            raise StopIteration
-        return message
-
-    @property
-    def unread(self) -> int:
-        """How many messages have arrived and wait to be read."""
-        return len(self._inbox.items)
-
-    def close(self) -> None:
-        """Keep nothing any more."""
-        with self._session._driver.lock:
-            self._inbox.end()
-            self._inbox.clear()
-
-
-class EventCursor:
+class EventCursor(_Cursor[SessionEvent]):
     """What happens to a session from one moment on: `for event in cursor`. It ends with the session, and raises nothing."""
-
-    def __init__(self, session: Session, inbox: Inbox) -> None:
-        self._session = session
-        self._inbox = inbox
-
-    def __iter__(self) -> Iterator[SessionEvent]:
-        return self
-
-    def __next__(self) -> SessionEvent:
-        event: SessionEvent | None = _next(self._session._driver, self._inbox)
-        if event is None:
-            raise StopIteration
-        return event
-
-    @property
-    def unread(self) -> int:
-        """How many events have arrived and wait to be read."""
-        return len(self._inbox.items)
-
-    def close(self) -> None:
-        """Keep nothing any more."""
-        with self._session._driver.lock:
-            self._inbox.end()
-            self._inbox.clear()
 
 
 class Session(SessionBase, Operations):

@@ -255,7 +255,7 @@ def test_numbers_out_of_range() -> None:
     assert tool.data["tool_use_result"] == tool.tool_use_result
 
 
-@pytest.mark.parametrize("depth", [2_000, 100_000])
+@pytest.mark.parametrize("depth", [2_000, 100_000, 1_000_000])
 @pytest.mark.parametrize("form", ["payload", "unknown field", "typed field", "block", "no end", "array"])
 def test_too_deep_a_nesting_is_a_bad_line(form: str, depth: int) -> None:
     deep = b"[" * depth + b"]" * depth
@@ -273,11 +273,11 @@ def test_too_deep_a_nesting_is_a_bad_line(form: str, depth: int) -> None:
     except DecodeError as error:
         outcome = error.reason
     if isinstance(outcome, Frame):
-        # Newer interpreters go deeper than this before they give up.
-        assert depth == 2_000
+        # Newer interpreters go deeper before they give up: 3.12 than the first, 3.14 than the second.
+        assert depth < 1_000_000
         assert outcome.raw == line
     else:
-        assert outcome in {"too-deep", "not-an-object" if form == "array" else "too-deep"}
+        assert outcome in {"too-deep", {"array": "not-an-object", "no end": "not-json"}.get(form, "too-deep")}
 
 
 def test_a_payload_too_deep_for_the_place_where_it_is_touched() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import secrets
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -21,10 +22,10 @@ from tests.contract import shows
 from tests.support.leaks import nothing_left, wait_gone
 
 
-def plan(code: str, child_id: str = "0123") -> LaunchPlan:
+def plan(code: str) -> LaunchPlan:
     return LaunchPlan(
         argv=(sys.executable, "-I", "-S", "-c", code),
-        environment={CHILD_ID_VARIABLE: child_id},
+        environment={CHILD_ID_VARIABLE: secrets.token_hex(16)},  # processes of other tests that run now have others
         cwd=None,
         stdin=b"",
         user=None,

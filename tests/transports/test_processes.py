@@ -56,9 +56,10 @@ def test_descendants_without_the_list_of_children(monkeypatch: pytest.MonkeyPatc
 
 
 def test_marks_are_compared_whole() -> None:
-    with started(SLEEPER, env={**os.environ, CHILD_ID_VARIABLE: "abc123"}) as process:
-        assert [pid for pid, _ in marked_with("abc123")] == [process.pid]
-        assert marked_with("abc12") == []
+    mark = f"{os.getpid()}-abc123"
+    with started(SLEEPER, env={**os.environ, CHILD_ID_VARIABLE: mark}) as process:
+        assert [pid for pid, _ in marked_with(mark)] == [process.pid]
+        assert marked_with(mark[:-1]) == []
         assert marked_with("") == []
         process.communicate(b"")
 

@@ -21,6 +21,10 @@ from tests.support.leaks import alive, nothing_left, wait_gone
 SLEEPER = [sys.executable, "-I", "-S", "-c", "import signal, sys; {}; print('up', flush=True); sys.stdin.read()"]
 
 
+# Other runs of these tests on the same machine have other marks.
+LEFT, REMOVED, ELSEWHERE, MARKED, FOREIGN, ONE, TWO = (f"{os.getpid()}-{number}" for number in range(7))
+
+
 def sleeper(child_id: str, preparation: str = "pass") -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
         [*SLEEPER[:-1], SLEEPER[-1].format(preparation)],
@@ -82,10 +86,12 @@ def run_watchdog(lines: str) -> int:
 @shows("process.host-ends")
 @pytest.mark.parametrize("preparation", ["pass", "signal.signal(signal.SIGTERM, signal.SIG_IGN)"])
 def test_at_the_end_of_its_input_it_ends_what_is_left(preparation: str) -> None:
-    with sleeper("left", preparation) as left, sleeper("removed") as removed, sleeper("elsewhere") as elsewhere:
+    with sleeper(LEFT, preparation) as left, sleeper(REMOVED) as removed, sleeper(ELSEWHERE) as elsewhere:
         who = identity(left.pid)
         assert who is not None
-        lines = f"add left\nadd removed\nstarted left {who[0]} {who[1]}\nremove removed\nnonsense\nstarted left\n"
+        lines = (
+            f"add {LEFT}\nadd {REMOVED}\nstarted {LEFT} {who[0]} {who[1]}\nremove {REMOVED}\nnonsense\nstarted {LEFT}\n"
+        )
         assert run_watchdog(lines) == 0
         assert left.wait(1) in {-15, -9}
         assert removed.poll() is None
@@ -95,14 +101,14 @@ def test_at_the_end_of_its_input_it_ends_what_is_left(preparation: str) -> None:
 
 
 def test_a_child_whose_pid_never_arrived_is_known_by_its_mark() -> None:
-    with sleeper("only-marked") as process:
-        assert run_watchdog("add only-marked\n") == 0
+    with sleeper(MARKED) as process:
+        assert run_watchdog(f"add {MARKED}\n") == 0
         assert process.wait(1) == -15
 
 
 @shows("process.same-process")
 def test_a_reused_pid_is_left_alone() -> None:
-    with sleeper("somebody-else") as process:
+    with sleeper(FOREIGN) as process:
         assert run_watchdog(f"add gone\nstarted gone {process.pid} 1\n") == 0
         assert process.poll() is None
         process.communicate(b"")
@@ -114,17 +120,17 @@ def test_the_script_reads_lines_and_nothing_more() -> None:
 
 
 def test_a_watchdog_that_was_killed_is_replaced_with_the_next_child(dog: Watchdog) -> None:
-    process = sleeper("review-one")
+    process = sleeper(ONE)
     try:
-        dog.add("review-one")
+        dog.add(ONE)
         first = dog.pid
         assert first is not None
         who = identity(process.pid)
         assert who is not None
-        dog.started("review-one", who)
+        dog.started(ONE, who)
         os.kill(first, 9)
         assert wait_gone(first)
-        dog.add("review-two")
+        dog.add(TWO)
         assert dog.pid not in {None, first}
         assert dog._process is not None
         assert dog._process.stdin is not None
@@ -133,8 +139,8 @@ def test_a_watchdog_that_was_killed_is_replaced_with_the_next_child(dog: Watchdo
     finally:
         process.kill()
         process.communicate()
-        dog.remove("review-one")
-        dog.remove("review-two")
+        dog.remove(ONE)
+        dog.remove(TWO)
 
 
 def test_a_watchdog_that_was_stopped_costs_no_time(dog: Watchdog) -> None:

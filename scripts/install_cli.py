@@ -154,7 +154,10 @@ def download(url: str, target: BinaryIO, integrity: str) -> None:
             if total is not None and done != total:
                 raise http.client.IncompleteRead(b"", total - done)
         except (OSError, http.client.HTTPException) as error:
-            permanent = isinstance(error, urllib.error.HTTPError) and error.code in (401, 403, 404)
+            permanent = False
+            if isinstance(error, urllib.error.HTTPError):
+                permanent = error.code in (401, 403, 404)
+                error.close()  # it holds the connection
             if permanent or attempt == TRIES:
                 raise InstallError(
                     f"Could not download {url}: {error}\n"

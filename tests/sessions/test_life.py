@@ -292,7 +292,7 @@ def test_an_implicit_confirmation_is_enough(shell: Shell, playing: StandIn) -> N
     options = playing(["ask", "can_use_tool", {"tool_name": "a", "input": {}}], ["unanswered"])
 
     async def scenario() -> None:
-        async with Running(shell, options.replace(timeouts=Timeouts(initialize=0.5))) as session:
+        async with Running(shell, options.replace(timeouts=Timeouts(initialize=3))) as session:
             assert [warning.code for warning in session.warnings] == ["INIT_UNCONFIRMED"]
             assert session.server_info is None
             assert await texts(await got(session.send("works"))) == ["works"]

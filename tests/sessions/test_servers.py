@@ -286,10 +286,11 @@ def test_a_server_that_crashes_answers_everything(shell: Shell, connecting: Call
     "messages", [1, 5]
 )  # five do not fit into what lies between us and the server, which reads nothing
 def test_a_server_that_does_not_end_is_ended(shell: Shell, connecting: Callable[..., Options], messages: int) -> None:
-    ended = threading.Event()
+    begun, ended = threading.Event(), threading.Event()
 
     class Stubborn(Server):
         async def run(self, *_: Any, **more: Any) -> None:
+            begun.set()
             try:
                 await anyio.sleep_forever()
             finally:
@@ -299,7 +300,9 @@ def test_a_server_that_does_not_end_is_ended(shell: Shell, connecting: Callable[
         async with Running(shell, connecting(mcp_servers={"stubborn": Stubborn("s")})) as session:
             for _ in range(messages):
                 await tell(session, "stubborn", "notifications/initialized")
-        assert ended.is_set()
+            while not begun.is_set():
+                await shell.let_others_run()
+        assert ended.wait(10)
 
     shell.play(scenario)
 

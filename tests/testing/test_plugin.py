@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(240)  # each runs several pytests
 
 INI = """
 [pytest]
-addopts = --strict-markers --strict-config -p no:cacheprovider -p no:xdist
+addopts = --strict-markers --strict-config -p no:cacheprovider -p no:xdist -p no:asyncio -p no:trio
 filterwarnings = error
 """
 
@@ -174,62 +174,6 @@ def test_what_is_no_leak(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(CLEAN)
     result = pytester.runpytest_subprocess("--bridle-no-leaks", timeout=100)
     result.assert_outcomes(passed=15)
-
-
-OTHER_RUNNERS = {
-    # As pytest-asyncio does it: the test becomes a plain function that runs the coroutine function.
-    "asyncio": """
-        import asyncio, inspect, pytest
-        @pytest.hookimpl(tryfirst=True)
-        def pytest_pyfunc_call(pyfuncitem):
-            if inspect.iscoroutinefunction(pyfuncitem.obj):
-                names = pyfuncitem._fixtureinfo.argnames
-                asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
-                return True
-        """,
-    # As pytest-trio does it: the test is replaced when it is about to be called.
-    "trio": """
-        import inspect, pytest, trio
-        @pytest.hookimpl(hookwrapper=True)
-        def pytest_runtest_call(item):
-            test = item.obj
-            if inspect.iscoroutinefunction(test):
-                def run(**arguments):
-                    async def main():
-                        await test(**arguments)
-                    trio.run(main)
-                item.obj = run
-            yield
-        """,
-}
-
-
-@pytest.mark.parametrize("runner", OTHER_RUNNERS)
-def test_other_plugins_that_run_coroutines(runner: str, pytester: pytest.Pytester) -> None:
-    """Neither pytest-asyncio nor pytest-trio is installed here: these do what they do."""
-    pytester.makeini(INI + "bridle_no_leaks = true\nbridle_leak_seconds = 0.2\n")
-    pytester.makeconftest(OTHER_RUNNERS[runner])
-    pytester.makepyfile(
-        """
-        import asyncio, sys
-        import anyio, bridle
-        from bridle.testing import Script
-
-        async def test_clean(simulated_cli, bridle_options):
-            cli = simulated_cli(Script().user("Hi").says("Hello."))
-            assert (await bridle.run("Hi", bridle_options(), transport=cli)).text == "Hello."
-
-        async def test_leaving():
-            if "trio" in sys.modules:
-                import trio
-                trio.lowlevel.spawn_system_task(trio.sleep_forever, name="poller")
-            else:
-                test_leaving.kept = asyncio.create_task(asyncio.sleep(60), name="poller")
-        """
-    )
-    result = pytester.runpytest_subprocess("-p", "no:anyio", timeout=100)
-    result.assert_outcomes(passed=2, errors=1)
-    result.stdout.fnmatch_lines(["*test_leaving* left 1 thing(s) behind:", f"  task 'poller' of {runner}*"])
 
 
 def test_it_is_off_unless_asked_for(pytester: pytest.Pytester) -> None:

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.timeout(240)  # each runs several pytests
 
 INI = """
 [pytest]
-addopts = --strict-markers --strict-config -p no:cacheprovider -p no:xdist
+addopts = --strict-markers --strict-config -p no:cacheprovider -p no:xdist -p no:asyncio -p no:trio
 filterwarnings = error
 bridle_no_leaks = true
 """

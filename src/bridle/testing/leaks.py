@@ -97,6 +97,10 @@ class Snapshot:
                 return left
             _wait_for(left)
 
+    def add_since(self, before: Snapshot) -> None:
+        """Add what is there now and was not `before`."""
+        self._there |= Snapshot()._there - before._there
+
 
 def _wait_for(left: list[Leak]) -> None:
     """Wait a moment, or less if a thread ends."""
@@ -182,6 +186,32 @@ class TaskWatch:
 
     def __init__(self) -> None:
         self._there = {key for key, _ in _tasks()}
+        self._nurseries = _open_nurseries()
+
+    def owner(self, task: Any) -> Any:
+        """Return which task, of those that were there before, has the task group or nursery of this one open; None if none has."""
+        if hasattr(task, "parent_nursery"):
+            nursery = task.parent_nursery
+            while nursery is not None and nursery not in self._nurseries:
+                nursery = nursery.parent_task.parent_nursery
+            return None if nursery is None else nursery.parent_task
+        import anyio
+
+        parent = next((known.parent_id for known in anyio.get_running_tasks() if known.id == id(task)), None)
+        return next((other for other in self._there if id(other) == parent), None)
+
+    def in_own_groups(self) -> list[Leak]:
+        """Return the tasks of asyncio that came since, in task groups of the task that asks: of its fixtures, or never left."""
+        import asyncio
+
+        if "trio" in sys.modules and sys.modules["trio"].lowlevel.in_trio_run():
+            return []  # it does not let anybody leave a nursery open
+        asking = asyncio.current_task()
+        return [
+            Leak("task", task, name)
+            for task, name in _tasks()
+            if task not in self._there and self.owner(task) is asking
+        ]
 
     async def left(
         self, seconds: float = DEFAULT_SECONDS, allowed: Callable[[Leak], bool] = lambda leak: False
@@ -227,6 +257,18 @@ def _trio_tasks(root: Any) -> Iterable[Any]:
             waiting += nursery.child_tasks
         if not task.name.startswith("trio._"):  # its own helpers
             yield task
+
+
+def _open_nurseries() -> set[Any]:
+    """Return the open nurseries of trio, but for those of trio itself."""
+    if "trio" not in sys.modules:
+        return set()
+    import trio
+
+    if not trio.lowlevel.in_trio_run():
+        return set()
+    root = trio.lowlevel.current_root_task()
+    return {nursery for task in _trio_tasks(root) if task is not root for nursery in task.child_nurseries}
 
 
 def _asyncio_name(task: Any) -> str:

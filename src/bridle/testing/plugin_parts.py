@@ -7,11 +7,16 @@ import hashlib
 import inspect
 import os
 import re
+import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from bridle.testing.leaks import Leak, LeakError, Snapshot, TaskWatch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
     import pytest
 
     from bridle.testing.cassettes import Cassette, Mode
@@ -43,21 +48,47 @@ class LeakCheck:
     def _may_stay(self, leak: Leak) -> bool:
         return any(part in str(leak) for part in self._allowed)
 
+    @contextmanager
+    def nobody_blamed(self) -> Iterator[None]:
+        """Let stay what comes in this block."""
+        before = Snapshot()
+        try:
+            yield
+        finally:
+            self._before.add_since(before)
+
     def watch_tasks(self, item: pytest.Item) -> None:
         """Let an async test look for tasks at its end, inside of its event loop, before that is closed and cancels them."""
-        test = getattr(item, "obj", None)
-        if not inspect.iscoroutinefunction(test) or hasattr(test, "hypothesis"):
-            return
 
-        @functools.wraps(test)
-        async def checked(*arguments: Any, **named: Any) -> Any:
-            watch = TaskWatch()
-            try:
-                return await test(*arguments, **named)
-            finally:
-                self._tasks += await watch.left(self._seconds, self._may_stay)
+        def watched(test: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(test)
+            async def checked(*arguments: Any, **named: Any) -> Any:
+                watch = TaskWatch()
+                try:
+                    return await test(*arguments, **named)
+                finally:
+                    # Who opened a task group before the test ends what is in it: that need not be waited for here.
+                    left = await watch.left(
+                        self._seconds, lambda leak: self._may_stay(leak) or watch.owner(leak.key) is not None
+                    )
+                    for leak in [*left, *(leak for leak in watch.in_own_groups() if not self._may_stay(leak))]:
+                        self._tasks.append(leak)
+                        self._follow(leak)
 
-        item.obj = checked  # type: ignore[attr-defined]
+            return checked
+
+        _wrap(item, watched)
+
+    def _follow(self, leak: Leak) -> None:
+        """Forget a task of asyncio if it is a fixture that ends it, and not the event loop when it is closed."""
+
+        def ended(task: Any) -> None:
+            # Of two requests to cancel it the first was not the event loop's.
+            if task.cancelling() > 1 or not _loop_is_closed():
+                self._tasks.remove(leak)
+
+        if hasattr(leak.key, "add_done_callback"):
+            leak.key.add_done_callback(ended)
 
     def report(self, test: str) -> str | None:
         """Return what the test left, as the text of its failure; None if it left nothing."""
@@ -100,16 +131,34 @@ def use_in_task(item: pytest.Item, tape: Cassette) -> None:
     """Let an async test use the cassette inside of its task: a fixture and the task need not share a context."""
     from bridle.transports.opening import recorder
 
+    def wrapped(test: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(test)
+        async def recorded(*arguments: Any, **named: Any) -> Any:
+            token = recorder.set(tape)
+            try:
+                return await test(*arguments, **named)
+            finally:
+                recorder.reset(token)
+
+        return recorded
+
+    _wrap(item, wrapped)
+
+
+def _wrap(item: pytest.Item, wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Put something around a test that is a coroutine function."""
     test = getattr(item, "obj", None)
     if not inspect.iscoroutinefunction(test) or hasattr(test, "hypothesis"):
         return
+    item.obj = wrapper(test)  # type: ignore[attr-defined]
+    case = getattr(item, "instance", None)
+    if "unittest" in sys.modules and isinstance(case, sys.modules["unittest"].TestCase):
+        setattr(case, item.name, item.obj)  # type: ignore[attr-defined]  # unittest runs its own methods
 
-    @functools.wraps(test)
-    async def recorded(*arguments: Any, **named: Any) -> Any:
-        token = recorder.set(tape)
-        try:
-            return await test(*arguments, **named)
-        finally:
-            recorder.reset(token)
 
-    item.obj = recorded  # type: ignore[attr-defined]
+def _loop_is_closed() -> bool:
+    """Return whether this is called while `asyncio.Runner` cancels what is left in its event loop."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code.co_name != "_cancel_all_tasks":
+        frame = frame.f_back
+    return frame is not None

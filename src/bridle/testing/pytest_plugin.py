@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from bridle.testing.simulated_cli import SimulatedCLI
 
 _BLOCKS = pytest.StashKey["list[AbstractContextManager[Any]]"]()
+_CHECK = pytest.StashKey["LeakCheck | None"]()
 _LEAKS = "bridle_leak_check"
 _MODES = ("once", "none", "all", "new")
 
@@ -67,10 +68,15 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", line)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put the leak check around the tests that are to be checked: before each of their own fixtures, after wider ones."""
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Put the leak check around the tests that are to be checked: before each of their own fixtures, after wider ones.
+
+    After the other plugins: that of anyio makes new tests of those that got its marker late.
+    """
+    config = session.config
     everywhere = bool(config.getoption("bridle_no_leaks") or config.getini("bridle_no_leaks"))
-    for item in items:
+    for item in session.items:
         names = getattr(item, "fixturenames", None)
         if names is None:
             continue
@@ -101,10 +107,24 @@ def bridle_leak_check(request: pytest.FixtureRequest) -> Iterator[LeakCheck]:
     from bridle.testing.plugin_parts import LeakCheck
 
     check = LeakCheck(float(request.config.getini("bridle_leak_seconds")))
+    request.config.stash[_CHECK] = check
     yield check
+    request.config.stash[_CHECK] = None
     report = check.report(request.node.nodeid)
     if report:
         pytest.fail(report, pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, Any, Any]:
+    """Do not blame a test for fixtures of a wider scope that are made while it runs, as the event loops of pytest-asyncio are."""
+    check = request.config.stash.get(_CHECK, None)
+    if check is None or fixturedef.scope == "function":
+        return (yield)
+    with check.nobody_blamed():
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -121,13 +141,21 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 @contextmanager
 def _used(request: pytest.FixtureRequest, block: AbstractContextManager[Any]) -> Iterator[None]:
     """Use a `with` block for the length of a test: what it checks at its end counts if the test passed."""
+    from bridle.testing.errors import ScriptError
+
     block.__enter__()
     blocks = request.node.stash.setdefault(_BLOCKS, [])
     blocks.append(block)
     yield
     if block in blocks:
         blocks.remove(block)
-        block.__exit__(None, None, None)
+        problem = None
+        try:
+            block.__exit__(None, None, None)
+        except ScriptError as error:
+            problem = f"{type(error).__name__}: {error}"
+        if problem is not None:  # without a traceback: it would be one of this file
+            pytest.fail(problem, pytrace=False)
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from bridle.testing import (
     ModelRequest,
     Repeat,
     Reply,
+    Script,
     ScriptedModel,
     Stall,
     Text,
@@ -205,6 +206,21 @@ def test_a_stall_ends_when_the_client_hangs_up() -> None:
         while len(set(threading.enumerate()) - before) > 1 and time.monotonic() < deadline:
             threading.Event().wait(0.01)
         assert len(set(threading.enumerate()) - before) == 1
+
+
+def test_a_request_that_was_to_be_interrupted_and_was_not() -> None:
+    script = Script().user("Hello").interrupted(after="I will")
+    body = json.dumps({"messages": [user("Hello")], "stream": True})
+    with script.model() as model, closing(connect(model)) as connection:
+        connection.request("POST", "/v1/messages", body)
+        assert b"message_start" in connection.getresponse().read1()
+    # Hung up in time: by now that may be a moment ago.
+    model = script.model().start()
+    with closing(connect(model)) as connection:
+        connection.request("POST", "/v1/messages", body)
+        assert b"message_start" in connection.getresponse().read1()
+        with pytest.raises(UnconsumedStepsError, match="nobody interrupted it"):
+            model.__exit__(None, None, None)
 
 
 def test_one_connection_serves_many_requests() -> None:

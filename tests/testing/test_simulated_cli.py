@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import bridle
-from bridle import Allow, Deny, HookMatcher, Options, sync, tool, tool_server
+from bridle import Allow, Deny, HookMatcher, Options, Timeouts, sync, tool, tool_server
 from bridle.errors import (
     CLIExitedDuringInitError,
     ControlRejectedError,
@@ -17,6 +17,7 @@ from bridle.errors import (
     ProcessError,
     ResultError,
     SessionClosedError,
+    TurnTimeoutError,
     UnsupportedCLIVersionError,
 )
 from bridle.hooks import HookOutput
@@ -209,6 +210,45 @@ def test_interrupts(shell: Shell) -> None:
             await got(s.stop())
 
     shell.play(scenario)
+
+
+UNINTERRUPTED = [
+    Script().user("go").interrupted(after="I will"),
+    Script().user("go").calls("Bash", {"command": "sleep 9"}, endless=True),
+    Script().user("go").subagent("dig", Script().calls("Bash", {"command": "sleep 9"}, endless=True)),
+]
+
+
+@pytest.mark.parametrize("script", UNINTERRUPTED)
+def test_that_nobody_interrupts_is_noticed(script: Script, shell: Shell) -> None:
+    allowed: dict[str, Any] = {"permission_mode": "bypassPermissions"}
+
+    async def scenario() -> None:
+        with SimulatedCLI(script) as cli:
+            s = session(shell, cli, **allowed)
+            await got(s.start())
+            await got(s.send("go"))
+            await got(s.get_binary_version())  # by now the turn runs
+            with pytest.raises(ScriptError, match=r"nobody interrupted the turn[^\n]*\n(.*\n)*  \[ waits\]"):
+                cli.check()
+            await got(s.stop())  # which interrupts
+        with SimulatedCLI(script) as cli, pytest.raises(TurnTimeoutError):
+            options = Options(timeouts=Timeouts(turn=0.02), **allowed)
+            await got((sync if shell.blocking else bridle).run("go", options, transport=cli))
+
+    shell.play(scenario)
+
+
+@pytest.mark.parametrize("script", UNINTERRUPTED)
+def test_that_nobody_interrupts_the_program_is_noticed(script: Script, tmp_path: Path) -> None:
+    cli = SimulatedCLI(script)
+    options = Options(cli_path=cli.install(tmp_path), permission_mode="bypassPermissions")
+    with sync.Session(options) as s:
+        s.send("go")
+        s.get_binary_version()
+        with pytest.raises(ScriptError, match="nobody interrupted the turn"):
+            cli.check()
+    cli.check()
 
 
 def test_a_prompt_while_a_tool_waits_belongs_to_the_turn(shell: Shell) -> None:

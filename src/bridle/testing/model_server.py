@@ -17,7 +17,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bridle.testing.model_events import encode_event, message_events, whole_message
-from bridle.testing.model_steps import Dropped, HTTPFailure, Reply, Stall
+from bridle.testing.model_steps import Dropped, HTTPFailure, Reply, Stall, UntilInterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -182,7 +182,11 @@ class ModelServer:
             look = _HANGUP_LOOK if deadline is None else max(0.0, min(_HANGUP_LOOK, deadline - monotonic()))
             if stall.released.wait(look):
                 return not self._closing.is_set()
-            if self._closing.is_set() or _hung_up(connection):
+            if self._closing.is_set():
+                return False
+            if _hung_up(connection):
+                if isinstance(stall, UntilInterrupted):
+                    stall.given_up.set()
                 return False
             if deadline is not None and monotonic() >= deadline:
                 return True

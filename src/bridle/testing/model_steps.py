@@ -288,7 +288,25 @@ class Stall:
             )
             if value != default
         ]
-        return f"Stall({', '.join(parts)})"
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+
+class UntilInterrupted(Stall):
+    """The model is silent until the CLI gives the request up, which it has to do before the script is checked.
+
+    Attributes:
+        given_up: set when it has.
+    """
+
+    def __init__(
+        self,
+        then: Reply | None = None,
+        *,
+        after_events: int = 0,
+        expect: Callable[[ModelRequest], object] | None = None,
+    ) -> None:
+        super().__init__(None, then=then, after_events=after_events, expect=expect)
+        self.given_up = Event()
 
 
 class Repeat:

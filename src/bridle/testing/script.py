@@ -119,7 +119,7 @@ class Script:
             error: the simulated tool fails with this text.
             structured: the tool's own form of its result (`tool_use_result`), where the default will not do.
             together: in the same message as the call before it, so that both run side by side.
-            endless: the tool runs until the host interrupts it.
+            endless: the tool runs until the host interrupts it, which must happen; see `interrupted`. The real CLI runs its tool.
             id: the call's id; one that is unique in the script by default.
         """
         if input is not None and not isinstance(input, Mapping):
@@ -197,7 +197,10 @@ class Script:
         return self.add(steps.TaskEnds(status=status, summary=summary, exit_code=exit_code))
 
     def interrupted(self, *, after: str = "") -> Self:
-        """The model is silent until the host interrupts: that ends the turn. A host that leaves without it is not noticed.
+        """The model is silent until the host interrupts: that ends the turn. Not to do so fails the test.
+
+        Closing a session interrupts its turn, and a one-shot query is interrupted by leaving it. On the real CLI an end of the process
+        looks the same as an interrupt.
 
         Args:
             after: text that it has begun with before.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bridle.testing import script_steps as steps
-from bridle.testing.model_steps import HTTPFailure, Reply, Stall, Text, Thinking, ToolCall
+from bridle.testing.model_steps import HTTPFailure, Reply, Stall, Text, Thinking, ToolCall, UntilInterrupted
 from bridle.testing.scripted_model import ScriptedModel
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class _Compiler:
                     finish()
                     reply = Reply(step.after) if step.after else None
                     # message_start, content_block_start and the one delta.
-                    done.append(Stall(None, then=reply, after_events=3 if reply else 0, expect=_all_of(checks)))
+                    done.append(UntilInterrupted(reply, after_events=3 if reply else 0, expect=_all_of(checks)))
                     checks.clear()
                 case steps.Compacts():
                     finish()

@@ -28,6 +28,7 @@ class _Saved(msgspec.Struct, frozen=True, kw_only=True):
     turns: int = 0
     problems: list[str] = []
     missed: list[int] = []
+    waiting: int | None = None
     log: list[str] = []
     sessions: dict[str, int] = {}
 
@@ -44,6 +45,7 @@ class ScriptRun:
         position: the next step.
         problems: what did not fit.
         missed: steps that were passed over, by their place.
+        waiting: the place of the step that only an interrupt ends, while it waits for it.
         sessions: every session that there was: how often the model has answered in it.
     """
 
@@ -52,6 +54,7 @@ class ScriptRun:
         self.position: int = 0 if before is None else before.position
         self.problems: list[str] = [] if before is None else [*before.problems]
         self.missed: list[int] = [] if before is None else [*before.missed]
+        self.waiting: int | None = None
         self.sessions: dict[str, int] = {}
         self._log: deque[str] = deque([] if before is None else before._log, _LOG_LINES)
         self._noted = len(self._log)
@@ -68,6 +71,10 @@ class ScriptRun:
         step = self.script.steps[self.position]
         self.position += 1
         return step
+
+    def wait_for_interrupt(self) -> None:
+        """Note that the last step goes on until it is interrupted, which has to happen."""
+        self.waiting = self.position - 1
 
     def rewind(self) -> bool:
         """Go back to the last prompt, if the script goes on for ever; True if there is one."""
@@ -106,12 +113,16 @@ class ScriptRun:
             ScriptError: it did not; its text shows both sides.
         """
         left = self.left()
-        if not self.problems and not left:
+        if not self.problems and not left and self.waiting is None:
             return
         lines = []
         if self.problems:
             lines.append(f"{len(self.problems)} thing(s) did not fit the script:")
             lines += [f"  {problem}" for problem in self.problems[:_STEPS_AFTER]]
+        if self.waiting is not None:
+            lines.append(
+                f"nobody interrupted the turn, as the script has it: {self.script.steps[self.waiting].describe()}"
+            )
         if left:
             lines.append(f"{len(left)} step(s) of the script were never reached:")
             lines += [f"  {self.script.steps[place].describe()}" for place in left[:_STEPS_AFTER]]
@@ -140,6 +151,7 @@ class ScriptRun:
             lines.append(f"  ({first} steps before)")
         for place in range(first, end):
             state = "missed" if place in missed else "done" if place < self.position else "open"
+            state = "waits" if place == self.waiting else state
             lines.append(f"  [{state:>6}] {steps[place].describe()}")
         if end < len(steps):
             lines.append(f"  ({len(steps) - end} steps after)")
@@ -157,6 +169,7 @@ class ScriptRun:
             position=self.position,
             problems=self.problems,
             missed=self.missed,
+            waiting=self.waiting,
             log=[*self._log],
             sessions=self.sessions,
         )
@@ -173,7 +186,7 @@ class ScriptRun:
         except msgspec.MsgspecError as error:
             raise ValueError(f"this is no state of a script: {error}") from None
         self.position = min(saved.position, len(self.script.steps))
-        self.problems, self.missed = saved.problems, saved.missed
+        self.problems, self.missed, self.waiting = saved.problems, saved.missed, saved.waiting
         self._log = deque(saved.log, _LOG_LINES)
         self._noted = len(saved.log)
         self.sessions = saved.sessions

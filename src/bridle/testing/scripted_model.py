@@ -29,7 +29,7 @@ from bridle.testing.model_environment import environment, isolated_environment
 from bridle.testing.model_requests import SECRET_HEADERS, ModelRequest, classify, shorten, side_answer
 from bridle.testing.model_script import Script, as_steps, describe_step, summaries
 from bridle.testing.model_server import Delivery, ModelServer, Static
-from bridle.testing.model_steps import HTTPFailure, Repeat, Reply, Step, check_script, plain
+from bridle.testing.model_steps import HTTPFailure, Repeat, Reply, Step, UntilInterrupted, check_script, plain
 
 if TYPE_CHECKING:
     import os
@@ -46,6 +46,8 @@ _NOT_FOUND = {"type": "error", "error": {"type": "not_found_error", "message": "
 # The CLI gives up at once on this status and shows the message. On 400 it tries six times with fewer features, on 404
 # it blames the model's name, on 5xx it tries for minutes.
 _REFUSED = 418
+_INTERRUPT_SEEN_SECONDS = 1.0
+"""How long a hang-up of the CLI may take to be seen: sockets are looked at some twenty times a second."""
 
 
 class ScriptedModel:
@@ -117,6 +119,8 @@ class ScriptedModel:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if error is None:
+            self._see_interrupts()
         self.close()
         if error is None:
             self.check()
@@ -130,6 +134,7 @@ class ScriptedModel:
             UnexpectedModelRequestError: a request came that no step was meant for, or a step's expectation failed.
             UnconsumedStepsError: steps are left over.
         """
+        self._see_interrupts()
         with self._changed:
             if self._problems:
                 causes = [cause for _, _, cause in self._problems if cause is not None]
@@ -305,7 +310,19 @@ class ScriptedModel:
             for key, steps in self._subagents.items()
             if not self._claimed[key]
         ]
-        return [f"{script.name}: {describe_step(step)}" for script in scripts for step in script.left()]
+        left = [f"{script.name}: {describe_step(step)}" for script in scripts for step in script.left()]
+        return left + [
+            f"main loop: {describe_step(step)}: nobody interrupted it"
+            for step in self._main.steps[: self._main.used]
+            if isinstance(step, UntilInterrupted) and not step.given_up.is_set()
+        ]
+
+    def _see_interrupts(self) -> None:
+        """Wait until the server has seen that the CLI gave up the requests that were to be interrupted."""
+        if not self._closed:
+            for step in self._main.steps[: self._main.used]:
+                if isinstance(step, UntilInterrupted):
+                    step.given_up.wait(_INTERRUPT_SEEN_SECONDS)
 
     def _both_sides(self) -> str:
         unclaimed = [

@@ -285,6 +285,11 @@ class Simulation:
         self._rpc += 1
         return self._rpc
 
+    def wait_for_interrupt(self) -> None:
+        """Note that the turn goes on until it is interrupted. One that takes no requests is interrupted by being ended."""
+        if not self.launch.one_shot:
+            self.run.wait_for_interrupt()
+
     def interrupt(self) -> None:
         """Withdraw what the turn that runs has asked the host, if one runs."""
         if self.conversation.in_turn:

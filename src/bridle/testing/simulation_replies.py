@@ -169,6 +169,7 @@ class Replies:
             if step.after:
                 for event in block_events(0, {"type": "text", "text": step.after}, None):
                     sim.emit(state.stream(message_id, event))
+        sim.wait_for_interrupt()
         yield Pause(never)
 
 

@@ -186,6 +186,7 @@ class Tools:
         sim = self.sim
         server, name = split_server(call.tool)
         if call.endless:
+            sim.wait_for_interrupt()
             yield Pause(never)
         if server is not None and server in sim.state.servers:
             outcome = yield from self._call_server(call_id, server, name, arguments)

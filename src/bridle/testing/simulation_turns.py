@@ -430,6 +430,7 @@ class Conversation:
     def _interrupted(self) -> None:
         sim, state = self.sim, self.sim.state
         sim.run.note("the turn is interrupted")
+        sim.run.waiting = None
         sim.run.leave_turn()
         tools = self._phase == "tools"
         if tools:

@@ -13,6 +13,7 @@ from bridle.hooks import HookMatcher
 from bridle.launch import LaunchPlan, build_plan, needs_session
 from bridle.launch.plan import MAX_ARGUMENT, argument_space
 from bridle.options import Options, SystemPromptFile
+from bridle.tools import tool_server
 from tests.contract import shows
 
 if TYPE_CHECKING:
@@ -225,6 +226,13 @@ def test_a_permission_callback_that_is_not_asked_warns() -> None:
     assert codes(Options(can_use_tool=answer, allowed_tools=["Read"])) == [(shadowed, "allowed_tools")]
     assert codes(Options(can_use_tool=answer, allowed_tools=["Read(*)"])) == [(shadowed, "allowed_tools")]
     assert codes(Options(can_use_tool=answer, allowed_tools=["Bash(git status)"])) == []
+    servers: dict[str, Any] = {"shop": tool_server("shop", []), "my notes": answer, "files": {"command": "files"}}
+    own = ["mcp__shop__price", "mcp__shop", "mcp__my_notes__*", "mcp__shop__price()"]
+    assert codes(Options(can_use_tool=answer, mcp_servers=servers, allowed_tools=own)) == []
+    for rule in ("mcp__files__read", "mcp__shopping__price", "mcp__*", "Read"):
+        asked = Options(can_use_tool=answer, mcp_servers=servers, allowed_tools=[*own, rule])
+        (warning,) = plan_of(asked).warnings
+        assert f"allows {rule} altogether" in warning.message
     assert codes(Options(can_use_tool=answer, skills="all")) == [(shadowed, "skills")]
     assert codes(Options(allowed_tools=["Read"])) == []
 

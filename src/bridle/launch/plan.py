@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -272,13 +273,23 @@ def _sent_twice(owned: list[tuple[str, str]]) -> list[StreamWarning]:
 
 
 def _shadows(options: Options) -> list[StreamWarning]:
-    """Return a warning for each setting that answers before `can_use_tool` is asked."""
+    """Return a warning for each setting that answers before `can_use_tool` is asked.
+
+    Rules for tools of this process are none: who writes the tool and the callback means to be asked about the others.
+    """
     shadows = []
     if options.permission_mode == "bypassPermissions":
         shadows.append(("permission_mode", "permission_mode='bypassPermissions' allows everything"))
     if options.permission_mode == "dontAsk":
         shadows.append(("permission_mode", "permission_mode='dontAsk' denies what is not allowed"))
-    whole = [rule for rule in options.allowed_tools if rule.endswith(("()", "(*)")) or "(" not in rule]
+    # As the CLI writes the names of servers into the names of their tools.
+    own = [f"mcp__{re.sub('[^A-Za-z0-9_-]', '_', name)}" for name in in_process_servers(options)]
+    whole = [
+        rule
+        for rule in options.allowed_tools
+        if (rule.endswith(("()", "(*)")) or "(" not in rule)
+        and not any(rule == server or rule.startswith(f"{server}__") for server in own)
+    ]
     if whole:
         shadows.append(("allowed_tools", f"allowed_tools allows {', '.join(whole)} altogether"))
     if options.skills == "all":

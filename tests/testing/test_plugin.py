@@ -240,7 +240,10 @@ def test_options_see_nothing_of_this_machine(pytester: pytest.Pytester, monkeypa
             assert options.env["MINE"] == "1"
             assert "SECRET_OF_THE_USER" not in options.env
             assert str(options.cwd).startswith(str(tmp_path))
-            assert bridle_options().env["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:9"
+            assert "CLAUDE_CODE_MAX_RETRIES" not in options.env
+            nobody = bridle_options().env
+            assert nobody["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:9"
+            assert nobody["CLAUDE_CODE_MAX_RETRIES"] == "0"
         """
     )
     monkeypatch.setenv("SECRET_OF_THE_USER", "x")

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["isolated_options"]
 
+# Nothing listens there. Without the second a request that was not meant to be made would fail after some minutes of tries.
 _NOBODY = "http://127.0.0.1:9"
-"""Nothing listens there: a request that was not meant to be made fails at once."""
+_FAIL_AT_ONCE = {"CLAUDE_CODE_MAX_RETRIES": "0"}
 
 
 def isolated_options(folder: Path, cli: str | None, model: ScriptedModel | None, fields: dict[str, Any]) -> Options:
@@ -35,6 +36,7 @@ def isolated_options(folder: Path, cli: str | None, model: ScriptedModel | None,
         "PATH": os.environ.get("PATH", os.defpath),
         "LANG": "C.UTF-8",
         **{name: value for name, value in isolated.items() if value is not None},
+        **(_FAIL_AT_ONCE if model is None else {}),
         **(fields.get("env") or {}),
     }
     found = {"cli_path": cli} if cli is not None else {}

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+TEXT: Any = "hello"
+
+
 def everything() -> Script:
     script = Script()
     script.user("Delete the cache").thinks("hm").says("I will.", chunk=3, delay=0.1)
@@ -50,6 +53,18 @@ def test_it_survives_json_and_a_file(tmp_path: Path) -> None:
         (lambda s: s.expect_permission("Bash", decision="yes"), "yes"),
         (lambda s: s.slow("2"), "str"),
         (lambda s: s.add("hello"), "hello"),
+        (lambda s: Script(TEXT), "'h'"),
+        (lambda s: s.says(b"hello"), "`bytes`.*text"),
+        (lambda s: s.says("a", delay=-1), ">= 0"),
+        (lambda s: s.slow(float("nan")), ">= 0"),
+        (lambda s: s.slow(float("inf")), "<= "),
+        (lambda s: s.retries(500, 0), ">= 1"),
+        (lambda s: s.retries(200), ">= 400"),
+        (lambda s: s.api_error(200), ">= 400"),
+        (lambda s: s.crash(256), "<= 255"),
+        (lambda s: s.crash(-300), ">= -64"),
+        (lambda s: s.cut(-1), ">= 0"),
+        (lambda s: s.subagent("look", None), "`agent` must be a Script"),
     ],
 )
 def test_what_cannot_be_is_refused_at_once(wrong: Any, text: str) -> None:
@@ -60,7 +75,18 @@ def test_what_cannot_be_is_refused_at_once(wrong: Any, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"format": "other"}', '{"version": 2}', '{"steps": [{"step": "never"}]}', b"\xff"]
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        '{"format": "other", "version": 1}',
+        '{"format": "bridle-script", "version": 2}',
+        '{"format": "bridle-script", "version": 1, "steps": [{"step": "never"}]}',
+        '{"format": "bridle-script", "version": 1, "steps": [{"step": "says", "txt": "a"}]}',
+        b"\xff",
+    ],
 )
 def test_what_is_no_script_is_refused(text: Any) -> None:
     with pytest.raises(ValueError, match="no script of Bridle"):

@@ -34,8 +34,8 @@ __all__ = ["Script"]
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
-    format: Literal["bridle-script"] = "bridle-script"
-    version: Literal[1] = 1
+    format: Literal["bridle-script"]
+    version: Literal[1]
     forever: bool = False
     steps: tuple[steps.ScriptStep, ...] = ()
 
@@ -52,8 +52,10 @@ class Script:
     """
 
     def __init__(self, steps: Iterable[ScriptStep] = (), *, forever: bool = False) -> None:
-        self.steps: list[ScriptStep] = list(steps)
+        self.steps: list[ScriptStep] = []
         self.forever = forever
+        for step in steps:
+            self.add(step)
 
     def add(self, step: ScriptStep) -> Self:
         """Append any step.
@@ -62,7 +64,7 @@ class Script:
             TypeError: it, or a part of it, is something else.
         """
         try:
-            msgspec.convert(msgspec.to_builtins(step), steps.ScriptStep)
+            msgspec.convert(msgspec.to_builtins(step, builtin_types=(bytes,)), steps.ScriptStep)
         except (msgspec.ValidationError, TypeError) as error:
             raise TypeError(f"this is no step of a script: {step!r}: {error}") from None
         self.steps.append(step)
@@ -159,6 +161,8 @@ class Script:
             kind: the type of the agent.
             background: True if the turn goes on meanwhile; `task_ends()` says when it is done.
         """
+        if not isinstance(agent, str | Script):
+            raise TypeError(f"`agent` must be a Script, or the text of its answer, not {type(agent).__name__}")
         inner = Script().says(agent) if isinstance(agent, str) else agent
         odd = [step for step in inner.steps if not isinstance(step, steps.REPLY_STEPS + steps.EXPECTATIONS)]
         if odd:
@@ -317,7 +321,9 @@ class Script:
 
     def to_json(self) -> str:
         """Return the script as JSON text."""
-        return msgspec.json.encode(_File(steps=tuple(self.steps), forever=self.forever)).decode()
+        return msgspec.json.encode(
+            _File(format="bridle-script", version=1, steps=tuple(self.steps), forever=self.forever)
+        ).decode()
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Script:

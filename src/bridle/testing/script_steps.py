@@ -6,7 +6,7 @@ They can be compared, written as JSON and read again, so that a script runs in t
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -40,7 +40,14 @@ __all__ = [
 ]
 
 
-class StepBase(msgspec.Struct, frozen=True, kw_only=True, tag_field="step", omit_defaults=True):
+_Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+_Refusal: TypeAlias = Annotated[int, msgspec.Meta(ge=400, le=599)]
+_ExitCode: TypeAlias = Annotated[int, msgspec.Meta(ge=-64, le=255)]
+
+
+class StepBase(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="step", omit_defaults=True, forbid_unknown_fields=True
+):
     """The base of all steps."""
 
     def describe(self) -> str:
@@ -92,8 +99,8 @@ class Says(StepBase, frozen=True, kw_only=True, tag="says"):
     """
 
     text: str = ""
-    chunk: int | None = None
-    delay: float = 0.0
+    chunk: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    delay: _Seconds = 0.0
 
 
 class Calls(StepBase, frozen=True, kw_only=True, tag="calls"):
@@ -169,9 +176,9 @@ class Retry(StepBase, frozen=True, kw_only=True, tag="retry"):
         delay: seconds between two of them.
     """
 
-    status: int = 529
-    attempts: int = 1
-    delay: float = 0.5
+    status: _Refusal = 529
+    attempts: Annotated[int, msgspec.Meta(ge=1)] = 1
+    delay: _Seconds = 0.5
 
 
 class ApiFailure(StepBase, frozen=True, kw_only=True, tag="api_failure"):
@@ -182,7 +189,7 @@ class ApiFailure(StepBase, frozen=True, kw_only=True, tag="api_failure"):
         message: what the API says.
     """
 
-    status: int = 500
+    status: _Refusal = 500
     message: str = "Scripted failure"
 
 
@@ -229,7 +236,7 @@ class Slow(StepBase, frozen=True, kw_only=True, tag="slow"):
         seconds: how long, before the time scale of the simulated CLI.
     """
 
-    seconds: float = 0.0
+    seconds: _Seconds = 0.0
 
 
 class Crash(StepBase, frozen=True, kw_only=True, tag="crash"):
@@ -240,7 +247,7 @@ class Crash(StepBase, frozen=True, kw_only=True, tag="crash"):
         stderr: what it prints before.
     """
 
-    exit_code: int = 1
+    exit_code: _ExitCode = 1
     stderr: str = ""
 
 
@@ -270,8 +277,8 @@ class Cut(StepBase, frozen=True, kw_only=True, tag="cut"):
         exit_code: the process's status.
     """
 
-    bytes_kept: int | None = None
-    exit_code: int = 1
+    bytes_kept: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    exit_code: _ExitCode = 1
 
 
 class Emit(StepBase, frozen=True, kw_only=True, tag="emit"):

@@ -56,7 +56,7 @@ class SimulatedCLI:
     ) -> None:
         if not isinstance(script, Script):
             raise TypeError(f"`script` must be a Script (`Script().user(...).says(...)`), not {type(script).__name__}")
-        if time_scale < 0:
+        if not time_scale >= 0:  # nor what is no number
             raise ValueError(f"`time_scale` must not be negative, not {time_scale}")
         self.script = script
         self._time_scale = time_scale

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle.testing import HTTPFailure, Reply, Script, Stall
+import bridle.sync
+from bridle.errors import ResultError
+from bridle.testing import HTTPFailure, Reply, Script, SimulatedCLI, Stall
 from bridle.testing.script_model import _Compiler
+from bridle.testing.script_steps import UserSays
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,6 +102,27 @@ def test_each_step_has_a_line_of_its_own() -> None:
     assert lines[0] == "user_says 'Delete the cache'"
     assert "hang" in lines
     assert "crash exit_code=3, stderr='boom'" in lines
+
+
+def test_prompts_that_differ_are_shown_where_they_do() -> None:
+    assert UserSays(text="Hi").mismatch("Ho") == "the prompt was 'Ho', and the script has user_says 'Hi'"
+    long = "Clean the house. " * 50
+    text = UserSays(text=long).mismatch(long.replace("house", "mouse", 30).replace("mouse", "house", 29))
+    assert "from character 503 on" in text
+    assert "the mouse. Clean" in text
+    assert "the house. Clean" in text
+    assert len(text) < 400
+    assert UserSays(text=long).mismatch(long + "!").endswith("house. ' (its end)")
+
+
+def test_a_report_shows_how_long_things_begin() -> None:
+    script = Script().user("Clean the house. " * 5000).says("Done.")
+    with pytest.raises(ResultError) as caught, SimulatedCLI(script) as cli:
+        bridle.sync.run("Clean the mouse. " * 5000, transport=cli)
+    [note] = caught.value.__notes__
+    assert "[  open] user_says 'Clean the house." in note
+    assert "the host sends the prompt 'Clean the mouse." in note
+    assert len(note) < 3000
 
 
 def test_mistakes_are_refused_when_they_are_made() -> None:

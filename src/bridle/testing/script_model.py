@@ -137,7 +137,7 @@ def _all_of(checks: list[Any]) -> Any:
 def _prompt_check(step: steps.UserSays) -> Any:
     def check(request: ModelRequest) -> None:
         prompt = request.prompt_text
-        assert step.fits(prompt), f"the prompt was {prompt!r}, and the script has {step.describe()}"  # noqa: S101
+        assert step.fits(prompt), step.mismatch(prompt)  # noqa: S101
 
     return check
 

@@ -9,6 +9,7 @@ import msgspec
 
 from bridle.errors import printable
 from bridle.testing.errors import ScriptError
+from bridle.testing.model_requests import shorten
 from bridle.testing.script_steps import EXPECTATIONS, FAULTS, ScriptStep, UserSays
 
 if TYPE_CHECKING:
@@ -99,11 +100,11 @@ class ScriptRun:
     def note(self, line: str) -> None:
         """Remember what happened, for the report."""
         self._noted += 1
-        self._log.append(printable(line, 300))
+        self._log.append(printable(shorten(line, 300)))
 
     def problem(self, text: str) -> None:
         """Remember what did not fit."""
-        self.problems.append(text)
+        self.problems.append(shorten(text, 1_000))
         self.note(f"!! {text}")
 
     def check(self) -> None:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from bridle.errors import printable
+from bridle.testing.model_requests import shorten
 
 __all__ = [
     "EXPECTATIONS",
@@ -57,7 +58,15 @@ class StepBase(
             default = next(field.default for field in msgspec.structs.fields(self) if field.name == name)
             if value != default and value not in ({}, (), []):
                 shown.append(f"{name}={value!r}" if name not in ("text", "tool", "event") else repr(value))
-        return printable(f"{_words(type(self).__name__)} {', '.join(shown)}".rstrip(), 200)
+        return printable(shorten(f"{_words(type(self).__name__)} {', '.join(shown)}".rstrip(), 200))
+
+
+_SHOWN = 120
+"""Characters of a prompt that are shown whole."""
+
+
+def _part(text: str, first: int, end: int) -> str:
+    return f"{'...' if first else ''}{text[first:end]!r}{'...' if end < len(text) else ' (its end)'}"
 
 
 def _words(name: str) -> str:
@@ -80,6 +89,19 @@ class UserSays(StepBase, frozen=True, kw_only=True, tag="user"):
         if self.text is not None and prompt != self.text:
             return False
         return self.contains is None or self.contains in prompt
+
+    def mismatch(self, prompt: str) -> str:
+        """Return how a prompt differs from the one that is meant; of long ones the place where they part."""
+        wanted = self.text
+        if wanted is None or len(wanted) <= _SHOWN or len(prompt) <= _SHOWN:
+            return f"the prompt was {prompt!r}, and the script has {self.describe()}"
+        parting = (place for place, (ours, theirs) in enumerate(zip(wanted, prompt, strict=False)) if ours != theirs)
+        place = next(parting, min(len(wanted), len(prompt)))
+        first, end = max(0, place - _SHOWN // 4), place + _SHOWN // 2
+        return (
+            f"the prompt is another one from character {place} on: it goes {_part(prompt, first, end)}, "
+            f"and in the script {_part(wanted, first, end)}"
+        )
 
 
 class Thinks(StepBase, frozen=True, kw_only=True, tag="thinks"):

@@ -89,9 +89,12 @@ class Conversation:
             if step.fits(text):
                 run.take()
             else:
-                problem = f"the prompt was {text!r}, and the script has {step.describe()}"
+                problem = step.mismatch(text)
         elif run.position > 0:
-            problem = f"the prompt {text!r} came while the script has {step.describe()}"
+            problem = (
+                f"the prompt {text!r} came while the script has {step.describe()} (for sessions that run at once there is "
+                "SimulatedCLI(..., per_session=True))"
+            )
         yield from self._guarded(self._user_turn(text, problem))
 
     def _next_prompts(self, step: ScriptStep | None) -> list[Prompt]:

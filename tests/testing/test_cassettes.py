@@ -510,7 +510,12 @@ def test_files_that_cannot_be_used(tmp_path: Path, tape: Path, cli: Callable[...
         (whole[: whole.rindex(b"\n", 0, -1) + 1], "was interrupted"),
         (b"", "no header"),
         (b"\x00\xff" * 50, "no header"),
-        (whole.replace(b'"version":1', b'"version":2', 1), "format version 2"),
+        (whole.replace(b'"version":1', b'"version":2', 1), "a later version of Bridle: line 1: format version 2"),
+        (
+            whole.replace(b'"k":"in"', b'"k":'),
+            r"line 4 cannot[^;]*; line \d+ cannot[^;]*; line \d+ cannot[^;]*; and \d more",
+        ),
+        (whole.replace(b'"f":{', b'"f":{"e":"\xe9",', 1), "line 3 cannot be read: 'utf-8'"),
     ):
         tape.write_bytes(damage)
         with pytest.raises(CassetteError, match=problem), cassette(tape):

@@ -175,6 +175,8 @@ def _parts(line: bytes) -> tuple[dict[str, Any], bytes | None]:
 
 
 def _checked(frame: bytes) -> bytes:
+    if not frame.isascii():
+        frame.decode("utf-8", "surrogatepass")
     try:
         _check_frame(frame)
     except (ValueError, RecursionError):

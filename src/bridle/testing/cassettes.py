@@ -47,6 +47,7 @@ Mode = Literal["once", "none", "all", "new"]
 F = TypeVar("F", bound="Callable[..., Any]")
 
 _MODES = ("once", "none", "all", "new")
+_SHOWN_PROBLEMS = 3
 
 
 def cassette(
@@ -161,7 +162,10 @@ class Cassette:
             raise CassetteError(f"The cassette {printable(self.path)} cannot be read: {error.strerror}") from error
         problems = found.problems[:-1] if found.cut and self._allow_incomplete else found.problems
         if problems:
-            raise CassetteError(f"The cassette {printable(self.path)} is damaged: {printable('; '.join(problems))}")
+            shown = "; ".join(problems[:_SHOWN_PROBLEMS])
+            more = f"; and {len(problems) - _SHOWN_PROBLEMS} more" if len(problems) > _SHOWN_PROBLEMS else ""
+            state = "comes from a later version of Bridle" if found.newer else "is damaged"
+            raise CassetteError(f"The cassette {printable(self.path)} {state}: {printable(shown)}{more}")
         cut = [str(session.index) for session in found.sessions if not session.complete]
         if cut and not self._allow_incomplete:
             raise CassetteError(

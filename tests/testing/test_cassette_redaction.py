@@ -124,6 +124,34 @@ def test_in_running_text() -> None:
     assert shown("the --token option, --api-key --verbose") == "the --token option, --api-key --verbose"
 
 
+@pytest.mark.parametrize(
+    ("before", "secret", "after"),
+    [
+        ('SECRET_KEY = "', "abcdefgh123", '"'),
+        ("passphrase='", "correct horse battery", "'"),
+        ('password = "', "two words", '"'),
+        ("AccountName=shop;AccountKey=", "abcdefgh123==", ";"),
+        ("https://s3.example.com/x?X-Amz-Signature=", "0123456789abcdef", "&x=1"),
+        ("curl -s -u bob:", "abcdefgh123", " https://example.com"),
+        ('curl --user "bob:', "abcdefgh123", '" https://example.com'),
+        ('{"auths": {"docker.example.com": {"auth": "', "Ym9iOmh1bnRlcjI=", '"}}}'),
+        ('{"client_secret": "', "abcdefgh123", '"}'),
+        ("SHOP_QUOTED holds ", 'quo"ted\\12', ""),
+    ],
+)
+def test_in_text_and_in_json_in_json(before: str, secret: str, after: str) -> None:
+    environment = {**ENVIRONMENT, "SHOP_QUOTED_SECRET": 'quo"ted\\12'}
+    made = Redactor(Vault())
+    made.prepare(LaunchPlan(argv=("claude",), environment=environment, cwd="/", owners=("",)))
+    text = before + secret + after
+    for _ in range(3):
+        assert secret.replace("\\", "") not in made.text(text).replace("\\", "")
+        text = json.dumps({"v": text})
+        kept, _ = made.line(text.encode(), inbound=True)
+        assert secret.replace("\\", "") not in kept.decode().replace("\\", "")
+        assert "<bridle-key" in kept.decode()
+
+
 def test_arguments_in_lists() -> None:
     server = {"command": "serve", "args": ["--api-key", "abcdefgh123", "--port", "abcdefgh"]}
     kept, _ = redactor().line(json.dumps(server).encode(), inbound=False)

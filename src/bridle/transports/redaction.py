@@ -58,11 +58,20 @@ _KEYS = re.compile(
     ),
     re.DOTALL,
 )
+_NAMES = (
+    r"(?:(?:api|access|private|secret|account|signing|encryption)[_-]?key|token|secret|password|passwd|passphrase"
+    r"|authorization|cookie|x-amz-signature|(?<=[\"'])auth(?=\\*[\"']))"
+)
+# Backslashes: JSON that is quoted in JSON, however often.
 _AFTER_A_NAME = re.compile(
-    r"((?:api[_-]?key|access[_-]?key|private[_-]?key|token|secret|password|passwd|authorization|cookie)"
-    r"[\"']?\s*[:=]\s*[\"']?(?:(?:bearer|basic)\s+)?)"
-    r"([^\s\"'`,;<>(){}\[\]\\]{8,})",
+    rf"({_NAMES}\\*[\"']?\s*[:=]\s*\\*[\"']?(?:(?:bearer|basic)\s+)?)" r"([^\s\"'`,;<>(){}\[\]\\]{8,})",
     re.IGNORECASE,
+)
+_QUOTED_AFTER_A_NAME = re.compile(
+    rf"({_NAMES}\\*[\"']?\s*[:=]\s*\\*([\"']))" r"([^\"'\\<>\n]{8,256})(?=\\*\2)", re.IGNORECASE
+)
+_USER_OF_CURL = re.compile(
+    r"(curl\b[^\n|;&]{0,200}?\s(?:-u|--user)[\s=]*\\*[\"']?[^\s:\"'\\<>]{1,64}:)([^\s\"'\\<>]{8,})"
 )
 _AFTER_A_FLAG = re.compile(
     r"((?<![A-Za-z0-9_-])--?(?:[a-z0-9]+[_-])*(?:api[_-]?key|access[_-]?key|private[_-]?key|token|secret|password|passwd|passphrase)"
@@ -82,24 +91,24 @@ _NAME_SIGNS = (
     "passw",
     "passphrase",
     "credential",
-    "authorization",
     "cookie",
-    "_auth",
+    "auth",
     "_pat",
+    "amz-signature",
 )
 _NAMED = re.compile(
-    rb"(?:key|token|secret|password|passwd|passphrase|credentials?|authorization|cookie|_auth|_pat)\\*[\"']?\s*[:=]"
+    rb"(?:key|token|secret|password|passwd|passphrase|credentials?|authorization|cookie|auth|_pat|amz-signature)\\*[\"']?\s*[:=]"
     rb"|-(?:key|apikey|token|secret|password|passwd|passphrase)(?:\s|\\|\"\s*,)"
 )
 _LOWERED_NAME_SIGNS = tuple(sign.encode() for sign in _NAME_SIGNS)
-_SIGNS = tuple(sign.encode() for sign in (*_KEY_SIGNS, "@", "\\u00", "\\/"))
+_SIGNS = tuple(sign.encode() for sign in (*_KEY_SIGNS, "@", "\\u00", "\\/", "curl "))
 _IN_A_URL = re.compile(r"(?<=://)[^\s/@:\"'<>]{0,256}:[^\s/@\"'<>]{1,256}(?=@)")
 # From the sign in the middle, and back over at most 64 characters: long runs of base64 are not looked at again and again.
 _DOMAIN = re.compile(r"@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}")
 _LOCAL_PART = re.compile(r"[A-Za-z0-9._%+-]{1,64}\Z")
 _SECRET_NAME = re.compile(
     r"(?:api[_-]?key|access[_-]?key|private[_-]?key|[_-]key|token|secret|password|passwd|passphrase|credentials?"
-    r"|authorization|cookie|_auth|_pat)$",
+    r"|authorization|cookie|_auth|^auth|_pat)$",
     re.IGNORECASE,
 )
 _SECRET_VARIABLE = re.compile(r"(?:^|_)(?:TOKEN|SECRET|PASS|PASSWORD|PWD|KEY|PAT|CREDENTIALS?)(?:_|$)", re.IGNORECASE)
@@ -157,7 +166,7 @@ class Redactor:
     def _learn_secrets(self, environment: Mapping[str, str]) -> None:
         for value in _secrets_of(environment):
             # Each spelling has a placeholder of its own, so that a replay puts the same spelling in.
-            self._secrets.update((value, quote(value, safe=""), *_base64_cores(value)))
+            self._secrets.update((value, quote(value, safe=""), *_base64_cores(value), *_quoted(value)))
         # Inside of JSON a backslash or a quote would be written with another one before it.
         inside = (*self.places.signs, *(json.dumps(secret, ensure_ascii=False)[1:-1] for secret in self._secrets))
         self._signs = tuple(sign.encode("utf-8", "surrogateescape") for sign in inside)
@@ -184,9 +193,12 @@ class Redactor:
             text = _KEYS.sub(lambda found: key("key", found[0]), text)
         lowered = text.lower()
         if any(sign in lowered for sign in _NAME_SIGNS):
+            text = _QUOTED_AFTER_A_NAME.sub(lambda found: found[1] + key("key", found[3]), text)
             text = _AFTER_A_NAME.sub(lambda found: found[1] + key("key", found[2]), text)
             if "-" in text:
                 text = _AFTER_A_FLAG.sub(lambda found: found[1] + key("key", found[2]), text)
+        if "curl" in text:
+            text = _USER_OF_CURL.sub(lambda found: found[1] + key("key", found[2]), text)
         if "@" in text:
             text = _IN_A_URL.sub(lambda found: key("key", found[0]), text)
             text = self._without_addresses(text)
@@ -278,6 +290,13 @@ def _secrets_of(environment: Mapping[str, str]) -> Iterator[str]:
 
 def _looks_secret(value: str) -> bool:
     return not value.isdigit() and any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+
+
+def _quoted(value: str) -> Iterator[str]:
+    """Return how a value stands in JSON, and in JSON that is quoted in JSON."""
+    for ascii_only in (True, False):
+        once = json.dumps(value, ensure_ascii=ascii_only)[1:-1]
+        yield from (once, json.dumps(once)[1:-1])
 
 
 def _base64_cores(value: str) -> list[str]:

@@ -12,6 +12,7 @@ import pytest
 
 from bridle.transports import processes
 from bridle.transports.processes import CHILD_ID_VARIABLE, descendants, identity, kill_identity, marked_with
+from bridle.transports.short_runs import run_with_descendants
 from tests.contract import shows
 from tests.support.leaks import wait_gone
 
@@ -107,3 +108,13 @@ def test_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
         assert marked_with("x") == []
         process.communicate(b"")
         assert wait_gone(child)
+
+
+def test_a_short_run_that_is_not_short_leaves_nothing(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    script = f"sleep 60 & echo $! > {pid}.new; mv {pid}.new {pid}; echo up; wait"
+    with pytest.raises(subprocess.TimeoutExpired):
+        run_with_descendants(["/bin/sh", "-c", script], 3.0)
+    assert wait_gone(int(pid.read_text()))
+    done = run_with_descendants(["/bin/sh", "-c", "echo out; echo error >&2; exit 3"], 60.0, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stdout, done.stderr) == (3, b"out\n", b"error\n")

@@ -25,6 +25,7 @@ from bridle.launch import (
     parse_version,
 )
 from bridle.prompts import steering_reasons
+from bridle.transports.short_runs import run_with_descendants
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -190,16 +191,7 @@ def _ask_version(options: Options, found: Found, plan: LaunchPlan, report: _Repo
 def _version_answer(options: Options, plan: LaunchPlan) -> str | VersionFailure:
     seconds = options.timeouts.version_check
     try:
-        done = subprocess.run(
-            plan.version_argv,
-            env=plan.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=seconds,
-            start_new_session=True,
-            check=False,
-        )
+        done = run_with_descendants(plan.version_argv, seconds, env=plan.environment, stderr=subprocess.STDOUT)
     except subprocess.TimeoutExpired:
         return VersionFailure("timeout", f"no answer within {seconds:g} s")
     except (OSError, ValueError) as error:

@@ -22,6 +22,7 @@ from bridle.testing.errors import ScriptError
 from bridle.testing.fault_flow import FrameStage, Item, Selection, Stage
 from bridle.testing.faults import with_faults
 from bridle.testing.isolation import isolated_options
+from bridle.transports.short_runs import run_with_descendants
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -132,15 +133,8 @@ class Bench:
         plan = build_plan(options, prompt="-", cli_path=self.cli_path, session=False, base_environment={}, child_id="")
         program = plan.argv[: plan.program_length]
         try:
-            return subprocess.run(
-                [*program, *arguments],
-                env=plan.environment,
-                cwd=plan.cwd,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=seconds,
-                check=False,
-                start_new_session=True,
+            return run_with_descendants(
+                [*program, *arguments], seconds, env=plan.environment, cwd=plan.cwd, stderr=subprocess.PIPE
             )
         except subprocess.TimeoutExpired:
             raise Failed(f"`{' '.join(arguments)}` had not ended after {seconds:g} s") from None

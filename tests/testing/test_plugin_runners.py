@@ -17,7 +17,7 @@ INI = """
 addopts = --strict-markers --strict-config -p no:cacheprovider -p no:xdist -q
 filterwarnings = error
 bridle_no_leaks = true
-bridle_leak_seconds = 0.2
+bridle_leak_seconds = 0.5
 """
 
 COMMON = """

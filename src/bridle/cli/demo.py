@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridle.bounds import Timeouts
 from bridle.cli.demo_session import CODE, session_steps, show_session
-from bridle.cli.running import FAILED, NOT_STARTED, expected_warnings, run_async, show_query
+from bridle.cli.running import FAILED, NOT_STARTED, run_async, show_query
 from bridle.cli.terminal import clean
 from bridle.cli.transcript import Transcript, summary
 from bridle.errors import CLINotFoundError, ResultError
@@ -222,8 +222,7 @@ def run_parts(
     terminal.write("\n")
     _head(terminal, "4. A session that asks us: hook, permissions, a function as a tool")
     _code(terminal, CODE)
-    with expected_warnings():
-        worked = run_async(terminal, lambda: show_session(make_options, source, terminal))
+    worked = run_async(terminal, lambda: show_session(make_options, source, terminal))
     return 0 if worked else FAILED
 
 

@@ -6,6 +6,8 @@ import os
 import subprocess
 from typing import Any
 
+from bridle.transports.short_runs import run_with_descendants
+
 __all__ = ["REAL_TOOLS", "run_tool"]
 
 BASH_SECONDS = 120.0
@@ -27,12 +29,8 @@ def run_tool(name: str, arguments: dict[str, Any]) -> tuple[str, Any, bool]:
 
 def _bash(arguments: dict[str, Any]) -> tuple[str, Any, bool]:
     seconds = float(arguments.get("timeout") or BASH_SECONDS * 1000) / 1000
-    done = subprocess.run(
-        ["/bin/sh", "-c", str(arguments["command"])],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=seconds,
-        check=False,
+    done = run_with_descendants(
+        ["/bin/sh", "-c", str(arguments["command"])], seconds, stderr=subprocess.PIPE, start_new_session=False
     )
     output = done.stdout.decode("utf-8", "replace").rstrip("\n")
     errors = done.stderr.decode("utf-8", "replace").rstrip("\n")

@@ -1,4 +1,4 @@
-"""Programs that are run to their end, which comes soon or is made to come: `claude --version`, `claude --help`."""
+"""Programs that are run to their end, which comes soon or is made to come: `claude --version`, the shell of a simulated tool."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tests.support.leaks import wait_gone
 def test_a_shell_that_takes_too_long_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     command = "sleep 300 & echo $! > pid; wait"
-    text, _, failed = run_tool("Bash", {"command": command, "timeout": 1000})
+    text, _, failed = run_tool("Bash", {"command": command, "timeout": 2000})
     assert failed
     assert text.startswith("TimeoutExpired")
     assert wait_gone(int(Path("pid").read_text()), 10)

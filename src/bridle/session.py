@@ -147,6 +147,7 @@ class SessionCore:
         self._message_cursors: weakref.WeakSet[Inbox] = weakref.WeakSet()
         self._event_cursors: weakref.WeakSet[Inbox] = weakref.WeakSet()
         self._slow_was_said = False
+        self._held_at_most = 0
         self._stopping = False
         self._now = 0.0
         timeouts = options.timeouts
@@ -486,7 +487,7 @@ class SessionCore:
                 last = event.messages[-1]
                 if isinstance(last, ResultMessage):
                     turn._result = last
-            self._look_at_buffers()
+            self._look_at_buffers(size * (len(cursors) + len(turns)))
         if event.turn_ids and (self._first_message or self._idle):
             self._postpone(event.turn_ids, event.messages)
 
@@ -498,11 +499,15 @@ class SessionCore:
                 self.disarm("first_message", turn_id)
                 self.arm("idle", turn_id, self._idle)
 
-    def _look_at_buffers(self) -> None:
+    def _look_at_buffers(self, added: int) -> None:
+        limit = self.options.limits.buffered_bytes
+        self._held_at_most += added
+        if self._held_at_most * 2 <= limit and not self._slow_was_said:
+            return  # counted only where it may matter: a program may hold all turns of weeks
         held = sum(inbox.size for inbox in self._message_cursors)
         held += self.stream.inbox.size if self.stream is not None else 0
         held += sum(turn._inbox.size for turn in self._turns.values())
-        limit = self.options.limits.buffered_bytes
+        self._held_at_most = held
         if held > limit:
             self.connection.fail(SlowConsumerError(held, limit))
         elif held * 2 > limit:
@@ -549,9 +554,12 @@ class SessionCore:
 
     def _answered(self) -> None:
         """Let silence be counted anew: it was us who kept the CLI waiting."""
-        for kind, turn_id in list(self._deadlines):
-            if kind in ("idle", "first_message"):
-                self.arm(kind, turn_id, self._idle if kind == "idle" else self._first_message)
+        for kind, seconds in (("idle", self._idle), ("first_message", self._first_message)):
+            if seconds is None:
+                continue
+            for turn in self.connection.turns.open:  # not all deadlines: of callbacks there may be thousands
+                if self.is_armed(kind, turn.id):
+                    self.arm(kind, turn.id, seconds)
 
     def _on_ready(self, info: ServerInfo | None) -> None:
         for kind, name in list(self._deadlines):

@@ -49,6 +49,7 @@ class Job:
         finish: makes the answer of what was returned or raised; raises if it cannot be sent.
         fail: makes the answer for a failure; None: the request's row says it.
         over: True once the exchange has ended.
+        queued: True while it waits for its turn.
         cancelled: True once nobody waits for the answer.
         plan: the call of a tool, if it is one.
         stop: ends the running callback; set by the shell.
@@ -69,6 +70,7 @@ class Job:
         "name",
         "over",
         "plan",
+        "queued",
         "request_id",
         "rpc",
         "stop",
@@ -83,6 +85,7 @@ class Job:
         self.finish: Callable[[Any], dict[str, Any]] = lambda outcome: {}
         self.fail: Callable[[str], dict[str, Any] | None] = lambda reason: None
         self.over = False
+        self.queued = False
         self.cancelled = False
         self.plan: ToolCallPlan | None = None
         self.stop: Callable[[], object] | None = None
@@ -179,6 +182,7 @@ class Exchanges:
             lane.running += 1
             self._run(job)
             return
+        job.queued = True
         lane.queue.append(job)
         if not lane.said:
             lane.said = True
@@ -260,12 +264,14 @@ class Exchanges:
         if self._jobs.pop(job.request_id, None) is None:
             return  # it was answered before it became a job
         lane = self._lanes[job.kind]
-        if job in lane.queue:
+        if job.queued:
             lane.queue.remove(job)
             return
         lane.running -= 1
         if lane.queue:
             lane.running += 1
-            self._run(lane.queue.popleft())
+            following = lane.queue.popleft()
+            following.queued = False
+            self._run(following)
         else:
             lane.said = False

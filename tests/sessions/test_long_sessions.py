@@ -1,0 +1,84 @@
+"""What grows with the length of a session, or with how much happens at once, costs no more than its share. No shell: the core alone."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from bridle import HookMatcher, Limits, Options
+from bridle.protocol.session_states import TurnState
+from bridle.session import SessionCore
+from bridle.session_inbox import TurnBase
+
+MANY = 10_000
+
+
+def running(**options: Any) -> SessionCore:
+    def post(function: Callable[[], None]) -> None:
+        function()
+
+    core = SessionCore(Options(**options), post)
+    core.connection.begin_start()
+    request_id = core.connection.send_initialize({})
+    take(core, {"type": "control_response", "response": {"subtype": "success", "request_id": request_id}})
+    return core
+
+
+def take(core: SessionCore, *frames: dict[str, Any]) -> None:
+    core.connection.receive_data(b"".join(json.dumps(frame).encode() + b"\n" for frame in frames))
+    core.pump(time.monotonic())
+
+
+@contextmanager
+def processor_seconds(most: float) -> Iterator[None]:
+    """Fail if it takes more of the processor's time: several times what it takes, and a part of what its square would."""
+    began = time.process_time()
+    yield
+    assert time.process_time() - began < most
+
+
+@pytest.mark.parametrize("idle", [None, 60.0])
+def test_thousands_of_hooks_at_once_cost_as_much_as_one_after_the_other(idle: float | None) -> None:
+    core = running(hooks={"PreToolUse": [HookMatcher(hooks=[lambda asked, context: None])]}, timeouts={"idle": idle})
+    turn = core.send("hello", TurnBase, None, time.monotonic())
+    asked = {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {}}
+    request = {"subtype": "hook_callback", "callback_id": "hook_0", "input": asked}
+    answered = 0
+    with processor_seconds(6):
+        take(core, *({"type": "control_request", "request_id": f"r{n}", "request": request} for n in range(MANY)))
+        while core.callbacks.to_run:
+            core.callbacks.finish(core.callbacks.to_run.popleft(), None, None)
+            answered += core.connection.data_to_send().count(b"control_response")
+    assert answered == MANY
+    assert turn.state is TurnState.QUEUED
+    assert [warning.code for warning in core.warnings] == ["CALLBACK_QUEUE_FULL"]
+
+
+def test_thousands_of_turns_that_are_held_cost_the_next_one_nothing() -> None:
+    core = running()
+    held = []
+    with processor_seconds(6):
+        for _ in range(MANY):
+            turn = core.send("hello", TurnBase, None, time.monotonic())
+            take(core, {"type": "result", "subtype": "success", "user_message_uuids": [turn.id]})
+            turn._inbox.clear()
+            held.append(turn)
+    assert {turn.state for turn in held} == {TurnState.COMPLETED}
+
+
+def test_what_held_turns_have_not_read_is_counted_all_the_same() -> None:
+    core = running(limits=Limits(buffered_bytes=10_000))
+    held = []
+    while not core.connection.over:
+        turn = core.send("hello", TurnBase, None, time.monotonic())
+        take(core, {"type": "result", "subtype": "success", "user_message_uuids": [turn.id], "result": "x" * 900})
+        held.append(turn)
+    assert [warning.code for warning in core.warnings] == ["SLOW_CONSUMER"]
+    assert core.warnings[0].context["buffered"] in range(5_001, 6_100)
+    sizes = [turn._inbox.size for turn in held]
+    assert sum(sizes[:-1]) <= 10_000 < sum(sizes)

@@ -80,6 +80,7 @@ __all__ = [
     "VersionDetectionError",
     "WarningCode",
     "printable",
+    "text_of",
 ]
 
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -100,6 +101,14 @@ def printable(text: str, limit: int = 2_000) -> str:
     return _UNPRINTABLE.sub(
         lambda found: f"\\x{ord(found[0]):02x}" if ord(found[0]) < 256 else f"\\u{ord(found[0]):04x}", text
     )
+
+
+def text_of(error: BaseException) -> str:
+    """Return what an exception says. Those of users may raise when they are asked."""
+    try:
+        return str(error)
+    except Exception as problem:
+        return f"(its text cannot be had: {type(problem).__name__})"
 
 
 WarningCode = Literal[

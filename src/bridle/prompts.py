@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from bridle.errors import BridleError, OptionsError, PromptsError, printable
+from bridle.errors import BridleError, OptionsError, PromptsError, printable, text_of
 from bridle.launch import needs_session
 from bridle.launch.plan import encode_prompt
 from bridle.session_callbacks import Job
@@ -199,7 +199,7 @@ class Feeder(Job):
     def _was_read(self, _: object, error: BaseException | None) -> None:
         problem: PromptsError | None = None
         if error is not None:
-            text = str(error)
+            text = text_of(error)
             kind = "" if isinstance(error, BridleError) else f"{type(error).__name__}: "
             problem = PromptsError(self._count, printable(f"{kind}{text}", 500))
             problem.__cause__ = error

@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bridle.callbacks import AnswerError, Reach
-from bridle.errors import DecodeError, printable
+from bridle.errors import DecodeError, printable, text_of
 from bridle.permissions.requests import PermissionRequestError
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class Exchanges:
                 logger.debug("a request cannot be read: %s", error)
             else:
                 logger.exception("preparing a callback failed")
-            self._end_badly(job, f"{type(error).__name__}: {error}")
+            self._end_badly(job, f"{type(error).__name__}: {text_of(error)}")
             return
         if job.over:
             return
@@ -207,13 +207,13 @@ class Exchanges:
             return
         try:
             if error is not None and job.plan is None:
-                self._end_badly(job, f"{job.name} raised {type(error).__name__}: {error}", error)
+                self._end_badly(job, f"{job.name} raised {type(error).__name__}: {text_of(error)}", error)
                 return
             self._answer(job, job.finish(error if error is not None else outcome))
         except Exception as problem:
             if not isinstance(problem, (AnswerError, ValueError, TypeError)):
                 logger.exception("the answer of a callback could not be made")
-            self._end_badly(job, f"{job.name}: {problem}")
+            self._end_badly(job, f"{job.name}: {text_of(problem)}")
 
     def expire(self, request_id: str, seconds: float) -> None:
         """Take that a callback's deadline passed."""

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from bridle.callbacks import AnswerError, is_async
-from bridle.errors import printable
+from bridle.errors import printable, text_of
 from bridle.session_jobs import Event, Exchanges, Job
 from bridle.session_servers import Entry, Servers
 from bridle.tools import CancelledCall, ToolCallPlan, rpc_error, server_kind
@@ -230,7 +230,7 @@ class McpCalls(Exchanges):
             if error is not None:
                 logger.debug("MCP server %r ended with an error", entry.name, exc_info=error)
             return
-        reason = "it ended by itself" if error is None else f"{type(error).__name__}: {error}"
+        reason = "it ended by itself" if error is None else f"{type(error).__name__}: {text_of(error)}"
         if error is not None:
             logger.debug("MCP server %r crashed", entry.name, exc_info=error)
         self._warn(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from bridle.errors import BridleError, PromptsError, SessionClosedError, StartError, printable
+from bridle.errors import BridleError, PromptsError, SessionClosedError, StartError, printable, text_of
 from bridle.prompts import Feeder, is_many, one_prompt
 from bridle.protocol.oneshot import SessionOver
 from bridle.protocol.session_states import Ending
@@ -74,7 +74,7 @@ class StreamSide:
     def _refuse(self, error: Exception) -> None:
         connection = self._core.connection
         if not connection.over:
-            problem = PromptsError(self._sent, printable(str(error), 500))
+            problem = PromptsError(self._sent, printable(text_of(error), 500))
             problem.__cause__ = error
             connection.fail(problem)
 

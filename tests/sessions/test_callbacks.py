@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import json
 import threading
@@ -108,6 +109,53 @@ def test_a_bad_hook_fails_as_it_was_told_to(shell: Shell, playing: StandIn, bad:
                     assert answer["hookSpecificOutput"][DENIED] == "deny"
             assert codes(session) == ["CALLBACK_FAILED"] * 2
             assert await hook(session, "hook_77") == {}
+
+    shell.play(scenario)
+
+
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise self
+
+
+def speechless(*_: Any) -> Any:
+    raise Speechless
+
+
+def closing(*_: Any) -> Any:
+    raise GeneratorExit
+
+
+@shows("asked.hook.raises", "asked.guard.raises", "callbacks.harmless")
+def test_callbacks_that_raise_what_nobody_expects(shell: Shell, playing: StandIn) -> None:
+    bad = [*both(speechless), *both(closing)]
+
+    def selling(bad: Any, name: str) -> Any:
+        def sell(item: str) -> Any:
+            return bad(item)
+
+        async def sell_later(item: str) -> Any:
+            return await bad(item)
+
+        return tool(sell_later if asyncio.iscoroutinefunction(bad) else sell, name=name)
+
+    named = [selling(function, f"t{number}") for number, function in enumerate(bad)]
+
+    async def scenario() -> None:
+        options = playing(
+            hooks=matching(*bad, on_failure="block"),
+            mcp_servers={"shop": tool_server("shop", named)},
+            can_use_tool=speechless,
+        )
+        async with Running(shell, options) as session:
+            for number in range(len(bad)):
+                answer = await hook(session, f"hook_{number}")
+                assert answer["hookSpecificOutput"][DENIED] == "deny"
+                answer = await rpc(session, "tools/call", name=f"t{number}", arguments={"item": "hat"})
+                assert answer["result"]["isError"]
+            answer = await permission(session)
+            assert answer["behavior"] == "deny"
+            assert "Speechless" in answer["message"]
 
     shell.play(scenario)
 

@@ -149,6 +149,7 @@ async def _run(job: Job, finish: Finish, cancel: Callable[[], object], *, stops_
     job.stop = stop
     if job.cancelled:
         return
+    me = _current_task()
     outcome: object = None
     error: BaseException | None = None
     try:
@@ -161,9 +162,11 @@ async def _run(job: Job, finish: Finish, cancel: Callable[[], object], *, stops_
         cancelled = isinstance(problem, anyio.get_cancelled_exc_class())
         if stopped and stops_itself and cancelled:
             return
-        if not stopped and not isinstance(problem, GeneratorExit):
+        if isinstance(problem, GeneratorExit) and _current_task() is not me:
+            raise  # it is the event loop that drops the task, and no callback that raised it
+        if not stopped:
             finish(job, None, problem)
-        if cancelled or isinstance(problem, GeneratorExit):
+        if cancelled:
             raise
         # A callback cannot end the program: `SystemExit` in it is a failure like others. And trio ends the program when a
         # task outside of all nurseries raises, so a group of exceptions that holds a cancellation goes no further either.
@@ -171,6 +174,20 @@ async def _run(job: Job, finish: Finish, cancel: Callable[[], object], *, stops_
     job.stop = None
     if not stopped:
         finish(job, outcome, error)
+
+
+def _current_task() -> object:
+    """Return the task that runs; None where there is no event loop."""
+    if _on_trio():
+        import trio
+
+        return trio.lowlevel.current_task()
+    import asyncio
+
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
 
 
 def _on_trio() -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from bridle.errors import text_of
 from bridle.tools.content import ContentItem, ToolError, ToolResult
 
 __all__ = ["cancelled_result", "error_result", "result_of"]
@@ -180,7 +181,7 @@ def _is_model(value: Any) -> bool:
 
 
 def _message(error: BaseException) -> str:
-    text = str(error)
+    text = text_of(error)
     if isinstance(error, ToolError):
         return text or "The tool failed."
     name = type(error).__name__

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bridle._version import __version__
-from bridle.errors import OptionsError, printable
+from bridle.errors import OptionsError, printable, text_of
 from bridle.tools.arguments import ArgumentsError
 from bridle.tools.context import ToolContext
 from bridle.tools.declared import Tool
@@ -156,7 +156,7 @@ class ToolServer:
             identifier = message.get("id") if isinstance(message, dict) else None
             if not _is_id(identifier):
                 identifier = None
-            return rpc_error(identifier, INTERNAL_ERROR, f"{type(error).__name__}: {printable(str(error), 300)}")
+            return rpc_error(identifier, INTERNAL_ERROR, f"{type(error).__name__}: {printable(text_of(error), 300)}")
 
     def _handle(
         self, message: object, session: Any, notify: Callable[[dict[str, Any]], object] | None

@@ -8,6 +8,7 @@ place at a time (the loop's thread, or under a lock). Nothing here refers to the
 from __future__ import annotations
 
 import logging
+import math
 import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -60,13 +61,15 @@ if TYPE_CHECKING:
     from bridle.protocol.control_results import ServerInfo
     from bridle.session_events import SessionEvent
 
-__all__ = ["SessionBase", "SessionCore", "checked_content", "sent_servers"]
+__all__ = ["SessionBase", "SessionCore", "checked_content", "checked_timeout", "sent_servers"]
 
 logger = logging.getLogger("bridle")
 
 EXIT_SECONDS = 5.0
 """For how long the exit status is awaited after the end of the output."""
 _WARNINGS_KEPT = 1_000
+_LONGEST_WAIT = 2_000_000.0
+"""What epoll can wait for at once is a little more: a deadline beyond it is waited for in parts."""
 
 T = TypeVar("T", bound="TurnBase")
 
@@ -83,6 +86,26 @@ def checked_content(prompt: object) -> str | list[Any]:
         return list(prompt)
     hint = "; options are given as `options=`" if isinstance(prompt, Options) else ""
     raise TypeError(f"`prompt` must be a str or a list of content blocks, not {type(prompt).__name__}{hint}")
+
+
+def checked_timeout(timeout: object) -> float | None:
+    """Return the seconds that a call has; None if it says nothing. Infinity is no deadline.
+
+    Raises:
+        TypeError: it is no number.
+        ValueError: it is none that a clock could reach.
+    """
+    if timeout is None:
+        return None
+    if not isinstance(timeout, (int, float)) or isinstance(timeout, bool):
+        raise TypeError(f"`timeout` must be a number of seconds or None, not {type(timeout).__name__}")
+    try:
+        seconds = float(timeout)
+    except OverflowError:
+        return float("inf")
+    if math.isnan(seconds):
+        raise ValueError("`timeout` is no number (NaN)")
+    return max(0.0, seconds)
 
 
 class SessionCore:
@@ -220,7 +243,7 @@ class SessionCore:
         """Return how long may be waited before `expire`; None for ever."""
         if not self._deadlines:
             return None
-        return max(0.0, min(when for when, _ in self._deadlines.values()) - now)
+        return min(max(0.0, min(when for when, _ in self._deadlines.values()) - now), _LONGEST_WAIT)
 
     def expire(self, now: float, stderr_tail: bytes) -> None:
         """Take that time has passed."""
@@ -348,9 +371,10 @@ class SessionCore:
         """Send a control request.
 
         Raises:
-            ControlError, SessionClosedError, TypeError, ValueError: as `Connection.send_request` says.
+            ControlError, SessionClosedError, TypeError, ValueError: as `Connection.send_request` and `checked_timeout` say.
         """
         self._now = now
+        timeout = checked_timeout(timeout)
         if subtype == "rewind_files" and not self.options.enable_file_checkpointing:
             raise CheckpointingNotEnabledError
         answer = Answer(self.connection.send_request(subtype, fields, operation=operation))

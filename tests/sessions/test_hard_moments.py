@@ -364,3 +364,29 @@ def test_a_slow_on_warning_keeps_nobody_waiting(shell: Shell, playing: StandIn) 
         assert told == ["OVERSIZED_LINE_SKIPPED"]
 
     shell.play(scenario)
+
+
+@shows("control.operations.deadlines", "control.operations.not-sent")
+def test_deadlines_of_every_length(shell: Shell, playing: StandIn) -> None:
+    """A call that could not be waited for used to stay open for ever, and a wait that was too long for the system ended the session."""
+
+    def asking(asked: Any, context: Any) -> None:
+        context.session.get_settings()  # something is read while the hook's deadline is set
+
+    hooks = {"PreToolUse": [HookMatcher(hooks=[asking], timeout=1e12)]}
+
+    async def scenario() -> None:
+        async with Running(shell, playing(hooks=hooks)) as session:
+            for bad, kind in (("5", TypeError), (True, TypeError), (float("nan"), ValueError)):
+                await raised(partial(session.get_settings, timeout=bad), kind)
+                await raised(partial(session.finish, timeout=bad), kind)
+            for none in (0, -1):
+                await raised(partial(session.rename_session, "x", timeout=none), ControlTimeoutError)
+            for long in (float("inf"), 1e12, 10**400):
+                assert await got(session.get_settings(timeout=long))
+            fields = {"callback_id": "hook_0", "input": {"hook_event_name": "PreToolUse"}}
+            assert await ask(session, "hook_callback", **fields) == {}
+            assert session.warnings == []
+            await got(session.finish(timeout=float("inf")))  # nothing is open
+
+    shell.play(scenario)

@@ -21,7 +21,7 @@ from bridle.aio.operations import Operations
 from bridle.errors import BridleError
 from bridle.hooks import event_warnings
 from bridle.messages import Message
-from bridle.session import SessionBase, SessionCore, checked_content
+from bridle.session import SessionBase, SessionCore, checked_content, checked_timeout
 from bridle.session_events import SessionEvent
 from bridle.session_inbox import Flag, Inbox, TurnBase
 from bridle.transports.offload import Call
@@ -336,6 +336,7 @@ class Session(SessionBase, Operations):
             BridleError: what ended the session instead.
         """
         core = self._core
+        timeout = checked_timeout(timeout)
         if self._driver is None:
             await self.stop()
             return

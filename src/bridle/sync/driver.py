@@ -151,7 +151,7 @@ class Driver:
     def wait_for(self, flag: Flag, event: threading.Event, seconds: float | None = None) -> bool:
         """Wait for an event that is among the waiters of a flag already."""
         try:
-            return event.wait(seconds)
+            return event.wait(None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
         finally:
             with self.lock:
                 flag.leave(event)

@@ -1,7 +1,7 @@
 """The control operations of a session: one method for each request of the control protocol, blocking.
 
-Each takes `timeout=` in seconds; None is the deadline of `Timeouts`. Each raises `ControlRejectedError`, `ControlTimeoutError`,
-`TooManyPendingRequestsError`, `InitQueueOverflowError` or `SessionClosedError`.
+Each takes `timeout=` in seconds; None is the deadline of `Timeouts`, infinity is none. Each raises
+`ControlRejectedError`, `ControlTimeoutError`, `TooManyPendingRequestsError`, `InitQueueOverflowError` or `SessionClosedError`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from bridle.errors import BridleError
 from bridle.hooks import event_warnings
 from bridle.messages import Message
-from bridle.session import SessionBase, SessionCore, checked_content
+from bridle.session import SessionBase, SessionCore, checked_content, checked_timeout
 from bridle.session_events import SessionEvent
 from bridle.session_inbox import Inbox, TurnBase
 from bridle.sync.driver import Driver
@@ -297,6 +297,7 @@ class Session(SessionBase, Operations):
             BridleError: what ended the session instead.
         """
         core, driver = self._core, self._driver
+        timeout = checked_timeout(timeout)
         with driver.lock:
             if self._launched and not core.connection.over:
                 core.connection.close_input()

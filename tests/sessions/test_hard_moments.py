@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import os
+import select
 import signal
 import threading
 import time
+import warnings
 import weakref
 from functools import partial
 from pathlib import Path
@@ -388,5 +391,35 @@ def test_deadlines_of_every_length(shell: Shell, playing: StandIn) -> None:
             assert await ask(session, "hook_callback", **fields) == {}
             assert session.warnings == []
             await got(session.finish(timeout=float("inf")))  # nothing is open
+
+    shell.play(scenario)
+
+
+@shows("process.forked")
+@pytest.mark.parametrize("shell", ["trio", "threads"], indirect=True)  # asyncio has no running loop in a forked copy
+def test_a_forked_copy_can_leave_the_block_of_a_session(shell: Shell, playing: StandIn) -> None:
+    async def scenario() -> None:
+        async with Running(shell, playing()) as session:
+            turn = await got(session.send(HANG))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # from Python 3.12 on: that there are threads
+                forked = os.fork()
+            if forked == 0:
+                code = 1
+                try:
+                    await got(session.stop())
+                    code = 0
+                finally:
+                    os._exit(code)
+            descriptor = os.pidfd_open(forked)
+            try:
+                ended = bool(select.select([descriptor], [], [], 10)[0])
+            finally:
+                os.close(descriptor)
+                os.kill(forked, signal.SIGKILL)
+                code = os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1])
+            assert (ended, code) == (True, 0)
+            await got(session.interrupt())
+            assert (await got(turn.result())).is_error
 
     shell.play(scenario)

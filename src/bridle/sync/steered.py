@@ -66,8 +66,9 @@ class SteeredStream(QueryStream):
         self._prepared = True
 
     def _stop(self, *, turn_open: bool) -> None:
-        with self._session._driver.lock:
-            self._inbox.more.wake()  # a reader sees at once that the stream is being closed
+        if not self._session._is_copy:
+            with self._session._driver.lock:
+                self._inbox.more.wake()  # a reader sees at once that the stream is being closed
         self._session.stop()
 
     def _abandon(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import sys
 import termios
 from contextlib import suppress
@@ -87,6 +88,8 @@ class Lines:
                 await readable
             finally:
                 loop.remove_reader(self._descriptor)
+            if not select.select([self._descriptor], [], [], 0)[0]:
+                return  # it was forgotten meanwhile: a read would hold up everything until somebody types
         try:
             data = os.read(self._descriptor, _PIECE)
         except BlockingIOError:

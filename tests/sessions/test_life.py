@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import random
 import statistics
 import threading
@@ -45,10 +46,11 @@ from bridle.session_events import (
     TurnCompleted,
     TurnStarted,
 )
+from bridle.transports.processes import descendants
 from tests.contract import shows
 from tests.sessions.conftest import StandIn
 from tests.sessions.talking import Running, each, first, got, make, raised, steps, texts
-from tests.support.leaks import alive, wait_gone
+from tests.support.leaks import alive, command_line, wait_gone
 from tests.support.shell import Shell
 
 HANG = steps(["hang"])
@@ -675,6 +677,20 @@ def test_start_session_with_something_that_is_no_prompt_starts_nothing(shell: Sh
     with pytest.raises(TypeError, match=text):
         (blocking if shell.blocking else waiting)(prompt, transport=cli)
     assert "initialize" not in cli.describe()
+
+
+def test_start_session_with_a_prompt_that_cannot_be_sent_leaves_no_process(shell: Shell, playing: StandIn) -> None:
+    from bridle.aio.session import start_session as waiting
+    from bridle.sync.session import start_session as blocking
+
+    async def scenario() -> None:
+        start = blocking if shell.blocking else waiting
+        error = await raised(lambda: start("half of \ud83d", playing()), ValueError)
+        running = [command_line(pid) for pid, _ in descendants(os.getpid())]
+        assert [line for line in running if "stand_in_session" in line] == []
+        assert "surrogate" in str(error)  # it is held until here, and so is the session
+
+    shell.play(scenario)
 
 
 @shows("errors.warnings", "bounds.oversized")

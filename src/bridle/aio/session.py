@@ -460,7 +460,11 @@ class _Starting:
         session = self._session
         await session.start()
         if self._prompt is not None:
-            session.first_turn = await session.send(self._prompt)
+            try:
+                session.first_turn = await session.send(self._prompt)
+            except BaseException:
+                await session.stop()  # nobody else has it
+                raise
         return session
 
     def __await__(self) -> Generator[Any, None, Session]:

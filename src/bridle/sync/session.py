@@ -453,5 +453,9 @@ def start_session(
     session = Session(options, transport=transport)
     session.start()
     if content is not None:
-        session.first_turn = session.send(content)
+        try:
+            session.first_turn = session.send(content)
+        except BaseException:
+            session.stop()  # nobody else has it
+            raise
     return session

@@ -108,7 +108,11 @@ def text_of(error: BaseException) -> str:
     try:
         return str(error)
     except Exception as problem:
-        return f"(its text cannot be had: {type(problem).__name__})"
+        try:
+            why = f"{type(problem).__name__}: {problem}"
+        except Exception:
+            why = type(problem).__name__
+        return f"(its text cannot be had: {why})"
 
 
 WarningCode = Literal[

@@ -210,7 +210,11 @@ class Exchanges:
                 self._end_badly(job, f"{job.name} raised {type(error).__name__}: {text_of(error)}", error)
                 return
             self._answer(job, job.finish(error if error is not None else outcome))
-        except Exception as problem:
+        except KeyboardInterrupt:
+            raise
+        except (
+            BaseException
+        ) as problem:  # what was returned may have methods, and `SystemExit` in them is a failure, too
             if not isinstance(problem, (AnswerError, ValueError, TypeError)):
                 logger.exception("the answer of a callback could not be made")
             self._end_badly(job, f"{job.name}: {text_of(problem)}")

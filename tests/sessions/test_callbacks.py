@@ -7,8 +7,10 @@ import contextvars
 import json
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from bridle import Limits, Timeouts
@@ -156,6 +158,40 @@ def test_callbacks_that_raise_what_nobody_expects(shell: Shell, playing: StandIn
             answer = await permission(session)
             assert answer["behavior"] == "deny"
             assert "Speechless" in answer["message"]
+
+    shell.play(scenario)
+
+
+class LeavingArgument(msgspec.Struct):
+    size: int
+
+    def __post_init__(self) -> None:
+        raise SystemExit(3)
+
+
+class LeavingAnswer(Mapping[str, Any]):
+    def __getitem__(self, key: str) -> Any:
+        raise SystemExit(3)
+
+    __iter__ = __len__ = leaving
+
+
+@tool
+def leave(hat: LeavingArgument) -> str:
+    return "never called"
+
+
+@shows("callbacks.harmless")
+def test_what_callbacks_take_and_return_cannot_end_the_program(shell: Shell, playing: StandIn) -> None:
+    hooks = matching(*both(lambda *_: LeavingAnswer()))
+
+    async def scenario() -> None:
+        async with Running(shell, playing(hooks=hooks, mcp_servers={"shop": tool_server("shop", [leave])})) as session:
+            answer = await rpc(session, "tools/call", name="leave", arguments={"hat": {"size": 3}})
+            assert "SystemExit" in answer["error"]["message"]
+            for callback_id in ("hook_0", "hook_1"):
+                assert await hook(session, callback_id) == {}
+            assert codes(session) == ["CALLBACK_FAILED"] * 2
 
     shell.play(scenario)
 

@@ -152,7 +152,11 @@ class ToolServer:
                 except (ValueError, RecursionError) as error:
                     return rpc_error(None, PARSE_ERROR, f"Not JSON: {printable(str(error), 300)}")
             return self._handle(message, session, notify)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except (
+            BaseException
+        ) as error:  # types of users check the arguments: `SystemExit` in them is a failure like others
             identifier = message.get("id") if isinstance(message, dict) else None
             if not _is_id(identifier):
                 identifier = None

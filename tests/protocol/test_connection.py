@@ -344,6 +344,19 @@ def test_too_many_of_ours_are_refused_before_anything_is_written() -> None:
     assert len(host.take()) == 1
 
 
+def test_of_requests_for_whose_answers_nobody_waits_only_the_last_are_remembered() -> None:
+    host = Host()
+    asked = [host.connection.send_request("mcp_message", MCP, internal=True) for _ in range(1_000)]
+    assert len(host.take()) == 1_000
+    assert [request.request_id for request in host.connection.pending_requests] == asked[-256:]
+    for request_id in asked:  # they may come all the same
+        host.answer(request_id)
+    assert host.connection.pending_requests == ()
+    assert host.of(events.RequestResolved) == []
+    assert host.connection.send_request("get_usage")
+    assert not host.connection.over
+
+
 @shows("session.turns.refused", "control.operations.not-sent")
 @pytest.mark.parametrize(
     ("subtype", "fields", "error"),

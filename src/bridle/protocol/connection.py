@@ -48,6 +48,8 @@ __all__ = ["SETTLE_SECONDS", "Connection", "Role"]
 
 SETTLE_SECONDS = 5.0
 """How long the CLI may say nothing after a background task ended, before it is believed that nothing follows. Seen: 0.03 s."""
+_INTERNAL_REQUESTS = 256
+"""Of the requests for whose answers nobody waits, so many are remembered: a peer may answer none of them."""
 
 
 class Connection(Arrivals):
@@ -305,6 +307,10 @@ class Connection(Arrivals):
         frame = frames.request_frame(request_id, subtype, wire)
         request = PendingRequest(request_id, subtype, row_for(subtype), operation=operation, internal=internal)
         self._pending.add(request)
+        if internal:
+            self._internal.append(request_id)
+            if len(self._internal) > _INTERNAL_REQUESTS:
+                self._pending.remove(self._internal.popleft())
         self._write_or_hold(request, frame)
         return request_id
 

@@ -102,6 +102,7 @@ class ConnectionBase:
         self._asked = Asked.NOTHING
         self._unsettled = False
         self._pending: Ledger[PendingRequest] = Ledger()
+        self._internal: deque[str] = deque()
         self._in_flight: Ledger[InFlightRequest] = Ledger()
         self._early: dict[str, ControlRequest] = {}
         self._held: deque[tuple[PendingRequest | Turn, bytes]] = deque()

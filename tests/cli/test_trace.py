@@ -203,6 +203,8 @@ def test_what_is_no_trace(bridle: Command, tmp_path: Path) -> None:
     (tmp_path / "empty").write_bytes(b"")
     for name, code, said in (
         ("other", 1, "no header"),
+        ("other", 1, "and more like these"),
+        ("other", 1, "nothing in"),
         ("empty", 1, "no header"),
         ("absent", 2, "cannot be read"),
         (".", 2, "cannot be read"),

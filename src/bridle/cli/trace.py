@@ -30,6 +30,7 @@ _STYLES = {
     "retry": "yellow",
 }
 _KIND_WIDTH = 11
+_PROBLEMS = 10
 _COUNTED = {
     "result": "turns",
     "tool": "tool calls",
@@ -75,9 +76,14 @@ def trace(given: Mapping[str, Any], terminal: Terminal) -> int:
     if given.get("kind") and sessions and not any(events.values()):
         there = sorted({event.kind for session in sessions for event in timeline(session)})
         terminal.warning(f"nothing is of that kind; there are: {', '.join(there)}")
-    for problem in recording.problems:
+    for problem in recording.problems[:_PROBLEMS]:
         terminal.warning(f"{printable(path)}: {problem}")
-    return 0 if recording.sessions else FAILED
+    if len(recording.problems) > _PROBLEMS:
+        terminal.warning(f"{printable(path)}: and more like these")
+    if not recording.sessions:
+        terminal.error(f"nothing in {printable(path)} can be read")
+        return FAILED
+    return 0
 
 
 def _wanted(events: list[Event], given: Mapping[str, Any]) -> list[Event]:

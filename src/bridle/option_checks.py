@@ -48,7 +48,9 @@ _MOST_BITS = 4096  # Python refuses to write numbers of more than 4300 digits.
 
 def fail(path: str, expected: str, value: Any, hint: str = "") -> OptionsError:
     """Return the error for a value of the wrong kind; it names the value's type and never the value."""
-    found = "None" if value is None else f"{type(value).__name__}"
+    found = "None" if value is None else type(value).__name__
+    if found in expected.replace(",", "").split():  # another package has a class of this name
+        found = f"the {found} of `{type(value).__module__.partition('.')[0]}`"
     return OptionsError(f"`{path}` must be {expected}, not {found}.{' ' + hint if hint else ''}", field=path)
 
 

@@ -54,6 +54,9 @@ class AsyncCallable:
         pass
 
 
+Foreign = type("HookMatcher", (), {})  # as the official package has one
+
+
 def three(asked: Any, tool_use_id: str | None, context: Any) -> None:
     pass
 
@@ -151,6 +154,7 @@ def test_the_official_packages_three_parameters_are_explained() -> None:
         ({"PreToolUse": "Bash"}, "hooks.PreToolUse", "list of HookMatcher"),
         ({"PreToolUse": [plain]}, "hooks.PreToolUse[0]", r"write `HookMatcher\(hooks="),
         ({"PreToolUse": [5]}, "hooks.PreToolUse[0]", "a HookMatcher, not int"),
+        ({"PreToolUse": [Foreign()]}, "hooks.PreToolUse[0]", "a HookMatcher, not the HookMatcher of `tests`"),
         ({"PreToolUse": [{"hooks": plain}]}, "hooks.PreToolUse[0].hooks", "list of functions"),
         ({"PreToolUse": [{"hook": [plain]}]}, "hooks.PreToolUse[0].hook", "Did you mean `hooks`"),
         ({"PreToolUse": [{"hooks": [5]}]}, "hooks.PreToolUse[0].hooks[0]", "a function"),

@@ -249,7 +249,9 @@ class Exchanges:
     def _end_badly(self, job: Job, reason: str, error: BaseException | None = None) -> None:
         if error is not None:
             logger.debug("a callback raised", exc_info=error)
-        self._warn("CALLBACK_FAILED", f"{printable(reason, 500)}.", kind=job.kind, callback=job.name, reason=reason)
+        self._warn(
+            "CALLBACK_FAILED", f"{printable(reason, 500).rstrip('.')}.", kind=job.kind, callback=job.name, reason=reason
+        )
         self._fail(job, reason)
 
     def _fail(self, job: Job, reason: str) -> None:

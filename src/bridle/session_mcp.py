@@ -235,7 +235,7 @@ class McpCalls(Exchanges):
             logger.debug("MCP server %r crashed", entry.name, exc_info=error)
         self._warn(
             "CALLBACK_FAILED",
-            f"MCP server `{printable(entry.name, 200)}` has ended: {printable(reason, 500)}.",
+            f"MCP server `{printable(entry.name, 200)}` has ended: {printable(reason, 500).rstrip('.')}.",
             kind="mcp",
             callback=entry.name,
             reason=reason,

@@ -423,3 +423,32 @@ def test_a_forked_copy_can_leave_the_block_of_a_session(shell: Shell, playing: S
             assert (await got(turn.result())).is_error
 
     shell.play(scenario)
+
+
+def test_a_forked_copy_can_end_its_copy_of_a_blocking_session(playing: StandIn) -> None:
+    with SyncSession(playing()) as session:
+        turn = session.send(HANG)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # from Python 3.12 on: that there are threads
+            copy = os.fork()
+        if copy == 0:  # nothing of pytest may run here
+            code = 1
+            try:
+                try:
+                    turn.result()
+                except SessionClosedError as error:
+                    code = 0 if "forked copy" in str(error) else 2
+                session.stop()
+            finally:
+                os._exit(code)
+        descriptor = os.pidfd_open(copy)
+        try:
+            assert select.select([descriptor], [], [], 20)[0], "it hangs"
+        finally:
+            os.close(descriptor)
+            os.kill(copy, signal.SIGKILL)
+            status = os.waitpid(copy, 0)[1]
+        assert status == 0
+        assert session.interrupt() is not None
+        assert session.pid
+        assert alive(session.pid)

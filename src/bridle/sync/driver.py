@@ -7,9 +7,12 @@ thread need not be woken. It refers to no `Session`: one that is forgotten is co
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import threading
 import time
+import weakref
 from typing import TYPE_CHECKING
 
 from bridle.errors import BridleError, SessionClosedError
@@ -60,6 +63,22 @@ class Driver:
         self._thread = self._runner.thread(self._run, "bridle-session")
         self._thread.start()  # it waits for the lock, which is held
         self.running = True
+        _drivers.add(self)
+
+    def after_fork(self) -> None:
+        """End the session in a forked copy of the host, which has no thread that could drive it, and whose process it is not."""
+        if not self.running:
+            return
+        self.lock = threading.RLock()  # the thread that held the old one, if any, is not here to let it go
+        self._told = threading.Condition(self.lock)
+        self.running = False
+        self._teller = None
+        core = self._core
+        # Another thread may have been at work in the core.
+        with contextlib.suppress(Exception):
+            core.connection.fail(SessionClosedError(expected=False, reason="this is a forked copy of its process"))
+            core.pump(time.monotonic())
+        core.ended.set()
 
     @property
     def is_here(self) -> bool:
@@ -315,3 +334,14 @@ class Driver:
             self._core.callbacks.finish(job, outcome, error)
             self.flush()
         self.tell()
+
+
+_drivers: weakref.WeakSet[Driver] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for driver in list(_drivers):
+        driver.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

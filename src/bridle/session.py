@@ -23,6 +23,7 @@ from bridle.errors import (
     StreamWarning,
     TooManyDecodeErrors,
     TurnTimeoutError,
+    printable,
 )
 from bridle.hooks import check_hooks, registration
 from bridle.launch import in_process_servers
@@ -309,6 +310,8 @@ class SessionCore:
     def initialize(self, plan: LaunchPlan, now: float) -> None:
         """Write `initialize`."""
         self._now = now
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("started\n%s", plan.describe())
         fields = dict(plan.initialize)
         if self.hooks.wire:
             fields["hooks"] = self.hooks.wire
@@ -432,8 +435,11 @@ class SessionCore:
         """Take what the connection reports, until there is nothing more."""
         self._now = now
         connection = self.connection
+        noted = logger.isEnabledFor(logging.DEBUG)
         while happened := connection.events_received():
             for event in happened:
+                if noted:
+                    _log(event)
                 self._handle(event)
         if connection.unsettled:
             if ("settle", "") not in self._deadlines:
@@ -703,3 +709,23 @@ def _own_servers(options: Options) -> dict[str, Any]:
                 "or a function that takes one JSON-RPC dict and returns one.",
             )
     return servers
+
+
+def _log(event: core_events.Event) -> None:
+    """Say what happened: kinds, sizes and states, and nothing of what is in it."""
+    match event:
+        case core_events.MessagesReceived():
+            for message in event.messages:
+                subtype = getattr(message, "subtype", None) or "-"
+                logger.debug("frame %s %s, %d bytes", message.type, subtype, len(message.raw))
+        case core_events.RequestReceived():
+            logger.debug("the CLI asks: %s (%s)", printable(event.subtype, 100), printable(event.request_id, 100))
+        case core_events.RequestResolved():
+            failed = "" if event.error is None else f": {type(event.error).__name__}"
+            logger.debug("%s (%s) is over%s", event.operation, event.request_id, failed)
+        case core_events.TurnStateChanged():
+            logger.debug("turn %s is %s", event.turn_id, event.state.name)
+        case core_events.ActivityChanged():
+            logger.debug("the CLI is %s", event.activity.name)
+        case core_events.Ended():
+            logger.debug("the session has ended: %s, exit code %s", event.ending.name, event.exit_code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import random
 import statistics
@@ -801,3 +802,29 @@ def test_a_cli_that_closes_its_output_and_stays(shell: Shell, playing: StandIn, 
         assert not alive(session.pid)
 
     shell.play(scenario)
+
+
+@shows("errors.secrets")
+def test_the_log_tells_kinds_and_sizes_and_no_secret(
+    shell: Shell, playing: StandIn, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = "sk-ant-very-secret"
+
+    async def scenario() -> None:
+        with caplog.at_level(logging.DEBUG, "bridle"):
+            async with Running(shell, playing(env={"ANTHROPIC_API_KEY": secret})) as session:
+                turn = await got(session.send(secret))
+                await got(turn.result())
+                await got(session.set_model("haiku"))
+
+    shell.play(scenario)
+    assert secret not in caplog.text
+    for said in (
+        "started\ncommand: ",
+        "frame result success, ",
+        "is COMPLETED",
+        "set_model",
+        "the session has ended: ",
+    ):
+        assert said in caplog.text
+    assert {record.name for record in caplog.records if record.name.startswith("bridle")} == {"bridle"}

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
-if TYPE_CHECKING:
-    from bridle.errors import BridleError, StreamWarning
-    from bridle.messages.system import BackgroundTask
-    from bridle.protocol.control_results import ServerInfo
-    from bridle.protocol.session_states import Activity, TurnState
+# `help()` reads the annotations of these classes.
+from bridle.errors import BridleError, StreamWarning  # noqa: TC001
+from bridle.messages.system import BackgroundTask  # noqa: TC001
+from bridle.protocol.control_results import ServerInfo  # noqa: TC001
+from bridle.protocol.session_states import Activity, TurnState  # noqa: TC001
 
 __all__ = [
     "ActivityChanged",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import pydoc
 import re
 import subprocess
 import sys
@@ -79,3 +81,14 @@ def test_the_three_lines_of_the_readme_are_those_of_the_page() -> None:
         return [line for line in code.partition("```")[0].splitlines() if "answer.warnings" in line]
 
     assert lines(PROJECT / "README.md") == lines(DOCS / "one-shot.md") != []
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".errors", ".hooks", ".messages", ".permissions", ".sync", ".testing", ".tools", ".transports.base"]
+)
+def test_help_shows_every_public_name(name: str) -> None:
+    module = importlib.import_module(f"bridle{name}")
+    pydoc.render_doc(module)
+    for value in (getattr(module, public) for public in module.__all__):
+        if isinstance(value, type) or callable(value):
+            assert pydoc.render_doc(value)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence  # noqa: TC003 - `help()` reads the annotations
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict
 
 import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Unpack
+from bridle.permissions.results import Allow, Deny  # noqa: TC001 - `help()` reads the annotations
 
-    from bridle.permissions.results import Allow, Deny
+if TYPE_CHECKING:
+    from typing import Unpack
 
 __all__ = ["HookOutput"]
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from binascii import b2a_base64
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence  # noqa: TC003 - `help()` reads the annotations
+from typing import Any
 
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 __all__ = ["Audio", "EmbeddedResource", "Image", "ResourceLink", "ToolError", "ToolResult"]
 

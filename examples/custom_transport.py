@@ -27,8 +27,7 @@ from bridle import Options
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bridle.launch import LaunchPlan
-    from bridle.transports.base import AsyncTransport
+    from bridle.transports.base import AsyncTransport, LaunchPlan
 
 TAIL = 64 * 1024
 GRACE = 5.0

@@ -8,6 +8,7 @@ from types import ModuleType
 import generated_parts
 
 import bridle
+import bridle.testing
 from bridle.errors import BridleError, Diagnostic, StreamWarning
 from bridle.option_fields import Checked
 
@@ -15,7 +16,23 @@ ALIASES = {
     "ContentBlock": "Any content block: one of the known classes, or `UnknownBlock`.",
     "__version__": "The version of Bridle.",
 }
-GROUPS = ("asking", "sessions", "hooks", "permissions", "tools", "configuration", "messages", "errors", "modules")
+TESTING_ALIASES = {
+    "Block": "A content block of a reply: one of the classes, a string (text), or a dict in the API's own form.",
+    "RequestKind": "Who asks the model: the main loop, a subagent, a compaction, a helper of the CLI, a token count, anything else.",
+    "Step": "What the script of a `ScriptedModel` is made of.",
+}
+GROUPS = (
+    "asking",
+    "sessions",
+    "hooks",
+    "permissions",
+    "tools",
+    "configuration",
+    "messages",
+    "errors",
+    "testing",
+    "modules",
+)
 MESSAGES = frozenset({"ContentBlock", "RateLimitEvent", "StreamEvent"})
 PACKAGES = {
     "bridle.aio.session": "sessions",
@@ -51,6 +68,9 @@ def tables() -> dict[str, list[str]]:
         value = getattr(bridle, name)
         meaning = ALIASES.get(name) or (value.__doc__ or "").partition("\n")[0]
         found[group(name, value)].append(f"| `{'' if name == '__version__' else 'bridle.'}{name}` | {meaning} |")
+    for name in sorted(bridle.testing.__all__, key=str.lower):
+        meaning = TESTING_ALIASES.get(name) or (getattr(bridle.testing, name).__doc__ or "").partition("\n")[0]
+        found["testing"].append(f"| `bridle.testing.{name}` | {meaning} |")
     return found
 
 

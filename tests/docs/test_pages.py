@@ -13,6 +13,8 @@ from typing import get_args
 import pytest
 
 import bridle
+import bridle.sync
+import bridle.testing
 from bridle.errors import WarningCode
 from bridle.protocol.states import ONE_SHOT, State, Yield
 
@@ -55,7 +57,7 @@ def test_the_picture_shows_every_state_and_every_way() -> None:
     assert {name for way in drawn for name in way} == {state.name for state in State}
 
 
-@pytest.mark.parametrize("name", sorted(bridle.__all__))
+@pytest.mark.parametrize("name", sorted({*bridle.__all__, *bridle.sync.__all__, *bridle.testing.__all__}))
 def test_every_public_name_is_documented(name: str) -> None:
     mention = re.compile(rf"`[^`\n]*\b{name}\b[^`\n]*`|^ *(?:from|import) .*\b{name}\b", re.MULTILINE)
     assert any(mention.search(page.read_text(encoding="utf-8")) for page in PAGES)

@@ -88,7 +88,10 @@ def build_options(given: Mapping[str, Any], **more: Any) -> Options:
     explicit.update(more)
     options = Options.load(given.get("config"), trust_file=bool(given.get("trust_config")), **explicit)
     if given.get("timeout") is not None:
-        options = options.replace(timeouts=options.timeouts.replace(turn=given["timeout"]))
+        try:
+            options = options.replace(timeouts=options.timeouts.replace(turn=given["timeout"]))
+        except OptionsError as error:
+            raise OptionsError(str(error).replace("`turn`", "`--timeout`"), field="timeouts.turn") from None
     return options
 
 

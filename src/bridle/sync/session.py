@@ -7,7 +7,6 @@ any thread.
 from __future__ import annotations
 
 import copy
-import os
 import threading
 import time
 import warnings
@@ -179,7 +178,6 @@ class Session(SessionBase, Operations):
         drivers.append(self._driver)
         self._preparation: Preparation | None = None
         self._begun = self._launched = False
-        self._host = 0
         self.first_turn: Turn | None = None
 
     def _child_process(self) -> SyncChildProcess:
@@ -255,7 +253,6 @@ class Session(SessionBase, Operations):
                 raise core.connection.closed_error()
             core.initialize(plan, time.monotonic())
             driver.start()
-            self._host = os.getpid()
             self._launched = True  # after it: without its thread nobody would tell that it has ended
             driver.flush()
 
@@ -265,8 +262,6 @@ class Session(SessionBase, Operations):
         Idempotent; from any thread. Whoever waits for something gets `SessionClosedError`.
         """
         core, driver = self._core, self._driver
-        if self._is_copy:
-            return  # it has none of the threads, and the process is not its own
         with driver.lock:
             core.stop_asked = True
             if self._preparation is not None:
@@ -291,11 +286,6 @@ class Session(SessionBase, Operations):
         if not driver.is_here:
             driver.wait(core.ended)
             driver.wait_told()
-
-    @property
-    def _is_copy(self) -> bool:
-        """True in a forked copy of the process that it was started in."""
-        return self._launched and self._host != os.getpid()
 
     def finish(self, *, timeout: float | None = None) -> None:
         """Let the CLI come to its end: when nothing is open and nothing runs any more, its input is closed, and it exits.

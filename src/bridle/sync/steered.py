@@ -66,9 +66,8 @@ class SteeredStream(QueryStream):
         self._prepared = True
 
     def _stop(self, *, turn_open: bool) -> None:
-        if not self._session._is_copy:
-            with self._session._driver.lock:
-                self._inbox.more.wake()  # a reader sees at once that the stream is being closed
+        with self._session._driver.lock:
+            self._inbox.more.wake()  # a reader sees at once that the stream is being closed
         self._session.stop()
 
     def _abandon(self) -> None:

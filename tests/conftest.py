@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.contract.outcomes import Outcomes
 
@@ -18,6 +19,16 @@ if TYPE_CHECKING:
     from bridle.testing import ScriptedModel
 
 PROJECT = Path(__file__).resolve().parent.parent
+
+
+# How fast an example runs says more about the machine than about the code. In CI the same examples come every time.
+settings.register_profile(
+    "bridle",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=os.environ.get("BRIDLE_CI") == "1",
+)
+settings.load_profile("bridle")
 
 
 def pytest_configure(config: pytest.Config) -> None:

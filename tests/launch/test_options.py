@@ -458,7 +458,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(name=st.sampled_from(sorted(Options.__fields__)), value=JSON)
 def test_any_value_is_taken_or_refused_with_an_options_error(name: str, value: Any) -> None:
     given_value: dict[str, Any] = {name: value}

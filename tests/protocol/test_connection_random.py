@@ -338,7 +338,7 @@ TestHost = shows("bad.random")(HostMachine.TestCase)
     pieces=st.integers(1, 50),
     when=st.integers(0, 20),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_whatever_a_host_sends_the_other_role_goes_on(frames: list[bytes], pieces: int, when: int) -> None:
     cli = Connection(Role.CLI, limits=LIMITS)
     mine = cli.send_request("hook_callback", {"callback_id": "hook_0", "input": {}})

@@ -107,7 +107,7 @@ json_values = st.recursive(
 
 @pytest.mark.parametrize("kind", RESULTS, ids=lambda kind: kind.__name__)
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_no_answer_is_an_exception(kind: type[ControlResult], data: st.DataObject) -> None:
     names = [field.encode_name for field in msgspec.structs.fields(kind)]
     payload = data.draw(json_values | st.dictionaries(st.sampled_from(names), json_values, max_size=5))

@@ -55,7 +55,7 @@ def written(conversation: list[Any]) -> Script:
     return script
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     conversations,
     st.booleans(),
@@ -87,7 +87,7 @@ def test_conversations_end_as_they_are_written(conversation: list[Any], partial:
     assert seen.count("Stop") == len(conversation)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.binary(max_size=40), max_size=20), st.booleans())
 def test_whatever_is_sent_the_simulation_neither_raises_nor_goes_on_for_ever(
     parts: list[bytes], one_shot: bool
@@ -100,14 +100,14 @@ def test_whatever_is_sent_the_simulation_neither_raises_nor_goes_on_for_ever(
     assert simulation.exit_code is not None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.text(max_size=12), max_size=8), st.dictionaries(texts, texts, max_size=3))
 def test_any_command_line_is_understood_or_refused(arguments: list[str], environment: dict[str, str]) -> None:
     launch = parse_launch(arguments, environment)
     assert launch.refusal is None or launch.refusal.lower().startswith("error")
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(1, 30))
 def test_however_the_bytes_are_cut_the_same_comes_out(size: int) -> None:
     def play(step: int) -> bytes:

@@ -21,6 +21,8 @@ from bridle.errors import OptionsError
 from bridle.testing import CassetteError, cassette
 from bridle.testing.cassette_file import read_recording
 from bridle.transports.opening import open_async, open_sync
+from bridle.transports.prepare import Preparation
+from bridle.transports.recording import header_line
 from tests.sessions import stand_in_session
 from tests.sessions.talking import Running, got, raised, steps, texts
 from tests.support import stand_in
@@ -267,3 +269,17 @@ def test_leaving_early_and_being_forgotten(shell: Shell, cli: Callable[..., Opti
     found = read_recording(path)
     assert [session.complete for session in found.sessions] == [True] * 3
     assert found.sessions[2].first("start_error")
+
+
+def test_the_version_in_the_header_is_the_one_that_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other programs write the file with the known versions, too, and may take ours out of it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    program = tmp_path / "claude"
+    program.write_text("#!/bin/sh\necho '2.1.7 (Claude Code)'\n")
+    program.chmod(0o755)
+    plan = Preparation(Options(cli_path=program), "Hi").run()
+    (tmp_path / "cache" / "bridle" / "versions.json").write_text('{"versions": {}}')
+    assert json.loads(header_line(plan, local=True))["cli"] == "2.1.7"
+    assert json.loads(header_line(plan, local=False))["cli"] is None

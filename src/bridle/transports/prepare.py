@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bridle.launch import LaunchPlan
     from bridle.options import Options
 
-__all__ = ["Preparation"]
+__all__ = ["Preparation", "known_versions"]
 
 logger = logging.getLogger("bridle")
 
@@ -97,7 +97,7 @@ class Preparation:
                     kill_identity(who)
 
     def _version(self, cli_path: str, plan: LaunchPlan) -> str | VersionFailure:
-        cache = _cache()
+        cache = known_versions()
         known = cache.get(cli_path)
         if known is not None:
             return known
@@ -160,8 +160,8 @@ class Preparation:
             self._process = None
 
 
-def _cache() -> VersionCache:
-    """Return the cache of this user's folder; one object for each folder, so that answers are shared in memory."""
+def known_versions() -> VersionCache:
+    """Return what is known in this user's folder; one object for each folder, so that answers are shared in memory."""
     with _cache_lock:
         key = f"{os.environ.get('XDG_CACHE_HOME', '')}\0{os.environ.get('HOME', '')}"
         if key not in _caches:

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from bridle._version import __version__
 from bridle.errors import printable
-from bridle.launch.versions import VersionCache
 from bridle.protocol.framing import LineFramer, OversizedLine
+from bridle.transports.prepare import known_versions
 from bridle.transports.recorded_pieces import Pieces
 from bridle.transports.redaction import CATEGORIES
 
@@ -159,7 +159,7 @@ def header_line(plan: LaunchPlan, *, local: bool, more_redaction: bool = False) 
             "format": FORMAT,
             "version": VERSION,
             "library": __version__,
-            "cli": VersionCache.in_user_folder(os.environ).get(program) if local else None,
+            "cli": known_versions().get(program) if local else None,
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "redacted": [*CATEGORIES, *(["what the callback took out"] if more_redaction else [])],
         }

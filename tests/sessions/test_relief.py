@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -42,18 +43,21 @@ class Reading:
         while self.relief.call(lambda: None):
             self.wait()
 
-    def join(self) -> None:
-        for thread in self.threads:
+    def close(self) -> None:
+        self.relief.close()
+        for thread in (*self.threads, *watching()):
             thread.join(SECONDS)
             assert not thread.is_alive()
 
-    def close(self) -> None:
-        self.relief.close()
-        self.join()
+
+def watching() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "bridle-relief"]
 
 
 @pytest.fixture
 def reading() -> Reading:
+    for thread in watching():  # of a session that has just ended
+        thread.join(SECONDS)
     return Reading()
 
 
@@ -76,30 +80,54 @@ def test_a_slow_one_is_relieved_and_the_next_at_once(reading: Reading) -> None:
     reading.close()
 
 
-def test_the_thread_goes_when_no_callbacks_come_and_comes_again(reading: Reading) -> None:
-    reading.nothing()
-    before = len(reading.threads)
-    reading.join()
-    assert reading.relief.call(reading.wait)
-    assert len(reading.threads) == before + 1
+def test_whoever_looks_sleeps_when_no_callbacks_come_and_wakes_for_the_next(reading: Reading) -> None:
+    clock = threading.Event()
+    for _ in range(3):
+        reading.nothing()
+        watch = reading.relief._watch
+        assert watch is not None
+        until = time.monotonic() + SECONDS
+        while not watch.asleep and time.monotonic() < until:
+            clock.wait(0.01)
+        assert watch.asleep
+        assert reading.relief.call(reading.wait)
     reading.close()
 
 
-def test_without_a_thread_nothing_is_run(reading: Reading) -> None:
+def test_one_looks_after_all_and_ends_with_the_last(reading: Reading) -> None:
+    several = [reading, *(Reading() for _ in range(4))]
+    for each in several:
+        each.nothing()
+    assert len(watching()) == 1
+    for each in several[1:]:
+        each.relief.close()
+    assert several[0].relief.call(several[0].wait)
+    several[0].close()
+    assert watching() == []
+    again = Reading()
+    assert again.relief.call(again.wait)
+    again.close()
+
+
+def test_without_a_thread_nothing_is_run_that_may_be_slow(reading: Reading) -> None:
     ran: list[int] = []
 
-    def refused() -> None:
-        reading.refused = True
-        for _ in range(2):
-            with pytest.raises(RuntimeError, match="new thread"):
-                reading.relief.call(lambda: ran.append(1))
-        reading.refused = False
-        assert not ran
-
-    refused()
     assert reading.relief.call(reading.wait)
-    refused()
+    reading.refused = True
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="new thread"):
+            reading.relief.call(lambda: ran.append(1))
+    assert not ran
+    reading.refused = False
     reading.nothing()
+    # A callback that runs already is not relieved, and is read on after.
+    reading.refused = True
+    clock = threading.Event()
+
+    def slow() -> None:
+        clock.wait(20 * TICK_SECONDS)
+
+    assert not reading.relief.call(slow)
     reading.close()
 
 
@@ -107,6 +135,7 @@ def test_closing_twice_and_before_anything(reading: Reading) -> None:
     reading.close()
     reading.close()
     assert not reading.threads
+    assert not watching()
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -1,12 +1,13 @@
-"""Who reads on while the reading thread runs a callback: another thread, but only if the callback takes its time.
+"""Who reads on while the reading thread of a session runs a callback: another thread, but only if the callback takes its time.
 
-To wake a thread for each callback costs more than most callbacks. So while callbacks come, a thread looks every `TICK_SECONDS` whether
-one still runs that ran the last time too, and takes the reading over then. Where one was slow, the next is expected to be, and the
-reading is handed over at once, until one is quick again.
+To wake a thread for each callback costs more than most callbacks. So while callbacks come, one thread for all sessions looks every
+`TICK_SECONDS` whether one still runs that ran the last time too, and has the reading taken over then. Where one was slow, the next is
+expected to be, and the reading is handed over at once, until one is quick again.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -19,7 +20,9 @@ __all__ = ["Relief"]
 TICK_SECONDS = 0.002
 """How often it is looked: a callback that is not expected to be slow may hold the reading up for twice as long."""
 IDLE_TICKS = 25
-"""After so many without a callback the thread goes, and the next callback wakes it."""
+"""After so many without a callback it sleeps, and the next callback wakes it."""
+SLEEP_SECONDS = 60.0
+"""For how long it sleeps at once."""
 
 
 class Relief:
@@ -34,13 +37,9 @@ class Relief:
         self._run = run
         self._read_on = read_on
         self._lock = threading.Lock()
-        self._closed = (
-            threading.Lock()
-        )  # as a clock that can be stopped: it is released at the end, and waited for until then
-        self._closed.acquire()
-        self._count = 0
-        self._running = 0
-        self._used = self._watched = self._expects_slow = False
+        self._watch: _Watch | None = None
+        self._count = self._running = self._seen = 0
+        self._expects_slow = False
 
     def call(self, callback: Callable[[], None]) -> bool:
         """Run a callback, which must not raise, in this thread; True if another one reads on.
@@ -54,16 +53,13 @@ class Relief:
             callback()
             self._expects_slow = time.monotonic() - begun > TICK_SECONDS
             return True
+        if self._watch is None:
+            self._watch = _watch_over(self)
         with self._lock:
             self._count += 1
             number = self._running = self._count
-            watched, self._watched, self._used = self._watched, True, True
-        if not watched:
-            try:
-                self._run(self._watch)
-            except RuntimeError:
-                self._running, self._watched = 0, False
-                raise
+        if self._watch.asleep:
+            self._watch.ring()
         callback()
         with self._lock:
             relieved = self._running != number
@@ -72,25 +68,98 @@ class Relief:
             return relieved
 
     def close(self) -> None:
-        """Let the thread go, if there is one. Never waits."""
-        if self._closed.locked():
-            self._closed.release()
+        """Take that no more callbacks come. Never waits."""
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.leave(self)
 
-    def _watch(self) -> None:
-        if self._is_held_up():
-            self._read_on()
+    def look(self) -> bool:
+        """Have the reading taken over if the callback runs that ran at the last look; True if there was any since then."""
+        with self._lock:
+            seen, self._seen = self._seen, self._count
+            if self._running and self._running == seen:
+                try:
+                    self._run(self._read_on)
+                except RuntimeError:  # no thread can be had: it is read on after the callback
+                    return True
+                self._running, self._expects_slow = 0, True
+            return self._running != 0 or self._count != seen
 
-    def _is_held_up(self) -> bool:
-        """Wait until a callback takes its time; False if none come any more."""
-        seen = idle = 0
-        while not self._closed.acquire(timeout=TICK_SECONDS):
-            with self._lock:
-                held_up = self._running != 0 and self._running == seen
-                idle = 0 if self._used or self._running else idle + 1
-                if held_up:
-                    self._running, self._expects_slow = 0, True
-                if held_up or idle > IDLE_TICKS:
-                    self._watched = False
-                    return held_up
-                seen, self._used = self._running, False
-        return False
+
+class _Watch(threading.Thread):
+    """The thread that looks. It ends with the last session that it looks after.
+
+    Attributes:
+        asleep: True while it looks only when it is rung.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(name="bridle-relief", daemon=True)
+        self.asleep = False
+        self._reliefs: set[Relief] = set()
+        self._over = False
+        self._bell = threading.Lock()
+        self._bell.acquire()
+
+    def join_in(self, relief: Relief) -> None:
+        """Look after one more."""
+        self._reliefs.add(relief)
+
+    def leave(self, relief: Relief) -> None:
+        """Look after one less."""
+        global _watch  # noqa: PLW0603 - one for the process
+        with _lock:
+            self._reliefs.discard(relief)
+            if self._reliefs:
+                return
+            self._over = True
+            if _watch is self:
+                _watch = None
+        self.ring()
+
+    def ring(self) -> None:
+        """Let it look now."""
+        with _lock:
+            if self._bell.locked():
+                self._bell.release()
+
+    def run(self) -> None:
+        """Look until nobody is left to be looked after."""
+        idle = 0
+        while not self._over:
+            with _lock:
+                reliefs = tuple(self._reliefs)
+            if sum(relief.look() for relief in reliefs):  # at each of them
+                idle, self.asleep = 0, False
+            elif idle == IDLE_TICKS and not self.asleep:
+                # Said before the last look: whoever begins after that look sees it, and rings.
+                self.asleep = True
+                continue
+            else:
+                idle += 1
+            if self._bell.acquire(timeout=SLEEP_SECONDS if self.asleep else TICK_SECONDS):
+                idle, self.asleep = 0, False
+
+
+_lock = threading.Lock()
+_watch: _Watch | None = None
+
+
+def _watch_over(relief: Relief) -> _Watch:
+    global _watch  # noqa: PLW0603 - one for the process
+    with _lock:
+        if _watch is None:
+            started = _Watch()
+            started.start()
+            _watch = started
+        _watch.join_in(relief)
+        return _watch
+
+
+def _after_fork() -> None:
+    """Begin anew: the thread is not in the copy, and whoever held the lock neither."""
+    global _lock, _watch
+    _lock, _watch = threading.Lock(), None
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -25,12 +25,12 @@ from bridle.errors import (
     TurnTimeoutError,
     printable,
 )
-from bridle.hooks import check_hooks, registration
+from bridle.hooks.matchers import check_hooks, registration
 from bridle.launch import in_process_servers
 from bridle.launch.encode import external_servers
 from bridle.messages import CommandLifecycleMessage, ResultMessage
 from bridle.options import Options
-from bridle.permissions import check_can_use_tool
+from bridle.permissions.requests import check_can_use_tool
 from bridle.protocol import events as core_events
 from bridle.protocol.connection import SETTLE_SECONDS, Connection, Role
 from bridle.protocol.control import row_for

@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.hooks import HookInput, decode_hook_input, decode_hook_request, encode_hook_output, registration
-from bridle.permissions import PermissionRequest, decode_permission_request, encode_permission_result
+from bridle.hooks import HookInput
+from bridle.hooks.decode import decode_hook_input, decode_hook_request
+from bridle.hooks.encode import encode_hook_output
+from bridle.hooks.matchers import registration
+from bridle.permissions import PermissionRequest
+from bridle.permissions.requests import decode_permission_request
+from bridle.permissions.results import encode_permission_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

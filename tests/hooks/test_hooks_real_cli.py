@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle.hooks import HOOK_EVENTS, HookMatcher, HookOutput, fail_output
+from bridle.hooks import HOOK_EVENTS, HookMatcher, HookOutput
+from bridle.hooks.encode import fail_output
 from bridle.permissions import Deny
 from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
 from tests.contract import shows

@@ -22,9 +22,8 @@ from bridle.hooks import (
     PreToolUseHookInput,
     StopHookInput,
     UnknownHookInput,
-    decode_hook_input,
-    decode_hook_request,
 )
+from bridle.hooks.decode import decode_hook_input, decode_hook_request
 from bridle.permissions import AddRules, PermissionRule
 from tests.contract import shows
 from tests.hooks.fields import COMMON, FIELDS

@@ -12,8 +12,8 @@ import pytest
 
 from bridle.callbacks import check_callback, is_async
 from bridle.errors import OptionsError
-from bridle.hooks import HookContext, HookMatcher, check_hooks, event_warnings, registration
-from bridle.hooks.matchers import NO_DEADLINE, wire_timeout
+from bridle.hooks import HookContext, HookMatcher
+from bridle.hooks.matchers import NO_DEADLINE, check_hooks, event_warnings, registration, wire_timeout
 from tests.contract import shows
 
 if TYPE_CHECKING:

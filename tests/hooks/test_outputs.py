@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.hooks import HOOK_EVENTS, HookOutput, HookOutputError, encode_hook_output, fail_output
-from bridle.hooks.encode import SPECIFIC_FIELDS
+from bridle.hooks import HOOK_EVENTS, HookOutput, HookOutputError
+from bridle.hooks.encode import SPECIFIC_FIELDS, encode_hook_output, fail_output
 from bridle.permissions import Allow, Deny, PermissionRule, ReplaceRules
 from tests.contract import shows
 from tests.hooks.fields import SPECIFIC

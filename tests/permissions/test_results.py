@@ -28,14 +28,10 @@ from bridle.permissions import (
     ReplaceRules,
     SetMode,
     UnknownPermissionUpdate,
-    check_can_use_tool,
-    decode_permission_request,
-    decode_update,
-    decode_updates,
-    deny,
-    encode_permission_result,
-    encode_update,
 )
+from bridle.permissions.requests import check_can_use_tool, decode_permission_request
+from bridle.permissions.results import deny, encode_permission_result
+from bridle.permissions.updates import decode_update, decode_updates, encode_update
 from tests.contract import shows
 
 INPUT = b'{"z":1,"command":"ls \\u00e9 \xc3\xa9", "timeout":1e2,"big":123456789012345678901234567890,"f":1.10}'

@@ -19,7 +19,7 @@ from bridle.aio.driver import Driver
 from bridle.aio.from_thread import SessionReach
 from bridle.aio.operations import Operations
 from bridle.errors import BridleError
-from bridle.hooks import event_warnings
+from bridle.hooks.matchers import event_warnings
 from bridle.messages import Message
 from bridle.session import SessionBase, SessionCore, checked_content, checked_timeout
 from bridle.session_events import SessionEvent

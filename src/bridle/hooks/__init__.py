@@ -24,23 +24,12 @@ from bridle.hooks.context import (
 )
 from bridle.hooks.decode import (
     HOOK_EVENTS,
-    HookRequest,
-    decode_hook_input,
-    decode_hook_request,
 )
 from bridle.hooks.encode import (
-    EncodedHookOutput,
     HookOutputError,
-    encode_hook_output,
-    fail_output,
 )
 from bridle.hooks.matchers import (
     HookMatcher,
-    RegisteredHook,
-    Registration,
-    check_hooks,
-    event_warnings,
-    registration,
 )
 from bridle.hooks.outputs import (
     HookOutput,
@@ -93,7 +82,6 @@ __all__ = [
     "DirectoryAddedHookInput",
     "ElicitationHookInput",
     "ElicitationResultHookInput",
-    "EncodedHookOutput",
     "FileChangedHookInput",
     "HOOK_EVENTS",
     "HookContext",
@@ -102,7 +90,6 @@ __all__ = [
     "HookMatcher",
     "HookOutput",
     "HookOutputError",
-    "HookRequest",
     "InstructionsLoadedHookInput",
     "MessageDisplayHookInput",
     "NotificationHookInput",
@@ -117,8 +104,6 @@ __all__ = [
     "PreCompactHookInput",
     "PreModelSwitchHookInput",
     "PreToolUseHookInput",
-    "RegisteredHook",
-    "Registration",
     "SessionCronSummary",
     "SessionEndHookInput",
     "SessionStartHookInput",
@@ -135,11 +120,4 @@ __all__ = [
     "UserPromptSubmitHookInput",
     "WorktreeCreateHookInput",
     "WorktreeRemoveHookInput",
-    "check_hooks",
-    "decode_hook_input",
-    "decode_hook_request",
-    "encode_hook_output",
-    "event_warnings",
-    "fail_output",
-    "registration",
 ]

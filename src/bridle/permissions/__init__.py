@@ -15,7 +15,6 @@ from bridle.permissions.requests import (
     McpServerProvenance,
     PermissionRequest,
     PermissionRequestError,
-    decode_permission_request,
 )
 from bridle.permissions.results import (
     Allow,
@@ -23,8 +22,6 @@ from bridle.permissions.results import (
     PermissionDecisionClassification,
     PermissionResult,
     PermissionResultError,
-    deny,
-    encode_permission_result,
 )
 from bridle.permissions.updates import (
     AddDirectories,
@@ -38,9 +35,6 @@ from bridle.permissions.updates import (
     ReplaceRules,
     SetMode,
     UnknownPermissionUpdate,
-    decode_update,
-    decode_updates,
-    encode_update,
 )
 
 __all__ = [
@@ -64,18 +58,4 @@ __all__ = [
     "ReplaceRules",
     "SetMode",
     "UnknownPermissionUpdate",
-    "check_can_use_tool",
-    "decode_permission_request",
-    "decode_update",
-    "decode_updates",
-    "deny",
-    "encode_permission_result",
-    "encode_update",
 ]
-
-
-def check_can_use_tool(value: object, path: str) -> object:
-    """Accept a permission callback; see `bridle.callbacks.check_callback`."""
-    from bridle.callbacks import check_callback
-
-    return check_callback(value, path, ("request",))

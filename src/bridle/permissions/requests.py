@@ -23,6 +23,7 @@ __all__ = [
     "McpServerProvenance",
     "PermissionRequest",
     "PermissionRequestError",
+    "check_can_use_tool",
     "decode_permission_request",
 ]
 
@@ -168,3 +169,10 @@ def decode_permission_request(
     msgspec.structs.force_setattr(asked, "request_id", request_id)
     asked.__dict__.update({"(session)": session, "(cancelled)": cancelled})
     return asked
+
+
+def check_can_use_tool(value: object, path: str) -> object:
+    """Accept a permission callback; see `bridle.callbacks.check_callback`."""
+    from bridle.callbacks import check_callback
+
+    return check_callback(value, path, ("request",))

@@ -7,6 +7,7 @@ expected to be, and the reading is handed over at once, until one is quick again
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["Relief"]
+
+logger = logging.getLogger("bridle")
 
 TICK_SECONDS = 0.002
 """How often it is looked: a callback that is not expected to be slow may hold the reading up for twice as long."""
@@ -129,7 +132,7 @@ class _Watch(threading.Thread):
         while not self._over:
             with _lock:
                 reliefs = tuple(self._reliefs)
-            if sum(relief.look() for relief in reliefs):  # at each of them
+            if sum(_look(relief) for relief in reliefs):  # at each of them
                 idle, self.asleep = 0, False
             elif idle == IDLE_TICKS and not self.asleep:
                 # Said before the last look: whoever begins after that look sees it, and rings.
@@ -139,6 +142,14 @@ class _Watch(threading.Thread):
                 idle += 1
             if self._bell.acquire(timeout=SLEEP_SECONDS if self.asleep else TICK_SECONDS):
                 idle, self.asleep = 0, False
+
+
+def _look(relief: Relief) -> bool:
+    try:
+        return relief.look()
+    except Exception:  # no memory, say: the other sessions are looked after all the same
+        logger.exception("the reading of a session could not be taken over")
+        return True
 
 
 _lock = threading.Lock()

@@ -14,7 +14,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from bridle.errors import BridleError
-from bridle.hooks import event_warnings
+from bridle.hooks.matchers import event_warnings
 from bridle.messages import Message
 from bridle.session import SessionBase, SessionCore, checked_content, checked_timeout
 from bridle.session_events import SessionEvent

@@ -112,7 +112,7 @@ class Chat:
         self._transcript = Transcript(terminal, name_session=False, apart=True)
         self._turns: set[Turn] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._presses = self._sending = 0
+        self._presses = self._sending = self._undone = 0
         self._spoken = False
         self._failed = False
         self._stuck = False
@@ -293,8 +293,10 @@ class Chat:
             self.offer()
 
     def offer(self) -> None:
-        """Show where to type, if it is the user's turn."""
-        if self._lines.interactive and self._quiet.is_set() and not self._questions.asked and not self._terminal.asking:
+        """Show where to type, if it is the user's turn: nothing runs, nothing is asked, and what was typed has been done."""
+        if not self._lines.interactive or self._undone or self._questions.asked or self._terminal.asking:
+            return
+        if self._quiet.is_set():
             self._terminal.line()
             self._terminal.ask(_MORE if self._begun else _PROMPT)
 
@@ -318,13 +320,13 @@ class Chat:
             self._begun.clear()
             if text.strip() in ("/quit", "/exit"):
                 break
-            self._entered.put_nowait(text)
+            self._enter(text)
             if not self._lines.interactive:
                 await self._entered.join()
                 await self._quiet.wait()
         else:
             if self._begun and not self._lines.interactive:
-                self._entered.put_nowait("\n".join(self._begun))
+                self._enter("\n".join(self._begun))
                 await self._entered.join()
         if not self._lines.interactive:
             await self._quiet.wait()
@@ -335,17 +337,24 @@ class Chat:
         self._terminal.fresh_line()
         return 0
 
+    def _enter(self, text: str) -> None:
+        self._undone += 1
+        self._entered.put_nowait(text)
+
     async def _work(self) -> int:
         while True:
             text = await self._entered.get()
             try:
                 await self._do(text)
             finally:
+                self._undone -= 1
                 self._entered.task_done()
+            assert self._session is not None  # noqa: S101 - for the type checker
+            if self._session.state.name not in ("STOPPED", "FAILED"):  # else whoever shows the messages says it
+                self.offer()
 
     async def _do(self, text: str) -> None:
         if not text.strip():
-            self.offer()
             return
         if not self._lines.interactive:
             if self._spoken:
@@ -363,7 +372,6 @@ class Chat:
                 return  # whoever shows the messages says it
             self._failed = self._failed or not self._lines.interactive
             self._terminal.error(str(error))
-        self.offer()
 
     async def send(self, text: str) -> None:
         """Say something."""

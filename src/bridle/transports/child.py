@@ -293,8 +293,9 @@ class Child:
 
     def wake(self) -> None:
         """End a wait in another thread or task."""
-        if self._wakeup is not None:
-            self._wakeup.set()
+        wakeup = self._wakeup
+        if wakeup is not None:
+            wakeup.set()
 
     # -- the exit ------------------------------------------------------------------------------------------------------
 

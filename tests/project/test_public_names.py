@@ -1,4 +1,4 @@
-"""What the public packages offer: classes, types and constants; their functions are how the library uses them."""
+"""What the public packages offer: classes, types, constants, and the one function that a test of a callback needs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import inspect
 import pytest
 
 
-@pytest.mark.parametrize("package", ["bridle.hooks", "bridle.permissions"])
-def test_nothing_internal_is_offered(package: str) -> None:
+@pytest.mark.parametrize(
+    ("package", "function"),
+    [("bridle.hooks", "decode_hook_input"), ("bridle.permissions", "decode_permission_request")],
+)
+def test_nothing_internal_is_offered(package: str, function: str) -> None:
     module = importlib.import_module(package)
-    assert [name for name in module.__all__ if inspect.isfunction(getattr(module, name))] == []
-    assert sorted(module.__all__) == sorted(set(module.__all__))
+    assert [name for name in module.__all__ if inspect.isfunction(getattr(module, name))] == [function]
+    assert len(module.__all__) == len(set(module.__all__))

@@ -24,6 +24,7 @@ from bridle.hooks.context import (
 )
 from bridle.hooks.decode import (
     HOOK_EVENTS,
+    decode_hook_input,
 )
 from bridle.hooks.encode import (
     HookOutputError,
@@ -120,4 +121,5 @@ __all__ = [
     "UserPromptSubmitHookInput",
     "WorktreeCreateHookInput",
     "WorktreeRemoveHookInput",
+    "decode_hook_input",
 ]

@@ -15,6 +15,7 @@ from bridle.permissions.requests import (
     McpServerProvenance,
     PermissionRequest,
     PermissionRequestError,
+    decode_permission_request,
 )
 from bridle.permissions.results import (
     Allow,
@@ -58,4 +59,5 @@ __all__ = [
     "ReplaceRules",
     "SetMode",
     "UnknownPermissionUpdate",
+    "decode_permission_request",
 ]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from bridle.option_checks import integer, number, optional
 from bridle.option_fields import Checked, option
 
-__all__ = ["Limits", "Timeouts"]
+__all__ = ["LONGEST_SECONDS", "Limits", "Timeouts"]
 
 # What epoll can wait for at once is a little more: beyond it a wait fails with a bare OverflowError.
-_LONGEST = 2_000_000
-_deadline = optional(number(0, exclusive=True, maximum=_LONGEST))
-_grace = number(0, maximum=_LONGEST)
+LONGEST_SECONDS = 2_000_000
+_deadline = optional(number(0, exclusive=True, maximum=LONGEST_SECONDS))
+_grace = number(0, maximum=LONGEST_SECONDS)
 _count = integer(1)
 _mebibyte = 1024 * 1024
 

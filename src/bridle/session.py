@@ -13,6 +13,7 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from bridle.bounds import LONGEST_SECONDS
 from bridle.errors import (
     BridleError,
     CheckpointingNotEnabledError,
@@ -29,6 +30,7 @@ from bridle.hooks.matchers import check_hooks, registration
 from bridle.launch import in_process_servers
 from bridle.launch.encode import external_servers
 from bridle.messages import CommandLifecycleMessage, ResultMessage
+from bridle.messages.base import frame_summary
 from bridle.options import Options
 from bridle.permissions.requests import check_can_use_tool
 from bridle.protocol import events as core_events
@@ -69,8 +71,6 @@ logger = logging.getLogger("bridle")
 EXIT_SECONDS = 5.0
 """For how long the exit status is awaited after the end of the output."""
 _WARNINGS_KEPT = 1_000
-_LONGEST_WAIT = 2_000_000.0
-"""What epoll can wait for at once is a little more: a deadline beyond it is waited for in parts."""
 
 T = TypeVar("T", bound="TurnBase")
 
@@ -244,7 +244,8 @@ class SessionCore:
         """Return how long may be waited before `expire`; None for ever."""
         if not self._deadlines:
             return None
-        return min(max(0.0, min(when for when, _ in self._deadlines.values()) - now), _LONGEST_WAIT)
+        first = min(when for when, _ in self._deadlines.values())
+        return min(max(0.0, first - now), LONGEST_SECONDS)  # a longer wait is one in parts
 
     def expire(self, now: float, stderr_tail: bytes) -> None:
         """Take that time has passed."""
@@ -716,8 +717,7 @@ def _log(event: core_events.Event) -> None:
     match event:
         case core_events.MessagesReceived():
             for message in event.messages:
-                subtype = getattr(message, "subtype", None) or "-"
-                logger.debug("frame %s %s, %d bytes", message.type, subtype, len(message.raw))
+                logger.debug("%s", frame_summary(message))
         case core_events.RequestReceived():
             logger.debug("the CLI asks: %s (%s)", printable(event.subtype, 100), printable(event.request_id, 100))
         case core_events.RequestResolved():

@@ -212,9 +212,8 @@ class Exchanges:
             self._answer(job, job.finish(error if error is not None else outcome))
         except KeyboardInterrupt:
             raise
-        except (
-            BaseException
-        ) as problem:  # what was returned may have methods, and `SystemExit` in them is a failure, too
+        except BaseException as problem:
+            # What was returned may have methods, and `SystemExit` in them is a failure, too.
             if not isinstance(problem, (AnswerError, ValueError, TypeError)):
                 logger.exception("the answer of a callback could not be made")
             self._end_badly(job, f"{job.name}: {text_of(problem)}")

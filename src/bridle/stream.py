@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bridle.errors import ConcurrentUseError, DecodeError, StreamWarning
 from bridle.launch import needs_session
 from bridle.launch.plan import encode_prompt
+from bridle.messages.base import frame_summary
 from bridle.options import Options
 from bridle.protocol.oneshot import Deadlines, OneShotConnection
 
@@ -232,7 +233,7 @@ class StreamBase:
         logger.debug("read %d bytes, %.3f s after the start", size, time.monotonic() - self._started_at)
         for item in islice(self._items, known, None):
             if not isinstance(item, (StreamWarning, DecodeError)):
-                logger.debug("frame %s %s, %d bytes", item.type, getattr(item, "subtype", None) or "-", len(item.raw))
+                logger.debug("%s", frame_summary(item))
 
     def _reading(self, call: str) -> _Reading:
         """Mark the stream as being read for the length of a `with` block.

@@ -118,17 +118,19 @@ Finish = Callable[["Job", object, "BaseException | None"], None]
 async def run_job(job: Job, finish: Finish) -> None:
     """Run one callback, in a task of its own, and hand in how it ended; one that is stopped hands in nothing more."""
     if _on_trio():
+        import trio
+
         with anyio.CancelScope() as scope:
-            await _run(job, finish, scope.cancel, stops_itself=False)
+            await _run(job, finish, scope.cancel, trio.lowlevel.current_task(), stops_itself=False)
     else:
         import asyncio
 
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - for the type checker
-        await _run(job, finish, task.cancel, stops_itself=True)
+        await _run(job, finish, task.cancel, task, stops_itself=True)
 
 
-async def _run(job: Job, finish: Finish, cancel: Callable[[], object], *, stops_itself: bool) -> None:
+async def _run(job: Job, finish: Finish, cancel: Callable[[], object], task: object, *, stops_itself: bool) -> None:
     """Run a callback.
 
     Args:
@@ -136,6 +138,7 @@ async def _run(job: Job, finish: Finish, cancel: Callable[[], object], *, stops_
         finish: takes how it ended.
         cancel: ends it. On asyncio that cancels the task, once: a scope cancels again in every turn of the loop for as long as the
             callback does not end, and one that does not obey would keep a processor busy.
+        task: in which it runs.
         stops_itself: the cancellation ends here, and is not taken by a scope.
     """
     stopped = False
@@ -149,7 +152,6 @@ async def _run(job: Job, finish: Finish, cancel: Callable[[], object], *, stops_
     job.stop = stop
     if job.cancelled:
         return
-    me = _current_task()
     outcome: object = None
     error: BaseException | None = None
     try:
@@ -162,7 +164,7 @@ async def _run(job: Job, finish: Finish, cancel: Callable[[], object], *, stops_
         cancelled = isinstance(problem, anyio.get_cancelled_exc_class())
         if stopped and stops_itself and cancelled:
             return
-        if isinstance(problem, GeneratorExit) and _current_task() is not me:
+        if isinstance(problem, GeneratorExit) and _current_task() is not task:
             raise  # it is the event loop that drops the task, and no callback that raised it
         if not stopped:
             finish(job, None, problem)

@@ -235,9 +235,8 @@ class Session(SessionBase, Operations):
         """Start; a `resumable` start that is cancelled is taken up again by the next call. Only a stream asks for one."""
         core = self._core
         first = not self._begun and not core.stop_asked
-        unfinished = (
-            self._for_stream and self._driver is None
-        )  # one task at a time starts a stream: nobody else goes on with it
+        # One task at a time starts a stream: nobody else goes on with it.
+        unfinished = self._for_stream and self._driver is None
         mine = first or (unfinished and not core.stop_asked and not core.ready.is_set)
         try:
             if mine:

@@ -72,10 +72,8 @@ class SteeredStream(QueryStream):
         self._prepared = self._up = True
 
     async def _stop(self, *, turn_open: bool) -> None:
-        driver, wake = (
-            self._session._driver,
-            self._inbox.more.wake,
-        )  # a reader sees at once that the stream is being closed
+        # A reader sees at once that the stream is being closed.
+        driver, wake = self._session._driver, self._inbox.more.wake
         if driver is None or driver.is_here:
             wake()
         else:

@@ -8,10 +8,20 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import Raw
 
-from bridle.errors import DecodeError
+from bridle.errors import DecodeError, printable
 from bridle.messages.lazy import decoded_once
 
-__all__ = ["NO_RAW", "Frame", "Message", "Number", "Record", "check_shape", "plain", "repair_surrogates"]
+__all__ = [
+    "NO_RAW",
+    "Frame",
+    "Message",
+    "Number",
+    "Record",
+    "check_shape",
+    "frame_summary",
+    "plain",
+    "repair_surrogates",
+]
 
 Number = int | float
 """A JSON number: an integer stays an integer."""
@@ -173,3 +183,9 @@ class Message(Frame, frozen=True, kw_only=True):
 
     uuid: str | None = None
     session_id: str | None = None
+
+
+def frame_summary(frame: Frame) -> str:
+    """Return what is logged of a frame: its kind and size, and nothing of what is in it."""
+    kind = f"{frame.type} {getattr(frame, 'subtype', None) or '-'}"
+    return f"frame {printable(kind, 200)}, {len(frame.raw)} bytes"

@@ -213,21 +213,29 @@ class ModelServer:
             connection.sendall(head + (payload if until is None else payload[: len(payload) // 2]))
             return until is None
         events = [encode_event(event) for event in message_events(reply, **facts)]
-        connection.sendall(_head(200, {"content-type": "text/event-stream", **reply.headers}, None))
+        # What needs no wait is sent at once, the end of the answer with its last event: a CLI that had read the one and not the other
+        # would already run a tool, and still take an interrupt for one of the answer.
+        waiting = _head(200, {"content-type": "text/event-stream", **reply.headers}, None)
         cut = len(events) if until is None else until
         for position, piece in _grouped(events[:cut], reply.delay, pause.after_events if pause else 0):
-            if pause is not None and position == pause.after_events and not self._wait(connection, pause):
+            paused = pause if pause is not None and position == pause.after_events else None
+            delayed = bool(position and reply.delay)
+            if paused is not None or delayed:
+                connection.sendall(waiting)
+                waiting = b""
+            if paused is not None and not self._wait(connection, paused):
                 return False
-            if position and reply.delay and self._closing.wait(reply.delay):
+            if delayed and self._closing.wait(reply.delay):
                 return False
             if piece:
-                connection.sendall(b"%x\r\n%b\r\n" % (len(piece), piece))
-        if pause is not None and not pause.started.is_set() and not self._wait(connection, pause):
-            return False
-        if until is not None:
-            return False
-        connection.sendall(b"0\r\n\r\n")
-        return True
+                waiting += b"%x\r\n%b\r\n" % (len(piece), piece)
+        if pause is not None and not pause.started.is_set():
+            connection.sendall(waiting)
+            waiting = b""
+            if not self._wait(connection, pause):
+                return False
+        connection.sendall(waiting + (b"0\r\n\r\n" if until is None else b""))
+        return until is None
 
 
 def _grouped(events: list[bytes], delay: float, pause_at: int) -> Iterator[tuple[int, bytes]]:

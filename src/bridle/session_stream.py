@@ -116,15 +116,15 @@ class StreamSide:
             ("after_result", timeouts.after_result, waits and not busy),
         ):
             if not due:
-                core.disarm(kind, "")
-            elif not core.is_armed(kind, ""):
-                core.arm(kind, "", seconds)
+                core.deadlines.disarm(kind, "")
+            elif not core.deadlines.is_armed(kind, ""):
+                core.deadlines.arm(kind, "", seconds)
 
     def overstayed(self, kind: str, seconds: float) -> None:
         """Take that all prompts were answered long ago, and the CLI still has something to do."""
         core = self._core
         if core.connection.in_flight_requests:
-            core.arm(kind, "", seconds)  # it is us who keep it waiting
+            core.deadlines.arm(kind, "", seconds)  # it is us who keep it waiting
             return
         tasks = sorted(task.task_id or "" for task in core.connection.background_tasks if not task.ambient)
         core.warn(

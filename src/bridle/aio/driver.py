@@ -162,7 +162,7 @@ class Driver:
         data: bytes | None = None
         exit_code: int | None = None
         now = time.monotonic()
-        seconds = core.wait_seconds(now)
+        seconds = core.deadlines.wait_seconds(now)
         self._until = None if seconds is None else now + seconds
         deadline = float("inf") if seconds is None else anyio.current_time() + seconds
         hasty = self._missed >= _MISSED_READS
@@ -217,7 +217,7 @@ class Driver:
         if self._woken or core.stop_asked or core.may_end or core.abandoned or connection.input_may_close:
             return False
         now = time.monotonic()
-        seconds = core.wait_seconds(now)
+        seconds = core.deadlines.wait_seconds(now)
         if seconds is not None and (self._until is None or now + seconds < self._until):
             if not seconds:
                 return False
@@ -263,5 +263,5 @@ class Driver:
             return False
         if core.callbacks.to_run or core.callbacks.to_stop:
             return False
-        seconds = core.wait_seconds(now)
+        seconds = core.deadlines.wait_seconds(now)
         return seconds is None or (self._until is not None and now + seconds >= self._until)

@@ -11,7 +11,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from bridle.errors import SessionClosedError
-from bridle.session import SessionBase
+from bridle.session_base import SessionBase
 
 if TYPE_CHECKING:
     from collections.abc import Callable

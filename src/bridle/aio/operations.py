@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
-from bridle.session import sent_servers
+from bridle.session_checks import sent_servers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,7 +21,9 @@ from bridle.aio.operations import Operations
 from bridle.errors import BridleError
 from bridle.hooks.matchers import event_warnings
 from bridle.messages import Message
-from bridle.session import SessionBase, SessionCore, checked_content, checked_timeout
+from bridle.session import SessionCore
+from bridle.session_base import SessionBase
+from bridle.session_checks import checked_content, checked_timeout
 from bridle.session_events import SessionEvent
 from bridle.session_inbox import Flag, Inbox, TurnBase
 from bridle.transports.offload import Call

@@ -242,7 +242,7 @@ class Driver:
                 self.flush()
                 if core.may_end or core.abandoned:
                     return False
-                seconds = core.wait_seconds(time.monotonic())
+                seconds = core.deadlines.wait_seconds(time.monotonic())
                 if core.poll is not None:
                     # A prompt that is sent meanwhile, or the end of the input, brings deadlines: none of them can pass before this.
                     seconds = core.poll if seconds is None else min(seconds, core.poll)
@@ -293,7 +293,7 @@ class Driver:
         while exit_code is None:
             with self.lock:
                 self.flush()
-                seconds = core.wait_seconds(time.monotonic())
+                seconds = core.deadlines.wait_seconds(time.monotonic())
             self.tell()
             exit_code = transport.wait_exit(seconds)
             with self.lock:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, cast
 
-from bridle.session import sent_servers
+from bridle.session_checks import sent_servers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

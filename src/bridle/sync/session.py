@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from bridle.errors import BridleError
 from bridle.hooks.matchers import event_warnings
 from bridle.messages import Message
-from bridle.session import SessionBase, SessionCore, checked_content, checked_timeout
+from bridle.session import SessionCore
+from bridle.session_base import SessionBase
+from bridle.session_checks import checked_content, checked_timeout
 from bridle.session_events import SessionEvent
 from bridle.session_inbox import Inbox, TurnBase
 from bridle.sync.driver import Driver
@@ -308,7 +310,7 @@ class Session(SessionBase, Operations):
             if until is not None and now >= until:
                 break
             with driver.lock:
-                seconds = core.wait_seconds(now)
+                seconds = core.deadlines.wait_seconds(now)
             # The reader may have begun to wait before the input was closed: that deadline is looked after here. It cannot pass before this.
             limits = (seconds, core.options.timeouts.after_result, None if until is None else until - now)
             if driver.wait(core.ended, min((limit for limit in limits if limit is not None), default=None)):

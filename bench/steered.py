@@ -162,12 +162,23 @@ class Official:
         return asyncio.run(self.talk(path, counts))
 
 
+class OfficialTrio(Official):
+    """The same on trio."""
+
+    def run(self, path: str, counts: dict[str, int]) -> Found:
+        import trio
+
+        found: Found = trio.run(self.talk, path, counts)
+        return found
+
+
 CLIENTS: dict[str, type[Any]] = {
     "bridle": Bridle,
     "bridle-trio": BridleTrio,
     "bridle-blocking": BridleBlocking,
     "bridle-threaded": BridleThreaded,
     "official": Official,
+    "official-trio": OfficialTrio,
 }
 
 

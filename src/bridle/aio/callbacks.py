@@ -120,7 +120,7 @@ async def run_job(job: Job, finish: Finish) -> None:
     if _on_trio():
         import trio
 
-        with anyio.CancelScope() as scope:
+        with trio.CancelScope() as scope:  # what anyio's would wrap, once for each callback
             await _run(job, finish, scope.cancel, trio.lowlevel.current_task(), stops_itself=False)
     else:
         import asyncio

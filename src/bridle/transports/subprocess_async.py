@@ -87,22 +87,20 @@ class AsyncChildProcess(ChildProcess):
             b"" at the end of the output; None after `take` returned False.
         """
         while True:
-            if not _on_trio() and await self._pour_in_place(take):
+            if await (self._pour_on_trio(take) if _on_trio() else self._pour_on_asyncio(take)):
                 return None
-            data = await self.receive()  # trio; or it has ended, or exited, or is being stopped
+            data = await self.receive()  # it has ended, or exited, or is being stopped
             if not data:
                 return data
             if not take(data):
                 return None
 
-    async def _pour_in_place(self, take: Callable[[bytes], bool]) -> bool:
-        """Do it on asyncio; return True after `take` has returned False, and False if something is to be waited for in another way."""
+    async def _pour_on_asyncio(self, take: Callable[[bytes], bool]) -> bool:
+        """Return True after `take` has returned False, and False if something is to be waited for in another way."""
         import asyncio
 
         child = self._started()
-        if self._more_is_likely or child.wait_limit() is not None:
-            return False  # what has been seen once, the end above all, does not make the descriptor readable again
-        descriptor = child.wait_descriptor()
+        descriptor = self._pouring_descriptor(child)
         if descriptor is None:
             return False
         loop = asyncio.get_running_loop()
@@ -112,16 +110,9 @@ class AsyncChildProcess(ChildProcess):
             if over.done():
                 return
             try:
-                data = child.take()
-                if data is None:
-                    child.serve()
-                    data = child.take()
-                if data:
-                    if not take(data):
-                        over.set_result(True)
-                elif data is not None or child.stopping or child.wait_limit() is not None:
-                    self._more_is_likely = True  # whoever asks now must not wait before: the end is there again
-                    over.set_result(False)
+                ended = self._hand_over(child, take)
+                if ended is not None:
+                    over.set_result(ended)
             except BaseException as error:
                 if not over.done():
                     over.set_exception(error)
@@ -132,6 +123,42 @@ class AsyncChildProcess(ChildProcess):
         finally:
             loop.remove_reader(descriptor)
             child.waited()
+
+    async def _pour_on_trio(self, take: Callable[[bytes], bool]) -> bool:
+        """Do the same on trio, where a task is woken for each read, and for nothing else."""
+        import trio
+
+        child = self._started()
+        descriptor = self._pouring_descriptor(child)
+        if descriptor is None:
+            return False
+        try:
+            ended: bool | None = None
+            while ended is None:
+                await trio.lowlevel.wait_readable(descriptor)
+                ended = self._hand_over(child, take)
+            return ended
+        finally:
+            child.waited()
+
+    def _pouring_descriptor(self, child: Child) -> int | None:
+        """Return what to wait for; None if it would not say that there is something to read."""
+        if self._more_is_likely or child.wait_limit() is not None:
+            return None  # what has been seen once, the end above all, does not make the descriptor readable again
+        return child.wait_descriptor()
+
+    def _hand_over(self, child: Child, take: Callable[[bytes], bool]) -> bool | None:
+        """Hand over what is there to be read; return None to go on, True after `take` has returned False, False at the end."""
+        data = child.take()
+        if data is None:
+            child.serve()
+            data = child.take()
+        if data:
+            return None if take(data) else True
+        if data is None and not child.stopping and child.wait_limit() is None:
+            return None
+        self._more_is_likely = True  # whoever asks now must not wait before: the end is there again
+        return False
 
     async def wait_exit(self) -> int | None:
         """Wait for the exit status; None if the process is being stopped."""
@@ -176,9 +203,7 @@ class AsyncChildProcess(ChildProcess):
                     try:
                         await anyio.wait_readable(wakeup.fileno())
                     except anyio.get_cancelled_exc_class() as error:
-                        cancelled = (
-                            error  # a scope does not shield from asyncio's own `Task.cancel`; the time is bounded
-                        )
+                        cancelled = error  # a scope does not shield from asyncio's `Task.cancel`; the time is bounded
             if cancelled is not None:
                 raise cancelled
         finally:

@@ -1,4 +1,4 @@
-"""Runs callbacks for the asyncio and trio session: each in a task of its own, plain functions in a thread of their own.
+"""Runs callbacks for the asyncio and trio session: each in a task of its own, plain functions in threads.
 
 Tasks are made outside of the user's task groups, so that no cancel scope of theirs is held; how depends on the event loop.
 """
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from bridle.session_servers import CLOSE_SECONDS
-from bridle.transports.offload import Call
 
 if TYPE_CHECKING:
     import asyncio
@@ -21,8 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from bridle.session_callbacks import Callbacks, Job
+    from bridle.transports.threads import Threads
 
-__all__ = ["Loop", "run_job", "wait_served"]
+__all__ = ["Loop", "run_in_thread", "run_job", "wait_served"]
 
 _tasks: set[asyncio.Task[Any]] = set()
 """asyncio itself refers to its tasks only weakly."""
@@ -115,6 +115,52 @@ async def _held(function: Callable[[], Coroutine[Any, Any, None]]) -> None:
 Finish = Callable[["Job", object, "BaseException | None"], None]
 
 
+def run_in_thread(job: Job, finish: Finish, loop: Loop, context: contextvars.Context, threads: Threads) -> None:
+    """Run one plain callback in a thread, in `context`. No task waits for it: the loop is told how it ended.
+
+    One that is stopped hands in nothing more, and its thread is free when it returns.
+    """
+    call = job.take()
+    stopped = False
+
+    def stop() -> None:
+        nonlocal stopped
+        stopped = True
+
+    def work() -> None:
+        outcome, error, more = _called(context, call)
+        loop.post(lambda: ended(outcome, error, more))
+
+    def ended(outcome: object, error: BaseException | None, more: bool) -> None:
+        job.stop = None
+        if stopped:
+            if inspect.iscoroutine(outcome):
+                outcome.close()
+        elif more:
+            job.call = lambda: outcome
+            loop.spawn(lambda: run_job(job, finish), context)
+        else:
+            finish(job, outcome, error)
+
+    job.stop = stop
+    if job.cancelled:
+        return
+    try:
+        threads.run(work)
+    except Exception as problem:  # no more threads, say
+        failure = problem
+        loop.post(lambda: ended(None, failure, more=False))
+
+
+def _called(context: contextvars.Context, call: Callable[[], object]) -> tuple[object, BaseException | None, bool]:
+    """Call; return what was returned, what was raised, and whether more is to be awaited."""
+    try:
+        outcome = context.run(call)
+        return outcome, None, inspect.isawaitable(outcome)
+    except BaseException as problem:
+        return None, problem, False
+
+
 async def run_job(job: Job, finish: Finish) -> None:
     """Run one callback, in a task of its own, and hand in how it ended; one that is stopped hands in nothing more."""
     if _on_trio():
@@ -155,7 +201,7 @@ async def _run(job: Job, finish: Finish, cancel: Callable[[], object], task: obj
     outcome: object = None
     error: BaseException | None = None
     try:
-        outcome = await (job.take()() if job.is_async else Call(job.take()).wait())
+        outcome = await job.take()()
         if inspect.isawaitable(outcome):
             outcome = await outcome
     except Exception as problem:

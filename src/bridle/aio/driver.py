@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from bridle.aio.callbacks import Loop, run_job, wait_served
+from bridle.aio.callbacks import Loop, run_in_thread, run_job, wait_served
 from bridle.errors import BridleError, SessionClosedError
+from bridle.transports.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -42,6 +43,7 @@ class Driver:
         self._plan = plan
         self._loop = Loop()
         self._context = contextvars.copy_context()
+        self._threads = Threads()
         self._scope: anyio.CancelScope | None = None
         self._woken = False
         self._missed = 0
@@ -117,6 +119,7 @@ class Driver:
                 core.tell()
             except Exception:
                 logger.exception("the end of a session could not be told")
+            self._threads.end()
             core.ended.set()
 
     async def _end(self) -> None:
@@ -237,7 +240,11 @@ class Driver:
                 self._start_job(job)
 
     def _start_job(self, job: Job) -> None:
-        self._loop.spawn(lambda: run_job(job, self._finish), self._context.copy())
+        context = self._context.copy()
+        if job.is_async:
+            self._loop.spawn(lambda: run_job(job, self._finish), context)
+        else:
+            run_in_thread(job, self._finish, self._loop, context, self._threads)
 
     def _finish(self, job: Job, outcome: object, error: BaseException | None) -> None:
         self._core.callbacks.finish(job, outcome, error)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextvars
 import inspect
 import threading
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
+
+from bridle.transports.threads import Threads
 
 if TYPE_CHECKING:
     import asyncio
@@ -21,11 +22,6 @@ __all__ = ["Runner"]
 
 _END_SECONDS = 1.0
 """How long coroutines that were cancelled have to end, before the loop is left to itself."""
-
-_IDLE_SECONDS = 10.0
-"""How long a thread waits for the next plain function."""
-_IDLE_THREADS = 4
-"""How many of them wait at once, in one session."""
 
 
 class Runner:
@@ -39,7 +35,7 @@ class Runner:
         self._finish = finish
         self._context = contextvars.copy_context()
         self._lock = threading.Lock()
-        self._idle: list[SimpleQueue[Callable[[], None] | None]] = []
+        self._threads = Threads()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
@@ -48,48 +44,21 @@ class Runner:
         """Begin to run a callback."""
         context = self._context.copy()
         if not job.is_async:
-            self._in_thread(lambda: context.run(self._call, job))
+            self._threads.run(lambda: context.run(self._call, job))
             return
         self._begin_soon(job, context)
 
     def run(self, call: Callable[[], None]) -> None:
         """Run a function of the library's in one of the threads; it must not raise."""
-        self._in_thread(call)
+        self._threads.run(call)
 
     def thread(self, call: Callable[[], None], name: str) -> threading.Thread:
         """Return a new thread, not started, that runs a function of the library's and then is one of the threads."""
-        return threading.Thread(target=self._work, args=(call,), name=name, daemon=True)
+        return self._threads.thread(call, name)
 
     def call_here(self, job: Job) -> None:
         """Run a plain function in this thread."""
         self._context.copy().run(self._call, job)
-
-    def _in_thread(self, call: Callable[[], None]) -> None:
-        """Run a call in a thread that no other call uses: one that is idle, or a new one. To start one takes longer than most calls."""
-        with self._lock:
-            queue = self._idle.pop() if self._idle else None
-        if queue is not None:
-            queue.put(call)
-        else:
-            threading.Thread(target=self._work, args=(call,), name="bridle-callback", daemon=True).start()
-
-    def _work(self, call: Callable[[], None] | None) -> None:
-        queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        while call is not None:
-            call()
-            call = None  # it refers to what the callback was given
-            with self._lock:
-                if self._closed or len(self._idle) >= _IDLE_THREADS:
-                    return
-                self._idle.append(queue)
-            try:
-                call = queue.get(timeout=_IDLE_SECONDS)
-            except Empty:
-                with self._lock:
-                    if queue in self._idle:
-                        self._idle.remove(queue)
-                        return
-                call = queue.get()  # it was handed over at this very moment
 
     def _call(self, job: Job) -> None:
         try:
@@ -154,12 +123,10 @@ class Runner:
         return self._loop
 
     def close(self) -> None:
-        """End the loop, if there is one. Never waits."""
+        """End the threads, and the loop, if there is one. Never waits."""
+        self._threads.end()
         with self._lock:
             self._closed = True
-            idle, self._idle = self._idle, []
-            for queue in idle:
-                queue.put(None)
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._loop.stop)
 

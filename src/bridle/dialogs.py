@@ -20,7 +20,6 @@ from bridle.callbacks import (
     AnswerError,
     Asked,
     as_bytes,
-    check_callback,
     decode_asked,
     ignore_warning,
     json_copy,
@@ -42,7 +41,6 @@ __all__ = [
     "ElicitationResult",
     "UserDialogRequest",
     "UserDialogResult",
-    "check_dialog_callback",
     "decode_elicitation",
     "decode_user_dialog",
     "encode_elicitation",
@@ -204,15 +202,6 @@ class UserDialogResult(msgspec.Struct, frozen=True):
     def cancelled(cls) -> UserDialogResult:
         """Return the end of a dialog that was closed."""
         return cls("cancelled")
-
-
-def check_dialog_callback(value: object, path: str) -> object:
-    """Accept what can be called with a request; see `bridle.callbacks.check_callback`.
-
-    Raises:
-        OptionsError: it cannot be called so.
-    """
-    return check_callback(value, path, ("request",))
 
 
 def decode_elicitation(request: bytes | Raw | Mapping[str, Any], **more: Any) -> ElicitationRequest:

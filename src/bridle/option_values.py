@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bridle.errors import OptionsError
 from bridle.option_checks import (
@@ -39,6 +39,9 @@ from bridle.option_types import (
     ThinkingConfigDisabled,
     ThinkingConfigEnabled,
 )
+
+if TYPE_CHECKING:
+    from bridle.option_fields import Check
 
 agents = mapping_of(class_or_wire_dict(AgentDefinition))
 
@@ -307,16 +310,30 @@ def hooks(value: Any, path: str) -> Any:
     return check_hooks(value, path)
 
 
-def can_use_tool(value: Any, path: str) -> Any:
-    """Accept a function of one permission request."""
+def asked(value: Any, path: str) -> Any:
+    """Accept a function of one request: it answers, and may be plain or `async def`."""
     from bridle.callbacks import check_callback
 
     return check_callback(value, path, ("request",))
 
 
+def told(parameter: str) -> Check:
+    """Return the check for plain functions of one argument, which are called where nobody can await them."""
+
+    def check(value: Any, path: str) -> Any:
+        from bridle.callbacks import check_callback, is_async
+
+        check_callback(value, path, (parameter,))
+        if is_async(value):
+            raise OptionsError(f"`{path}` is `async def`, and nobody awaits it: give a plain function.", field=path)
+        return value
+
+    return check
+
+
 def trace(value: Any, path: str) -> Any:
     """Accept a function, or the path of a file."""
-    return value if callable(value) else path_text(value, path)
+    return told("line")(value, path) if callable(value) else path_text(value, path)
 
 
 def user(value: Any, path: str) -> str | int:

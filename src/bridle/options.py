@@ -17,7 +17,6 @@ from bridle.option_checks import (
     boolean,
     choice,
     class_or_wire_dict,
-    function,
     instance,
     integer,
     json_object,
@@ -156,10 +155,10 @@ class Options(Checked):
     allow_dangerously_skip_permissions: bool = option(default=False, check=boolean)
     permission_prompt_tool_name: str | None = option(default=None, check=name_text)
     permission_prompts: Literal["host", "none"] | None = option(default=None, check=choice("host", "none"))
-    can_use_tool: Callable[..., Any] | None = option(default=None, check=checks.can_use_tool)
+    can_use_tool: Callable[..., Any] | None = option(default=None, check=checks.asked)
     hooks: Mapping[str, Sequence[Any]] | None = option(default=None, check=checks.hooks)
-    on_elicitation: Callable[..., Any] | None = option(default=None, check=function)
-    on_user_dialog: Callable[..., Any] | None = option(default=None, check=function)
+    on_elicitation: Callable[..., Any] | None = option(default=None, check=checks.asked)
+    on_user_dialog: Callable[..., Any] | None = option(default=None, check=checks.asked)
     supported_dialog_kinds: Sequence[str] | None = option(default=None, check=strings)
     sandbox: SandboxSettings | Mapping[str, Any] | None = option(
         default=None, check=class_or_wire_dict(SandboxSettings), secret=True
@@ -242,8 +241,8 @@ class Options(Checked):
         default="strict", check=choice("strict", "permissive", "skip")
     )
     on_oversize: Literal["raise", "skip"] | None = option(default=None, check=choice("raise", "skip"))
-    on_warning: Callable[[StreamWarning], object] | None = option(default=None, check=function)
-    stderr: Callable[[str], object] | None = option(default=None, check=function)
+    on_warning: Callable[[StreamWarning], object] | None = option(default=None, check=checks.told("warning"))
+    stderr: Callable[[str], object] | None = option(default=None, check=checks.told("line"))
     trace: Callable[..., object] | str | os.PathLike[str] | None = option(default=None, check=checks.trace)
     timeouts: Timeouts = option(default=Timeouts(), check=instance(Timeouts))
     limits: Limits = option(default=Limits(), check=instance(Limits))

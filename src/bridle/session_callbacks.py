@@ -39,9 +39,6 @@ class Callbacks(McpCalls):
         **shell: Any,
     ) -> None:
         """Take what the session was made with; `shell` is as `Exchanges` says."""
-        for name in ("on_elicitation", "on_user_dialog"):
-            if getattr(options, name) is not None:
-                dialogs.check_dialog_callback(getattr(options, name), name)
         super().__init__(servers, options, connection, **shell)
         self._hooks = hooks.callbacks
 

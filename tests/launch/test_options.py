@@ -38,6 +38,21 @@ def answer(*arguments: object) -> None:
     """A callback that pickle can find."""
 
 
+def takes_nothing() -> None:
+    """A callback that could never be called."""
+
+
+async def asynchronous(line: object) -> None:
+    """A callback that somebody would have to await."""
+
+
+class Listener:
+    """The same as an object."""
+
+    async def __call__(self, line: object) -> None:
+        """Never run."""
+
+
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"disallowed_tools": "Bash"}, "disallowed_tools"),
     ({"allowed_tools": "Bash"}, "allowed_tools"),
@@ -170,7 +185,16 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"timeouts": {"stop_grace": 10**30}}, "timeouts.stop_grace"),
     ({"limits": {"line_bytes": 0}}, "limits.line_bytes"),
     ({"trace": 5}, "trace"),
+    ({"trace": takes_nothing}, "trace"),
+    ({"trace": asynchronous}, "trace"),
     ({"on_warning": 5}, "on_warning"),
+    ({"on_warning": takes_nothing}, "on_warning"),
+    ({"on_warning": asynchronous}, "on_warning"),
+    ({"stderr": takes_nothing}, "stderr"),
+    ({"stderr": asynchronous}, "stderr"),
+    ({"stderr": Listener()}, "stderr"),
+    ({"on_elicitation": takes_nothing}, "on_elicitation"),
+    ({"on_user_dialog": takes_nothing}, "on_user_dialog"),
     ({"max_turns": 10**5000}, "max_turns"),
     ({"max_budget_usd": 10**400}, "max_budget_usd"),
     ({"settings": {"a": 10**5000}}, "settings.a"),

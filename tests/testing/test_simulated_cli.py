@@ -616,8 +616,9 @@ def test_the_module_is_a_program(tmp_path: Path) -> None:
 
     script = Script().user("hello").says("Hi.").save(tmp_path / "script.json")
     program = [sys.executable, "-m", "bridle.testing.simulated_cli"]
-    version = subprocess.run([*program, "--version"], capture_output=True, text=True, timeout=30, check=True)
-    assert version.stdout == "2.1.328 (Claude Code)\n"
+    for asking in (program, [*program, str(script)]):
+        version = subprocess.run([*asking, "--version"], capture_output=True, text=True, timeout=30, check=True)
+        assert version.stdout == "2.1.328 (Claude Code)\n"
     flags = ["--print", "--output-format", "stream-json", "--verbose"]
     done = subprocess.run(
         [*program, str(script), *flags], input="hello", capture_output=True, text=True, timeout=30, check=True

@@ -39,12 +39,12 @@ name the script. Write one with `Script.save()`.
 def command_line(arguments: Sequence[str] | None = None) -> int:
     """Play the script that the first argument or the variable names; return the exit status."""
     rest = list(sys.argv[1:] if arguments is None else arguments)
-    if rest in (["--version"], ["-v"]):
-        _say(1, f"{VERSION} (Claude Code)\n".encode())
-        return 0
     path = os.environ.get(SCRIPT_VARIABLE)
     if path is None and rest and not rest[0].startswith("-"):
         path = rest.pop(0)
+    if rest in (["--version"], ["-v"]):
+        _say(1, f"{VERSION} (Claude Code)\n".encode())
+        return 0
     if path is None:
         _say(2, USAGE.encode())
         return 2

@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -104,6 +105,27 @@ def test_a_query_is_traced(shell: Shell, cli: Callable[..., Options], tmp_path: 
             == "hello"
         )
         assert bridle.sync.run("again", Options()).text == "hello"
+
+
+def test_a_folder_that_is_not_there_stops_no_trace(
+    shell: Shell, cli: Callable[..., Options], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nowhere() -> str:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", nowhere)  # a file system that is read-only
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    lines: list[dict[str, Any]] = []
+
+    async def scenario() -> None:
+        answer = await shell.run("hi", cli(FRAMES, trace=lines.append))
+        assert answer.text == "hello"
+
+    shell.play(scenario)
+    assert [line["k"] for line in lines[1:]][-1] == "end"
 
 
 def test_sessions_at_once_in_one_file(shell: Shell, cli: Callable[..., Options], tmp_path: Path) -> None:

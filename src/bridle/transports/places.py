@@ -9,7 +9,7 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 __all__ = ["PLACEHOLDER", "WORD", "Places", "Vault"]
 
@@ -55,6 +55,14 @@ class Vault:
             return dict(self._counts)
 
 
+def _existing(find: Callable[[], str]) -> str:
+    """Return what `find` finds; nothing where the working directory was deleted, or no folder can be written."""
+    try:
+        return find()
+    except OSError:
+        return ""
+
+
 class Places:
     """The folders of one session: its working directory, its home, temporary folders; and the user's name."""
 
@@ -62,10 +70,10 @@ class Places:
         self._vault = vault
         found: dict[str, str] = {}  # what stands in texts -> its placeholder
         self.live: dict[str, str] = {}  # a placeholder -> what stands for it here
-        self.add(found, "cwd", [cwd or os.getcwd()])
+        self.add(found, "cwd", [cwd or _existing(os.getcwd)])
         self.add(found, "config", [environment.get("CLAUDE_CONFIG_DIR", "")])
         self.add(found, "home", [environment.get("HOME", ""), os.path.expanduser("~")])
-        self.add(found, "temp", [environment.get("TMPDIR", ""), tempfile.gettempdir(), "/tmp", "/var/tmp"])  # noqa: S108
+        self.add(found, "temp", [environment.get("TMPDIR", ""), _existing(tempfile.gettempdir), "/tmp", "/var/tmp"])  # noqa: S108
         if "<bridle-home>" in self.live:
             self.live.setdefault("<bridle-config>", self.live["<bridle-home>"] + "/.claude")
         self._found = found

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -136,9 +138,35 @@ def test_options_that_need_the_bidirectional_protocol(bridle: Command) -> None:
 
 
 def test_variables(bridle: Command) -> None:
-    found = report(bridle, "--option", 'env={"MINE": "1"}', env={"CLAUDECODE": "1"})["launch"]
+    given = ("--option", 'env={"MINE": "1"}')
+    found = report(bridle, *given, env={"CLAUDECODE": "1", "THEIRS": SECRET})["launch"]
     assert "MINE" in found["variables_set"]
+    assert {"HOME", "THEIRS"} <= set(found["variables_inherited"])
     assert found["variables_left_out"] == ["CLAUDECODE"]
+    narrowed = (*given, "--option", 'inherit_env=["THEIRS", "PATH"]')
+    shown = bridle("doctor", *narrowed, env={"THEIRS": SECRET}).text
+    assert "passed on: PATH, THEIRS\n" in shown
+    assert SECRET not in shown
+
+
+def test_the_folder_was_deleted(bridle: Command, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    # A process keeps its folder when that is removed, which `cwd=` of a start cannot show.
+    line = shlex.join(bridle.arguments("doctor"))
+    ran = subprocess.run(
+        ["/bin/sh", "-c", f"rmdir {shlex.quote(str(gone))} && exec {line}"],
+        cwd=gone,
+        env=bridle.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 3
+    assert "The folder that this is run in cannot be found: No such file or directory." in ran.stdout
+    assert "name one with --cwd" in ran.stdout
+    assert ran.stderr == ""
 
 
 def test_conflicting_options_are_a_hint(bridle: Command) -> None:

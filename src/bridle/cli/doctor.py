@@ -28,7 +28,7 @@ from bridle.prompts import steering_reasons
 from bridle.transports.short_runs import run_with_descendants
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from bridle.cli.terminal import Terminal
     from bridle.launch import Found, LaunchPlan
@@ -159,16 +159,27 @@ def _plan(options: Options, found: Found | None, report: _Report) -> LaunchPlan 
     command = plan.describe().removeprefix("command: ").partition("\ncwd: ")[0]
     report.facts["launch"] = {
         "command": command,
-        "cwd": plan.cwd or os.getcwd(),
+        "cwd": plan.cwd or _own_folder(report),
         "prompt_channel": options.prompt_channel,
         "bidirectional_because_of": reasons,
         "variables_set": sorted(name for name, value in plan.environment.items() if os.environ.get(name) != value),
-        "variables_inherited": sum(os.environ.get(name) == value for name, value in plan.environment.items()),
+        "variables_inherited": sorted(
+            name for name, value in plan.environment.items() if os.environ.get(name) == value
+        ),
         "variables_left_out": sorted(name for name in os.environ if name not in plan.environment),
     }
     for warning in plan.warnings:
         report.hint(str(warning), "Leave one of the two options out.")
     return plan
+
+
+def _own_folder(report: _Report) -> str | None:
+    try:
+        return os.getcwd()
+    except OSError as error:
+        what = f"The folder that this is run in cannot be found: {error.strerror}. It may have been deleted or moved."
+        report.problem(what, "Go to one that exists, or name one with --cwd.", NOT_STARTED)
+        return None
 
 
 def _ask_version(options: Options, found: Found, plan: LaunchPlan, report: _Report) -> None:
@@ -228,7 +239,8 @@ def _look_for_traps(options: Options, plan: LaunchPlan, report: _Report) -> None
         report.hint("The CLI gets no HOME.", "Set HOME, or CLAUDE_CONFIG_DIR, for its settings and sessions.")
     if not environment.get("PATH"):
         report.hint("The CLI gets no PATH: its Bash tool will find few programs.", "Pass PATH on with `inherit_env`.")
-    if not os.access(plan.cwd or os.getcwd(), os.W_OK):
+    folder = report.facts["launch"]["cwd"]
+    if folder is not None and not os.access(folder, os.W_OK):
         report.hint("The working directory cannot be written.", "Give another one with --cwd if tools are to edit.")
 
 
@@ -282,15 +294,15 @@ class _Page:
     def _launch(self, launch: Mapping[str, Any], login: Mapping[str, Any] | None) -> None:
         self._head("What would be started")
         self._row("command", launch["command"].replace("\n", " "))
-        self._row("folder", launch["cwd"])
+        self._row("folder", launch["cwd"] or "not there", "" if launch["cwd"] else "red")
         reasons = launch["bidirectional_because_of"]
         if reasons:
             self._row("prompt", f"as a frame: the bidirectional protocol, because of {', '.join(reasons)}")
         else:
             self._row("prompt", "on standard input" if launch["prompt_channel"] == "stdin" else "on the command line")
-        self._row("variables", f"{launch['variables_inherited']} passed on")
-        self._row("", f"set: {', '.join(launch['variables_set']) or 'none'}")
-        self._row("", f"left out: {', '.join(launch['variables_left_out']) or 'none'}")
+        self._row("variables", f"passed on: {_names(launch['variables_inherited'])}")
+        self._row("", f"set: {_names(launch['variables_set'])}")
+        self._row("", f"left out: {_names(launch['variables_left_out'])}")
         if login is not None:
             present = [*login["variables_present"]]
             if login["credentials_file_present"]:
@@ -332,6 +344,10 @@ class _Page:
         self._terminal.write(lead, "dim")
         self._terminal.write(value.replace("\n", " "), style)
         self._terminal.write("\n")
+
+
+def _names(variables: Sequence[str]) -> str:
+    return ", ".join(variables) or "none"
 
 
 def _packages(versions: Mapping[str, str | None]) -> str:

@@ -58,6 +58,8 @@ def _server(value: Any, path: str) -> Any:
         return value
     if isinstance(value, Mapping):
         kind = value.get("type", "stdio")
+        if "type" not in value and "command" not in value:
+            _check_untyped(value, path)
         if kind == "sdk":
             if value.get("instance") is None:
                 raise OptionsError(
@@ -68,9 +70,37 @@ def _server(value: Any, path: str) -> Any:
         if known is None:
             raise OptionsError(f"`{path}.type` must be one of 'stdio', 'sse', 'http', 'sdk'.", field=f"{path}.type")
         return wire_dict(known)(value, path)
+    _check_served(value, path)
+    return value
+
+
+def _check_untyped(value: Mapping[Any, Any], path: str) -> None:
+    if "url" in value:
+        raise OptionsError(
+            f"`{path}` has a `url` and no `type`: write `'type': 'http'`, or 'sse', beside it.", field=f"{path}.type"
+        )
+    if path.endswith(".mcpServers"):
+        raise OptionsError(
+            f"`{path}` is what a file of servers begins with: give the dict that is in it, or the file's path.",
+            field=path,
+        )
+
+
+def _check_served(value: Any, path: str) -> None:
+    """Refuse what could never answer; which server objects of the package `mcp` can be served is found out at the start."""
+    from bridle.tools import Tool
+
+    tools = [part for part in (value if isinstance(value, (list, tuple)) else (value,)) if isinstance(part, Tool)]
+    if tools:
+        shown = ", ".join(tool.name for tool in tools)
+        name = path.rpartition(".")[2]
+        raise OptionsError(f"`{path}` must be a server: write `tool_server({name!r}, [{shown}])`.", field=path)
     if value is None or isinstance(value, (str, bytes, int, float, list, tuple, set)):
         raise fail(path, "a server config, a tool server or a function", value)
-    return value
+    if callable(value):
+        from bridle.callbacks import check_callback
+
+        check_callback(value, path, ("message",))
 
 
 def mcp_servers(value: Any, path: str) -> Any:

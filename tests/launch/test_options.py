@@ -29,6 +29,7 @@ from bridle.options import (
     ThinkingConfigEnabled,
     Timeouts,
 )
+from bridle.tools import Tool, tool
 from tests.contract import shows
 
 SECRET = "s3cr3t-value"
@@ -44,6 +45,12 @@ def takes_nothing() -> None:
 
 async def asynchronous(line: object) -> None:
     """A callback that somebody would have to await."""
+
+
+@tool
+def price(article: str) -> float:
+    """Return a price."""
+    return 4.5
 
 
 class Listener:
@@ -109,6 +116,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"hooks": [answer]}, "hooks"),
     ({"mcp_servers": ["x"]}, "mcp_servers"),
     ({"mcp_servers": {"a": "x"}}, "mcp_servers.a"),
+    ({"mcp_servers": {"a": takes_nothing}}, "mcp_servers.a"),
+    ({"mcp_servers": {"a": Tool}}, "mcp_servers.a"),
+    ({"mcp_servers": {"a": {"url": "https://host/mcp"}}}, "mcp_servers.a.type"),
+    ({"mcp_servers": {"mcpServers": {"a": {"command": "x"}}}}, "mcp_servers.mcpServers"),
     ({"mcp_servers": {"a": {}}}, "mcp_servers.a.command"),
     ({"mcp_servers": {"a": {"type": "ws", "url": "u"}}}, "mcp_servers.a.type"),
     ({"mcp_servers": {"a": {"type": "http"}}}, "mcp_servers.a.url"),
@@ -282,6 +293,14 @@ def test_positional_arguments_are_refused() -> None:
 def test_a_bare_string_says_what_to_write() -> None:
     with pytest.raises(OptionsError, match=r'disallowed_tools=\["Bash"\]'):
         Options(disallowed_tools="Bash")
+
+
+@pytest.mark.parametrize("given", [price, [price], (price,)])
+def test_tools_that_are_no_server_say_what_to_write(given: Any) -> None:
+    with pytest.raises(
+        OptionsError, match=r"`mcp_servers.shop` must be a server: write `tool_server\('shop', \[price\]\)`"
+    ):
+        Options(mcp_servers={"shop": given})
 
 
 def test_a_misspelt_mode_is_corrected() -> None:

@@ -134,6 +134,11 @@ class Options(Checked):
         "additional_directories": "use `add_dirs`.",
         "continue_": "use `continue_conversation`.",
         "timeout": "use `timeouts=Timeouts(turn=...)`.",
+        "api_key": "the CLI takes it from a variable: `env={'ANTHROPIC_API_KEY': ...}`.",
+        "output_type": "it is an argument of `run`.",
+        "prompt": "it is the first argument of `query`, `run` and `start_session`.",
+        "system": "use `system_prompt`.",
+        "transport": "it is an argument of `query`, `run`, `start_session` and `Session`.",
     }
 
     # what the model is told

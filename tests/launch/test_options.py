@@ -271,6 +271,11 @@ UNKNOWN = [
     ("debug_stderr", "stderr="),
     ("abort_controller", "close()"),
     ("spawn_claude_code_process", "transport="),
+    ("api_key", "ANTHROPIC_API_KEY"),
+    ("output_type", "an argument of `run`"),
+    ("prompt", "the first argument"),
+    ("system", "use `system_prompt`"),
+    ("transport", "an argument of"),
     ("completely_else", "has no field"),
 ]
 

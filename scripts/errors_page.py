@@ -20,7 +20,7 @@ WARNINGS = {
     "NONZERO_EXIT_AFTER_RESULT": "The CLI failed after a successful result. `strict_exit_status=True` makes this an error.",
     "UNEXPECTED_DATA_AFTER_RESULT": "Something that is no message came after the result.",
     "CLI_DID_NOT_EXIT": "The CLI was still there after its result, and was stopped; background tasks with it.",
-    "OVERSIZED_LINE_SKIPPED": "A line was too long and was left out (`on_oversize='skip'`).",
+    "OVERSIZED_LINE_SKIPPED": "A line was too long and was left out (a query: `on_oversize='skip'`; a session: always).",
     "FIELD_DROPPED": "A field of a message had a wrong shape; `context['field']` names it. The message came without it.",
     "UNPARSABLE_CLI_VERSION": "`claude --version` printed no version (`version_check='permissive'`).",
     "VERSION_DETECTION_FAILED": "`claude --version` gave no answer in time, or could not be run (`version_check='permissive'`).",

@@ -531,10 +531,10 @@ ROWS: tuple[OptionRow, ...] = (
     _host(
         "on_oversize",
         HERE,
-        "What a line beyond `Limits.line_bytes` does: `raise` or `skip`; None raises in a query, skips in a session.",
+        "What a line beyond `Limits.line_bytes` does to a query: `raise` (None, too) or `skip`. A session always skips it.",
     ),
-    _host("on_warning", HERE, "Called with each `StreamWarning`."),
-    _host("stderr", HERE, "Called with each line of the CLI's stderr."),
+    _host("on_warning", HERE, "A plain function that is called with each `StreamWarning`."),
+    _host("stderr", HERE, "A plain function that is called with each line of the CLI's stderr."),
     _host(
         "trace",
         HERE,

@@ -103,7 +103,7 @@ class RunResult(Generic[T]):
 
     @property
     def cost(self) -> float | None:
-        """The CLI's estimate of the cost in US dollars."""
+        """The CLI's estimate of the cost in US dollars; after `resume` that of the whole conversation so far (2.1.328)."""
         return self.result.total_cost_usd if self.result is not None else None
 
     @property

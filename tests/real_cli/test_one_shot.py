@@ -345,6 +345,8 @@ def test_a_chosen_session_is_resumed_and_forked(shell: Shell, driving: Driving) 
             third = await shell.run("And now?", driving(model, resume=chosen, fork_session=True))
             assert third.session_id != chosen
             assert model.requests_of("main")[2].prompts == ("Remember 17", "What was it?", "And now?")
+            # Each has what the ones before it cost in it, as docs/messages.md says.
+            assert 0 < (first.cost or 0) < (second.cost or 0) < (third.cost or 0)
 
     shell.play(scenario)
 

@@ -97,7 +97,7 @@ class Usage(Record, frozen=True, kw_only=True):
 
 
 class ModelUsage(Record, frozen=True, kw_only=True):
-    """What one model used and cost since the start of the process; the numbers to account with.
+    """What one model used and cost in the conversation so far; the numbers to account with.
 
     Attributes:
         input_tokens: read, apart from the cache.
@@ -483,9 +483,9 @@ class ResultMessage(Message, frozen=True, kw_only=True, tag="result"):
         num_turns: requests to the model.
         duration_ms: the turn's length in milliseconds.
         duration_api_ms: the part of it that was spent at the API.
-        total_cost_usd: the estimated price of everything since the start of the process, in US dollars.
+        total_cost_usd: the estimated price of the conversation so far, in US dollars; after `resume` what came before is in it (2.1.328).
         usage: tokens of the main conversation in this turn.
-        model_usage: what each model used since the start of the process; the numbers to account with.
+        model_usage: what each model used in the conversation so far; the numbers to account with.
         permission_denials: tool calls that were not allowed.
         deferred_tool_use: a tool call that a hook put off.
         user_message_uuid: the prompt that was answered.

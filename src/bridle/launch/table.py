@@ -151,7 +151,13 @@ ROWS: tuple[OptionRow, ...] = (
         "The number of turns after which it stops; 0 is sent, and means no limit to the CLI (2.1.328).",
         shown="=N",
     ),
-    _flag("max_budget_usd", BUDGET, "--max-budget-usd", "The cost in US dollars at which it stops.", shown="=X"),
+    _flag(
+        "max_budget_usd",
+        BUDGET,
+        "--max-budget-usd",
+        "The cost in US dollars at which it stops; what a resumed session cost before is not counted.",
+        shown="=X",
+    ),
     _list_flag(
         "disallowed_tools",
         TOOLS,

@@ -226,3 +226,9 @@ def test_the_package_does_not_load_the_extra() -> None:
 
 def test_module_is_the_command() -> None:
     assert COMMAND[1:] == ("-m", "bridle.cli")
+
+
+def test_the_package_is_the_command_too(bridle: Command) -> None:
+    command = [sys.executable, "-m", "bridle", "--version"]
+    done = subprocess.run(command, env=bridle.environment, capture_output=True, timeout=30, check=True)
+    assert done.stdout == bridle("--version").out

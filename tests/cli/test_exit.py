@@ -208,6 +208,20 @@ def test_version_and_help(bridle: Command) -> None:
     assert bridle("--help").code == bridle("doctor", "--help").code == bridle("demo", "-h").code == 0
 
 
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"], []])
+def test_nobody_reads_the_help(bridle: Command, arguments: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        command = bridle.arguments(*arguments)
+        done = subprocess.run(
+            command, env=bridle.environment, stdout=writer, stderr=subprocess.PIPE, timeout=30, check=False
+        )
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
 @pytest.mark.parametrize("missing", ["typer", "rich"])
 @pytest.mark.parametrize("command", ["run", "chat"])
 def test_without_the_extra(missing: str, command: str) -> None:

@@ -188,6 +188,9 @@ def _dispatch(arguments: Sequence[str], terminal: Terminal) -> int:
         return _usage_error(error, terminal)
     except typer.Abort:
         raise KeyboardInterrupt from None
+    except SystemExit:
+        # Rich ends the process, with 1, where nobody reads the help to its end.
+        raise BrokenPipeError from None
     return action(terminal) if callable(action) else int(action or 0)
 
 

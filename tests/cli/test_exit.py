@@ -233,6 +233,23 @@ def test_without_the_extra(missing: str, command: str) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_ctrl_c_while_the_command_is_loaded() -> None:
+    code = """
+import sys
+
+class Interrupted:
+    def find_spec(self, name, path=None, target=None):
+        if name == "typer":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupted())
+from bridle.cli import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (130, b"")
+
+
 def test_the_package_does_not_load_the_extra() -> None:
     code = "import sys, bridle.cli; sys.exit(any(name in sys.modules for name in ('typer', 'rich', 'click')))"
     assert subprocess.run([sys.executable, "-c", code], timeout=30, check=False).returncode == 0

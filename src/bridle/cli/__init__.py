@@ -21,4 +21,7 @@ def main() -> None:
             "    pip install 'bridle[cli]'\n\nThe library itself works without it.\n"
         )
         sys.exit(2)
+    except KeyboardInterrupt:
+        # Loading takes a few tenths of a second, and Ctrl-C ends it as it ends everything later.
+        sys.exit(130)
     sys.exit(run_app(sys.argv[1:]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from base64 import b64decode
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +15,7 @@ from bridle.errors import BridleError
 from bridle.hooks import HookOutput
 from bridle.permissions import AddRules, PermissionRule, SetMode
 from bridle.testing import Script
+from bridle.tools import Audio, EmbeddedResource, Image, ResourceLink, ToolResult
 
 if TYPE_CHECKING:
     from tests.fidelity.driving import Host
@@ -31,8 +33,39 @@ def broken() -> str:
     raise LookupError("nothing there")
 
 
+PICTURE = b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
+GIVEN: dict[str, Any] = {
+    "nothing": None,
+    "blank": " ",
+    "an object": {"tea": 2.0, "in": ["a", "b"]},
+    "both": ToolResult("text", structured={"n": 1}, meta={"k": 1}),
+    "a picture": ["this", Image(PICTURE, "image/png")],
+    "a picture and an object": ToolResult([Image(PICTURE, "image/png"), "text"], structured={"n": 1}),
+    "sound": Audio(b"abc", "audio/wav"),
+    "a link": [ResourceLink("file:///tea", "tea", description="all of it"), "and text"],
+    "a file": EmbeddedResource("file:///tea", "leaves", "text/plain"),
+    "bytes": EmbeddedResource("file:///tea", b"leaves", "application/pdf"),
+    "an empty error": ToolResult("", is_error=True),
+    "an error with an object": ToolResult("bad", structured={"n": 1}, is_error=True),
+}
+
+
+@tool
+def give(what: str) -> Any:
+    """Give something."""
+    return GIVEN[what]
+
+
+def gifts(script: Script, folder: Path) -> None:
+    script.user("go")
+    for what in GIVEN:
+        script.calls("mcp__gifts__give", {"what": what})
+    script.says("Done.")
+
+
 UNKNOWN = "11111111-1111-4111-8111-111111111111"
 SHOP = {"shop": tool_server("shop", [price, broken])}
+GIFTS = {"gifts": tool_server("gifts", [give])}
 BYPASS = {"permission_mode": "bypassPermissions"}
 ASK = {"can_use_tool": lambda request: Allow()}
 ALL_EVENTS = [

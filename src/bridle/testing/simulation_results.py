@@ -23,6 +23,7 @@ class Outcome(NamedTuple):
         failed: whether it is an error.
         says_success: whether the result says that it is no error.
         server: the MCP server it came from.
+        whole: the tool's own form for the host, where hooks get another one.
     """
 
     content: Any
@@ -30,6 +31,7 @@ class Outcome(NamedTuple):
     failed: bool = False
     says_success: bool = False
     server: dict[str, Any] | None = None
+    whole: dict[str, Any] | None = None
 
 
 def default_outcome(call: Calls, arguments: Mapping[str, Any]) -> Outcome:

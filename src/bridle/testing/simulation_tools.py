@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from bridle.testing.simulation_content import server_outcome
 from bridle.testing.simulation_names import Agent, seen_name, split_server
 from bridle.testing.simulation_permissions import Permissions
 from bridle.testing.simulation_results import Outcome, default_outcome, flat_text
@@ -128,7 +129,8 @@ class Tools:
         else:
             after = {**fields, "tool_response": outcome.structured, "tool_use_id": call_id, "duration_ms": 1}
             yield from self.hooks.run("PostToolUse", after, tool_use_id=call_id, agent=agent)
-        structured = f"Error: {text}" if outcome.failed else outcome.structured
+        whole = outcome.structured if outcome.whole is None else outcome.whole
+        structured = f"Error: {text}" if outcome.failed else whole
         meta = {"permission_decision": decision.meta["permission_decision"]}
         self._tell(
             call_id, outcome.content, structured, meta, agent, failed=outcome.failed, says_so=outcome.says_success
@@ -189,7 +191,7 @@ class Tools:
             sim.wait_for_interrupt()
             yield Pause(never)
         if server is not None and server in sim.state.servers:
-            outcome = yield from self._call_server(call_id, server, name, arguments)
+            outcome = yield from self._call_server(call_id, call, server, name, arguments)
             return outcome
         if call.tool == "StructuredOutput" and sim.launch.json_schema is not None:
             self.structured = arguments
@@ -206,7 +208,9 @@ class Tools:
             return Outcome(text, structured, failed=failed, says_success=call.tool == "Bash")
         return default_outcome(call, arguments)
 
-    def _call_server(self, call_id: str, server: str, name: str, arguments: dict[str, Any]) -> Steps[Outcome]:
+    def _call_server(
+        self, call_id: str, call: steps.Calls, server: str, name: str, arguments: dict[str, Any]
+    ) -> Steps[Outcome]:
         sim = self.sim
         number = sim.conversation_numbers()
         message = {
@@ -229,21 +233,6 @@ class Tools:
             text = str(error.get("message")) if isinstance(error, dict) else "The server did not answer"
             return Outcome(f"MCP error: {text}", None, failed=True, server=where)
         result = response["result"] if isinstance(response["result"], dict) else {}
-        content = result.get("content") or []
-        if result.get("isError") is True:
-            return Outcome(flat_text(content), None, failed=True, server=where)
-        return Outcome(_as_model_blocks(content), _as_model_blocks(content), server=where)
-
-
-def _as_model_blocks(content: Any) -> Any:
-    """Return what a server's tool gave in the form in which the model gets it."""
-    if not isinstance(content, list):
-        return content
-    blocks = []
-    for block in content:
-        if isinstance(block, dict) and block.get("type") == "image":
-            source = {"type": "base64", "data": block.get("data"), "media_type": block.get("mimeType")}
-            blocks.append({"type": "image", "source": source})
-        else:
-            blocks.append(block)
-    return blocks
+        return server_outcome(
+            call.tool, server, result, f"{sim.state.transcript_path.removesuffix('.jsonl')}/tool-results"
+        )

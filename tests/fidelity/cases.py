@@ -64,6 +64,7 @@ def ask_for(operation: str, /, **fields: Any) -> Case:
     return Case(f"{operation} {shown}".strip(), talk, does=ask_and_talk(operation, **fields))
 
 
+MISFIT = "Output does not match required schema: /n: must be integer"
 SCHEMA = {"type": "json_schema", "schema": {"type": "object", "properties": {"n": {"type": "integer"}}}}
 PRE = "PreToolUse"
 AGENT_REPORT = "has only the subagent's last text; the real one adds statistics and a notice"
@@ -189,6 +190,25 @@ CASES: list[Case] = [
         lambda s, f: s.user("go").calls("StructuredOutput", {"n": 1}),
         {"output_format": SCHEMA},
         one_shot=True,
+    ),
+    Case(
+        "structured output that is not given, and then late",
+        lambda s, f: (
+            s.user("go")
+            .says("No.")
+            .slow(0)
+            .says("Again no.")
+            .user("more")
+            .says("No.")
+            .slow(0)
+            .calls("StructuredOutput", {"n": 1})
+        ),
+        {**hooks(*ALL_EVENTS), "output_format": SCHEMA},
+    ),
+    Case(
+        "structured output that never fits",
+        lambda s, f: [s.user("go"), *(s.calls("StructuredOutput", {"n": "x"}, error=MISFIT) for _ in range(5))],
+        {**hooks(*ALL_EVENTS), "output_format": SCHEMA},
     ),
     Case(
         "too many turns",

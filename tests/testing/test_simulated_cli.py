@@ -516,6 +516,18 @@ def test_structured_output() -> None:
         assert answer.result.structured_output == {"n": 3}
 
 
+def test_structured_output_that_does_not_fit_or_is_late() -> None:
+    script = Script().user().calls("StructuredOutput", {"n": "x"}, error="/n: must be integer")
+    script.expect_result("must be integer", error=True).says("I will not.").slow(0)
+    script.calls("StructuredOutput", {"n": 3})
+    with SimulatedCLI(script) as cli:
+        schema = {"type": "json_schema", "schema": {"type": "object"}}
+        answer = sync.run("go", Options(output_format=schema), transport=cli)
+        assert answer.result is not None
+        assert answer.result.structured_output == {"n": 3}
+        assert answer.result.num_turns == 4
+
+
 @pytest.mark.parametrize(
     ("options", "outcome"),
     [

@@ -27,12 +27,17 @@ REJECTED = (
 )
 
 
+STRUCTURED_TRIES = 5
+"""How often the model may call `StructuredOutput` with what does not fit the schema."""
+
+
 class Tools:
     """Runs the tools that the model calls.
 
     Attributes:
         deferred: the call that a hook has put off.
         structured: the structured output, once the model has given it.
+        structured_failures: what was wrong with each that did not fit the schema.
         stop_hook_active: a `Stop` hook has sent the model on already.
     """
 
@@ -45,6 +50,7 @@ class Tools:
         self.deferred: dict[str, Any] | None = None
         self.structured: Any = None
         self.structured_text = ""
+        self.structured_failures: list[str] = []
         self.stop_hook_active = False
         self._asked_before: dict[str, list[tuple[str, float | None]]] = {}
         self._open: list[tuple[str, steps.Calls]] = []
@@ -54,8 +60,14 @@ class Tools:
         """Begin a turn."""
         self.stop_hook_active = False
         self.deferred = self.structured = None
+        self.structured_failures = []
         self._open = []
         self._asked_before = {}
+
+    @property
+    def structured_exhausted(self) -> bool:
+        """Whether the model has tried often enough to give what fits the schema."""
+        return len(self.structured_failures) >= STRUCTURED_TRIES
 
     def new_call_id(self) -> str:
         """Return the id of a new call."""
@@ -100,6 +112,8 @@ class Tools:
             )
         if agent is None:
             self.conversation.last_results = results
+        if self.structured_exhausted:
+            return
         yield from self.hooks.run(
             "PostToolBatch", {"tool_calls": batch}, tool_use_id=f"hook-{self.sim.new_id()}", agent=agent
         )
@@ -194,6 +208,9 @@ class Tools:
             outcome = yield from self._call_server(call_id, call, server, name, arguments)
             return outcome
         if call.tool == "StructuredOutput" and sim.launch.json_schema is not None:
+            if call.error is not None:
+                self.structured_failures.append(call.error)
+                return Outcome(call.error, f"Error: {call.error}", failed=True)
             self.structured = arguments
             self.structured_text = msgspec.json.encode(arguments).decode()
             text = "Structured output provided successfully"

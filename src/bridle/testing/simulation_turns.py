@@ -9,7 +9,7 @@ from bridle.testing.simulation_facts import failure_text
 from bridle.testing.simulation_hooks import Hooks
 from bridle.testing.simulation_outside import expect, outside, retry
 from bridle.testing.simulation_replies import Replies, last_text, take_reply
-from bridle.testing.simulation_tools import Tools
+from bridle.testing.simulation_tools import STRUCTURED_TRIES, Tools
 from bridle.testing.simulation_waits import Interruption, Pause
 
 if TYPE_CHECKING:
@@ -21,6 +21,10 @@ __all__ = ["Conversation"]
 
 LATE_PROMPT_SECONDS = 5.0
 """How long the CLI waits, by the real clock, for a prompt that the script has between tools and their answer."""
+ENFORCED = (
+    "[structured-output-enforce] You MUST call the StructuredOutput tool to complete this request. Call this tool now."
+)
+"""What the model is told, once in a turn, that ends without the structured output that was asked for."""
 
 
 class Conversation:
@@ -39,7 +43,7 @@ class Conversation:
         self.in_turn = False
         self.last_results: list[tuple[str, bool]] = []
         self._user_frames = 0
-        self._after_tools = self._waited = False
+        self._after_tools = self._waited = self._enforced = False
         self._joined: list[str] = []
         self._phase = "model"
 
@@ -112,7 +116,7 @@ class Conversation:
         self.last_results = []
         self.replies.begin(uuids)
         self._user_frames = 0
-        self._after_tools = self._waited = False
+        self._after_tools = self._waited = self._enforced = False
         self._joined = []
         self._phase = "model"
         self.tools.begin()
@@ -291,10 +295,27 @@ class Conversation:
                     **more,
                 )
             elif tools.structured is not None:
+                if (yield from self._sent_on("")):
+                    tools.structured = None
+                    tools.stop_hook_active = True
+                    return False
                 self._finish(
                     result=tools.structured_text,
                     structured_output=tools.structured,
                     stop_reason="tool_use",
+                    **more,
+                )
+            elif tools.structured_exhausted:
+                self._finish(
+                    report="cancelled",
+                    subtype="error_max_structured_output_retries",
+                    is_error=True,
+                    stop_reason="tool_use",
+                    terminal_reason="structured_output_retry_exhausted",
+                    errors=[
+                        f"Failed to provide valid structured output after {STRUCTURED_TRIES} attempts "
+                        f"— last StructuredOutput error: {tools.structured_failures[-1]}"
+                    ],
                     **more,
                 )
             elif self.hooks.stopped:
@@ -316,39 +337,44 @@ class Conversation:
         if isinstance(sim.run.peek(), steps.FAULTS) and all(isinstance(step, steps.Thinks) for step in reply):
             return False  # it still thinks when something breaks
         text = "\n".join(step.text for step in reply if isinstance(step, steps.Says))
-        active = self.tools.stop_hook_active
-        outputs = yield from self.hooks.run(
-            "Stop",
-            {
-                "stop_hook_active": active,
-                "last_assistant_message": text,
-                "background_tasks": [],
-                "session_crons": [],
-            },
-        )
-        feedback = [str(output.get("reason") or "") for output in outputs if output.get("decision") == "block"]
-        stops = any(output.get("continue") is False for output in outputs)
-        if feedback and not stops:
+        enforced = sim.launch.json_schema is not None and not self._enforced
+        if enforced:
+            self._enforced = True
+            self._say_synthetic(ENFORCED)
+        if (yield from self._sent_on(text)) or enforced:
             self.tools.stop_hook_active = True
-            for reason in feedback:
-                content = [{"type": "text", "text": f"Stop hook feedback:\n{reason}"}]
-                sim.emit(sim.state.user(content, isSynthetic=True))
-                self._user_frames += 1
-            sim.emit(
-                {
-                    "type": "system",
-                    "subtype": "notification",
-                    "key": "stop-hook-error",
-                    "text": "stop hook reported a problem",
-                    "priority": "immediate",
-                }
-            )
             return False
         while isinstance(step := sim.run.peek(), steps.EXPECTATIONS):
             sim.run.take()
             expect(self.sim, step, self.last_results)
         self._finish(result=last_text(reply), **more)
         return True
+
+    def _sent_on(self, text: str) -> Steps[bool]:
+        """Call the `Stop` hooks at the end of a turn; True if one of them sends the model on."""
+        said = {"last_assistant_message": text} if text else {}
+        fields = {"stop_hook_active": self.tools.stop_hook_active, **said, "background_tasks": [], "session_crons": []}
+        outputs = yield from self.hooks.run("Stop", fields)
+        feedback = [str(output.get("reason") or "") for output in outputs if output.get("decision") == "block"]
+        if not feedback or any(output.get("continue") is False for output in outputs):
+            return False
+        for reason in feedback:
+            self._say_synthetic(f"Stop hook feedback:\n{reason}")
+        self.sim.emit(
+            {
+                "type": "system",
+                "subtype": "notification",
+                "key": "stop-hook-error",
+                "text": "stop hook reported a problem",
+                "priority": "immediate",
+            }
+        )
+        return True
+
+    def _say_synthetic(self, text: str) -> None:
+        """Tell the model something that no user has said."""
+        self.sim.emit(self.sim.state.user([{"type": "text", "text": text}], isSynthetic=True))
+        self._user_frames += 1
 
     def _compact(self, step: steps.Compacts) -> Steps[None]:
         sim, state = self.sim, self.sim.state

@@ -345,6 +345,36 @@ def test_each_subagent_gets_its_script_from_the_beginning() -> None:
     assert answers == ["first", "first", "second", "else", "second", "else"]
 
 
+def test_subagents_of_a_script_that_are_told_nearly_or_quite_the_same() -> None:
+    script = (
+        Script().user("go").subagent("Look", "First.").subagent("Look, and tell", "Second.").subagent("Look", "Third.")
+    )
+    script.says("Done.")
+    tasks = ["Look", "Look, and tell", "Look"]
+    with script.model() as model:
+        for _ in range(4):
+            post(model, user("go"))
+        asked = [post(model, user(task), headers=agent(number)) for number, task in enumerate(tasks)]
+    assert [text_of(answer) for _, _, answer in asked] == ["First.", "Second.", "Third."]
+
+    with (
+        pytest.raises(UnconsumedStepsError, match=r"subagent 'Look' \(never started\): .*Third"),
+        script.model() as model,
+    ):
+        for _ in range(4):
+            post(model, user("go"))
+        for number, task in enumerate(tasks[:2]):
+            post(model, user(task), headers=agent(number))
+
+
+def test_what_a_script_expects_is_shown_as_it_is_written() -> None:
+    script = Script().user("go").calls("Bash", {"command": "ls"}).expect_result("README").says("Done.")
+    with pytest.raises(UnconsumedStepsError) as caught, script.model() as model:
+        post(model, user("go"))
+    assert "expect=<user_says 'go'>" in str(caught.value)
+    assert "expect=<expect_result 'README'>" in str(caught.value)
+
+
 def test_a_subagent_without_a_script_fails_the_test() -> None:
     with (
         pytest.raises(

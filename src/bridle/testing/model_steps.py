@@ -321,6 +321,10 @@ class Repeat:
         return f"Repeat({self.step!r})"
 
 
+class OneByOne(list[Any]):
+    """Scripts of subagents that are told the same: each one that starts takes the next of them."""
+
+
 Step: TypeAlias = "Reply | HTTPFailure | Dropped | Stall | Repeat | str | Callable[[ModelRequest], Any]"
 """What a script is made of."""
 

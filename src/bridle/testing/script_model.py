@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bridle.testing import script_steps as steps
-from bridle.testing.model_steps import HTTPFailure, Reply, Stall, Text, Thinking, ToolCall, UntilInterrupted
+from bridle.testing.model_steps import HTTPFailure, OneByOne, Reply, Stall, Text, Thinking, ToolCall, UntilInterrupted
 from bridle.testing.scripted_model import ScriptedModel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from bridle.testing.model_requests import ModelRequest
     from bridle.testing.script import Script
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["scripted_model"]
 
-Check = "Callable[[ModelRequest], None]"
+Check: TypeAlias = "Callable[[ModelRequest], None]"
 
 
 def scripted_model(script: Script, more: Mapping[str, Any]) -> ScriptedModel:
@@ -36,13 +36,13 @@ def scripted_model(script: Script, more: Mapping[str, Any]) -> ScriptedModel:
 
 class _Compiler:
     def __init__(self) -> None:
-        self.subagents: dict[str, Any] = {}
+        self.subagents: dict[str, OneByOne] = {}
         self.compactions: list[Any] = []
 
     def compile(self, items: Iterable[ScriptStep]) -> list[Any]:
         """Return the answers of a model, with what is expected of the requests before them."""
         done: list[Any] = []
-        checks: list[Any] = []
+        checks: list[tuple[ScriptStep, Check]] = []
         blocks: list[Any] = []
         delay = 0.0
         chunk: int | None = None
@@ -84,18 +84,19 @@ class _Compiler:
                     called = step
                     blocks.append(ToolCall(step.tool, step.input, step.id))
                     if step.agent:
-                        self.subagents[str(step.input.get("prompt", "*"))] = self.compile(step.agent)
+                        one = self.compile(step.agent)
+                        self.subagents.setdefault(str(step.input.get("prompt", "*")), OneByOne()).append(one)
                 case steps.UserSays(text="/clear"):
                     finish()  # the CLI answers it without the model
                 case steps.UserSays():
                     finish()
-                    checks.append(_late_prompt_check(step) if late else _prompt_check(step))
+                    checks.append((step, _late_prompt_check(step) if late else _prompt_check(step)))
                 case steps.ExpectResult():
                     finish()
-                    checks.append(_result_check(step))
+                    checks.append((step, _result_check(step)))
                 case steps.ExpectPermission(decision="deny"):
                     finish()
-                    checks.append(_result_check(steps.ExpectResult(error=True)))
+                    checks.append((step, _result_check(steps.ExpectResult(error=True))))
                 case steps.Slow():
                     finish()
                     seconds += step.seconds
@@ -122,19 +123,25 @@ class _Compiler:
         return done
 
 
-def _all_of(checks: list[Any]) -> Any:
-    taken = [*checks]
-    if not taken:
-        return None
+class _Checks:
+    """What is looked at when the CLI asks the model; in reports it is shown as the script has it."""
 
-    def check(request: ModelRequest) -> None:
-        for one in taken:
-            one(request)
+    def __init__(self, checks: Iterable[tuple[ScriptStep, Check]]) -> None:
+        self._checks = [*checks]
 
-    return check
+    def __call__(self, request: ModelRequest) -> None:
+        for _, check in self._checks:
+            check(request)
+
+    def __repr__(self) -> str:
+        return f"<{'; '.join(step.describe() for step, _ in self._checks)}>"
 
 
-def _prompt_check(step: steps.UserSays) -> Any:
+def _all_of(checks: list[tuple[ScriptStep, Check]]) -> _Checks | None:
+    return _Checks(checks) if checks else None
+
+
+def _prompt_check(step: steps.UserSays) -> Check:
     def check(request: ModelRequest) -> None:
         prompt = request.prompt_text
         assert step.fits(prompt), step.mismatch(prompt)  # noqa: S101
@@ -142,7 +149,7 @@ def _prompt_check(step: steps.UserSays) -> Any:
     return check
 
 
-def _late_prompt_check(step: steps.UserSays) -> Any:
+def _late_prompt_check(step: steps.UserSays) -> Check:
     """A prompt that comes while tools run: the CLI wraps it, and gives it to the model with their results."""
 
     def check(request: ModelRequest) -> None:
@@ -153,7 +160,7 @@ def _late_prompt_check(step: steps.UserSays) -> Any:
     return check
 
 
-def _result_check(step: steps.ExpectResult) -> Any:
+def _result_check(step: steps.ExpectResult) -> Check:
     def check(request: ModelRequest) -> None:
         results = request.tool_results
         fits = any(step.text in result.text and step.error in (None, result.is_error) for result in results)

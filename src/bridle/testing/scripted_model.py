@@ -29,7 +29,7 @@ from bridle.testing.model_environment import environment, isolated_environment
 from bridle.testing.model_requests import SECRET_HEADERS, ModelRequest, classify, shorten, side_answer
 from bridle.testing.model_script import Script, as_steps, describe_step, summaries
 from bridle.testing.model_server import Delivery, ModelServer, Static
-from bridle.testing.model_steps import HTTPFailure, Repeat, Reply, Step, UntilInterrupted, check_script, plain
+from bridle.testing.model_steps import HTTPFailure, OneByOne, Repeat, Reply, Step, UntilInterrupted, check_script, plain
 
 if TYPE_CHECKING:
     import os
@@ -79,7 +79,11 @@ class ScriptedModel:
         self._main = Script("main loop", check_script("main loop", steps))
         self._compaction = Script("compaction", check_script("compaction", summaries(as_steps(compaction))))
         self._subagents = {
-            key: check_script(f"subagent {key!r}", as_steps(value)) for key, value in (subagents or {}).items()
+            key: [
+                check_script(f"subagent {key!r}", as_steps(one))
+                for one in (value if isinstance(value, OneByOne) else [value])
+            ]
+            for key, value in (subagents or {}).items()
         }
         self._side = side
         self._agents: dict[str, Script] = {}
@@ -262,11 +266,13 @@ class ScriptedModel:
         agent = request.agent_id or f"prompt {task}"
         script = self._agents.get(agent)
         if script is None:
-            for key, steps in self._subagents.items():
-                if key == "*" or key in task:
-                    self._claimed[key] += 1
-                    script = self._agents[agent] = Script(f"subagent {key!r}", steps)
-                    break
+            fitting = [key for key in self._subagents if key == "*" or key in task]
+            if fitting:
+                key = task if task in fitting else fitting[0]
+                scripts = self._subagents[key]
+                script = Script(f"subagent {key!r}", scripts[min(self._claimed[key], len(scripts) - 1)])
+                self._agents[agent] = script
+                self._claimed[key] += 1
         return script
 
     def _resolve(self, request: ModelRequest, step: Any) -> PlainStep:
@@ -305,16 +311,19 @@ class ScriptedModel:
 
     def _left(self) -> list[str]:
         scripts = [self._main, self._compaction, *self._agents.values()]
-        scripts += [
-            Script(f"subagent {key!r} (never started)", steps)
-            for key, steps in self._subagents.items()
-            if not self._claimed[key]
-        ]
+        scripts += self._never_started()
         left = [f"{script.name}: {describe_step(step)}" for script in scripts for step in script.left()]
         return left + [
             f"main loop: {describe_step(step)}: nobody interrupted it"
             for step in self._main.steps[: self._main.used]
             if isinstance(step, UntilInterrupted) and not step.given_up.is_set()
+        ]
+
+    def _never_started(self) -> list[Script]:
+        return [
+            Script(f"subagent {key!r} (never started)", steps)
+            for key, scripts in self._subagents.items()
+            for steps in scripts[self._claimed[key] :]
         ]
 
     def _see_interrupts(self) -> None:
@@ -325,12 +334,7 @@ class ScriptedModel:
                     step.given_up.wait(_INTERRUPT_SEEN_SECONDS)
 
     def _both_sides(self) -> str:
-        unclaimed = [
-            Script(f"subagent {key!r} (never started)", steps)
-            for key, steps in self._subagents.items()
-            if not self._claimed[key]
-        ]
-        scripts = [self._main, self._compaction, *self._agents.values(), *unclaimed]
+        scripts = [self._main, self._compaction, *self._agents.values(), *self._never_started()]
         shown = "\n".join(script.describe() for script in scripts if script.steps or script is self._main)
         asked = "\n".join(f"  {request.describe()}" for request in self._requests) or "  none"
         return f"The script\n{_indent(shown)}\nThe requests\n{asked}"

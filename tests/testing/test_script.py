@@ -163,3 +163,19 @@ def test_no_model_breaks_the_cli(fault: str) -> None:
 def test_a_script_without_end_has_no_model() -> None:
     with pytest.raises(ValueError, match="for ever"):
         Script(forever=True).user().says("x").model()
+
+
+def test_what_is_expected_behind_an_answer_is_about_that_answer() -> None:
+    script = Script().user("a").calls("Bash", {"command": "ls"}).says("x")
+    script.expect_permission("Bash", decision="deny").expect_hook("Stop").expect_result("no", error=True)
+    script.user("b").says("y")
+    assert [repr(reply.expect) for reply in _Compiler().compile(script.steps)] == [
+        "<user_says 'a'>",
+        "<expect_permission 'Bash', decision='deny'; expect_result 'no', error=True>",
+        "<user_says 'b'>",
+    ]
+
+
+def test_an_expectation_between_two_texts_parts_them() -> None:
+    replies = _Compiler().compile(Script().user("a").says("x").expect_hook("Stop").says("y").steps)
+    assert [[block.text for block in reply.content] for reply in replies] == [["x"], ["y"]]

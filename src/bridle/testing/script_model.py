@@ -48,16 +48,16 @@ class _Compiler:
         chunk: int | None = None
         called: steps.Calls | None = None
         seconds = 0.0
-        after_calls = False
+        after_calls = ended = False
 
         def finish() -> None:
-            nonlocal blocks, called, delay, chunk, seconds
+            nonlocal blocks, called, delay, chunk, seconds, ended
             if blocks:
                 reply = Reply(*blocks, expect=_all_of(checks), delay=delay, chunk=chunk)
                 done.append(Stall(seconds, then=reply) if seconds else reply)
                 checks.clear()
                 seconds = delay = 0.0
-            blocks, called, chunk = [], None, None
+            blocks, called, chunk, ended = [], None, None, False
 
         for step in items:
             if isinstance(step, steps.FAULTS):
@@ -70,16 +70,16 @@ class _Compiler:
             )
             match step:
                 case steps.Thinks():
-                    if called is not None:
+                    if called is not None or ended:
                         finish()
                     blocks.append(Thinking(step.text, step.signature))
                 case steps.Says():
-                    if called is not None:
+                    if called is not None or ended:
                         finish()
                     blocks.append(Text(step.text))
                     delay, chunk = step.delay or delay, step.chunk or chunk
                 case steps.Calls():
-                    if called is not None and not step.together:
+                    if ended or (called is not None and not step.together):
                         finish()
                     called = step
                     blocks.append(ToolCall(step.tool, step.input, step.id))
@@ -91,12 +91,14 @@ class _Compiler:
                 case steps.UserSays():
                     finish()
                     checks.append((step, _late_prompt_check(step) if late else _prompt_check(step)))
-                case steps.ExpectResult():
-                    finish()
-                    checks.append((step, _result_check(step)))
-                case steps.ExpectPermission(decision="deny"):
-                    finish()
-                    checks.append((step, _result_check(steps.ExpectResult(error=True))))
+                case steps.ExpectResult() | steps.ExpectPermission() | steps.ExpectHook():
+                    if called is not None:
+                        finish()
+                    ended = bool(blocks)  # behind a text: about what the model was told before it
+                    if isinstance(step, steps.ExpectResult):
+                        checks.append((step, _result_check(step)))
+                    elif isinstance(step, steps.ExpectPermission) and step.decision == "deny":
+                        checks.append((step, _result_check(steps.ExpectResult(error=True))))
                 case steps.Slow():
                     finish()
                     seconds += step.seconds

@@ -372,8 +372,9 @@ def test_an_expectation_that_does_not_hold(expected: Script, decided: Any, messa
     script = Script([*Script().user().calls("Bash", {"command": "touch a"}).steps, *expected.steps]).says("Done.")
     cli = SimulatedCLI(script)
     assert sync.run("go", Options(can_use_tool=lambda request: decided), transport=cli).text == "Done."
-    with pytest.raises(ScriptError, match=message):
+    with pytest.raises(ScriptError, match=message) as caught:
         cli.check()
+    assert f"[ unmet] {expected.describe()}" in str(caught.value)
 
 
 def test_no_answer_for_the_model() -> None:

@@ -29,6 +29,7 @@ class _Saved(msgspec.Struct, frozen=True, kw_only=True):
     turns: int = 0
     problems: list[str] = []
     missed: list[int] = []
+    unmet: list[int] = []
     waiting: int | None = None
     log: list[str] = []
     sessions: dict[str, int] = {}
@@ -46,6 +47,7 @@ class ScriptRun:
         position: the next step.
         problems: what did not fit.
         missed: steps that were passed over, by their place.
+        unmet: expectations that did not hold, by their place.
         waiting: the place of the step that only an interrupt ends, while it waits for it.
         sessions: every session that there was: how often the model has answered in it.
     """
@@ -55,6 +57,7 @@ class ScriptRun:
         self.position: int = 0 if before is None else before.position
         self.problems: list[str] = [] if before is None else [*before.problems]
         self.missed: list[int] = [] if before is None else [*before.missed]
+        self.unmet: list[int] = [] if before is None else [*before.unmet]
         self.waiting: int | None = None
         self.sessions: dict[str, int] = {}
         self._log: deque[str] = deque([] if before is None else before._log, _LOG_LINES)
@@ -107,6 +110,11 @@ class ScriptRun:
         self.problems.append(shorten(text, 1_000))
         self.note(f"!! {text}")
 
+    def disappoint(self, text: str) -> None:
+        """Remember that the step that was taken last, an expectation, did not hold."""
+        self.unmet.append(self.position - 1)
+        self.problem(text)
+
     def check(self) -> None:
         """Do nothing if everything that was written down happened, and nothing else.
 
@@ -144,7 +152,7 @@ class ScriptRun:
 
     def both_sides(self) -> str:
         """Return the script with the state of its steps, those around the place where it is, and what happened last."""
-        missed = set(self.missed)
+        missed, unmet = set(self.missed), set(self.unmet)
         steps = self.script.steps
         first, end = max(0, self.position - _STEPS_BEFORE), min(len(steps), self.position + _STEPS_AFTER)
         lines = ["The script"]
@@ -152,7 +160,7 @@ class ScriptRun:
             lines.append(f"  ({first} steps before)")
         for place in range(first, end):
             state = "missed" if place in missed else "done" if place < self.position else "open"
-            state = "waits" if place == self.waiting else state
+            state = "waits" if place == self.waiting else "unmet" if place in unmet else state
             lines.append(f"  [{state:>6}] {steps[place].describe()}")
         if end < len(steps):
             lines.append(f"  ({len(steps) - end} steps after)")
@@ -170,6 +178,7 @@ class ScriptRun:
             position=self.position,
             problems=self.problems,
             missed=self.missed,
+            unmet=self.unmet,
             waiting=self.waiting,
             log=[*self._log],
             sessions=self.sessions,
@@ -187,7 +196,8 @@ class ScriptRun:
         except msgspec.MsgspecError as error:
             raise ValueError(f"this is no state of a script: {error}") from None
         self.position = min(saved.position, len(self.script.steps))
-        self.problems, self.missed, self.waiting = saved.problems, saved.missed, saved.waiting
+        self.problems, self.missed, self.unmet = saved.problems, saved.missed, saved.unmet
+        self.waiting = saved.waiting
         self._log = deque(saved.log, _LOG_LINES)
         self._noted = len(saved.log)
         self.sessions = saved.sessions

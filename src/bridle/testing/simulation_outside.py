@@ -89,7 +89,7 @@ def expect(sim: Simulation, step: ScriptStep, results: list[tuple[str, bool]]) -
         case _:
             raise AssertionError(step)
     seen = ", ".join(_seen(happened, results)) or "nothing"
-    sim.run.problem(f"the script has {step.describe()}, and there was {seen}")
+    sim.run.disappoint(f"the script has {step.describe()}, and there was {seen}")
 
 
 def _seen(happened: list[tuple[str, str, Any, Any]], results: list[tuple[str, bool]]) -> list[str]:

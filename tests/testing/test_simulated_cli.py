@@ -377,6 +377,39 @@ def test_an_expectation_that_does_not_hold(expected: Script, decided: Any, messa
     assert f"[ unmet] {expected.describe()}" in str(caught.value)
 
 
+@pytest.mark.parametrize("background", [False, True])
+def test_a_subagent_asks_and_its_expectations_are_looked_at(background: bool) -> None:
+    inner = Script().calls("Bash", {"command": "touch a"}).expect_permission("Bash", decision="allow")
+    inner.expect_hook("PreToolUse").expect_result("nowhere", error=True).says("Looked.")
+    script = Script().user("go").subagent("Look", inner, background=background)
+    if background:
+        script.subagent("Rest", "Rested.", background=True)
+    script.says("Started.")
+    if background:
+        script.task_ends().says("One.").task_ends().says("Two.")
+    asked: list[str] = []
+    seen: list[str] = []
+
+    def decide(request: Any) -> Allow:
+        asked.append(request.tool_name)
+        return Allow()
+
+    options = Options(
+        can_use_tool=decide,
+        hooks={"PreToolUse": [HookMatcher(hooks=[lambda i, c: seen.append(i.tool_name)])]},
+    )
+    cli = SimulatedCLI(script)
+    messages = sync.run("go", options, transport=cli).messages
+    assert asked == ["Bash"]
+    assert seen == (["Agent", "Agent", "Bash"] if background else ["Agent", "Bash"])
+    told = [message.data["tasks"] for message in messages if message.data.get("subtype") == "background_tasks_changed"]
+    fields = {"task_id", "run_id", "task_type", "subagent_type", "description"}
+    assert {name for tasks in told for task in tasks for name in task} == (fields if background else set())
+    with pytest.raises(ScriptError, match="the script of the subagent 'Look' has expect_result 'nowhere'") as caught:
+        cli.check()
+    assert str(caught.value).startswith("1 thing(s)")
+
+
 def test_no_answer_for_the_model() -> None:
     cli = SimulatedCLI(Script().user("go").calls("Bash", {"command": "ls"}))
     with pytest.raises(ResultError, match="no answer"):

@@ -65,8 +65,15 @@ def retry(sim: Simulation, step: steps.Retry) -> Steps[None]:
         yield Pause(never, sim.seconds(step.delay))
 
 
-def expect(sim: Simulation, step: ScriptStep, results: list[tuple[str, bool]]) -> None:
-    """Look whether what the script expects has happened in this turn; each happening counts once."""
+def expect(sim: Simulation, step: ScriptStep, results: list[tuple[str, bool]], whose: str | None = None) -> None:
+    """Look whether what the script expects has happened in this turn; each happening counts once.
+
+    Args:
+        sim: where.
+        step: what is expected.
+        results: what the last tools gave.
+        whose: the part of the script that the step belongs to, if it is not one of its own steps.
+    """
     happened = sim.conversation.hooks.happened
     match step:
         case steps.ExpectPermission():
@@ -89,7 +96,10 @@ def expect(sim: Simulation, step: ScriptStep, results: list[tuple[str, bool]]) -
         case _:
             raise AssertionError(step)
     seen = ", ".join(_seen(happened, results)) or "nothing"
-    sim.run.disappoint(f"the script has {step.describe()}, and there was {seen}")
+    if whose is not None:
+        sim.run.problem(f"the script of the {whose} has {step.describe()}, and there was {seen}")
+    else:
+        sim.run.disappoint(f"the script has {step.describe()}, and there was {seen}")
 
 
 def _seen(happened: list[tuple[str, str, Any, Any]], results: list[tuple[str, bool]]) -> list[str]:

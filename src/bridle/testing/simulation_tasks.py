@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridle.testing import script_steps as steps
 from bridle.testing.simulation_names import Agent
+from bridle.testing.simulation_outside import expect
 from bridle.testing.simulation_replies import take_reply
 from bridle.testing.simulation_results import Outcome
 
@@ -58,7 +59,7 @@ class Tasks:
 
     def report(self) -> None:
         """Tell what runs in the background."""
-        hidden = ("tool_use_id",)
+        hidden = ("tool_use_id", "agent", "call")
         tasks = [
             {name: value for name, value in task.items() if name not in hidden}
             for task in self.sim.state.background.values()
@@ -97,11 +98,7 @@ class Tasks:
         sim = self.sim
         task = sim.state.background.pop(task_id)
         agent = task["task_type"] == "local_agent"
-        if agent and "says" in task:
-            inner: Agent = task["agent"]
-            block = {"type": "text", "text": task["says"]}
-            frame = sim.state.assistant(f"msg_simulated_{task_id}", block, inner.tool_use_id)
-            sim.emit({**frame, **inner.fields})
+        said = last_said(task["call"].agent) if agent else ""
         patch = {"status": status, "end_time": 0}
         sim.emit(
             {
@@ -121,7 +118,7 @@ class Tasks:
             "tool_use_id": task["tool_use_id"],
             "status": status,
             "output_file": f"/simulated/tasks/{task_id}.output",
-            "summary": summary or (task.get("says", "") if agent else command),
+            "summary": summary or (said if agent else command),
         }
         if agent:
             notification["usage"] = {"total_tokens": 15, "tool_uses": 0, "duration_ms": 1}
@@ -160,7 +157,7 @@ class Tasks:
         yield from self.hooks.run("SubagentStart", {"agent_id": task_id, "agent_type": kind}, effort=False)
         final = last_said(call.agent)
         if background:
-            sim.state.background[task_id] |= {"says": final, "agent": agent}
+            sim.state.background[task_id] |= {"agent": agent, "call": call}
             structured = {
                 "isAsync": True,
                 "status": "async_launched",
@@ -171,15 +168,7 @@ class Tasks:
             text = f"Async agent launched successfully.\nagentId: {task_id}"
             return Outcome([{"type": "text", "text": text}], structured)
         sim.emit({**sim.state.user([{"type": "text", "text": prompt}], call_id), **agent.fields})
-        uses = yield from self._agent_turn(call, agent, task)
-        stop = {
-            "stop_hook_active": False,
-            "agent_transcript_path": f"/simulated/agents/{task_id}.jsonl",
-            "last_assistant_message": final,
-            "background_tasks": [],
-            "session_crons": [],
-        }
-        yield from self.hooks.run("SubagentStop", stop, agent=agent)
+        uses = yield from self._agent_turn(call, agent, task["run_id"])
         sim.emit(
             {
                 "type": "system",
@@ -213,16 +202,31 @@ class Tasks:
         }
         return Outcome(content, structured)
 
-    def _agent_turn(self, call: steps.Calls, agent: Agent, task: dict[str, Any]) -> Steps[int]:
+    def finish_agent(self, task_id: str) -> Steps[None]:
+        """Let a background task do what it has to do before its end: a subagent says and calls what its script has."""
+        task = self.sim.state.background[task_id]
+        if "call" in task:
+            yield from self._agent_turn(task["call"], task["agent"], task["run_id"])
+
+    def _agent_turn(self, call: steps.Calls, agent: Agent, run_id: str) -> Steps[int]:
         source = _Source(call.agent)
-        self._uses[agent.id] = (task["run_id"], 0)
-        while source.peek() is not None:
-            if not isinstance(source.peek(), steps.REPLY_STEPS):
-                source.take()
+        results: list[tuple[str, bool]] = []
+        self._uses[agent.id] = (run_id, 0)
+        while (step := source.peek()) is not None:
+            if not isinstance(step, steps.REPLY_STEPS):
+                expect(self.sim, source.take(), results, f"subagent {call.input.get('prompt')!r}")
                 continue
             calls = yield from self.conversation.replies.say(take_reply(source), agent)
             if calls:
-                yield from self.conversation.tools.run(calls, agent)
+                results = yield from self.conversation.tools.run(calls, agent)
+        stop = {
+            "stop_hook_active": False,
+            "agent_transcript_path": f"/simulated/agents/{agent.id}.jsonl",
+            "last_assistant_message": last_said(call.agent),
+            "background_tasks": [],
+            "session_crons": [],
+        }
+        yield from self.hooks.run("SubagentStop", stop, agent=agent)
         return self._uses.pop(agent.id)[1]
 
     def progress(self, agent: Agent, call: steps.Calls) -> None:

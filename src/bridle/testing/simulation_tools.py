@@ -93,14 +93,14 @@ class Tools:
 
     # -- the cycle ----------------------------------------------------------------------------------------------------
 
-    def run(self, calls: list[tuple[str, steps.Calls]], agent: Agent | None) -> Steps[None]:
-        """Run the calls of one reply."""
+    def run(self, calls: list[tuple[str, steps.Calls]], agent: Agent | None) -> Steps[list[tuple[str, bool]]]:
+        """Run the calls of one reply; return what they gave, and whether that is an error."""
         batch = []
-        results = []
+        results: list[tuple[str, bool]] = []
         for call_id, call in calls:
             content, failed = yield from self._run_call(call_id, call, agent)
             if self.deferred is not None:
-                return
+                return results
             results.append((flat_text(content), failed))
             batch.append(
                 {
@@ -113,10 +113,11 @@ class Tools:
         if agent is None:
             self.conversation.last_results = results
         if self.structured_exhausted:
-            return
+            return results
         yield from self.hooks.run(
             "PostToolBatch", {"tool_calls": batch}, tool_use_id=f"hook-{self.sim.new_id()}", agent=agent
         )
+        return results
 
     def _run_call(self, call_id: str, call: steps.Calls, agent: Agent | None) -> Steps[tuple[Any, bool]]:
         sim = self.sim

@@ -181,7 +181,7 @@ class Conversation:
 
     def _turn_of_task(self, step: steps.TaskEnds) -> Steps[None]:
         sim = self.sim
-        run_id = self._task_ends(step)
+        run_id = yield from self._task_ends(step)
         if run_id is None:
             return
         self._begin([])
@@ -190,14 +190,16 @@ class Conversation:
         origin = {"kind": "task-notification", "producer": "session-task", "runId": run_id}
         yield from self._guarded(self._answer(origin=origin))
 
-    def _task_ends(self, step: steps.TaskEnds) -> str | None:
+    def _task_ends(self, step: steps.TaskEnds) -> Steps[str | None]:
         sim, background = self.sim, self.sim.state.background
         if not background:
             sim.run.problem(f"the script has {step.describe()}, and no task runs in the background")
             return None
         task_id = next(iter(background))
         task = background[task_id]
-        self.tools.tasks.over(task_id, step.status, step.summary, step.exit_code)
+        yield from self.tools.tasks.finish_agent(task_id)
+        if task_id in background:  # nobody has stopped it meanwhile
+            self.tools.tasks.over(task_id, step.status, step.summary, step.exit_code)
         return str(task["run_id"])
 
     # -- what the model does ------------------------------------------------------------------------------------------
@@ -226,7 +228,7 @@ class Conversation:
                     yield from self._compact(step)
                 case steps.TaskEnds():
                     run.take()
-                    self._task_ends(step)
+                    yield from self._task_ends(step)
                 case steps.Thinks() | steps.Says() | steps.Calls():
                     reply = take_reply(run)
                     if (yield from self._reply_and_tools(reply, more)):

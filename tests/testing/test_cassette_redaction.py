@@ -50,9 +50,16 @@ KEYS = [
     "ya29.a0AfH6SMBabcdefghij",
     "SG.abcdefghijklmnopqrstuv.ABCDEFGHIJKLMNOPQRST",
     "AKIAABCDEFGHIJKLMNOP",
+    "hvs.CAESIabcdefghijklmnop",
+    "GOCSPX-abcdefghijklmnopqrst",
+    "lin_api_abcdefghijklmnopqrst",
+    "dop_v1_0123456789abcdef0123",
+    "shpat_0123456789abcdef0123",
+    "AGE-SECRET-KEY-1QQQQQQQQQQQQQQQQQQQQ",
     "AIzaSyA1234567890abcdefghijklmnopqrstu",
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abc_DEF-123",
     "-----BEGIN RSA PRIVATE KEY-----\nMIIabc\n-----END RSA PRIVATE KEY-----",
+    "-----BEGIN PGP PRIVATE KEY BLOCK-----\n\nlQOYBG\n-----END PGP PRIVATE KEY BLOCK-----",
     SECRET,
     quote(SECRET, safe=""),
     base64.b64encode(SECRET.encode()).decode().rstrip("="),
@@ -137,6 +144,29 @@ def test_in_running_text() -> None:
         ('{"auths": {"docker.example.com": {"auth": "', "Ym9iOmh1bnRlcjI=", '"}}}'),
         ('{"client_secret": "', "abcdefgh123", '"}'),
         ("SHOP_QUOTED holds ", 'quo"ted\\12', ""),
+        ("Authorization: token ", "abcdefgh123", ""),
+        ("curl -H 'Authorization: ApiKey ", "abcdefgh123", "'"),
+        ('Authorization: Digest username="ann", response="', "abcdefgh123", '"'),
+        ("Cookie: a=1; session=", "abcdefgh123", "; b=2"),
+        ("Set-Cookie: a=1; csrf=", "abcdefgh123", "; Path=/"),
+        ("curl -b 'session=", "abcdefgh123", "' https://example.com"),
+        ("SECRET_KEY_BASE=", "abcdefgh123", "\n"),
+        ("DATABASE_PASS=", "abcdefgh123", "\n"),
+        ("MY_PAT=", "abcdefgh123", "\n"),
+        ("Server=x;Uid=sa;Pwd=", "abcdefgh123", ";"),
+        ('{"pass": "', "abcdefgh123", '"}'),
+        ("_auth=", "Ym9iOmh1bnRlcjI=", ""),
+        ("'password' => '", "abcdefgh123", "'"),
+        ("<db.password>", "abcdefgh123", "</db.password>"),
+        ('{"name": "DB_PASSWORD", "value": "', "abcdefgh123", '"}'),
+        ("machine example.com login ann password ", "abcdefgh123", ""),
+        ("sshpass -p ", "abcdefgh123", " ssh host"),
+        ("docker login -u ann -p ", "abcdefgh123", " example.com"),
+        ("mysql -u ann -p", "abcdefgh123", " shop"),
+        ("postgres://ann:ab@", "cdefgh123", "@db:5432/shop"),
+        ("https://acc.blob.core.windows.net/c?sv=1&sig=", "abcdefghijklmnop%3D", "&x=1"),
+        ("https://hooks.slack.com/services/", "T00000000/B00000000/abcdefgh", ""),
+        ("https://discord.com/api/webhooks/", "123456789/abcdefghijklmnop", ""),
     ],
 )
 def test_in_text_and_in_json_in_json(before: str, secret: str, after: str) -> None:
@@ -170,6 +200,26 @@ def test_variables_that_hold_secrets_under_longer_names() -> None:
     made.prepare(LaunchPlan(argv=("claude",), environment=values, cwd="/srv"))
     shown = made.text("bedrock9f8e7d opensesame-1 letmein-please anotherone-77 standard 3600000000")
     assert shown == "<bridle-key-1> <bridle-key-2> <bridle-key-3> <bridle-key-4> standard 3600000000"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "PWD=/work/shop and OLDPWD=/srv/shop",
+        "tests pass: everything works, 12345678 passed=12345678",
+        "compass=northwest bypass=something sig=abcdefghijkl",
+        "the pattern: abcdefghijk, _path=abcdefghijk",
+        "curl -b cookies.txt https://example.com/abcdefgh",
+        "Set-Cookie: a=b; Expires=Wednesday; Domain=shop.example; Path=/a/long/path",
+        "docker login registry.example; mysql -P 33060000 shop; login as administrator",
+        "http://localhost:8080/a?mail=nobody",
+        "<name>abcdefghijk</name>",
+    ],
+)
+def test_what_only_looks_like_a_name_stays(text: str) -> None:
+    assert redactor().text(text) == text
+    line = json.dumps({"type": "x", "text": text}).encode()
+    assert redactor().line(line, inbound=True) == (line, True)
 
 
 def test_what_is_no_secret_stays_byte_for_byte() -> None:

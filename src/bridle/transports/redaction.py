@@ -51,24 +51,49 @@ _KEYS = re.compile(
             WORD + r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}",
             WORD + r"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Z0-9])",
             WORD + r"AIza[A-Za-z0-9_-]{30,}",
+            WORD + r"(?:hvs\.|GOCSPX-|lin_api_|do[opr]_v1_|shp(?:at|ca|pa|ss)_)[A-Za-z0-9_-]{16,}",
+            WORD + r"AGE-SECRET-KEY-1[A-Z0-9]{16,}",
+            r"(?<=hooks\.slack\.com/services/)[A-Za-z0-9/]{16,}",
+            r"(?<=/api/webhooks/)[0-9]{8,}/[A-Za-z0-9_-]{16,}",
+            r"(?<=[?&]sig=)[A-Za-z0-9%+/=_-]{16,}",
             r"(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{16,}",
             WORD + r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*",
-            r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|\Z)",
+            r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----|\Z)",
         )
     ),
     re.DOTALL,
 )
 _NAMES = (
     r"(?:(?:api|access|private|secret|account|signing|encryption)[_-]?key|token|secret|password|passwd|passphrase"
-    r"|authorization|cookie|x-amz-signature|(?<=[\"'])auth(?=\\*[\"']))"
+    r"|secret[_-]?key[_-]?base|authorization|cookie|x-amz-signature|(?<=[\"'])auth(?=\\*[\"'])"
+    # Short words, which begin other words: a name of its own or behind an underscore, and no folder as its value.
+    r"|(?<![A-Za-z])(?:pass|pwd)(?=\\*[\"']|=(?![/~$]))|_(?:pat|auth)(?=\\*[\"']|=))"
 )
 # Backslashes: JSON that is quoted in JSON, however often.
 _AFTER_A_NAME = re.compile(
-    rf"({_NAMES}\\*[\"']?\s*[:=]\s*\\*[\"']?(?:(?:bearer|basic)\s+)?)" r"([^\s\"'`,;<>(){}\[\]\\]{8,})",
+    rf"({_NAMES}\\*[\"']?\s*(?:=>|[:=])\s*\\*[\"']?(?:(?:bearer|basic)\s+)?)" r"([^\s\"'`,;<>(){}\[\]\\]{8,})",
     re.IGNORECASE,
 )
 _QUOTED_AFTER_A_NAME = re.compile(
-    rf"({_NAMES}\\*[\"']?\s*[:=]\s*\\*([\"']))" r"([^\"'\\<>\n]{8,256})(?=\\*\2)", re.IGNORECASE
+    rf"({_NAMES}\\*[\"']?\s*(?:=>|[:=])\s*\\*([\"']))" r"([^\"'\\<>\n]{8,256})(?=\\*\2)", re.IGNORECASE
+)
+_IN_A_TAG = re.compile(rf"(<[\w:.-]{{0,64}}{_NAMES}>)" r"([^\s<>]{8,})(?=</)", re.IGNORECASE)
+_AFTER_ITS_NAME = re.compile(
+    rf"(name\\*[\"']\s*:\s*\\*[\"'][\w.-]{{0,64}}{_NAMES}\\*[\"']\s*,\s*\\*[\"']value\\*[\"']\s*:\s*\\*[\"'])"
+    r"([^\"'\\]{8,})",
+    re.IGNORECASE,
+)
+_AUTHORIZATION = re.compile(
+    r"(authorization\\*[\"']?\s*[:=]\s*\\*[\"']?"
+    r"(?:digest\s[^\r\n]{0,1000}?\bresponse=\\*[\"']?|[A-Za-z][\w-]{0,30}\s+))([^\s\"'`,;<>(){}\[\]\\]{8,})",
+    re.IGNORECASE,
+)
+_COOKIES = re.compile(
+    r"(cookie\\*[\"']?\s*[:=]\s*\\*[\"']?|\s(?:-b|--cookie)[\s=]+\\*[\"']?)([^\r\n\"'`\\<>|]{8,4096})", re.IGNORECASE
+)
+_COOKIE = re.compile(r"(\b(?!(?:expires|path|domain|max-age|samesite)=)[^\s=;,]{1,256}=)([^\s;,]{8,})", re.IGNORECASE)
+_PASSWORD_OF_A_PROGRAM = re.compile(
+    r"(\b(?:sshpass|docker\s+login|mysql\w{0,8})\b[^\n|;&\\]{0,200}?\s-p\s?\\*[\"']?|\blogin\s+\S{1,128}\s+password\s+)([^\s\"'\\<>]{8,})"
 )
 _USER_OF_CURL = re.compile(
     r"(curl\b[^\n|;&]{0,200}?\s(?:-u|--user)[\s=]*\\*[\"']?[^\s:\"'\\<>]{1,64}:)([^\s\"'\\<>]{8,})"
@@ -82,27 +107,32 @@ _KEY_SIGNS = (
     *("sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "npm_", "pypi-", "xox", "hf_"),
     *("xapp-", "dckr_pat_", "k_live_", "k_test_", "whsec_", "ya29.", "SG."),
     *("AKIA", "ASIA", "AIza", "eyJ", "earer ", "PRIVATE KEY"),
+    *("hvs.", "GOCSPX-", "lin_api_", "_v1_", "shpat_", "shpca_", "shppa_", "shpss_", "AGE-SECRET"),
+    *("hooks.slack.com/", "/api/webhooks/", "sig="),
 )
 """One of these stands in whatever `_KEYS` finds. To look for a literal is far cheaper than any pattern."""
 _NAME_SIGNS = (
     "key",
     "token",
     "secret",
-    "passw",
-    "passphrase",
+    "pass",
+    "pwd",
     "credential",
     "cookie",
     "auth",
     "_pat",
     "amz-signature",
 )
+_PROGRAM_SIGNS = ("sshpass", "docker login", "mysql", "login ")
+"""Programs that are given a password, and the words before one in `.netrc`."""
 _NAMED = re.compile(
-    rb"(?:key|token|secret|password|passwd|passphrase|credentials?|authorization|cookie|auth|_pat|amz-signature)\\*[\"']?\s*[:=]"
+    rb"(?:key|token|secret|password|passwd|passphrase|pass|pwd|credentials?|authorization|cookie|auth|_pat|base|amz-signature)"
+    rb"\\*[\"']?\s*[:=,>]"
     rb"|-(?:key|apikey|token|secret|password|passwd|passphrase)(?:\s|\\|\"\s*,)"
 )
 _LOWERED_NAME_SIGNS = tuple(sign.encode() for sign in _NAME_SIGNS)
-_SIGNS = tuple(sign.encode() for sign in (*_KEY_SIGNS, "@", "\\u00", "\\/", "curl "))
-_IN_A_URL = re.compile(r"(?<=://)[^\s/@:\"'<>]{0,256}:[^\s/@\"'<>]{1,256}(?=@)")
+_SIGNS = tuple(sign.encode() for sign in (*_KEY_SIGNS, *_PROGRAM_SIGNS, "@", "\\u00", "\\/", "curl "))
+_IN_A_URL = re.compile(r"(?<=://)[^\s/@:\"'<>]{0,256}:(?:[^\s/?#\"'<>]{1,256}|[^\s/@\"'<>]{1,256})(?=@)")
 # From the sign in the middle, and back over at most 64 characters: long runs of base64 are not looked at again and again.
 _DOMAIN = re.compile(r"@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}")
 _LOCAL_PART = re.compile(r"[A-Za-z0-9._%+-]{1,64}\Z")
@@ -193,12 +223,19 @@ class Redactor:
             text = _KEYS.sub(lambda found: key("key", found[0]), text)
         lowered = text.lower()
         if any(sign in lowered for sign in _NAME_SIGNS):
+            text = self._without_headers(text, lowered)
             text = _QUOTED_AFTER_A_NAME.sub(lambda found: found[1] + key("key", found[3]), text)
             text = _AFTER_A_NAME.sub(lambda found: found[1] + key("key", found[2]), text)
+            text = _AFTER_ITS_NAME.sub(lambda found: found[1] + key("key", found[2]), text)
+            if "</" in text:
+                text = _IN_A_TAG.sub(lambda found: found[1] + key("key", found[2]), text)
             if "-" in text:
                 text = _AFTER_A_FLAG.sub(lambda found: found[1] + key("key", found[2]), text)
         if "curl" in text:
             text = _USER_OF_CURL.sub(lambda found: found[1] + key("key", found[2]), text)
+            text = self._without_cookies(text)
+        if any(sign in text for sign in _PROGRAM_SIGNS):
+            text = _PASSWORD_OF_A_PROGRAM.sub(lambda found: found[1] + key("key", found[2]), text)
         if "@" in text:
             text = _IN_A_URL.sub(lambda found: key("key", found[0]), text)
             text = self._without_addresses(text)
@@ -208,6 +245,18 @@ class Redactor:
             if not isinstance(text, str):
                 raise TypeError(f"`redact` must return a str, not {type(text).__name__}")
         return text
+
+    def _without_headers(self, text: str, lowered: str) -> str:
+        """Take out what stands in headers: all of it, not its first word alone."""
+        if "authorization" in lowered:
+            text = _AUTHORIZATION.sub(lambda found: found[1] + self.vault.placeholder("key", found[2]), text)
+        return self._without_cookies(text) if "cookie" in lowered else text
+
+    def _without_cookies(self, text: str) -> str:
+        def replaced(found: re.Match[str]) -> str:
+            return found[1] + _COOKIE.sub(lambda one: one[1] + self.vault.placeholder("key", one[2]), found[2])
+
+        return _COOKIES.sub(replaced, text)
 
     def _without_addresses(self, text: str) -> str:
         parts = []

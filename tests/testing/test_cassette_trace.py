@@ -66,6 +66,7 @@ def cli(tmp_path: Path) -> Callable[..., Options]:
 
 def test_a_query_is_traced(shell: Shell, cli: Callable[..., Options], tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
+    path.touch(0o644)  # an empty file is as good as none
 
     async def scenario() -> None:
         secret = {"SHOP_TOKEN": "hunter2hunter2"}

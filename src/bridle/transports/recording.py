@@ -16,6 +16,7 @@ import os
 import stat
 import threading
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -114,6 +115,8 @@ def _check_is_trace(descriptor: int) -> None:
     """See that a file that is there was written here, and begin a new line in it if it was interrupted in one."""
     size = os.fstat(descriptor).st_size
     if not size:
+        with suppress(OSError):  # somebody else's file, which only they can close to others
+            os.fchmod(descriptor, 0o600)
         return
     if f'"format":"{FORMAT}"'.encode() not in os.pread(descriptor, 200, 0):
         raise ValueError("it exists and is no trace")

@@ -69,6 +69,7 @@ def test_a_script_that_did_not_happen(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess(timeout=100)
     result.assert_outcomes(passed=1, failed=1, errors=1)
     result.stdout.fnmatch_lines(["*ERROR at teardown of test_passing*", "*Hello.*"])
+    result.stdout.fnmatch_lines(["*test_failing*", "*assert 1 == 2*", "*[[]  open[]] says 'Hello.'*"])
 
 
 def test_a_marker_without_a_script(pytester: pytest.Pytester) -> None:
@@ -90,6 +91,26 @@ def test_a_marker_without_a_script(pytester: pytest.Pytester) -> None:
     result.assert_outcomes(errors=2)
     result.stdout.fnmatch_lines(["*`bridle_script` needs a script: *", "*`script` must be a Script (*), not str*"])
     result.stdout.no_fnmatch_line("*raised in repr()*")
+
+
+def test_parameters_that_are_no_names_of_files_have_cassettes_of_their_own(pytester: pytest.Pytester) -> None:
+    pytester.makeini(INI)
+    pytester.makepyfile(
+        test_shop="""
+        import bridle.sync, pytest
+        from bridle.testing import Script, SimulatedCLI
+
+        @pytest.mark.parametrize("sign", ["<", ">", "a/b", "a b", "a-b", "+1", "1", "tea"])
+        def test_sign(cassette, sign):
+            cli = SimulatedCLI(Script().user("Hi").says(sign))
+            assert bridle.sync.run("Hi", transport=cli).text == sign
+        """
+    )
+    for _ in range(2):
+        pytester.runpytest_subprocess("--bridle-record=once", timeout=100).assert_outcomes(passed=8)
+    names = {path.name for path in (pytester.path / "cassettes").iterdir()}
+    assert len(names) == 8
+    assert {"test_shop.test_sign-1.jsonl", "test_shop.test_sign-a-b.jsonl", "test_shop.test_sign-tea.jsonl"} < names
 
 
 CASSETTES = """
@@ -122,7 +143,7 @@ def test_cassettes_are_recorded_once_and_replayed(pytester: pytest.Pytester, mon
     pytester.runpytest_subprocess(timeout=100).assert_outcomes(passed=5)
     recorded = sorted(path.name for path in (pytester.path / "cassettes").iterdir())
     assert recorded[:3] == [
-        "test_tapes.TestMethods.test_names-a-b.jsonl",
+        "test_tapes.TestMethods.test_names-a-b-350d8841.jsonl",
         recorded[1],
         "test_tapes.test_async-asyncio.jsonl",
     ]

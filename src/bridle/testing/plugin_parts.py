@@ -26,6 +26,8 @@ __all__ = ["RECORD_MODES", "LeakCheck", "cassette_of", "record_mode", "use_in_ta
 RECORD_MODES = ("once", "none", "all", "new")
 _LONGEST_NAME = 150
 """File systems take 255 bytes, suffixes included."""
+_PLAIN_NAME = re.compile(r"\w+(?:\[\w(?:[\w.-]*\w)?\])?", re.ASCII)
+"""Names that still differ when they are names of files; parameters like `<` and `>` would not."""
 
 
 class LeakCheck:
@@ -120,7 +122,7 @@ def cassette_of(item: pytest.Item, mode: Mode) -> Cassette:
 
     parts = [item.path.stem, *item.nodeid.split("::")[1:]]
     name = re.sub(r"[^A-Za-z0-9_.\-]+", "-", ".".join(parts)).strip("-.")
-    if len(name) > _LONGEST_NAME or any(re.search(r"[^\x20-\x7e]", part) for part in parts):
+    if len(name) > _LONGEST_NAME or not all(_PLAIN_NAME.fullmatch(part) for part in parts[1:]):
         name = f"{name[:_LONGEST_NAME]}-{hashlib.sha256('::'.join(parts).encode()).hexdigest()[:8]}"
     marker = item.get_closest_marker("bridle_cassette")
     options = {"mode": mode, **(marker.kwargs if marker is not None else {})}

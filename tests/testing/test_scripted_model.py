@@ -310,6 +310,18 @@ def test_an_error_of_the_body_is_not_hidden_and_gets_a_note() -> None:
 
     assert "the script of the compaction has no step left" in caught.value.__notes__[0]
 
+    with pytest.raises(ZeroDivisionError) as caught, ScriptedModel("asked for", "never asked for") as model:
+        post(model)
+        raise ZeroDivisionError
+
+    assert "[  open] Reply('never asked for')" in caught.value.__notes__[0]
+
+    with pytest.raises(ZeroDivisionError) as caught, ScriptedModel("asked for") as model:
+        post(model)
+        raise ZeroDivisionError
+
+    assert not hasattr(caught.value, "__notes__")
+
 
 def test_left_over_steps_are_named() -> None:
     scripted = ScriptedModel("one", "two", compaction="short", subagents={"count": ["three"], "*": "four"})

@@ -139,6 +139,11 @@ class ScriptRun:
                 lines.append(f"  ... and {len(left) - _STEPS_AFTER} more")
         raise ScriptError(printable("\n".join([*lines, self.both_sides()]), 20_000))
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether something that had to happen did not."""
+        return bool(self.left()) or self.waiting is not None
+
     def left(self) -> list[int]:
         """Return the places of the steps that had to happen and did not."""
         rest = range(self.position, len(self.script.steps))

@@ -130,6 +130,8 @@ class ScriptedModel:
             self.check()
         elif self._problems:
             error.add_note(self._unexpected().args[0])
+        elif self._left():
+            error.add_note(self._both_sides())
 
     def check(self) -> None:
         """Do nothing if the script and the requests agree.

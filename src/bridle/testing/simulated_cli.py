@@ -35,6 +35,7 @@ __all__ = ["SimulatedCLI"]
 
 SCRIPT_FILE = "script.json"
 STATE_FILE = "state.json"
+_SHOWN_RUNS = 3
 
 
 class SimulatedCLI:
@@ -178,9 +179,9 @@ class SimulatedCLI:
             return
         with suppress(ScriptError):
             self._load_state()
-        for run in self._played():
-            if run.problems:
-                error.add_note("\n".join([*run.problems, run.both_sides()]))
+        unfinished = [run for run in self._played() if run.problems or run.unfinished]
+        for run in unfinished[:_SHOWN_RUNS]:
+            error.add_note("\n".join([*run.problems, run.both_sides()]))
 
     def __repr__(self) -> str:
         if not hasattr(self, "_folders"):

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from bridle.errors import DecodeError, WarningCode
     from bridle.launch import LaunchPlan
     from bridle.protocol.control_results import ServerInfo
+    from bridle.session_callbacks import Job
     from bridle.session_events import SessionEvent
 
 __all__ = ["SessionCore"]
@@ -361,6 +362,11 @@ class SessionCore:
             self.stream.look_at_the_end()
         if self.settled.waiters and (connection.quiet or connection.over or not connection.turns.open):
             self.settled.wake()
+
+    def callback_ended(self, job: Job, outcome: object, error: BaseException | None, now: float) -> None:
+        """Take how a callback ended: from here on the CLI may be silent for as long as it may be at all."""
+        self.deadlines.now = now
+        self.callbacks.finish(job, outcome, error)
 
     def received(self, now: float) -> None:
         """Take that bytes came: whoever waits for silence waits anew."""

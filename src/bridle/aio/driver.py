@@ -85,6 +85,7 @@ class Driver:
         """Run a function in the loop's thread and look at the core afterwards; from any thread."""
 
         def do() -> None:
+            self._core.deadlines.now = time.monotonic()
             function()
             self.wake()
 
@@ -247,7 +248,7 @@ class Driver:
             run_in_thread(job, self._finish, self._loop, context, self._threads)
 
     def _finish(self, job: Job, outcome: object, error: BaseException | None) -> None:
-        self._core.callbacks.finish(job, outcome, error)
+        self._core.callback_ended(job, outcome, error, time.monotonic())
         if not self._answered_from_here():
             self.wake()
 

@@ -134,6 +134,7 @@ class Driver:
     def post(self, function: Callable[[], None]) -> None:
         """Run a function under the lock and send what came of it."""
         with self.lock:
+            self._core.deadlines.now = time.monotonic()
             function()
             self.flush()
 
@@ -326,12 +327,12 @@ class Driver:
                 try:
                     self._runner.start(job)
                 except RuntimeError as error:  # no thread can be had
-                    callbacks.finish(job, None, error)
+                    self._core.callback_ended(job, None, error, time.monotonic())
                     self._unwritten = True
 
     def _finish(self, job: Job, outcome: object, error: BaseException | None) -> None:
         with self.lock:
-            self._core.callbacks.finish(job, outcome, error)
+            self._core.callback_ended(job, outcome, error, time.monotonic())
             self.flush()
         self.tell()
 

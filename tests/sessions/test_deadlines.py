@@ -1,0 +1,70 @@
+"""Deadlines of a session, by a clock that the test moves. No shell: the core alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from bridle import HookMatcher, Options, TurnTimeoutError
+from bridle.session import SessionCore
+from bridle.session_inbox import TurnBase
+from tests.contract import shows
+
+
+class Clocked:
+    """A session that is ready, and a clock."""
+
+    def __init__(self, **options: Any) -> None:
+        def post(function: Callable[[], None]) -> None:
+            function()
+
+        self.now = 1_000.0
+        self.core = SessionCore(Options(**options), post)
+        self.core.connection.begin_start()
+        request_id = self.core.connection.send_initialize({})
+        self.take({"type": "control_response", "response": {"subtype": "success", "request_id": request_id}})
+
+    def take(self, *frames: dict[str, Any]) -> None:
+        """Take frames of the CLI, now."""
+        self.core.received(self.now)
+        self.core.connection.receive_data(b"".join(json.dumps(frame).encode() + b"\n" for frame in frames))
+        self.core.pump(self.now)
+
+    def send(self) -> TurnBase:
+        return self.core.send("hello", TurnBase, None, self.now)
+
+    def pass_by(self, seconds: float) -> None:
+        """Let time pass, as a driver does: each deadline is looked at when it passes."""
+        until = self.now + seconds
+        while (wait := self.core.deadlines.wait_seconds(self.now)) is not None and self.now + wait <= until:
+            self.now += wait
+            self.core.expire(self.now, b"")
+            self.core.pump(self.now)
+        self.now = until
+
+
+ASKED = {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {}}
+HOOK = {"subtype": "hook_callback", "callback_id": "hook_0", "input": ASKED}
+TEXT = {"type": "assistant", "message": {"role": "assistant", "content": [{"type": "text", "text": "hello"}]}}
+
+
+@shows("session.deadlines.asked")
+@pytest.mark.parametrize("kind", ["idle", "first_message"])
+@pytest.mark.parametrize("took", [9.0, 19.0])
+def test_silence_counts_anew_from_the_end_of_a_callback(kind: str, took: float) -> None:
+    session = Clocked(hooks={"PreToolUse": [HookMatcher(hooks=[lambda *_: None])]}, timeouts={kind: 10.0})
+    turn = session.send()
+    if kind == "idle":
+        session.take({"type": "command_lifecycle", "command_uuid": turn.id, "state": "started"}, TEXT)
+    session.take({"type": "control_request", "request_id": "r1", "request": HOOK})
+    session.pass_by(took)
+    session.core.callback_ended(session.core.callbacks.to_run.popleft(), None, None, session.now)
+    session.core.pump(session.now)
+
+    session.pass_by(9.9)
+    assert not turn._over.is_set
+    session.pass_by(0.2)
+    assert isinstance(turn._inbox.the_error(), TurnTimeoutError)

@@ -20,7 +20,7 @@ from bridle.tools import ToolContext, tool, tool_server
 from tests.contract import shows
 from tests.sessions.conftest import StandIn
 from tests.sessions.talking import Running, ask, got, steps, texts
-from tests.support.shell import Shell
+from tests.support.shell import Backend, Shell
 
 INPUT = {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": "ls"}, "session_id": "s"}
 DENIED = "permissionDecision"
@@ -474,3 +474,36 @@ def test_a_hook_may_steer_its_session(shell: Shell, playing: StandIn) -> None:
             assert answer["hookSpecificOutput"]["permissionDecisionReason"] == "2"
 
     shell.play(scenario)
+
+
+@shows("callbacks.plain-and-async")
+@pytest.mark.parametrize(
+    ("backend", "around"),
+    [("asyncio", None), ("trio", None), ("threads", None), ("threads", "asyncio"), ("threads", "trio")],
+)
+def test_a_callback_may_run_an_event_loop_of_its_own(playing: StandIn, backend: Backend, around: str | None) -> None:
+    """The thread of a plain function is nobody's event loop, whatever runs where the session was started."""
+    import anyio
+
+    shell = Shell(backend)
+
+    async def answer() -> str:
+        await anyio.sleep(0)
+        return "from a loop"
+
+    def plain(*_: Any) -> HookOutput:
+        return HookOutput.deny(anyio.run(answer) + anyio.run(answer, backend="trio"))
+
+    async def waiting(*_: Any) -> HookOutput:
+        return HookOutput.deny(await answer())
+
+    async def scenario() -> None:
+        async with Running(shell, playing(hooks=matching(plain, waiting))) as session:
+            answers = [await hook(session), await hook(session, "hook_1")]
+        reasons = [answer["hookSpecificOutput"]["permissionDecisionReason"] for answer in answers]
+        assert reasons == ["from a loop" * 2, "from a loop"]
+
+    if around is None:
+        shell.play(scenario)
+    else:
+        anyio.run(scenario, backend=around)

@@ -15,6 +15,7 @@ import anyio
 
 from bridle.aio.callbacks import Loop, run_in_thread, run_job, wait_served
 from bridle.errors import BridleError, SessionClosedError
+from bridle.transports.thread_context import context_for_thread
 from bridle.transports.threads import Threads
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Driver:
         self._transport = transport
         self._plan = plan
         self._loop = Loop()
-        self._context = contextvars.copy_context()
+        self._context = context_for_thread()  # of the plain functions among the callbacks; the others do not mind
         self._threads = Threads()
         self._scope: anyio.CancelScope | None = None
         self._woken = False

@@ -5,13 +5,13 @@ There `context.session` has the same names, and what is awaited in the loop bloc
 
 from __future__ import annotations
 
-import contextvars
 import inspect
 import threading
 from typing import TYPE_CHECKING, Any
 
 from bridle.errors import SessionClosedError
 from bridle.session_base import SessionBase
+from bridle.transports.thread_context import context_for_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,7 +127,7 @@ def run_in(loop: Loop, function: Callable[[], Any]) -> Any:
         finally:
             done.set()
 
-    context = contextvars.copy_context()
+    context = context_for_thread()
     there = loop.post(lambda: loop.spawn(call, context))
     while not there or not done.wait(_LOOK_SECONDS):
         if not there or not loop.post(_nothing):

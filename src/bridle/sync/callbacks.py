@@ -10,6 +10,7 @@ import inspect
 import threading
 from typing import TYPE_CHECKING, Any
 
+from bridle.transports.thread_context import context_for_thread
 from bridle.transports.threads import Threads
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Runner:
 
     def __init__(self, finish: Callable[[Job, object, BaseException | None], None]) -> None:
         self._finish = finish
-        self._context = contextvars.copy_context()
+        self._context = context_for_thread()
         self._lock = threading.Lock()
         self._threads = Threads()
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -6,12 +6,12 @@ Not anyio's worker threads: they are pooled, limited in number by whoever else u
 
 from __future__ import annotations
 
-import contextvars
 import threading
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import anyio
 
+from bridle.transports.thread_context import context_for_thread
 from bridle.transports.wakeup import Wakeup
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Call(Generic[T]):
 
     def __init__(self, function: Callable[[], T]) -> None:
         self._work = _Work(function)
-        context = contextvars.copy_context()
+        context = context_for_thread()
         try:
             threading.Thread(target=context.run, args=(self._work.run,), name="bridle-start", daemon=True).start()
         except BaseException:

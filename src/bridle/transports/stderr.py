@@ -10,7 +10,6 @@ Neither thread keeps the callback alive: it may belong to the object that holds 
 
 from __future__ import annotations
 
-import contextvars
 import logging
 import os
 import select
@@ -19,6 +18,7 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING
 
+from bridle.transports.thread_context import context_for_thread
 from bridle.transports.wakeup import Wakeup
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class LineCallback:
 
     def __init__(self, function: Callable[[str], object]) -> None:
         self._function = function
-        self._context = contextvars.copy_context()
+        self._context = context_for_thread()
 
     def __call__(self, line: str) -> None:
         """Call it; what it raises is logged."""

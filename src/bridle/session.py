@@ -184,6 +184,8 @@ class SessionCore:
 
     def expire(self, now: float, stderr_tail: bytes) -> None:
         """Take that time has passed."""
+        if self.connection.has_news:
+            self._silence_ended()
         for kind, name, seconds in self.deadlines.passed(now):
             match kind:
                 case "request":
@@ -349,6 +351,7 @@ class SessionCore:
         connection = self.connection
         noted = logger.isEnabledFor(logging.DEBUG)
         while happened := connection.events_received():
+            self._silence_ended()
             for event in happened:
                 if noted:
                     _log(event)
@@ -369,8 +372,11 @@ class SessionCore:
         self.callbacks.finish(job, outcome, error)
 
     def received(self, now: float) -> None:
-        """Take that bytes came: whoever waits for silence waits anew."""
+        """Take that bytes came; what is in them comes with `pump`."""
         self.deadlines.now = now
+
+    def _silence_ended(self) -> None:
+        """Let those who wait for silence wait anew: something happened. A keep-alive is nothing."""
         self.deadlines.disarm("settle", "")
         self.deadlines.disarm("after_result", "")
 

@@ -17,12 +17,12 @@ from tests.contract import shows
 class Clocked:
     """A session that is ready, and a clock."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, for_stream: bool = False, **options: Any) -> None:
         def post(function: Callable[[], None]) -> None:
             function()
 
         self.now = 1_000.0
-        self.core = SessionCore(Options(**options), post)
+        self.core = SessionCore(Options(**options), post, for_stream=for_stream)
         self.core.connection.begin_start()
         request_id = self.core.connection.send_initialize({})
         self.take({"type": "control_response", "response": {"subtype": "success", "request_id": request_id}})
@@ -31,6 +31,7 @@ class Clocked:
         """Take frames of the CLI, now."""
         self.core.received(self.now)
         self.core.connection.receive_data(b"".join(json.dumps(frame).encode() + b"\n" for frame in frames))
+        self.core.expire(self.now, b"")
         self.core.pump(self.now)
 
     def send(self) -> TurnBase:
@@ -46,6 +47,10 @@ class Clocked:
         self.now = until
 
 
+IDLE = {"type": "system", "subtype": "session_state_changed", "state": "idle", "sdk_host_only": True}
+RUNNING = {**IDLE, "state": "running"}
+TASK_ENDED = {"type": "system", "subtype": "task_notification", "task_id": "t", "status": "completed"}
+RESULT = {"type": "result", "subtype": "success"}
 ASKED = {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {}}
 HOOK = {"subtype": "hook_callback", "callback_id": "hook_0", "input": ASKED}
 TEXT = {"type": "assistant", "message": {"role": "assistant", "content": [{"type": "text", "text": "hello"}]}}
@@ -68,3 +73,43 @@ def test_silence_counts_anew_from_the_end_of_a_callback(kind: str, took: float) 
     assert not turn._over.is_set
     session.pass_by(0.2)
     assert isinstance(turn._inbox.the_error(), TurnTimeoutError)
+
+
+@shows("session.deadlines.keep-alives")
+def test_keep_alives_do_not_put_off_that_a_session_is_idle() -> None:
+    session = Clocked()
+    session.take(IDLE, TASK_ENDED)
+    for _ in range(3):
+        assert not session.core.connection.quiet
+        session.pass_by(2)
+        session.take({"type": "keep_alive"})
+    assert session.core.connection.quiet
+
+
+@shows("session.deadlines.keep-alives")
+def test_keep_alives_do_not_put_off_the_end_of_a_query() -> None:
+    session = Clocked(for_stream=True, timeouts={"after_result": 30.0})
+    assert session.core.stream is not None
+    session.core.stream.send_all("hello", session.now)
+    session.take(RUNNING, RESULT)
+    for _ in range(5):
+        session.pass_by(9)
+        session.take({"type": "keep_alive"})
+    assert [warning.code for warning in session.core.warnings] == ["CLI_DID_NOT_EXIT"]
+    assert session.core.stop_asked
+
+
+@shows("session.deadlines.keep-alives")
+@pytest.mark.parametrize("late", [0.0, 60.0])
+def test_what_is_said_does(late: float) -> None:
+    """Also if it was there and nobody could look at it in time."""
+    session = Clocked(for_stream=True, timeouts={"after_result": 30.0})
+    assert session.core.stream is not None
+    session.core.stream.send_all("hello", session.now)
+    session.take(RUNNING, RESULT)
+    for _ in range(5):
+        session.pass_by(29)
+        session.now += late
+        session.take(TEXT)
+    assert not session.core.warnings
+    assert not session.core.stop_asked

@@ -82,6 +82,11 @@ class Connection(Arrivals):
         self._events.clear()
         return happened
 
+    @property
+    def has_news(self) -> bool:
+        """True while `events_received` has something to return."""
+        return bool(self._events or self._batch)
+
     def data_to_send(self) -> bytes:
         """Return what is to be written: whole lines. It counts as written."""
         data = b"".join(self._out)

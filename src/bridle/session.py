@@ -244,7 +244,7 @@ class SessionCore:
         connection.begin_stop()
         if not connection.over and connection.turns.open and not self.abandoned:
             try:
-                connection.interrupt(internal=True)
+                connection.interrupt(cancel_queued=True, internal=True)  # else the CLI takes up what waits
             except BridleError:
                 return
             self.deadlines.arm("stop", "", self.interrupt_seconds)

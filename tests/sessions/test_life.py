@@ -303,6 +303,31 @@ def test_an_implicit_confirmation_is_enough(shell: Shell, playing: StandIn) -> N
     shell.play(scenario)
 
 
+@shows("process.nothing-new")
+def test_a_stop_takes_back_the_prompts_that_wait(shell: Shell) -> None:
+    """Else the end of the turn that it interrupts is the beginning of the next."""
+    from bridle.aio.session import Session as AsyncSession
+    from bridle.sync.session import Session as SyncSession
+    from bridle.testing import Script, SimulatedCLI
+
+    script = Script().user("one").calls("Bash", {"command": "sleep 9"}, endless=True).interrupted()
+    script.user("two").says("never said")
+    transport = SimulatedCLI(script, time_scale=0)
+
+    async def scenario() -> None:
+        session: Any = SyncSession(transport=transport) if shell.blocking else AsyncSession(transport=transport)
+        await got(session.start())
+        events = session.events()
+        one, two = await got(session.send("one")), await got(session.send("two"))
+        while not isinstance(await first(events), TurnStarted):
+            pass
+        await got(session.stop())
+        assert (one.state, two.state) == (TurnState.INTERRUPTED, TurnState.INTERRUPTED)
+        assert not [event async for event in each(events) if isinstance(event, TurnStarted)]
+
+    shell.play(scenario)
+
+
 @shows("process.interrupt-first", "bad.after-stop")
 def test_stop_interrupts_the_turn_and_wakes_its_readers(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:

@@ -242,7 +242,7 @@ class SessionCore:
         self.deadlines.now = now
         connection = self.connection
         connection.begin_stop()
-        if not connection.over and connection.turns.open and not self.abandoned:
+        if not connection.over and connection.working and not self.abandoned:
             try:
                 connection.interrupt(cancel_queued=True, internal=True)  # else the CLI takes up what waits
             except BridleError:
@@ -266,12 +266,14 @@ class SessionCore:
         """True once the process is to be stopped: it is over, or nothing is left to wait for."""
         if self.connection.over:
             return True
-        return self._stopping and (not self.connection.turns.open or not self.deadlines.is_armed("stop", ""))
+        return self._stopping and (not self.connection.working or not self.deadlines.is_armed("stop", ""))
 
     @property
     def turn_open(self) -> bool:
         """True if the model may be at work, or the session is lost."""
-        return bool(self.connection.turns.open) or self.connection.ending is Ending.FAILED or self.abandoned
+        connection = self.connection
+        at_work = connection.working or connection.unsettled
+        return at_work or connection.ending is Ending.FAILED or self.abandoned
 
     def crashed(self, exit_code: int | None) -> bool:
         """Return whether an exit with this code is a crash."""

@@ -1,4 +1,4 @@
-"""Deadlines of a session, by a clock that the test moves. No shell: the core alone."""
+"""Deadlines of a session, and what it knows of the CLI's work, by a clock that the test moves. No shell: the core alone."""
 
 from __future__ import annotations
 
@@ -113,3 +113,43 @@ def test_what_is_said_does(late: float) -> None:
         session.take(TEXT)
     assert not session.core.warnings
     assert not session.core.stop_asked
+
+
+INIT = {"type": "system", "subtype": "init", "session_id": "s"}
+
+
+@shows("process.own-turn")
+@pytest.mark.parametrize(
+    ("frames", "working"),
+    [
+        ([], False),
+        ([IDLE, INIT], False),
+        ([INIT, TEXT], False),  # a CLI that does not tell its state is believed to begin nothing by itself
+        ([IDLE, RUNNING], True),
+        ([RUNNING, INIT, TEXT], True),
+        ([RUNNING, INIT, RESULT], False),
+        ([RUNNING, INIT, RESULT, INIT], True),
+        ([RUNNING, INIT, RESULT, INIT, IDLE], False),
+        ([RUNNING, {**RUNNING, "state": "requires_action"}], True),
+    ],
+)
+def test_what_counts_as_work_that_a_stop_interrupts(frames: list[dict[str, Any]], working: bool) -> None:
+    session = Clocked()
+    session.core.connection.data_to_send()
+    session.take(*frames)
+    assert session.core.turn_open is working
+    session.core.begin_stop(session.now)
+    assert (b'"interrupt"' in session.core.connection.data_to_send()) is working
+    assert session.core.may_end is not working
+    session.take(RESULT)
+    assert session.core.may_end
+    assert not session.core.turn_open
+
+
+@shows("process.own-turn")
+def test_after_the_end_of_a_task_the_cli_may_be_at_work_at_any_moment() -> None:
+    session = Clocked()
+    session.take(IDLE, TASK_ENDED)
+    assert session.core.turn_open
+    session.pass_by(5)
+    assert not session.core.turn_open

@@ -38,6 +38,7 @@ from bridle.errors import (
     TooManyPendingRequestsError,
 )
 from bridle.hooks import HookMatcher
+from bridle.messages import AssistantMessage
 from bridle.protocol.session_states import Activity, Lifecycle, TurnState
 from bridle.session_events import (
     SessionCompleted,
@@ -310,7 +311,7 @@ def test_a_stop_takes_back_the_prompts_that_wait(shell: Shell) -> None:
     from bridle.sync.session import Session as SyncSession
     from bridle.testing import Script, SimulatedCLI
 
-    script = Script().user("one").calls("Bash", {"command": "sleep 9"}, endless=True).interrupted()
+    script = Script().user("one").calls("Bash", {"command": "sleep 9"}, endless=True)
     script.user("two").says("never said")
     transport = SimulatedCLI(script, time_scale=0)
 
@@ -324,6 +325,38 @@ def test_a_stop_takes_back_the_prompts_that_wait(shell: Shell) -> None:
         await got(session.stop())
         assert (one.state, two.state) == (TurnState.INTERRUPTED, TurnState.INTERRUPTED)
         assert not [event async for event in each(events) if isinstance(event, TurnStarted)]
+
+    shell.play(scenario)
+
+
+@shows("process.own-turn")
+def test_a_stop_interrupts_a_turn_that_the_cli_began_by_itself(shell: Shell) -> None:
+    """Else it would go on, with tools and all, for as long as a CLI is given to come to its end."""
+    from bridle.aio.session import Session as AsyncSession
+    from bridle.sync.session import Session as SyncSession
+    from bridle.testing import Script, SimulatedCLI
+
+    script = Script().user("go").calls("Bash", {"command": "make", "run_in_background": True}).says("Started.")
+    script.task_ends().calls("Bash", {"command": "sleep 9"}, endless=True)
+    options = bridle.Options(permission_mode="bypassPermissions")
+
+    async def scenario() -> None:
+        with SimulatedCLI(script) as cli:
+            session: Any = (
+                SyncSession(options, transport=cli) if shell.blocking else AsyncSession(options, transport=cli)
+            )
+            await got(session.start())
+            everything = session.messages()
+            turn = await got(session.send("go"))
+            assert await got(turn.result()) is not None
+            while not (
+                isinstance(message := await first(everything), AssistantMessage) and "sleep 9" in message.raw_json
+            ):
+                pass
+            assert turn.state is TurnState.COMPLETED
+            await got(session.stop())
+            ends = [message.terminal_reason async for message in each(everything) if isinstance(message, ResultMessage)]
+            assert ends == ["aborted_tools"]
 
     shell.play(scenario)
 

@@ -198,6 +198,8 @@ class Arrivals(ConnectionBase):
     def _on_message(self, frame: Message) -> None:
         if isinstance(frame, InitMessage):
             self.session_id = frame.session_id or self.session_id
+            if self._activity not in (Activity.UNKNOWN, Activity.IDLE):
+                self._working = True  # a turn that follows another at once
             self._learn(frame.capabilities)
         if self.turns.names_matter:
             named = getattr(frame, "user_message_uuids", None) or ()
@@ -218,6 +220,7 @@ class Arrivals(ConnectionBase):
     def _on_result(self, frame: ResultMessage) -> None:
         self._flush()
         self.last_result = frame
+        self._working = False
         self.session_id = frame.session_id or self.session_id
         ended = self.turns.finished_by(frame)
         self._events.append(events.MessagesReceived([frame], tuple(turn.id for turn in ended)))
@@ -238,6 +241,7 @@ class Arrivals(ConnectionBase):
         self._unsettled = False
         if activity is not self._activity:
             self._activity = activity
+            self._working = activity is not Activity.IDLE
             self._emit(events.ActivityChanged(activity))
         if activity is Activity.IDLE:
             self._flush()

@@ -101,6 +101,7 @@ class ConnectionBase:
         self._activity = Activity.UNKNOWN
         self._asked = Asked.NOTHING
         self._unsettled = False
+        self._working = False
         self._pending: Ledger[PendingRequest] = Ledger()
         self._internal: deque[str] = deque()
         self._in_flight: Ledger[InFlightRequest] = Ledger()
@@ -153,6 +154,11 @@ class ConnectionBase:
     def unsettled(self) -> bool:
         """True between the end of a background task and the CLI's next word; after `SETTLE_SECONDS` of it, call `settle`."""
         return self._unsettled
+
+    @property
+    def working(self) -> bool:
+        """True while the CLI is at work: on a prompt of ours, or in a turn that it began by itself."""
+        return bool(len(self.turns)) or self._working
 
     @property
     def input_may_close(self) -> bool:
@@ -363,7 +369,7 @@ class ConnectionBase:
         death = TurnHappening.DIED if ending is Ending.FAILED else TurnHappening.STOPPED
         self._tell_turns(self.turns.end(death), error=True)
         self.background_tasks = ()
-        self._unsettled = False
+        self._unsettled = self._working = False
         self._emit(events.Ended(ending, self.terminal_error, self.exit_code, by_exit=self.exited))
 
     def _captured(self) -> str:

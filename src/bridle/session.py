@@ -272,7 +272,10 @@ class SessionCore:
     def turn_open(self) -> bool:
         """True if the model may be at work, or the session is lost."""
         connection = self.connection
-        at_work = connection.working or connection.unsettled
+        in_background = any(
+            not task.ambient for task in connection.background_tasks
+        )  # its end makes the CLI ask the model
+        at_work = connection.working or connection.unsettled or in_background
         return at_work or connection.ending is Ending.FAILED or self.abandoned
 
     def crashed(self, exit_code: int | None) -> bool:

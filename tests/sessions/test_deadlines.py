@@ -153,3 +153,15 @@ def test_after_the_end_of_a_task_the_cli_may_be_at_work_at_any_moment() -> None:
     assert session.core.turn_open
     session.pass_by(5)
     assert not session.core.turn_open
+
+
+@shows("process.background")
+@pytest.mark.parametrize("ambient", [False, True])
+def test_a_stop_gives_work_in_the_background_no_time_to_go_on(ambient: bool) -> None:
+    """A subagent works with the model, and after the end of a command the CLI asks it."""
+    session = Clocked()
+    task = {"task_id": "t", "task_type": "local_agent", "ambient": ambient}
+    session.take(IDLE, {"type": "system", "subtype": "background_tasks_changed", "tasks": [task]})
+    session.core.begin_stop(session.now)
+    assert session.core.may_end
+    assert session.core.turn_open is not ambient

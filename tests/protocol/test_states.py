@@ -25,6 +25,7 @@ from tests.contract import shows
 
 ASSISTANT = b'{"type":"assistant","message":{"content":[{"type":"text","text":"hi"}]},"session_id":"s1"}\n'
 RESULT = b'{"duration_ms":1,"type":"result","subtype":"success","is_error":false,"result":"hi","session_id":"s1"}\n'
+INIT = b'{"type":"system","subtype":"init","session_id":"s1"}\n'
 ERROR_RESULT = b'{"type":"result","subtype":"error_during_execution","is_error":true,"errors":["no"]}\n'
 BAD = b"this is noise\n"
 
@@ -339,6 +340,21 @@ def test_with_background_tasks_the_longer_deadline_counts() -> None:
     core.receive_data(json.dumps(tasks | {"tasks": []}).encode() + b"\n", 10.0)
     assert core.wait_seconds(10.0) == 30
     assert not core.turn_open
+
+
+@shows("process.own-turn")
+def test_a_turn_that_the_cli_begins_by_itself_is_an_open_one() -> None:
+    idle = {"type": "system", "subtype": "session_state_changed", "state": "idle", "sdk_host_only": True}
+    notice = {"type": "system", "subtype": "task_notification", "task_id": "b1", "status": "completed"}
+    for ends in (RESULT, json.dumps(idle).encode() + b"\n"):
+        for begins in (INIT, json.dumps(notice).encode() + b"\n"):
+            core = connection()
+            core.receive_data(INIT + RESULT, 0.0)
+            assert not core.turn_open
+            core.receive_data(begins + ASSISTANT, 1.0)
+            assert core.turn_open
+            core.receive_data(ends, 2.0)
+            assert not core.turn_open
 
 
 def test_after_the_end_of_output_the_exit_is_awaited_for_five_seconds() -> None:

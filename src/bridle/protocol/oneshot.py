@@ -15,6 +15,7 @@ from bridle.messages import (
     MESSAGE_TYPES,
     BackgroundTasksChangedMessage,
     Frame,
+    InitMessage,
     Message,
     ResultMessage,
     SessionStateChangedMessage,
@@ -121,6 +122,7 @@ class OneShotConnection:
         self.results: list[ResultMessage] = []
         self.output_ended = False
         self.background_tasks: set[str] = set()
+        self._goes_on = False
         self._framer = LineFramer(line_bytes)
         self._line_bytes = line_bytes
         self._bad_line_limit = bad_line_limit
@@ -146,7 +148,7 @@ class OneShotConnection:
     @property
     def turn_open(self) -> bool:
         """True while the model may be at work for us."""
-        return self.last_result is None or bool(self.background_tasks)
+        return self.last_result is None or bool(self.background_tasks) or self._goes_on
 
     def crashed(self, exit_code: int | None) -> bool:
         """Tell whether such an exit is a crash: then nothing that the process started may stay, else it may have been wanted."""
@@ -325,12 +327,18 @@ class OneShotConnection:
         if isinstance(frame, ResultMessage):
             self.results.append(frame)
             self._result_at = now
+            self._goes_on = False
             self.session_id = frame.session_id or self.session_id
             self.state = ONE_SHOT[self.state, Happening.RESULT].then
             return True
         if isinstance(frame, _TASK_FRAMES):
             self._track_tasks(frame)
             return True
+        if isinstance(frame, InitMessage):
+            self._goes_on = bool(self.results)  # a turn that the CLI begins by itself
+            return True
+        if isinstance(frame, SessionStateChangedMessage) and frame.state == "idle":
+            self._goes_on = False
         if isinstance(frame, SessionStateChangedMessage) and frame.sdk_host_only:
             return False  # the launch asked for it, on behalf of the library and not of its user
         if isinstance(frame, Message):
@@ -342,8 +350,9 @@ class OneShotConnection:
         match frame:
             case BackgroundTasksChangedMessage(tasks=tasks):
                 self.background_tasks = {task.task_id for task in tasks if task.task_id}
-            case TaskNotificationMessage(task_id=str(task_id)):
-                self.background_tasks.discard(task_id)
+            case TaskNotificationMessage(task_id=task_id):
+                self._goes_on = self._goes_on or not frame.ambient  # the CLI tells the model
+                self.background_tasks.discard(task_id or "")
             case TaskUpdatedMessage(task_id=str(task_id)) if frame.status in _ENDED_TASK_STATES:
                 self.background_tasks.discard(task_id)
             case _:
@@ -443,5 +452,5 @@ class OneShotConnection:
         self.items.append(StreamWarning(code, message, context))
 
 
-_PLAIN = frozenset(MESSAGE_TYPES.values()) - {ResultMessage, SessionStateChangedMessage, *_TASK_FRAMES}
+_PLAIN = frozenset(MESSAGE_TYPES.values()) - {ResultMessage, InitMessage, SessionStateChangedMessage, *_TASK_FRAMES}
 """What is delivered and changes nothing else: almost every frame."""

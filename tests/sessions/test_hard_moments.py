@@ -452,3 +452,34 @@ def test_a_forked_copy_can_end_its_copy_of_a_blocking_session(playing: StandIn) 
         assert session.interrupt() is not None
         assert session.pid
         assert alive(session.pid)
+
+
+@shows("session.life.wrong-loop")
+@pytest.mark.parametrize("other", ["asyncio", "trio"])
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_session_of_another_event_loop_says_so_and_does_not_hang(playing: StandIn, backend: Any, other: Any) -> None:
+    """As from a plain hook that calls `asyncio.run(session.interrupt())`: nothing would ever wake it, not even its own deadline."""
+    import anyio
+    import anyio.to_thread
+
+    async def scenario() -> None:
+        async with AsyncSession(playing()) as session:
+            held = await session.send(HANG)
+
+            async def use() -> None:
+                for what in (
+                    lambda: session.interrupt(timeout=5),
+                    lambda: session.send("hello"),
+                    lambda: session.wait_idle(),
+                    lambda: session.finish(timeout=5),
+                    lambda: held.result(),
+                    lambda: session.messages().__anext__(),
+                ):
+                    assert "another event loop" in str(await raised(what, RuntimeError))
+
+            await anyio.to_thread.run_sync(lambda: anyio.run(use, backend=other))
+            await session.interrupt()
+            assert await held.result() is not None
+            assert await texts(await session.send("on")) == ["on"]
+
+    anyio.run(scenario, backend=backend)

@@ -66,13 +66,14 @@ _POLL_SECONDS = 0.02
 """How often a stop from another event loop looks whether it is done."""
 
 
-async def _next(inbox: Inbox) -> Any:
+async def _next(session: Session, inbox: Inbox) -> Any:
     """Return the next item of an inbox; None at its end.
 
     Not every item costs a turn of the event loop, but a slow reader of many unread ones must not hold up the driver.
 
     Raises:
         BridleError: what ended it.
+        RuntimeError: its session lives in another event loop.
     """
     now = time.monotonic()
     if now - inbox.turn_began > _TURN_SECONDS:
@@ -87,7 +88,7 @@ async def _next(inbox: Inbox) -> Any:
             if error is not None:
                 raise error
             return None
-        await wait_for(inbox.more)
+        await session._wait_for(inbox.more)
 
 
 class Turn(TurnBase):
@@ -108,7 +109,7 @@ class Turn(TurnBase):
 
     async def __anext__(self) -> Message:
         self._begin_reading()
-        message: Message | None = await _next(self._inbox)
+        message: Message | None = await _next(self._session, self._inbox)
         if message is None:
             raise StopAsyncIteration
         return message
@@ -122,6 +123,8 @@ class Turn(TurnBase):
             TurnTimeoutError: a deadline passed; the turn was interrupted and the session can be used.
             BridleError: what ended the session.
         """
+        if not self._over.is_set:
+            self._session._require_this_loop()
         self._inbox.skip(not self._read)
         try:
             await wait_for(self._over)
@@ -142,7 +145,7 @@ class _Cursor(Generic[Item]):
         return self
 
     async def __anext__(self) -> Item:
-        item: Item | None = await _next(self._inbox)
+        item: Item | None = await _next(self._session, self._inbox)
         if item is None:
             raise StopAsyncIteration
         return item
@@ -249,14 +252,14 @@ class Session(SessionBase, Operations):
             elif core.stop_asked and not core.ready.is_set:
                 core.start_error = core.connection.closed_error()
                 core.ready.set()
-            await wait_for(core.ready)
+            await self._wait_for(core.ready)
         except BaseException as error:
             if mine and not (resumable and isinstance(error, anyio.get_cancelled_exc_class())):
                 await self.stop()
             raise
         if core.start_error is not None:
             if self._driver is not None:
-                await wait_for(core.ended)  # the process is gone when the error is raised
+                await self._wait_for(core.ended)  # the process is gone when the error is raised
             raise copy.copy(core.start_error)
         if core.stop_asked or core.connection.over:
             raise core.connection.closed_error()
@@ -338,6 +341,7 @@ class Session(SessionBase, Operations):
         """
         core = self._core
         timeout = checked_timeout(timeout)
+        self._require_this_loop()
         if self._driver is None:
             await self.stop()
             return
@@ -385,7 +389,9 @@ class Session(SessionBase, Operations):
             TypeError: the prompt is nothing that can be a prompt.
             ValueError: JSON cannot hold it.
             SessionClosedError: the session is over.
+            RuntimeError: the session lives in another event loop.
         """
+        self._require_this_loop()
         turn = self._core.send(prompt, lambda turn_id: Turn(turn_id, self), fields, time.monotonic())
         self._wake()
         await anyio.lowlevel.cancel_shielded_checkpoint()
@@ -415,12 +421,13 @@ class Session(SessionBase, Operations):
                 raise connection.closed_error()
             if connection.quiet:
                 return
-            await wait_for(self._core.settled)
+            await self._wait_for(self._core.settled)
 
     async def _ask(
         self, subtype: str, fields: Mapping[str, Any], timeout: float | None, operation: str | None = None
     ) -> ControlResult:
         core = self._core
+        self._require_this_loop()
         answer = core.ask(subtype, fields, operation or subtype, timeout, time.monotonic())
         self._wake()
         try:
@@ -444,6 +451,19 @@ class Session(SessionBase, Operations):
                 )
         assert answer.result is not None  # noqa: S101 - for the type checker
         return answer.result
+
+    def _require_this_loop(self) -> None:
+        """Refuse to be used where the core must not be touched, and where nothing would ever wake who waits."""
+        if self._driver is not None and not self._core.ended.is_set and not self._driver.is_here:
+            raise RuntimeError(
+                "this session lives in another event loop and can only be stopped from here; "
+                "a plain function that is called back has it as `session` of what it is given"
+            )
+
+    async def _wait_for(self, flag: Flag) -> None:
+        if not flag.is_set:
+            self._require_this_loop()
+            await wait_for(flag)
 
     def _wake(self) -> None:
         if self._driver is not None:

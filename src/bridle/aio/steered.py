@@ -13,7 +13,7 @@ import anyio
 import anyio.lowlevel
 
 from bridle.aio.query import QueryStream
-from bridle.aio.session import Session, wait_for
+from bridle.aio.session import Session
 from bridle.errors import BridleError
 from bridle.prompts import is_many, one_prompt
 from bridle.protocol.oneshot import SessionOver
@@ -93,4 +93,4 @@ class SteeredStream(QueryStream):
                 [SessionOver(None, b"", False, True, None)]
             )  # pragma: no cover - it was the last item
         else:
-            await wait_for(inbox.more)
+            await self._session._wait_for(inbox.more)

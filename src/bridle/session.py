@@ -183,9 +183,9 @@ class SessionCore:
     # -- deadlines -----------------------------------------------------------------------------------------------------
 
     def expire(self, now: float, stderr_tail: bytes) -> None:
-        """Take that time has passed."""
+        """Take that time has passed. What has come counts first, however late it could be looked at."""
         if self.connection.has_news:
-            self._silence_ended()
+            self.pump(now)
         for kind, name, seconds in self.deadlines.passed(now):
             match kind:
                 case "request":

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bridle import HookMatcher, Options, TurnTimeoutError
+from bridle.protocol.session_states import TurnState
 from bridle.session import SessionCore
 from bridle.session_inbox import TurnBase
 from tests.contract import shows
@@ -73,6 +74,23 @@ def test_silence_counts_anew_from_the_end_of_a_callback(kind: str, took: float) 
     assert not turn._over.is_set
     session.pass_by(0.2)
     assert isinstance(turn._inbox.the_error(), TurnTimeoutError)
+
+
+@shows("session.deadlines.late")
+@pytest.mark.parametrize("kind", ["first_message", "idle", "turn"])
+def test_what_came_in_time_counts_however_late_it_is_looked_at(kind: str) -> None:
+    session = Clocked(timeouts={kind: 10.0})
+    turn = session.send()
+    started = {"type": "command_lifecycle", "command_uuid": turn.id, "state": "started"}
+    session.take(started, *([TEXT] if kind == "idle" else []))
+    session.now += 60  # something else kept this program busy
+    if kind != "turn":
+        session.take(TEXT)
+        assert not turn._over.is_set
+    session.take({**RESULT, "user_message_uuids": [turn.id]})
+    assert turn._over.is_set
+    assert turn._inbox.the_error() is None
+    assert turn.state is TurnState.COMPLETED
 
 
 @shows("session.deadlines.keep-alives")

@@ -272,9 +272,8 @@ class SessionCore:
     def turn_open(self) -> bool:
         """True if the model may be at work, or the session is lost."""
         connection = self.connection
-        in_background = any(
-            not task.ambient for task in connection.background_tasks
-        )  # its end makes the CLI ask the model
+        # The end of a task in the background makes the CLI ask the model.
+        in_background = any(not task.ambient for task in connection.background_tasks)
         at_work = connection.working or connection.unsettled or in_background
         return at_work or connection.ending is Ending.FAILED or self.abandoned
 

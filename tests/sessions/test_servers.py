@@ -282,10 +282,9 @@ def test_a_server_that_crashes_answers_everything(shell: Shell, connecting: Call
 
 
 @shows("tools.no-hang")
-@pytest.mark.parametrize(
-    "messages", [1, 5]
-)  # five do not fit into what lies between us and the server, which reads nothing
+@pytest.mark.parametrize("messages", [1, 5])
 def test_a_server_that_does_not_end_is_ended(shell: Shell, connecting: Callable[..., Options], messages: int) -> None:
+    # Five do not fit into what lies between us and the server, which reads nothing.
     begun, ended = threading.Event(), threading.Event()
 
     class Stubborn(Server):

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SteeredStream"]
 
+_OVER = SessionOver(None, b"", turn_open=False, stopped=True, error=None)
+
 
 class _StreamSession(Session):
     """A session that a stream reads from."""
@@ -89,8 +91,6 @@ class SteeredStream(QueryStream):
         if inbox.items:
             self._connection.take(inbox.take_some())
         elif inbox.over:
-            self._connection.take(
-                [SessionOver(None, b"", False, True, None)]
-            )  # pragma: no cover - it was the last item
+            self._connection.take([_OVER])  # pragma: no cover - it was the last item
         else:
             await self._session._wait_for(inbox.more)

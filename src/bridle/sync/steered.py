@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SteeredStream"]
 
+_OVER = SessionOver(None, b"", turn_open=False, stopped=True, error=None)
+
 
 class _StreamSession(Session):
     """A session that a stream reads from."""
@@ -84,8 +86,6 @@ class SteeredStream(QueryStream):
         if items:
             self._connection.take(items)
         elif over:
-            self._connection.take(
-                [SessionOver(None, b"", False, True, None)]
-            )  # pragma: no cover - it was the last item
+            self._connection.take([_OVER])  # pragma: no cover - it was the last item
         elif not self._closing:
             driver.wait_for(inbox.more, event)

@@ -243,8 +243,9 @@ class SessionCore:
         connection = self.connection
         connection.begin_stop()
         if not connection.over and connection.working and not self.abandoned:
+            waiting = any(turn.state is TurnState.QUEUED for turn in connection.turns.open)
             try:
-                connection.interrupt(cancel_queued=True, internal=True)  # else the CLI takes up what waits
+                connection.interrupt(cancel_queued=waiting, internal=True)  # else the CLI takes up what waits
             except BridleError:
                 return
             self.deadlines.arm("stop", "", self.interrupt_seconds)

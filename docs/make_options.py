@@ -31,7 +31,7 @@ careful = options.replace(permission_mode="plan")
 - Names are those of the official Python package; what only the TypeScript package has is here in snake_case.
 - `None` says nothing to the CLI, which then does what it does by default.
 - Nested configuration is a class in snake_case (`AgentDefinition(max_turns=3)`), or a dict with the CLI's own names
-  (`{"maxTurns": 3}`). Keys of such a dict that Bridle does not know are passed on.
+  (`{"maxTurns": 3}`). Keys of such a dict that Bridle does not know are passed on; one that is nearly a known one brings a warning.
 - Options compare, copy and pickle (functions in them have to be ones that pickle can find). Their `repr` shows no
   secret.
 - *Kind*: **argv** becomes flags of the CLI, **environment** variables of its process, **initialize** a field of the

@@ -24,7 +24,7 @@ WARNINGS = {
     "FIELD_DROPPED": "A field of a message had a wrong shape; `context['field']` names it. The message came without it.",
     "UNPARSABLE_CLI_VERSION": "`claude --version` printed no version (`version_check='permissive'`).",
     "VERSION_DETECTION_FAILED": "`claude --version` gave no answer in time, or could not be run (`version_check='permissive'`).",
-    "OPTION_CONFLICT": "Two options contradict each other; `context` names the winner.",
+    "OPTION_CONFLICT": "Two options contradict each other; `context` names the winner. Or a key or an event in one is not known.",
     "DEPRECATED_OPTION": "An option has a better form.",
     "PERMISSION_CALLBACK_SHADOWED": "Something allows tools before `can_use_tool` is asked.",
     "INIT_UNCONFIRMED": "The CLI did not confirm the start of a session.",

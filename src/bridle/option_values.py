@@ -24,12 +24,15 @@ from bridle.option_checks import (
     whole,
     wire_dict,
 )
-from bridle.option_fields import Checked
+from bridle.option_fields import Checked, suggestion
 from bridle.option_types import (
     AgentDefinition,
     McpHttpServerConfig,
     McpSSEServerConfig,
     McpStdioServerConfig,
+    SandboxFilesystemConfig,
+    SandboxNetworkConfig,
+    SandboxSettings,
     SdkPluginConfig,
     SystemPromptCustom,
     SystemPromptFile,
@@ -42,6 +45,7 @@ from bridle.option_types import (
 
 if TYPE_CHECKING:
     from bridle.option_fields import Check
+    from bridle.options import Options
 
 agents = mapping_of(class_or_wire_dict(AgentDefinition))
 
@@ -112,6 +116,40 @@ def mcp_servers(value: Any, path: str) -> Any:
     if not isinstance(value, Mapping):
         raise fail(path, "a dict of servers by name, or the path of a config file", value)
     return mapping_of(_server)(value, path)
+
+
+def misspelt_keys(options: Options) -> list[tuple[str, str]]:
+    """Return where a dict has a key that is nearly one that is known, and what may have been meant.
+
+    Such a key is sent as it is, for the CLI adds some; one that it does not know it ignores, `{"enable": True}` for a sandbox, say.
+    """
+    unknown: list[tuple[str, str, list[str]]] = []
+    for path, kind, value in _wire_dicts(options):
+        known = [field.wire for field in kind.__fields__.values()]
+        unknown.extend((path, key, known) for key in value if key not in known)
+    if not unknown:
+        return []
+    import difflib
+
+    return [
+        (f"{path}.{key}", suggestion(key, known))
+        for path, key, known in unknown
+        if difflib.get_close_matches(key, known, n=1, cutoff=0.85)
+    ]
+
+
+def _wire_dicts(options: Options) -> list[tuple[str, type[Checked], Mapping[str, Any]]]:
+    given: list[tuple[str, type[Checked], Any]] = [("sandbox", SandboxSettings, options.sandbox)]
+    if isinstance(options.sandbox, Mapping):
+        given.append(("sandbox.network", SandboxNetworkConfig, options.sandbox.get("network")))
+        given.append(("sandbox.filesystem", SandboxFilesystemConfig, options.sandbox.get("filesystem")))
+    given.extend((f"agents.{name}", AgentDefinition, agent) for name, agent in (options.agents or {}).items())
+    if isinstance(options.mcp_servers, Mapping):
+        for name, server in options.mcp_servers.items():
+            kind = _SERVERS.get(server.get("type", "stdio")) if isinstance(server, Mapping) else None
+            if kind is not None:
+                given.append((f"mcp_servers.{name}", kind, server))
+    return [(path, kind, value) for path, kind, value in given if isinstance(value, Mapping)]
 
 
 _PROMPTS: dict[str, type[Checked]] = {

@@ -243,6 +243,38 @@ def test_a_sandbox_in_settings_is_not_replaced_in_silence() -> None:
     assert (warning.code, warning.context["field"]) == ("OPTION_CONFLICT", "settings.sandbox")
 
 
+@pytest.mark.parametrize(
+    ("options", "field", "hint"),
+    [
+        (Options(sandbox={"enable": True}), "sandbox.enable", "`enabled`"),
+        (Options(sandbox={"network": {"allowedDomain": ["a"]}}), "sandbox.network.allowedDomain", "`allowedDomains`"),
+        (Options(agents={"r": {"description": "d", "prompt": "p", "tool": ["Read"]}}), "agents.r.tool", "`tools`"),
+        (Options(mcp_servers={"s": {"command": "c", "arg": ["-x"]}}), "mcp_servers.s.arg", "`args`"),
+        (
+            Options(mcp_servers={"s": {"type": "http", "url": "https://h", "header": {"A": SECRET}}}),
+            "mcp_servers.s.header",
+            "`headers`",
+        ),
+    ],
+)
+def test_a_key_that_is_nearly_known_is_a_warning_and_is_sent(options: Options, field: str, hint: str) -> None:
+    plan = plan_of(options, None, session=True)
+    [warning] = plan.warnings
+    assert (warning.code, warning.context["field"]) == ("OPTION_CONFLICT", field)
+    assert str(warning).endswith(f"Did you mean {hint}?")
+    assert SECRET not in str(warning)
+
+
+def test_a_key_that_is_new_is_no_warning() -> None:
+    new = {"hologram": True}
+    options = Options(
+        sandbox={"enabled": True, **new},
+        agents={"r": {"description": "d", "prompt": "p", **new}},
+        mcp_servers={"s": {"command": "c", **new}, "sdk": {"type": "sdk", "name": "x", "instance": object()}},
+    )
+    assert plan_of(options, None, session=True).warnings == ()
+
+
 def test_a_flag_that_extra_args_send_again_is_a_conflict() -> None:
     def pairs(**given: Any) -> list[tuple[str, str]]:
         return [(w.context["field"], w.context["winner"]) for w in plan_of(Options(**given)).warnings]

@@ -14,6 +14,7 @@ from bridle.launch.discovery import SCRIPT_SUFFIXES, find_program
 from bridle.launch.encode import in_process_servers, settings_object
 from bridle.launch.environment import build_environment
 from bridle.launch.table import ROWS, ROWS_BY_NAME
+from bridle.option_values import misspelt_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -234,6 +235,9 @@ def conflicts(options: Options) -> list[StreamWarning]:
             )
     if options.sandbox is not None and "sandbox" in settings_object(options):
         overruled("settings.sandbox", "sandbox")
+    for field, hint in misspelt_keys(options):
+        message = f"`{field}` is a key that this version does not know; it is sent as it is.{hint}"
+        found.append(StreamWarning("OPTION_CONFLICT", message, {"field": field}))
     if options.can_use_tool is not None:
         found.extend(_shadows(options))
     if options.hooks:

@@ -17,7 +17,7 @@ from bridle.option_fields import brief, suggestion
 if TYPE_CHECKING:
     from bridle.option_fields import Field
 
-__all__ = ["REFUSED_FROM_FILES", "layered"]
+__all__ = ["REFUSED_FROM_FILES", "layered", "said_where"]
 
 PREFIX = "BRIDLE_"
 
@@ -108,6 +108,22 @@ def layered(
         for name, value in source.items():
             merged[name] = _laid_over(name, merged[name], value) if name in merged else value
     return merged
+
+
+def said_where(
+    field: str | None,
+    file: str | os.PathLike[str] | None,
+    environment: Mapping[str, str] | None,
+    explicit: Mapping[str, Any],
+) -> str:
+    """Return a sentence about where a wrong field comes from, if its owner did not give it."""
+    name = (field or "").replace("[", ".").replace(" ", ".").partition(".")[0]
+    if not name or name in explicit:
+        return ""
+    variable = f"{PREFIX}{name.upper()}"
+    if variable in (os.environ if environment is None else environment):
+        return f" It was set by the variable {variable}."
+    return "" if file is None else f" It was set in the file {printable(os.fspath(file), 300)}."
 
 
 def _laid_over(name: str, lower: Any, higher: Any) -> Any:

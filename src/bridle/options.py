@@ -299,6 +299,11 @@ class Options(Checked):
         Raises:
             OptionsError: the file cannot be read, something in it is refused, or a name, a type or a value is wrong.
         """
-        from bridle.option_sources import layered
+        from bridle.option_sources import layered, said_where
 
-        return cls(**layered(cls.__fields__, file, trust_file, environment, explicit))
+        merged = layered(cls.__fields__, file, trust_file, environment, explicit)
+        try:
+            return cls(**merged)
+        except OptionsError as error:
+            where = said_where(error.field, file, environment, explicit)
+            raise OptionsError(f"{error}{where}", field=error.field) from None

@@ -101,6 +101,24 @@ def test_other_variables_are_left_alone_and_misspelt_ones_are_not() -> None:
             Options.load(environment={variable: "x"})
 
 
+def test_a_wrong_value_says_where_it_was_set(tmp_path: Path) -> None:
+    file = written(tmp_path, 'effort = "hihg"\n[timeouts]\nturn = 0\n')
+    with pytest.raises(OptionsError) as caught:
+        Options.load(environment={"BRIDLE_MODEL": ""})
+    assert str(caught.value) == "`model` must not be empty. It was set by the variable BRIDLE_MODEL."
+    assert caught.value.field == "model"
+    with pytest.raises(OptionsError, match=r"`effort` .* Did you mean `high`\? It was set in the file .*\.toml\.$"):
+        Options.load(file, environment={})
+    with pytest.raises(OptionsError, match=r"timeouts.*It was set in the file .*\.toml\.$") as nested:
+        Options.load(file, environment={}, effort="high")
+    assert nested.value.field == "timeouts.turn"
+    with pytest.raises(OptionsError, match=r"It was set by the variable BRIDLE_EFFORT\.$"):
+        Options.load(file, environment={"BRIDLE_EFFORT": "hihg"})
+    with pytest.raises(OptionsError) as own:
+        Options.load(file, environment={"BRIDLE_EFFORT": "hihg"}, effort="lo")
+    assert "was set" not in str(own.value)
+
+
 # -- layers
 
 

@@ -365,6 +365,10 @@ class InitializationError(StartError):
         super().__init__(f"The Claude Code CLI refused to initialize: {printable(message)}")
 
 
+def _ended(exit_code: int | None) -> str:
+    return "ended" if exit_code is None else f"exited with code {exit_code}"
+
+
 class CLIExitedDuringInitError(StartError):
     """The CLI ended before it had answered `initialize`.
 
@@ -377,7 +381,7 @@ class CLIExitedDuringInitError(StartError):
         self.exit_code = exit_code
         self.output = output
         super().__init__(
-            f"The Claude Code CLI exited with code {exit_code} before it was ready."
+            f"The Claude Code CLI {_ended(exit_code)} before it was ready."
             + (f" It printed: {printable(output)}" if output else " It printed nothing.")
         )
 
@@ -420,7 +424,7 @@ class ProcessError(StreamError):
     def __init__(self, exit_code: int | None, diagnostic: Diagnostic) -> None:
         self.exit_code = exit_code
         self.diagnostic = diagnostic
-        parts = [f"The Claude Code CLI exited with code {exit_code}."]
+        parts = [f"The Claude Code CLI {_ended(exit_code)}."]
         if diagnostic.exit_code_hint:
             parts.append(diagnostic.exit_code_hint)
         parts.extend(diagnostic.troubleshooting)

@@ -69,5 +69,12 @@ def test_an_error_pickles_and_copies(name: str) -> None:
 
 
 @shows("errors.untrusted")
+def test_an_exit_code_that_is_not_known_is_not_told() -> None:
+    hint = "Its exit status is unknown."
+    assert str(errors.ProcessError(None, Diagnostic(exit_code_hint=hint))) == f"The Claude Code CLI ended. {hint}"
+    assert str(errors.ProcessError(3, Diagnostic())).startswith("The Claude Code CLI exited with code 3.")
+    assert "CLI ended before it was ready." in str(errors.CLIExitedDuringInitError(None))
+
+
 def test_what_the_cli_says_is_escaped() -> None:
     assert "\x1b" not in str(errors.ControlRejectedError("o", "\x1b[2J", "\x1b[2J"))

@@ -9,6 +9,7 @@ import random
 import statistics
 import threading
 import time
+import warnings
 import weakref
 from pathlib import Path
 from typing import Any
@@ -766,6 +767,18 @@ def test_warnings_are_told_and_kept(shell: Shell, playing: StandIn) -> None:
             assert await texts(await got(session.send(steps(["raw", line], ["text", "fine"])))) == ["fine"]
             assert [warning.code for warning in session.warnings] == ["OVERSIZED_LINE_SKIPPED", "FIELD_DROPPED"]
         assert told == session.warnings
+
+    shell.play(scenario)
+
+
+def test_what_is_noticed_before_the_start_is_told_once(shell: Shell, playing: StandIn) -> None:
+    async def scenario() -> None:
+        options = playing(hooks={"PreToolUes": [HookMatcher(hooks=[lambda hook_input, context: None])]})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            async with Running(shell, options) as session:
+                fields = [warning.context["field"] for warning in session.warnings]
+        assert fields == ["hooks.PreToolUes"]
 
     shell.play(scenario)
 

@@ -19,7 +19,6 @@ from bridle.aio.driver import Driver
 from bridle.aio.from_thread import SessionReach
 from bridle.aio.operations import Operations
 from bridle.errors import BridleError
-from bridle.hooks.matchers import event_warnings
 from bridle.messages import Message
 from bridle.session import SessionCore
 from bridle.session_base import SessionBase
@@ -283,7 +282,7 @@ class Session(SessionBase, Operations):
             core.pump(time.monotonic())
             core.ended.set()
             return
-        for warning in (*preparation.warnings, *event_warnings(core.options.hooks or {})):
+        for warning in preparation.warnings:
             core.warn_before_start(warning)
             warnings.warn(warning, stacklevel=5)
         if core.stop_asked:

@@ -14,7 +14,6 @@ import weakref
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from bridle.errors import BridleError
-from bridle.hooks.matchers import event_warnings
 from bridle.messages import Message
 from bridle.session import SessionCore
 from bridle.session_base import SessionBase
@@ -236,7 +235,7 @@ class Session(SessionBase, Operations):
         preparation = self._preparation = Preparation(core.options, None, session=True, find=self._own_transport)
         try:
             plan = preparation.run()
-            for warning in (*preparation.warnings, *event_warnings(core.options.hooks or {})):
+            for warning in preparation.warnings:
                 with driver.lock:
                     core.warn_before_start(warning)
                 warnings.warn(warning, stacklevel=4)

@@ -209,6 +209,35 @@ def test_an_event_that_is_not_known_is_a_warning_and_is_sent() -> None:
     assert "Did you mean" not in warning.message
 
 
+@pytest.mark.parametrize(
+    "rule", ["Bash(rm *)", "Bash(*)", "Bash(git:*)", "Edit(src/**)", "Read(~/.ssh)", "Bash(rm -r x"]
+)
+def test_a_matcher_that_is_a_permission_rule_is_a_warning(rule: str) -> None:
+    [warning] = event_warnings({"PreToolUse": [HookMatcher(), HookMatcher(rule, [plain], on_failure="block")]})
+    assert warning.context["field"] == "hooks.PreToolUse[1].matcher"
+    assert "never called" in warning.message
+    assert f"Write '{rule.partition('(')[0]}'" in warning.message
+
+
+@pytest.mark.parametrize(
+    "matcher",
+    [
+        "Bash",
+        "Bash|Write",
+        "Bash, Write",
+        "mcp__(a|b)__.*",
+        "Bash(Output)?",
+        "Bash(?:Output)?",
+        "(Bash|Edit)",
+        "^(?!Bash).*",
+        "*",
+    ],
+)
+def test_a_matcher_of_names_is_no_warning(matcher: str) -> None:
+    hooks = {"PreToolUse": [HookMatcher(matcher, [plain])], "FileChanged": [HookMatcher("a(b c)", [plain])]}
+    assert event_warnings(hooks) == []
+
+
 @shows("asked.guard.in-the-cli", "hooks.matchers")
 def test_ids_are_given_in_order_and_defaults_left_out() -> None:
     hooks = {

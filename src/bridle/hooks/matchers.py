@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from bridle.callbacks import check_callback, is_async
 from bridle.errors import OptionsError, StreamWarning
 from bridle.option_checks import build, choice, fail, function, mapping_of, name_text, number
-from bridle.option_fields import Checked, option, suggestion
+from bridle.option_fields import Checked, brief, option, suggestion
 
 __all__ = [
     "HookMatcher",
@@ -29,6 +30,11 @@ PARAMETERS = ("input", "context")
 
 NO_DEADLINE = 2_000_000
 """Seconds told to the CLI where there is no deadline: 23 days. Its timers hold at most 2**31 milliseconds."""
+
+
+# What is in brackets cannot be in a tool's name: `Bash(rm *)` is a rule, `Bash(Output)?` a regular expression.
+_RULE = re.compile(r"([A-Za-z]\w*)\((?!\?)(?:\*|[^)|]*[ :/~])")
+_OF_TOOLS = ("PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionRequest", "PermissionDenied")
 
 
 def _functions(value: Any, path: str) -> tuple[Any, ...]:
@@ -102,10 +108,13 @@ def _matcher(value: Any, path: str) -> HookMatcher:
 
 
 def event_warnings(hooks: Mapping[str, Any], path: str = "hooks") -> list[StreamWarning]:
-    """Return a warning for each event that this version does not know: events are added, so it is no error."""
+    """Return a warning for each event that this version does not know, and for each matcher that no tool can match.
+
+    Events are added, so they are no error.
+    """
     from bridle.hooks.decode import HOOK_EVENTS
 
-    return [
+    found = [
         StreamWarning(
             "OPTION_CONFLICT",
             f"`{path}` has the event {event!r}, which this version does not know; it is sent as it is."
@@ -115,6 +124,18 @@ def event_warnings(hooks: Mapping[str, Any], path: str = "hooks") -> list[Stream
         for event in hooks
         if event not in HOOK_EVENTS
     ]
+    found.extend(
+        StreamWarning(
+            "OPTION_CONFLICT",
+            f"`{path}.{event}[{index}]` has the matcher {brief(matcher.matcher)}, which is a permission rule and matches no tool's "
+            f"name: its hooks are never called. Write {tool[1]!r}, and look at `tool_input` in the hook.",
+            {"field": f"{path}.{event}[{index}].matcher"},
+        )
+        for event in _OF_TOOLS
+        for index, matcher in enumerate(hooks.get(event, ()))
+        if (tool := _RULE.match(matcher.matcher or ""))
+    )
+    return found
 
 
 def wire_timeout(timeout: float | None) -> int:

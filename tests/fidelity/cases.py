@@ -14,6 +14,7 @@ from tests.fidelity.hosts import (
     ALL_EVENTS,
     ASK,
     BYPASS,
+    CLOCK,
     GIFTS,
     SHOP,
     UNKNOWN,
@@ -35,6 +36,7 @@ from tests.fidelity.hosts import (
     held,
     hooks,
     interrupt_and_talk,
+    interrupt_own_tool,
     interrupt_question,
     interrupt_text,
     interrupt_tool,
@@ -218,7 +220,7 @@ CASES: list[Case] = [
     Case(
         "too expensive, and a turn after it",
         lambda s, f: s.user("go").calls("Bash", {"command": "echo hi"}, result="hi").user("more"),
-        {**BYPASS, "max_budget_usd": 0.0001},
+        {**BYPASS, "max_budget_usd": 0.00001},
     ),
     # -- permissions
     Case("allowed by the host", touch, ASK),
@@ -290,6 +292,7 @@ CASES: list[Case] = [
     Case("a hook adds context", touch, {**hooks(PRE, answer=HookOutput.add_context("more")), **ASK}),
     Case("a hook has something to say", touch, {**hooks(PRE, answer={"systemMessage": "watch out"}), **ASK}),
     Case("a hook goes on beside the tool", touch, {**hooks(PRE, answer=HookOutput.run_async(5)), **ASK}),
+    Case("a hook stops at the end", talk, hooks("Stop", answer=HookOutput.stop("enough"))),
     Case("a hook for another tool", touch, {**hooks(PRE, matcher="Read"), **ASK}),
     Case("a hook for this tool among others", touch, {**hooks(PRE, matcher="Bash|Read"), **ASK}),
     Case(
@@ -311,7 +314,11 @@ CASES: list[Case] = [
         hooks("PreModelSwitch", "PostModelSwitch"),
         does=change_between("set_model", model="sonnet"),
     ),
-    Case("a hook when the API refuses", lambda s, f: s.user("go").api_error(402), hooks("StopFailure")),
+    Case(
+        "a hook when the API refuses",
+        lambda s, f: s.user("go").api_error(402),
+        hooks("StopFailure", "MessageDisplay"),
+    ),
     Case(
         "hooks of a new conversation",
         lambda s, f: s.user("one").says("One.").user("/clear").user("two").says("Two."),
@@ -330,6 +337,17 @@ CASES: list[Case] = [
         "whatever a tool of this process gives",
         gifts,
         {**hooks("PostToolUse", "PostToolUseFailure", "PostToolBatch"), **BYPASS, "mcp_servers": GIFTS},
+    ),
+    Case(
+        "a tool of this process is interrupted",
+        lambda s, f: s.user("go").calls("mcp__clock__tick").user("more").says("Done."),
+        {**BYPASS, "mcp_servers": CLOCK},
+        does=interrupt_own_tool,
+    ),
+    Case(
+        "a server of this process is denied",
+        buy,
+        {**BYPASS, "disallowed_tools": ["mcp__shop"], "mcp_servers": SHOP},
     ),
     Case("a tool that its server does not have", one_call("mcp__shop__nope", {}), {"mcp_servers": SHOP}),
     Case("a server that comes later", one_call("mcp__late__price", {"article": "tea"}), BYPASS, does=add_server),

@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anyio
+
 from bridle import Allow, Deny, HookMatcher, tool, tool_server
 from bridle.errors import BridleError
 from bridle.hooks import HookOutput
@@ -65,6 +67,18 @@ def gifts(script: Script, folder: Path) -> None:
 
 UNKNOWN = "11111111-1111-4111-8111-111111111111"
 SHOP = {"shop": tool_server("shop", [price, broken])}
+TICKING = threading.Event()
+
+
+@tool
+async def tick() -> str:
+    """Run until it is cancelled."""
+    TICKING.set()
+    await anyio.sleep_forever()
+    return "never"
+
+
+CLOCK = {"clock": tool_server("clock", [tick])}
 GIFTS = {"gifts": tool_server("gifts", [give])}
 BYPASS = {"permission_mode": "bypassPermissions"}
 ASK = {"can_use_tool": lambda request: Allow()}
@@ -144,6 +158,15 @@ def talk_and_ask(operation: str, /, **fields: Any) -> Callable[[Host], None]:
             host.session.request(operation, **fields)
 
     return does
+
+
+def interrupt_own_tool(host: Host) -> None:
+    TICKING.clear()
+    turn = host.session.send("go")
+    assert TICKING.wait(30)
+    host.session.interrupt()
+    turn.result()
+    host.session.send("more").result()
 
 
 def once(output: HookOutput) -> Callable[[Any, Any], HookOutput | None]:

@@ -569,7 +569,7 @@ def test_structured_output_that_does_not_fit_or_is_late() -> None:
         ({"allowed_tools": ["Bash(touch *)"]}, "(Bash completed with no output)"),
         ({"allowed_tools": ["Bash(git *)"]}, "touch in"),
         ({"disallowed_tools": ["Bash(touch:*)"], "permission_mode": "bypassPermissions"}, "has been denied"),
-        ({"disallowed_tools": ["Bash"]}, "No such tool"),
+        ({"disallowed_tools": ["Bash"]}, "Bash is disabled for this session"),
         ({"permission_mode": "dontAsk"}, "don't ask mode"),
         ({"permission_mode": "acceptEdits"}, "(Bash completed with no output)"),
         (
@@ -587,6 +587,26 @@ def test_permissions(options: dict[str, Any], outcome: str) -> None:
         Script().user().calls("Bash", {"command": "touch a"}).expect_result(outcome).says("Done.")
     ) as cli:
         sync.run("go", Options(**options), transport=cli)
+
+
+@pytest.mark.parametrize("rule", ["mcp__shop__price", "mcp__shop"])
+def test_a_tool_of_this_process_that_is_denied_is_not_there(rule: str) -> None:
+    @tool
+    def price() -> float:
+        """Return a price."""
+        return 2.5
+
+    script = (
+        Script()
+        .user()
+        .calls("mcp__shop__price")
+        .expect_result("No such tool available: mcp__shop__price</", error=True)
+    )
+    options = Options(
+        mcp_servers={"shop": tool_server("shop", [price])}, disallowed_tools=[rule], permission_mode="bypassPermissions"
+    )
+    with SimulatedCLI(script.says("Done.")) as cli:
+        sync.run("go", options, transport=cli)
 
 
 def test_wrong_arguments() -> None:

@@ -62,6 +62,7 @@ class Simulation:
         exit_code: the exit status, once it has ended; negative for a signal.
         stderr: what it printed there.
         state: what the session remembers.
+        server_calls: calls of tools of the host that run: server and number by the id of the request.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Simulation:
         self._stdin: list[bytes] = []
         self._answers: dict[str, Any] = {}
         self._asked: set[str] = set()
+        self.server_calls: dict[str, tuple[str, int]] = {}
         self._tasks: list[_Task] = []
         self._advancing = False
         self._number = 0
@@ -226,10 +228,18 @@ class Simulation:
     def cancel(self, request_id: str) -> None:
         """Withdraw a question."""
         self._asked.discard(request_id)
-        if not self.answered(request_id):
+        if self.answered(request_id):
+            return
+        called = self.server_calls.pop(request_id, None)
+        if called is None:
             self.connection.cancel_request(request_id)
-            self._answers[request_id] = None
-            self.flush()
+        else:  # in the server's own language
+            server, number = called
+            params = {"requestId": number, "reason": "AbortError: remote-cancel"}
+            message = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+            self.connection.send_request("mcp_message", {"server_name": server, "message": message})
+        self._answers[request_id] = None
+        self.flush()
 
     def seconds(self, seconds: float) -> float:
         """Return the moment that is so many seconds of the script away."""

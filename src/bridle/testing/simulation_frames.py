@@ -21,6 +21,7 @@ from bridle.testing.simulation_facts import (
     price_of,
 )
 from bridle.testing.simulation_launch import VERSION, resolve_model
+from bridle.testing.simulation_names import split_server
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,6 +78,11 @@ class SessionState:
         """Tools that whole-tool rules deny."""
         return {rule for rule in self.denied if "(" not in rule}
 
+    def lacks(self, tool: str) -> bool:
+        """Return whether a rule denies a tool, or the whole server that it belongs to."""
+        server, _ = split_server(tool)
+        return tool in self.taken_away or (server is not None and f"mcp__{server}" in self.taken_away)
+
     def tools(self) -> list[str]:
         """Return the names of the tools that the model may call."""
         launch = self.launch
@@ -92,7 +98,7 @@ class SessionState:
         for server, tools in sorted(self.servers.items()):
             if server not in self.disabled_servers:
                 listed += sorted(f"mcp__{server}__{tool.get('name', '')}" for tool in tools)
-        return [name for name in listed if name not in self.taken_away]
+        return [name for name in listed if not self.lacks(name)]
 
     def replied(self, times: int = 1) -> None:
         """Count what the model says."""

@@ -109,7 +109,7 @@ class Replies:
             self._thinking_tokens({"type": "thinking_delta", "thinking": step.text})
             self._thinking_tokens({"type": "signature_delta"})
         if isinstance(step, steps.Says) and agent is None:
-            yield from self._display(step.text)
+            yield from self.display(step.text)
         if agent is None:
             self.send({**state.assistant(message_id, block), **more})
         elif isinstance(step, steps.Calls) or agent.background or sim.launch.forwards_text:
@@ -121,7 +121,8 @@ class Replies:
         if partial:
             sim.emit(state.stream(message_id, {"type": "content_block_stop", "index": index}))
 
-    def _display(self, text: str) -> Steps[None]:
+    def display(self, text: str) -> Steps[None]:
+        """Call the hooks that see each text that is shown."""
         if "MessageDisplay" not in self.sim.state.hooks:
             return
         message_id = self.sim.new_id()

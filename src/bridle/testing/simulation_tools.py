@@ -122,11 +122,13 @@ class Tools:
     def _run_call(self, call_id: str, call: steps.Calls, agent: Agent | None) -> Steps[tuple[Any, bool]]:
         sim = self.sim
         if not self._exists(call):
-            gone = seen_name(call.tool) in sim.state.taken_away or call.tool in sim.state.taken_away
+            server, _ = split_server(call.tool)
+            gone = server is None and (sim.state.lacks(seen_name(call.tool)) or sim.state.lacks(call.tool))
             more = f". {call.tool} is disabled for this session, in subagents as well as here." if gone else ""
             text = f"Error: No such tool available: {call.tool}{more}"
-            self._tell(call_id, f"<tool_use_error>{text}</tool_use_error>", text, None, agent, failed=True)
-            return text, True
+            told = f"<tool_use_error>{text}</tool_use_error>"
+            self._tell(call_id, told, text, None, agent, failed=True)
+            return told, True
         decision = yield from self.permissions.decide(call_id, call, self._asked_before.pop(call_id, []), agent)
         if decision.deferred:
             self.deferred = {"id": call_id, "name": call.tool, "input": call.input}
@@ -191,7 +193,7 @@ class Tools:
         server, _ = split_server(call.tool)
         external = server is not None and server not in state.servers
         unknown_to_us = external or call.tool in ("Glob", "Grep", "TodoWrite", "LS", "Agent")
-        if call.tool in state.taken_away or (state.launch.tools is not None and call.tool not in names):
+        if state.lacks(call.tool) or (state.launch.tools is not None and call.tool not in names):
             return call.tool in names
         return call.tool in names or unknown_to_us
 
@@ -242,7 +244,9 @@ class Tools:
             "id": number,
         }
         request_id = sim.ask("mcp_message", {"server_name": server, "message": message})
+        sim.server_calls[request_id] = (server, number)
         yield sim.until_answered(request_id)
+        sim.server_calls.pop(request_id, None)
         answer = sim.answer(request_id)
         response = answer.get("mcp_response") if isinstance(answer, dict) else None
         where = {"name": server, "source": "sdk"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from bridle.testing import script_steps as steps
@@ -43,7 +44,7 @@ class Conversation:
         self.in_turn = False
         self.last_results: list[tuple[str, bool]] = []
         self._user_frames = 0
-        self._after_tools = self._waited = self._enforced = False
+        self._after_tools = self._waited = self._enforced = self._prevented = False
         self._joined: list[str] = []
         self._phase = "model"
 
@@ -116,7 +117,7 @@ class Conversation:
         self.last_results = []
         self.replies.begin(uuids)
         self._user_frames = 0
-        self._after_tools = self._waited = self._enforced = False
+        self._after_tools = self._waited = self._enforced = self._prevented = False
         self._joined = []
         self._phase = "model"
         self.tools.begin()
@@ -257,7 +258,7 @@ class Conversation:
             is_error=True,
             stop_reason=self.replies.stop_reason,
             terminal_reason="budget_exhausted",
-            errors=[f"Reached maximum budget (${budget:g})"],
+            errors=[f"Reached maximum budget (${Decimal(repr(budget)).normalize():f})"],
             **more,
         )
         return True
@@ -349,6 +350,8 @@ class Conversation:
         while isinstance(step := sim.run.peek(), steps.EXPECTATIONS):
             sim.run.take()
             expect(self.sim, step, self.last_results)
+        if self._prevented:
+            more = {**more, "terminal_reason": "stop_hook_prevented"}
         self._finish(result=last_text(reply), **more)
         return True
 
@@ -358,7 +361,8 @@ class Conversation:
         fields = {"stop_hook_active": self.tools.stop_hook_active, **said, "background_tasks": [], "session_crons": []}
         outputs = yield from self.hooks.run("Stop", fields)
         feedback = [str(output.get("reason") or "") for output in outputs if output.get("decision") == "block"]
-        if not feedback or any(output.get("continue") is False for output in outputs):
+        self._prevented = any(output.get("continue") is False for output in outputs)
+        if not feedback or self._prevented:
             return False
         for reason in feedback:
             self._say_synthetic(f"Stop hook feedback:\n{reason}")
@@ -444,6 +448,7 @@ class Conversation:
         """End the turn with an error of the API."""
         sim = self.sim
         frame = sim.state.failure(sim.new_id(), status, text)
+        yield from self.replies.display(text)
         self.replies.send(frame)
         yield from self.hooks.run("StopFailure", {"error": frame["error"], "last_assistant_message": text})
         sim.run.leave_turn()

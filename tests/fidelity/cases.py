@@ -412,7 +412,7 @@ CASES: list[Case] = [
     Case(
         "a compaction",
         lambda s, f: s.user("one").says("One.").user("/compact").compacts("short"),
-        hooks("PreCompact", "PostCompact", "SessionStart"),
+        hooks(*ALL_EVENTS),
         but=OF_COMPACTION,
     ),
     Case(

@@ -20,6 +20,7 @@ _NAMES = [
     (re.compile(r"msg_\w+"), "message"),
     (re.compile(r"hook-<id>"), "batch"),
     (re.compile(r"\b(run-[0-9a-f]{8}|[0-9a-z]{9}-[0-9a-f]{8})\b"), "run"),
+    (re.compile(r"\ba[0-9a-f]{16}\b"), "agent"),
     (re.compile(r"(?:<home>)?/[^\s\]]*/tool-results/mcp-\w+-blob-[\w-]+\.\w+"), "file"),
 ]
 _PORT = re.compile(r"127\.0\.0\.1:\d+")

@@ -219,15 +219,19 @@ class Tasks:
             calls = yield from self.conversation.replies.say(take_reply(source), agent)
             if calls:
                 results = yield from self.conversation.tools.run(calls, agent)
+        yield from self.stopped(agent, last_said(call.agent))
+        return self._uses.pop(agent.id)[1]
+
+    def stopped(self, agent: Agent, said: str) -> Steps[None]:
+        """Call the hooks at the end of a subagent."""
         stop = {
             "stop_hook_active": False,
             "agent_transcript_path": f"/simulated/agents/{agent.id}.jsonl",
-            "last_assistant_message": last_said(call.agent),
+            "last_assistant_message": said,
             "background_tasks": [],
             "session_crons": [],
         }
         yield from self.hooks.run("SubagentStop", stop, agent=agent)
-        return self._uses.pop(agent.id)[1]
 
     def progress(self, agent: Agent, call: steps.Calls) -> None:
         """Tell that a subagent is about to use a tool."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bridle.testing import script_steps as steps
 from bridle.testing.simulation_facts import failure_text
 from bridle.testing.simulation_hooks import Hooks
+from bridle.testing.simulation_names import Agent
 from bridle.testing.simulation_outside import expect, outside, retry
 from bridle.testing.simulation_replies import Replies, last_text, take_reply
 from bridle.testing.simulation_tools import STRUCTURED_TRIES, Tools
@@ -136,17 +137,17 @@ class Conversation:
         if text == "/clear" and problem is None:
             yield from self._clear()
             return
+        step = sim.run.peek()
+        if problem is None and isinstance(step, steps.Compacts) and step.trigger == "manual":
+            sim.run.take()
+            yield from self._compact(step)
+            return
         outputs = yield from self.hooks.run("UserPromptSubmit", {"prompt": text}, effort=False)
         for output in outputs:
             if output.get("decision") == "block" or output.get("continue") is False:
                 sim.emit(sim.state.init(self.replies.uuids))
                 self._prompt_refused(text, output)
                 return
-        step = sim.run.peek()
-        if problem is None and isinstance(step, steps.Compacts) and step.trigger == "manual":
-            sim.run.take()
-            yield from self._compact(step)
-            return
         sim.emit(sim.state.init(self.replies.uuids))
         if problem is not None:
             sim.run.problem(problem)
@@ -386,6 +387,9 @@ class Conversation:
         sim, state = self.sim, self.sim.state
         sim.emit({"type": "system", "subtype": "status", "status": "compacting"})
         yield from self.hooks.run("PreCompact", {"trigger": step.trigger, "custom_instructions": None}, effort=False)
+        if step.trigger == "manual":  # the summary is the work of a subagent without a type
+            summarizer = Agent(f"a{sim.new_id().replace('-', '')[:16]}", "", "", "", background=False)
+            yield from self.tools.tasks.stopped(summarizer, f"<summary>{step.summary}</summary>")
         yield from self.hooks.run("SessionStart", {"source": "compact", "model": state.model}, effort=False)
         state.replied()
         summary = {"trigger": step.trigger, "compact_summary": f"<summary>{step.summary}</summary>"}

@@ -143,6 +143,8 @@ class Cassette:
         self._begin()
         self._place = os.path.abspath(self.path)  # the block may change the working directory
         exists = os.path.exists(self._place)
+        if exists and not os.path.isfile(self._place):  # a device may go on without end
+            raise CassetteError(f"The cassette {printable(self.path)} is no file.")
         if not exists and self.mode == "none":
             raise CassetteError(
                 f"There is no cassette {printable(self.path)}, and mode 'none' records nothing. Record it with mode 'once'."
@@ -181,8 +183,6 @@ class Cassette:
     def _create(self) -> TapeFile:
         try:
             os.makedirs(os.path.dirname(self._place), exist_ok=True)
-            if os.path.isdir(self._place):
-                raise IsADirectoryError(21, "it is a folder")
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._part)
             file = TapeFile(self._part, fresh=True)

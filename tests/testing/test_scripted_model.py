@@ -379,6 +379,22 @@ def test_subagents_of_a_script_that_are_told_nearly_or_quite_the_same() -> None:
             post(model, user(task), headers=agent(number))
 
 
+def test_a_prompt_of_several_blocks_is_the_one_of_the_script() -> None:
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+    kept = {"type": "text", "text": "[Image: source: /tmp/1.png]"}
+    words = [{"type": "text", "text": text} for text in ("<system-reminder>now</system-reminder>\nlook", "here")]
+    content = [words[0], picture, words[1], kept]
+    for script in (Script().user("look\n[image]\nhere"), Script().user(contains="look")):
+        with script.says("Seen.").model() as model:
+            post(model, {"role": "user", "content": content})
+
+    with (
+        pytest.raises(UnexpectedModelRequestError, match=r"the prompt was 'look\\n\[image\]\\nhere', and the script"),
+        Script().user("look").says("Seen.").model() as model,
+    ):
+        post(model, {"role": "user", "content": content})
+
+
 def test_what_a_script_expects_is_shown_as_it_is_written() -> None:
     script = Script().user("go").calls("Bash", {"command": "ls"}).expect_result("README").says("Done.")
     with pytest.raises(UnconsumedStepsError) as caught, script.model() as model:

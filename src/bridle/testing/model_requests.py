@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["ModelRequest", "RequestKind", "ToolResult"]
+__all__ = ["ModelRequest", "RequestKind", "ToolResult", "whole_prompt"]
 
 RequestKind: TypeAlias = Literal["main", "subagent", "compaction", "side", "count_tokens", "probe"]
 """Who asks: the main loop, a subagent, a compaction, a helper of the CLI, a token count, anything else."""
@@ -32,6 +32,8 @@ _KIND_BY_CLASS: dict[str, RequestKind] = {
     "auxiliary": "side",
     "side_reply": "side",
 }
+_KEPT_PICTURE = "[Image: source: "
+"""How a text of the CLI begins that tells where it keeps a picture of the prompt."""
 _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>\s*", re.DOTALL)
 _COMPACTION_MARKS = ("summary of the conversation", "<summary>")
 _SIDE_MARKS = ("<system-reminder>This is a side question", "[SUGGESTION MODE")
@@ -186,6 +188,20 @@ class ModelRequest:
                 break
             newest.append(message)
         return newest[::-1]
+
+
+def whole_prompt(request: ModelRequest) -> str:
+    """Return what was said since the model's last answer, its blocks joined with newlines; `[image]` stands for a picture."""
+    parts: list[str] = []
+    for message in request._newest():
+        for block in _blocks(message.get("content", "")) if message.get("role") == "user" else ():
+            kind = block.get("type")
+            if kind == "text":
+                text = _REMINDER.sub("", str(block.get("text", ""))).strip()
+                parts += [text] if text and not text.startswith(_KEPT_PICTURE) else []
+            elif kind != "tool_result":
+                parts.append(f"[{kind}]")
+    return "\n".join(parts)
 
 
 def classify(method: str, path: str, headers: Mapping[str, str], body: Mapping[str, Any]) -> RequestKind:

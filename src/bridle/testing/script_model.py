@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bridle.testing import script_steps as steps
+from bridle.testing.model_requests import whole_prompt
 from bridle.testing.model_steps import HTTPFailure, OneByOne, Reply, Stall, Text, Thinking, ToolCall, UntilInterrupted
 from bridle.testing.scripted_model import ScriptedModel
 
@@ -145,8 +146,10 @@ def _all_of(checks: list[tuple[ScriptStep, Check]]) -> _Checks | None:
 
 def _prompt_check(step: steps.UserSays) -> Check:
     def check(request: ModelRequest) -> None:
-        prompt = request.prompt_text
-        assert step.fits(prompt), step.mismatch(prompt)  # noqa: S101
+        # The newest text, or all blocks of a prompt that has several.
+        whole = whole_prompt(request)
+        if not (step.fits(request.prompt_text) or step.fits(whole)):
+            raise AssertionError(step.mismatch(whole or request.prompt_text))
 
     return check
 
@@ -156,8 +159,8 @@ def _late_prompt_check(step: steps.UserSays) -> Check:
 
     def check(request: ModelRequest) -> None:
         wanted = step.text or step.contains or ""
-        told = wanted in request.newest_text
-        assert told, f"the script has {step.describe()} while tools run, and the model was not told"  # noqa: S101
+        if wanted not in request.newest_text:
+            raise AssertionError(f"the script has {step.describe()} while tools run, and the model was not told")
 
     return check
 
@@ -166,7 +169,8 @@ def _result_check(step: steps.ExpectResult) -> Check:
     def check(request: ModelRequest) -> None:
         results = request.tool_results
         fits = any(step.text in result.text and step.error in (None, result.is_error) for result in results)
-        seen = ", ".join(repr(result.text[:200]) for result in results) or "none"
-        assert fits, f"the script has {step.describe()}, and the results were {seen}"  # noqa: S101
+        if not fits:
+            seen = ", ".join(repr(result.text[:200]) for result in results) or "none"
+            raise AssertionError(f"the script has {step.describe()}, and the results were {seen}")
 
     return check

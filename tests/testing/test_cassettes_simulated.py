@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from bridle import Options
+from bridle import Options, sync
 from bridle.hooks import HookMatcher, HookOutput
 from bridle.permissions import Allow, Deny
 from bridle.session_base import SessionBase
-from bridle.testing import Script, SimulatedCLI, cassette
+from bridle.testing import CassetteMismatchError, Script, SimulatedCLI, cassette
 from bridle.tools import tool, tool_server
 from tests.sessions.talking import each, got
 from tests.support.leaks import nothing_left
@@ -109,3 +109,19 @@ def test_any_conversation_is_replayed(seed: int, tmp_path: Path) -> None:
     assert b"ann@example.com" not in tape.read_bytes()
     for backend in BACKENDS:
         assert play(backend, tape, prompts, random.Random(seed), None) == recorded
+
+
+@pytest.mark.parametrize(("prompts", "hinted"), [(["one", "two"], True), (["one"], False)])
+def test_sessions_that_may_have_changed_places_are_told_how_to_keep_them(
+    tmp_path: Path, prompts: list[str], hinted: bool
+) -> None:
+    def talk(prompt: str, cli: SimulatedCLI | None) -> None:
+        with sync.Session(transport=cli) as session:
+            session.send(prompt).result()
+
+    with cassette(tmp_path / "tape.jsonl"):
+        for prompt in prompts:
+            talk(prompt, SimulatedCLI(Script().user(prompt).says("Yes.")))
+    with pytest.raises(CassetteMismatchError, match="another prompt") as caught, cassette(tmp_path / "tape.jsonl"):
+        talk("two", None)
+    assert ("name them, transport=tape.transport(name=...)" in str(caught.value)) == hinted

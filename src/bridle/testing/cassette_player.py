@@ -51,6 +51,7 @@ class Player:
         patience: seconds for which a host that waits may send nothing of what is expected.
         speed: None for as fast as possible; 1.0 for the original timing, 2.0 for twice as fast.
         title: what the cassette is called in messages.
+        hint: what is added where another prompt comes than the recorded one.
 
     Attributes:
         session: the recorded session, once it is found.
@@ -68,6 +69,7 @@ class Player:
         patience: float,
         speed: float | None,
         title: str,
+        hint: str = "",
     ) -> None:
         self.session: RecordedSession | None = None
         self.error: CassetteMismatchError | None = None
@@ -79,6 +81,7 @@ class Player:
         self._patience = patience
         self._speed = speed
         self._title = title
+        self._hint = hint
         self._redactor = Redactor(Vault("~"), redact)
         self._matcher = Matcher(self._live_value)
         self._entries: list[Entry] = []
@@ -197,7 +200,9 @@ class Player:
             return  # the CLI ignores it, too
         if candidates:
             self._mismatch(
-                f"The host sends another {_named(lane)} than it did (line {self._line(candidates[0])}).", found
+                f"The host sends another {_named(lane)} than it did (line {self._line(candidates[0])}).",
+                found,
+                self._hint if in_order else "",
             )
         else:
             self.by_stop = lane == ("control_request", "interrupt")  # perhaps: a stop in a turn sends one
@@ -411,7 +416,7 @@ class Player:
     def _line(self, place: int) -> int:
         return self._entries[place].line
 
-    def _mismatch(self, problem: str, found: list[str]) -> None:
+    def _mismatch(self, problem: str, found: list[str], hint: str = "") -> None:
         if self.error is None:
             index = None if self.session is None else self.session.index
             name = "A session" if index is None else f"Session {index}"
@@ -419,7 +424,7 @@ class Player:
             legend = "\nrecorded (-), now (+):" if found else ""
             self.error = CassetteMismatchError(
                 f"{name} of {self._title}: {problem}{legend}{lines}\n"
-                'If this is how it should be now, record it anew: mode="all", or delete the file.',
+                f'If this is how it should be now, record it anew: mode="all", or delete the file.{hint}',
                 index,
                 found,
             )

@@ -48,6 +48,10 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 _MODES = ("once", "none", "all", "new")
 _SHOWN_PROBLEMS = 3
+_NAMES_HELP = (
+    "\nIf sessions that are started alike run at once, their order may be another one now: name them, "
+    "transport=tape.transport(name=...), and record anew."
+)
 
 
 def cassette(
@@ -353,6 +357,7 @@ class Cassette:
                 patience=self._patience,
                 speed=self._speed,
                 title=printable(self.path),
+                hint=_NAMES_HELP if name is None and len(known.sessions) > 1 else "",
             )
             self._players.append(player)
             return player, index

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from bridle.protocol.control_results import ServerInfo
     from bridle.session_callbacks import Job
     from bridle.session_events import SessionEvent
+    from bridle.transports.base import Transport
 
 __all__ = ["SessionCore"]
 
@@ -133,6 +134,7 @@ class SessionCore:
             fail=self.connection.fail,
         )
         self._stopping = False
+        self._input_broke = False
         timeouts = options.timeouts
         limits = [timeouts.first_message, timeouts.idle, timeouts.turn]
         if for_stream:  # its input may be closed by whoever reads the prompts
@@ -202,12 +204,13 @@ class SessionCore:
                 case "finish":
                     self.warn("CLI_DID_NOT_EXIT", f"The CLI did not exit within {seconds:g} s of the end of its input.")
                     self.stop_asked = True
-                case "exit":
-                    if self.stream is not None:
+                case "exit" | "input":
+                    if self.stream is not None and kind == "exit":
                         self.stream.overdue = True
+                    what = "output" if kind == "exit" else "input"
                     self.connection.fail(
                         SessionClosedError(
-                            expected=False, reason=f"the CLI closed its output and did not exit within {seconds:g} s"
+                            expected=False, reason=f"the CLI closed its {what} and did not exit within {seconds:g} s"
                         )
                     )
 
@@ -254,6 +257,17 @@ class SessionCore:
         """Take that stdout has ended: the exit has to follow."""
         self.deadlines.now = now
         self.deadlines.arm("exit", "", EXIT_SECONDS)
+
+    def look_at_input(self, transport: Transport, now: float) -> None:
+        """Take it, once, if the CLI was found to read nothing any more: its exit has to follow."""
+        if self._input_broke or not getattr(transport, "input_broken", False):
+            return
+        self._input_broke = True
+        if self.connection.over or self.stop_asked:
+            return
+        self.deadlines.now = now
+        self.connection.input_broke()
+        self.deadlines.arm("input", "", EXIT_SECONDS)
 
     def input_closed(self, now: float) -> None:
         """Take that stdin was closed, because all is done: the CLI is to exit by itself."""

@@ -11,7 +11,7 @@ from bridle.messages import AssistantMessage, ResultMessage, UserMessage
 from bridle.permissions import Allow, Deny
 from bridle.protocol.session_states import Activity, Lifecycle, TurnState
 from bridle.testing import Repeat, Reply, ScriptedModel, Stall, ToolCall
-from tests.sessions.talking import Running, each, first, got, texts
+from tests.sessions.talking import Running, each, first, got, texts, until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -35,13 +35,6 @@ def agent(prompt: str, **more: Any) -> Reply:
 
 def echo(request: ModelRequest) -> Reply:
     return Reply(f"You said {request.prompt_text}.")
-
-
-async def until(shell: Shell, condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end
-        await shell.let_others_run()
 
 
 async def usable(session: Any, answer: str = "Afterwards.") -> None:

@@ -134,6 +134,8 @@ class StandIn:
                 self.deaf = True
             case ["ignore_term"]:
                 signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            case ["close_input"]:
+                os.close(0)
             case ["silent"]:
                 while True:
                     time.sleep(60)

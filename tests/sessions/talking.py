@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
 from bridle.aio.session import Session as AsyncSession
@@ -38,6 +39,13 @@ async def first(source: Any) -> Any:
     if hasattr(source, "__anext__"):
         return await source.__anext__()
     return next(iter(source))
+
+
+async def until(shell: Shell, condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        await shell.let_others_run()
 
 
 class Running:

@@ -52,7 +52,7 @@ from bridle.session_events import (
 from bridle.transports.processes import descendants
 from tests.contract import shows
 from tests.sessions.conftest import StandIn
-from tests.sessions.talking import Running, each, first, got, make, raised, steps, texts
+from tests.sessions.talking import Running, each, first, got, make, raised, steps, texts, until
 from tests.support.leaks import alive, command_line, wait_gone
 from tests.support.shell import Shell
 
@@ -869,6 +869,40 @@ def test_a_cli_that_closes_its_output_and_stays(shell: Shell, playing: StandIn, 
         turn = await got(session.send(steps(["close_output"], ["silent"])))
         error = await raised(lambda: turn.result(), SessionClosedError)
         assert "did not exit" in error.reason
+        await got(session.stop())
+        assert not alive(session.pid)
+
+    shell.play(scenario)
+
+
+@shows("session.death.deaf")
+@pytest.mark.parametrize("noticed", ["by a write", "in the middle of one"])
+def test_a_cli_that_closes_its_input_and_stays(
+    shell: Shell, playing: StandIn, monkeypatch: Any, tmp_path: Path, noticed: str
+) -> None:
+    monkeypatch.setattr("bridle.session.EXIT_SECONDS", 0.3)
+    closes, closed = tmp_path / "closes", tmp_path / "closed"
+
+    async def scenario() -> None:
+        session = make(shell, playing(timeouts=Timeouts(stop_grace=0.1, kill_grace=0.3)))
+        await got(session.start())
+        turn = await got(
+            session.send(
+                steps(["text", "a"], ["await_file", str(closes)], ["close_input"], ["touch", str(closed)], ["silent"])
+            )
+        )
+        await first(turn)
+        if noticed == "by a write":
+            closes.touch()
+            await until(shell, closed.exists)
+            late = await got(session.send("hi"))
+        else:
+            late = await got(session.send("x" * 5_000_000))  # more than a pipe holds
+            closes.touch()
+        for waiting in (turn.result, late.result):
+            error = await raised(waiting, SessionClosedError)
+            assert "closed its input and did not exit" in error.reason
+        assert session.state is Lifecycle.FAILED
         await got(session.stop())
         assert not alive(session.pid)
 

@@ -150,6 +150,7 @@ class Driver:
             core.tell()
             if data := connection.data_to_send():
                 await transport.send(data)
+            core.look_at_input(transport, time.monotonic())
             if core.may_end or core.abandoned or (core.stop_asked and self._output_ended):
                 return
             if connection.input_may_close:
@@ -219,6 +220,7 @@ class Driver:
         if outgoing := connection.data_to_send():
             assert self._queue is not None  # noqa: S101 - for the type checker
             self._queue(outgoing)
+            core.look_at_input(self._transport, time.monotonic())
         if self._woken or core.stop_asked or core.may_end or core.abandoned or connection.input_may_close:
             return False
         now = time.monotonic()
@@ -268,6 +270,7 @@ class Driver:
         core.pump(now)
         if data := connection.data_to_send():
             self._queue(data)
+        core.look_at_input(self._transport, now)
         if core.stop_asked or core.may_end or core.has_to_tell or connection.input_may_close:
             return False
         if core.callbacks.to_run or core.callbacks.to_stop:

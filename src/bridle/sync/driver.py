@@ -150,6 +150,7 @@ class Driver:
             return
         if data := connection.data_to_send():
             self._transport.send(data)
+        core.look_at_input(self._transport, time.monotonic())
         if connection.input_may_close:
             self._transport.end_input()
             connection.input_was_closed()

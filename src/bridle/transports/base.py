@@ -6,6 +6,7 @@ shell needs one kind. `subprocess_async.py` and `subprocess_sync.py` are the one
 Rules for authors. `send` takes whole frames and must not wait for the peer to read what it sends before it reads what the peer sends:
 queue what cannot be written at once, and let `receive` go on with it. `receive` may be cancelled (or time out) and called again
 without losing a byte. After `stop` nothing of the peer is left. `abandon` is called by the garbage collector: it must not wait.
+A transport that can find out that the peer reads nothing any more says so with a property `input_broken`; a session then ends soon.
 """
 
 from __future__ import annotations

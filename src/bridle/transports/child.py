@@ -96,6 +96,7 @@ class Child:
         self._stderr: StderrDrain | None = None
         self._ready = False
         self.pid = 0
+        self.input_broken = False
 
     def start(self) -> None:
         """Start the process. If that fails, at whatever point and for whatever reason, nothing is left.
@@ -480,6 +481,8 @@ class Child:
                 logger.debug("stdin of process %d is closed: %s", self.pid, error)
                 self._outgoing.clear()
                 self._close_stdin()
+                self.input_broken = True
+                self.wake()
                 return
             if written < len(self._outgoing[0]):
                 self._outgoing[0] = self._outgoing[0][written:]

@@ -39,6 +39,7 @@ class ChildProcess:
         self._on_stderr = LineCallback(on_stderr) if on_stderr is not None else None
         self._child: Child | None = None
         self._stopped_early = False
+        self._break_was_seen = False
 
     @property
     def pid(self) -> int | None:
@@ -61,6 +62,17 @@ class ChildProcess:
         self._child.start()
         if self._stopped_early:
             self._child.stop(turn_open=True)
+
+    @property
+    def input_broken(self) -> bool:
+        """True once the process was found not to read any more. A transport of somebody else's may have this, too."""
+        return self._child is not None and self._child.input_broken
+
+    def _has_just_broken(self) -> bool:
+        """Return True once, when stdin has broken: whoever waits for output has to look at it."""
+        news = self.input_broken and not self._break_was_seen
+        self._break_was_seen = self._break_was_seen or news
+        return news
 
     def _started(self) -> Child:
         if self._child is None:

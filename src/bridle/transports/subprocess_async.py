@@ -84,7 +84,7 @@ class AsyncChildProcess(ChildProcess):
             take: gets the bytes; returns whether to go on. It must not wait.
 
         Returns:
-            b"" at the end of the output; None after `take` returned False.
+            b"" at the end of the output; None after `take` returned False, or if stdin broke.
         """
         while True:
             if await (self._pour_on_trio(take) if _on_trio() else self._pour_on_asyncio(take)):
@@ -96,7 +96,7 @@ class AsyncChildProcess(ChildProcess):
                 return None
 
     async def _pour_on_asyncio(self, take: Callable[[bytes], bool]) -> bool:
-        """Return True after `take` has returned False, and False if something is to be waited for in another way."""
+        """Return True if this is to end, and False if something is to be waited for in another way."""
         import asyncio
 
         child = self._started()
@@ -148,7 +148,7 @@ class AsyncChildProcess(ChildProcess):
         return child.wait_descriptor()
 
     def _hand_over(self, child: Child, take: Callable[[bytes], bool]) -> bool | None:
-        """Hand over what is there to be read; return None to go on, True after `take` has returned False, False at the end."""
+        """Hand over what is there to be read; return None to go on, True if that is not to be, False at the end."""
         data = child.take()
         if data is None:
             child.serve()
@@ -156,7 +156,7 @@ class AsyncChildProcess(ChildProcess):
         if data:
             return None if take(data) else True
         if data is None and not child.stopping and child.wait_limit() is None:
-            return None
+            return True if self._has_just_broken() else None
         self._more_is_likely = True  # whoever asks now must not wait before: the end is there again
         return False
 

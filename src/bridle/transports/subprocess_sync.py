@@ -33,7 +33,7 @@ class SyncChildProcess(ChildProcess):
         self._started().end_input()
 
     def receive(self, timeout: float | None = None) -> bytes | None:
-        """Return the next bytes of stdout; b"" at their end, or half a second after the exit; None after `timeout` seconds."""
+        """Return the next bytes of stdout; b"" at their end, or half a second after the exit; None after `timeout`, or if stdin broke."""
         child = self._started()
         data = child.take()
         until = None if timeout is None else time.monotonic() + timeout
@@ -43,6 +43,8 @@ class SyncChildProcess(ChildProcess):
                 return None
             child.wait(left)
             data = child.take()
+            if data is None and self._has_just_broken():
+                return None
         return data
 
     def wait_exit(self, timeout: float | None = None) -> int | None:

@@ -461,6 +461,6 @@ CASES: list[Case] = [
         {"mcp_servers": SHOP},
         does=talk_and_ask("mcp_call", tool="mcp__shop__price", arguments={"article": "tea"}),
     ),
-    Case("the state of servers", talk, {"mcp_servers": SHOP}, does=ask_and_talk("mcp_status")),
+    Case("the state of servers", talk, {"mcp_servers": SHOP}, does=talk_and_ask("mcp_status")),
     *OPERATIONS,
 ]

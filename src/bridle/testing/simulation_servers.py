@@ -157,7 +157,7 @@ def server_status(sim: Simulation, request: dict[str, Any]) -> Answer:
     servers = []
     for name, tools in state.servers.items():
         disabled = name in state.disabled_servers
-        listed = [{"name": tool.get("name"), "description": tool.get("description", "")} for tool in tools]
+        listed = [{"name": tool.get("name"), "annotations": tool.get("annotations") or {}} for tool in tools]
         server = {"name": name, "status": "disabled" if disabled else "connected", "scope": "dynamic"}
         servers.append(server if disabled else {**server, "tools": listed})
     return {"mcpServers": servers}

@@ -205,7 +205,7 @@ def test_variables_that_hold_secrets_under_longer_names() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "PWD=/work/shop and OLDPWD=/srv/shop",
+        "PWD=/srv/shop and OLDPWD=/srv/stock",
         "tests pass: everything works, 12345678 passed=12345678",
         "compass=northwest bypass=something sig=abcdefghijkl",
         "the pattern: abcdefghijk, _path=abcdefghijk",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Threads"]
 
 _KEPT = 4
-_IDLE_SECONDS = 10.0
+_IDLE_SECONDS = 2.0
 
 
 class Threads:

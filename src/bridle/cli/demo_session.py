@@ -11,12 +11,20 @@ from bridle.cli.terminal import clean
 from bridle.cli.transcript import Transcript
 from bridle.errors import ResultError
 from bridle.hooks import HookMatcher, HookOutput
-from bridle.messages import CommandLifecycleMessage, ResultMessage, StreamEvent, UserMessage
+from bridle.messages import (
+    AssistantMessage,
+    CommandLifecycleMessage,
+    ResultMessage,
+    StreamEvent,
+    ToolResultBlock,
+    ToolUseBlock,
+    UserMessage,
+)
 from bridle.permissions import Allow, Deny
 from bridle.tools import tool, tool_server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from bridle.aio.session import MessageCursor, Turn
     from bridle.cli.terminal import Terminal
@@ -57,15 +65,18 @@ class _Stable:
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
-        self._said: deque[tuple[str, str]] = deque()
+        self._said: deque[tuple[str | None, str, str]] = deque()
 
-    def _say(self, who: str, text: str) -> None:
-        self._said.append((who, text))
+    def _say(self, call: str | None, who: str, text: str) -> None:
+        self._said.append((call, who, text))
 
-    def tell(self) -> None:
-        """Show what the callbacks have said since the last time."""
-        while self._said:
-            who, text = self._said.popleft()
+    def tell(self, calls: Collection[str] | None = None) -> None:
+        """Show what the callbacks have said about these calls, given by id or by tool; None: about all."""
+        for said in list(self._said):
+            call, who, text = said
+            if calls is not None and call not in calls:
+                continue
+            self._said.remove(said)
             self._terminal.fresh_line()
             self._terminal.write(f"  {self._terminal.corner} {who}: ", "magenta")
             self._terminal.write(f"{clean(text)}\n")
@@ -73,7 +84,7 @@ class _Stable:
     async def nothing_is_deleted(self, call: Any, _: object) -> HookOutput | None:
         """A hook: it is asked before every Bash command, whatever the rules allow."""
         if str(call.tool_input.get("command", "")).startswith("rm "):
-            self._say("our hook", "nothing is deleted in a demo")
+            self._say(call.tool_use_id, "our hook", "nothing is deleted in a demo")
             return HookOutput.deny("Nothing is deleted in a demo.")
         return None
 
@@ -81,19 +92,19 @@ class _Stable:
         """The permission callback: it is asked where no rule has decided."""
         command = str(request.input.get("command", ""))
         if command == LONG_TEST:
-            self._say("our permission callback", "yes")
+            self._say(request.tool_use_id, "our permission callback", "yes")
             return Allow()
         if command.startswith("cp "):
             changed = command.replace("copy.txt", "backup.csv")
-            self._say("our permission callback", f"yes, but as `{changed}`")
+            self._say(request.tool_use_id, "our permission callback", f"yes, but as `{changed}`")
             return Allow(updated_input={**request.input, "command": changed})
-        self._say("our permission callback", "no, there is no network in a demo")
+        self._say(request.tool_use_id, "our permission callback", "no, there is no network in a demo")
         return Deny("There is no network in a demo.")
 
     @tool(read_only=True)
     def height(self, horse: str) -> str:
         """Return the height of a horse."""
-        self._say("our function", f"height({horse!r}) was called, in this process")
+        self._say("mcp__stable__height", "our function", f"height({horse!r}) was called, in this process")
         return f"{_HEIGHTS[horse]} cm"
 
     def options(self) -> dict[str, Any]:
@@ -165,9 +176,17 @@ async def _show(
     transcript = Transcript(terminal, header=False, name_session=False, apart=True)
     result: ResultMessage | None = None
     characters = 0
+    tools: dict[str, str] = {}
     async for message in everything:
-        if isinstance(message, (UserMessage, ResultMessage)):
-            # What was said about a call belongs between the call and what came of it.
+        # What was said about a call belongs between the call and what came of it.
+        if isinstance(message, AssistantMessage):
+            tools.update(
+                {block.id or "": block.name or "" for block in message.content if isinstance(block, ToolUseBlock)}
+            )
+        elif isinstance(message, UserMessage):
+            ended = {block.tool_use_id or "" for block in message.content if isinstance(block, ToolResultBlock)}
+            stable.tell({*ended, *(tools.get(call, "") for call in ended)})
+        elif isinstance(message, ResultMessage):
             stable.tell()
         if isinstance(message, ResultMessage):
             result = message

@@ -221,6 +221,29 @@ def test_no_thread_can_be_had(playing: StandIn, monkeypatch: pytest.MonkeyPatch,
         assert [warning.code for warning in session.warnings] == ["CALLBACK_FAILED"]
 
 
+@shows("callbacks.no-threads")
+def test_no_thread_can_be_had_for_a_plain_callback(
+    shell: Shell, playing: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[object] = []
+
+    def plain(*_: Any) -> None:
+        called.append(_)
+
+    async def scenario() -> None:
+        async with Running(shell, playing(hooks={"PreToolUse": [HookMatcher(hooks=[plain])]})) as session:
+            monkeypatch.setattr(threading, "Thread", Scarce)
+            monkeypatch.setattr(Scarce, "missing", "bridle-callback")
+            fields = {"callback_id": "hook_0", "input": {"hook_event_name": "PreToolUse"}}
+            turn = await got(session.send(steps(["ask", "hook_callback", fields])))
+            assert await got(turn.result()) is not None
+            codes = [warning.code for warning in session.warnings]
+            # A blocking session calls it in the thread that reads.
+            assert (len(called), codes) == ((1, []) if shell.blocking else (0, ["CALLBACK_FAILED"]))
+
+    shell.play(scenario)
+
+
 @shows("session.queueing.deadline")
 def test_an_operation_before_the_start_has_its_deadline(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:

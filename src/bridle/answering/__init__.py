@@ -1,0 +1,1 @@
+"""Requests of the CLI: hooks, permissions, tools, dialogs. No clock, no IO."""

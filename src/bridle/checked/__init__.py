@@ -1,0 +1,1 @@
+"""Fields, values and functions that are checked when they are built."""

@@ -1,0 +1,1 @@
+"""`Options`: one frozen value with everything a program may say about a query or a session."""

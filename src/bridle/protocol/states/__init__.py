@@ -1,0 +1,1 @@
+"""The tables: every state, what may happen in it, and what follows."""

@@ -1,0 +1,1 @@
+"""One prompt and its stream of messages, without waiting: prompts, the ending table, outcomes."""

@@ -1,0 +1,1 @@
+"""Cassettes: recorded conversations that are replayed."""

@@ -1,0 +1,1 @@
+"""The scripted model: a Messages API for the real CLI."""

@@ -1,0 +1,1 @@
+"""Scripts: a conversation written once, for the simulated and the real CLI."""

@@ -1,0 +1,1 @@
+"""The simulated CLI: a Claude Code CLI that plays a script."""

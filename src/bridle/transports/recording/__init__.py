@@ -1,0 +1,1 @@
+"""Transports that are written down: traces and cassettes."""

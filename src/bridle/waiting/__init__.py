@@ -1,0 +1,1 @@
+"""Threads, wake-ups and work off the event loop."""

@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bridle.bounds import Limits, Timeouts
+from bridle.checked.fields import Checked, Field
 from bridle.launch.table import GROUPS, ROWS, OptionRow
-from bridle.option_fields import Checked, Field
-from bridle.option_sources import REFUSED_FROM_FILES
-from bridle.options import Options
+from bridle.options.bounds import Limits, Timeouts
+from bridle.options.options import Options
+from bridle.options.sources import REFUSED_FROM_FILES
 
 TARGET = Path(__file__).with_name("options.md")
 

@@ -9,7 +9,7 @@ from typing import get_args
 
 import generated_parts
 
-import bridle.structured  # the classes have to be there to be found
+import bridle.checked.schemas  # the classes have to be there to be found
 import bridle.testing.errors  # noqa: F401
 from bridle.errors import BridleError, Diagnostic, WarningCode
 

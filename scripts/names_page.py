@@ -9,8 +9,8 @@ import generated_parts
 
 import bridle
 import bridle.testing
+from bridle.checked.fields import Checked
 from bridle.errors import BridleError, Diagnostic, StreamWarning
-from bridle.option_fields import Checked
 
 ALIASES = {
     "ContentBlock": "Any content block: one of the known classes, or `UnknownBlock`.",
@@ -39,8 +39,8 @@ PACKAGES = {
     "bridle.dialogs": "permissions",
     "bridle.hooks": "hooks",
     "bridle.permissions": "permissions",
-    "bridle.protocol.session_states": "sessions",
-    "bridle.session_events": "sessions",
+    "bridle.protocol.states.session": "sessions",
+    "bridle.session.events": "sessions",
     "bridle.tools": "tools",
 }
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from bridle.protocol import session_states as states
-from bridle.protocol.session_states import (
+from bridle.protocol.states import session as states
+from bridle.protocol.states.session import (
     Activity,
     Asked,
     Ending,

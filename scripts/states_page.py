@@ -7,7 +7,7 @@ import sys
 import generated_parts
 import session_states_page
 
-from bridle.protocol.states import ONE_SHOT, Happening, State, Yield
+from bridle.protocol.states.query import ONE_SHOT, Happening, State, Yield
 
 HAPPENINGS = {
     Happening.MESSAGE: "a message",

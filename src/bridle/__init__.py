@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         Turn,
         start_session,
     )
-    from bridle.bounds import Limits, Timeouts
+    from bridle.checked.schemas import OutputError
     from bridle.dialogs import (
         ElicitationRequest,
         ElicitationResult,
@@ -87,7 +87,8 @@ if TYPE_CHECKING:
         UnknownMessage,
         UserMessage,
     )
-    from bridle.option_types import (
+    from bridle.options.bounds import Limits, Timeouts
+    from bridle.options.kinds import (
         AgentDefinition,
         McpHttpServerConfig,
         McpSSEServerConfig,
@@ -102,8 +103,7 @@ if TYPE_CHECKING:
         ThinkingConfigDisabled,
         ThinkingConfigEnabled,
     )
-    from bridle.options import Options
-    from bridle.outcomes import CollectResult, RunResult
+    from bridle.options.options import Options
     from bridle.permissions import (
         AddDirectories,
         AddRules,
@@ -116,8 +116,9 @@ if TYPE_CHECKING:
         ReplaceRules,
         SetMode,
     )
-    from bridle.protocol.session_states import Activity, Lifecycle, TurnState
-    from bridle.session_events import (
+    from bridle.protocol.states.session import Activity, Lifecycle, TurnState
+    from bridle.queries.outcomes import CollectResult, RunResult
+    from bridle.session.events import (
         ActivityChanged,
         BackgroundTasksChanged,
         SessionCompleted,
@@ -129,7 +130,6 @@ if TYPE_CHECKING:
         TurnStarted,
         Warned,
     )
-    from bridle.structured import OutputError
     from bridle.tools import (
         Audio,
         EmbeddedResource,
@@ -149,7 +149,7 @@ _PLACES: dict[str, str] = {
     for module, names in {
         "bridle.aio": "QueryStream query run",
         "bridle.aio.session": "Session Turn start_session",
-        "bridle.bounds": "Limits Timeouts",
+        "bridle.options.bounds": "Limits Timeouts",
         "bridle.dialogs": "ElicitationRequest ElicitationResult UserDialogRequest UserDialogResult",
         "bridle.errors": (
             "BridleError CLIExitedDuringInitError CLINotFoundError CheckpointingNotEnabledError ConcurrentUseError ControlError "
@@ -163,22 +163,22 @@ _PLACES: dict[str, str] = {
             "AssistantMessage ContentBlock Message RateLimitEvent ResultMessage StreamEvent SystemMessage TextBlock ThinkingBlock "
             "ToolResultBlock ToolUseBlock UnknownBlock UnknownMessage UserMessage"
         ),
-        "bridle.option_types": (
+        "bridle.options.kinds": (
             "AgentDefinition McpHttpServerConfig McpSSEServerConfig McpStdioServerConfig SandboxSettings SdkPluginConfig "
             "SystemPromptCustom SystemPromptFile SystemPromptPreset TaskBudget ThinkingConfigAdaptive ThinkingConfigDisabled "
             "ThinkingConfigEnabled"
         ),
-        "bridle.options": "Options",
-        "bridle.outcomes": "CollectResult RunResult",
+        "bridle.options.options": "Options",
+        "bridle.queries.outcomes": "CollectResult RunResult",
         "bridle.permissions": (
             "AddDirectories AddRules Allow Deny PermissionRequest PermissionRule RemoveDirectories RemoveRules ReplaceRules SetMode"
         ),
-        "bridle.protocol.session_states": "Activity Lifecycle TurnState",
-        "bridle.session_events": (
+        "bridle.protocol.states.session": "Activity Lifecycle TurnState",
+        "bridle.session.events": (
             "ActivityChanged BackgroundTasksChanged SessionCompleted SessionEvent SessionFailed SessionStarted SessionStopped "
             "TurnCompleted TurnStarted Warned"
         ),
-        "bridle.structured": "OutputError",
+        "bridle.checked.schemas": "OutputError",
         "bridle.tools": "Audio EmbeddedResource Image ResourceLink Tool ToolContext ToolError ToolResult ToolServer tool tool_server",
     }.items()
     for name in names.split()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Raw
 
-from bridle.callbacks import (
+from bridle.checked.functions import (
     AnswerError,
     Asked,
     as_bytes,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bridle.transports.processes import Identity, descendants, identity
+from bridle.transports.process.processes import Identity, descendants, identity
 from tests.support.leaks import command_line, wait_gone
 
 COMMAND = (sys.executable, "-m", "bridle.cli")

@@ -14,7 +14,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from bridle.transports.processes import Identity
+from bridle.transports.process.processes import Identity
 from tests.cli.command import SECONDS, Command, children_of, left_of
 
 # Makes the terminal its own, with no signal ignored as under nohup, and becomes the command.

@@ -19,7 +19,7 @@ from bridle import (
 from bridle.errors import ControlTimeoutError, TurnTimeoutError
 from bridle.hooks import HookMatcher, HookOutput
 from bridle.permissions import Deny
-from bridle.protocol.session_states import Lifecycle
+from bridle.protocol.states.session import Lifecycle
 from bridle.tools import tool, tool_server
 from tests.contract import shows
 from tests.sessions.light import Light

@@ -29,7 +29,7 @@ from bridle import (
 from bridle.errors import CheckpointingNotEnabledError, ControlTimeoutError
 from bridle.hooks import HookMatcher
 from bridle.permissions import Allow
-from bridle.protocol.session_states import Activity, Lifecycle, TurnState
+from bridle.protocol.states.session import Activity, Lifecycle, TurnState
 from tests.contract import shows
 from tests.sessions.light import Light
 from tests.sessions.talking import Running, each, first, got, make, raised, steps, texts

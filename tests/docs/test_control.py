@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from bridle.aio.operations import Operations
-from bridle.protocol import control_results
+from bridle.protocol import results as control_results
 from bridle.sync.operations import Operations as BlockingOperations
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "control.md"

@@ -16,7 +16,7 @@ import bridle
 import bridle.sync
 import bridle.testing
 from bridle.errors import WarningCode
-from bridle.protocol.states import ONE_SHOT, State, Yield
+from bridle.protocol.states.query import ONE_SHOT, State, Yield
 
 PROJECT = Path(__file__).resolve().parents[2]
 DOCS = PROJECT / "docs"

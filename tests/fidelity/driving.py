@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bridle import Options, sync
 from bridle.testing import SimulatedCLI
-from bridle.testing.script_steps import UserSays
+from bridle.testing.script.steps import UserSays
 from tests.fidelity.frames import Recording
 
 if TYPE_CHECKING:

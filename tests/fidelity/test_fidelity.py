@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bridle import Options
-from bridle.testing.model_environment import isolated_environment
+from bridle.testing.model.environment import isolated_environment
 from tests.fidelity.case import Case
 from tests.fidelity.cases import CASES
 from tests.fidelity.driving import play

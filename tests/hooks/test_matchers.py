@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from bridle.callbacks import check_callback, is_async
+from bridle.checked.functions import check_callback, is_async
 from bridle.errors import OptionsError
 from bridle.hooks import HookContext, HookMatcher
 from bridle.hooks.matchers import NO_DEADLINE, check_hooks, event_warnings, registration, wire_timeout

@@ -6,7 +6,7 @@ import importlib.util
 from pathlib import Path
 from types import ModuleType
 
-from bridle.options import Options
+from bridle.options.options import Options
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bridle.launch.environment import CHILD_ID, NOT_INHERITED, build_environment
-from bridle.options import Options
+from bridle.options.options import Options
 from tests.contract import shows
 
 ALWAYS = {

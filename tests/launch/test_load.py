@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bridle.errors import OptionsError
-from bridle.option_sources import REFUSED_FROM_FILES
-from bridle.options import Options, Timeouts
+from bridle.options.options import Options, Timeouts
+from bridle.options.sources import REFUSED_FROM_FILES
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ import pytest
 from bridle.hooks import HookMatcher
 from bridle.launch import LaunchPlan, build_plan, in_process_servers, needs_session
 from bridle.launch.table import GROUPS, ROWS, ROWS_BY_NAME
-from bridle.options import (
+from bridle.options.options import (
     AgentDefinition,
     Limits,
     McpHttpServerConfig,

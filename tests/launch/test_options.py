@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from bridle.errors import OptionsError
 from bridle.hooks import HookMatcher
-from bridle.options import (
+from bridle.options.options import (
     AgentDefinition,
     Limits,
     McpHttpServerConfig,
@@ -525,7 +525,7 @@ def test_importing_options_is_light() -> None:
     # `inspect` comes with msgspec.
     heavy = ("asyncio", "dataclasses", "subprocess", "json", "tomllib", "difflib", "tempfile")
     code = (
-        "import sys; before = set(sys.modules); import bridle.options, bridle.launch; "
+        "import sys; before = set(sys.modules); import bridle.options.options, bridle.launch; "
         f"print([name for name in {heavy!r} if name in sys.modules and name not in before])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)

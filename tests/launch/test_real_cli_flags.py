@@ -11,7 +11,7 @@ import pytest
 
 from bridle.launch import VersionCache, build_plan, check, parse_version
 from bridle.launch.table import ROWS
-from bridle.options import Options
+from bridle.options.options import Options
 
 if TYPE_CHECKING:
     from pathlib import Path

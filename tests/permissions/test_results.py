@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.callbacks import AnswerError
+from bridle.checked.functions import AnswerError
 from bridle.errors import OptionsError
 from bridle.permissions import (
     AddDirectories,

@@ -46,7 +46,7 @@ def test_the_async_shell_loads_no_extra() -> None:
 
 
 def test_the_pytest_plugin_is_light() -> None:
-    assert loaded_after("import bridle.testing.pytest_plugin") & {"anyio", "asyncio", "http", "msgspec"} <= {"asyncio"}
+    assert loaded_after("import bridle.testing.plugin") & {"anyio", "asyncio", "http", "msgspec"} <= {"asyncio"}
 
 
 @pytest.mark.parametrize("name", sorted(__import__("bridle").__all__))

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from bridle.bounds import Limits
 from bridle.errors import (
     BridleError,
     CLIExitedDuringInitError,
@@ -24,10 +23,11 @@ from bridle.errors import (
     UnsupportedCLIVersionError,
 )
 from bridle.messages import AssistantMessage, ResultMessage
+from bridle.options.bounds import Limits
 from bridle.protocol import events
 from bridle.protocol.connection import Connection, Role
-from bridle.protocol.control_results import InterruptReceipt, ServerInfo
-from bridle.protocol.session_states import Activity, Ending, Handshake, Lifecycle, TurnState
+from bridle.protocol.results import InterruptReceipt, ServerInfo
+from bridle.protocol.states.session import Activity, Ending, Handshake, Lifecycle, TurnState
 from tests.contract import shows
 
 E = TypeVar("E", bound=events.Event)

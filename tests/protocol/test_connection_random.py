@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from bridle.bounds import Limits
 from bridle.errors import BridleError, SlowConsumerError
+from bridle.options.bounds import Limits
 from bridle.protocol import events
 from bridle.protocol.connection import Connection, Role
-from bridle.protocol.session_states import Handshake, Lifecycle
+from bridle.protocol.states.session import Handshake, Lifecycle
 from tests.contract import shows
 
 FEW = settings(

@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from bridle.bounds import Timeouts
 from bridle.errors import StreamWarning
-from bridle.protocol import control_results, frames
+from bridle.options.bounds import Timeouts
+from bridle.protocol import frames
+from bridle.protocol import results as control_results
 from bridle.protocol.control import ROWS, ControlRow, Direction, FailPolicy, encode_request, malformed, row_for
-from bridle.protocol.control_results import ControlResult, RewindResult, decode_result
+from bridle.protocol.results import ControlResult, RewindResult, decode_result
 from tests.contract import shows
 
 OURS = [row for row in ROWS if row.direction is Direction.HOST_TO_CLI]

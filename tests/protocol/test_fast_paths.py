@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from bridle.messages import AssistantMessage, Message, ResultMessage, StreamEvent, TextBlock, decode
 from bridle.messages.decode import decode_run
 from bridle.protocol.framing import OversizedLine, _split
-from bridle.protocol.oneshot import _PLAIN, OneShotConnection
+from bridle.queries.ending import _PLAIN, OneShotConnection
 
 ASSISTANT = b'{"type":"assistant","message":{"content":[{"type":"text","text":"a"}]},"uuid":"u"}'
 EVENT = b'{"type":"stream_event","event":{"type":"ping"}}'

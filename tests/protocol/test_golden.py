@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bridle.errors import StreamWarning
 from bridle.messages import MESSAGE_TYPES, Message, SessionStateChangedMessage
-from bridle.protocol.oneshot import OneShotConnection
+from bridle.queries.ending import OneShotConnection
 
 GOLDEN = (Path(__file__).parent.parent / "messages" / "frames.jsonl").read_bytes()
 NOISE = b'not json\n{"type":"from_the_future"}\r\n\n"text"\n{"type":"assistant","session_id":7}\n'

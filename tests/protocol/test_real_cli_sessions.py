@@ -9,11 +9,10 @@ import pytest
 
 from bridle.errors import ControlRejectedError, InitializationError, StreamWarning
 from bridle.messages import AssistantMessage, ResultMessage, TextBlock, UserMessage
-from bridle.protocol import control_results as results
-from bridle.protocol import events
+from bridle.protocol import events, results
 from bridle.protocol.connection import Connection
 from bridle.protocol.control import ROWS, Direction
-from bridle.protocol.session_states import Activity, Ending, Half, TurnState
+from bridle.protocol.states.session import Activity, Ending, Half, TurnState
 from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
 from tests.contract import shows
 from tests.protocol.driving import Driver

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bridle.protocol import session_states as s
-from bridle.protocol.session_states import Activity, Half, Handshake, Lifecycle, Process, Snapshot, TurnState
+from bridle.protocol.states import session as s
+from bridle.protocol.states.session import Activity, Half, Handshake, Lifecycle, Process, Snapshot, TurnState
 from tests.contract import shows
 
 LACKING: dict[str, set[tuple[str, str]]] = {

@@ -19,8 +19,8 @@ from bridle.errors import (
     UnsupportedCLIVersionError,
 )
 from bridle.messages import AssistantMessage, ResultMessage, UnknownMessage
-from bridle.protocol.oneshot import Deadlines, OneShotConnection, PromptTaken
-from bridle.protocol.states import ONE_SHOT, Happening, State, Yield
+from bridle.protocol.states.query import ONE_SHOT, Happening, State, Yield
+from bridle.queries.ending import Deadlines, OneShotConnection, PromptTaken
 from tests.contract import shows
 
 ASSISTANT = b'{"type":"assistant","message":{"content":[{"type":"text","text":"hi"}]},"session_id":"s1"}\n'

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bridle.testing import Reply, ScriptedModel, ToolCall
-from bridle.transports.processes import descendants
+from bridle.transports.process.processes import descendants
 from tests.contract import shows
 from tests.support import host
 from tests.support.leaks import alive, wait_gone

@@ -12,7 +12,7 @@ from bridle.errors import ControlRejectedError, SessionClosedError
 from bridle.hooks import HookMatcher, HookOutput
 from bridle.messages import UserMessage
 from bridle.permissions import AddRules, Allow, Deny, PermissionRule
-from bridle.protocol.session_states import Activity, Lifecycle, TurnState
+from bridle.protocol.states.session import Activity, Lifecycle, TurnState
 from bridle.sync.operations import Operations
 from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
 from bridle.tools import Image, tool, tool_server

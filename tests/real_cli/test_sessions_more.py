@@ -9,7 +9,7 @@ import pytest
 
 from bridle.messages import AssistantMessage, ResultMessage, UserMessage
 from bridle.permissions import Allow, Deny
-from bridle.protocol.session_states import Activity, Lifecycle, TurnState
+from bridle.protocol.states.session import Activity, Lifecycle, TurnState
 from bridle.testing import Repeat, Reply, ScriptedModel, Stall, ToolCall
 from tests.sessions.talking import Running, each, first, got, texts, until
 

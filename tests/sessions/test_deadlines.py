@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from bridle import HookMatcher, Options, TurnTimeoutError
-from bridle.protocol.session_states import TurnState
-from bridle.session import SessionCore
-from bridle.session_inbox import TurnBase
+from bridle.protocol.states.session import TurnState
+from bridle.session.core import SessionCore
+from bridle.session.inbox import TurnBase
 from tests.contract import shows
 
 

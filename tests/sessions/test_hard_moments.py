@@ -22,7 +22,7 @@ from bridle import ControlRejectedError, ControlTimeoutError, Limits, SessionClo
 from bridle.aio.driver import Driver
 from bridle.aio.session import Session as AsyncSession
 from bridle.hooks import HookMatcher
-from bridle.protocol.session_states import Lifecycle
+from bridle.protocol.states.session import Lifecycle
 from bridle.sync.session import Session as SyncSession
 from tests.contract import shows
 from tests.sessions.conftest import StandIn

@@ -40,8 +40,8 @@ from bridle.errors import (
 )
 from bridle.hooks import HookMatcher
 from bridle.messages import AssistantMessage
-from bridle.protocol.session_states import Activity, Lifecycle, TurnState
-from bridle.session_events import (
+from bridle.protocol.states.session import Activity, Lifecycle, TurnState
+from bridle.session.events import (
     SessionCompleted,
     SessionFailed,
     SessionStarted,
@@ -49,7 +49,7 @@ from bridle.session_events import (
     TurnCompleted,
     TurnStarted,
 )
-from bridle.transports.processes import descendants
+from bridle.transports.process.processes import descendants
 from tests.contract import shows
 from tests.sessions.conftest import StandIn
 from tests.sessions.talking import Running, each, first, got, make, raised, steps, texts, until
@@ -861,7 +861,7 @@ def test_deadlines_of_a_turn_do_not_count_while_it_waits_for_its_turn(shell: She
 
 @shows("session.death.stays")
 def test_a_cli_that_closes_its_output_and_stays(shell: Shell, playing: StandIn, monkeypatch: Any) -> None:
-    monkeypatch.setattr("bridle.session.EXIT_SECONDS", 0.3)
+    monkeypatch.setattr("bridle.session.core.EXIT_SECONDS", 0.3)
 
     async def scenario() -> None:
         session = make(shell, playing(timeouts=Timeouts(stop_grace=0.1, kill_grace=0.3)))
@@ -880,7 +880,7 @@ def test_a_cli_that_closes_its_output_and_stays(shell: Shell, playing: StandIn, 
 def test_a_cli_that_closes_its_input_and_stays(
     shell: Shell, playing: StandIn, monkeypatch: Any, tmp_path: Path, noticed: str
 ) -> None:
-    monkeypatch.setattr("bridle.session.EXIT_SECONDS", 0.3)
+    monkeypatch.setattr("bridle.session.core.EXIT_SECONDS", 0.3)
     closes, closed = tmp_path / "closes", tmp_path / "closed"
 
     async def scenario() -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from bridle import HookMatcher, Limits, Options
-from bridle.protocol.session_states import TurnState
-from bridle.session import SessionCore
-from bridle.session_inbox import TurnBase
+from bridle.protocol.states.session import TurnState
+from bridle.session.core import SessionCore
+from bridle.session.inbox import TurnBase
 
 MANY = 10_000
 

@@ -13,7 +13,7 @@ import pytest
 
 from bridle.hooks import HookMatcher, HookOutput
 from bridle.permissions import Deny
-from bridle.protocol.session_states import Lifecycle
+from bridle.protocol.states.session import Lifecycle
 from bridle.tools import ToolContext, tool, tool_server
 from tests.contract import shows
 from tests.sessions.light import light, resident

@@ -20,7 +20,7 @@ import pytest
 from bridle import BridleError, Timeouts
 from bridle.hooks import HookMatcher
 from bridle.permissions import Allow
-from bridle.protocol.session_states import Lifecycle
+from bridle.protocol.states.session import Lifecycle
 from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
 from bridle.tools import tool, tool_server
 from tests.conftest import RealCLI

@@ -18,7 +18,7 @@ from bridle.aio.from_thread import run_in
 from bridle.errors import ControlRejectedError, SessionClosedError
 from bridle.hooks import HookMatcher, HookOutput
 from bridle.permissions import Allow
-from bridle.protocol.session_states import Lifecycle
+from bridle.protocol.states.session import Lifecycle
 from bridle.tools import ToolContext, tool, tool_server
 from tests.contract import shows
 from tests.sessions.talking import Running, ask, got, make, steps, texts

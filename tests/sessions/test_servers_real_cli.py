@@ -14,7 +14,7 @@ from mcp.server.mcpserver import Image as McpImage
 
 from bridle import Options
 from bridle.messages import UserMessage
-from bridle.protocol.session_states import TurnState
+from bridle.protocol.states.session import TurnState
 from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
 from bridle.tools import Image, ToolContext, ToolError, ToolResult, tool, tool_server
 from tests.contract import shows

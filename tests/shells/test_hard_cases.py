@@ -20,7 +20,7 @@ import pytest
 import bridle
 import bridle.sync
 from bridle import ResultMessage
-from bridle.transports.child import Child
+from bridle.transports.process.child import Child
 from tests.contract import shows
 from tests.shells.conftest import StandIn
 from tests.support.leaks import alive, nothing_left, open_descriptors, wait_gone

@@ -21,7 +21,7 @@ from typing import Any
 import bridle
 import bridle.sync
 from bridle import Options
-from bridle.transports.watchdog import watchdog
+from bridle.transports.process.watchdog import watchdog
 
 
 class Wanted(Exception):

@@ -7,8 +7,8 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from bridle.transports.processes import descendants, identity
-from bridle.transports.watchdog import watchdog
+from bridle.transports.process.processes import descendants, identity
+from bridle.transports.process.watchdog import watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

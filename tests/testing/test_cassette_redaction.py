@@ -12,8 +12,8 @@ from urllib.parse import quote
 import pytest
 
 from bridle.launch.plan import LaunchPlan
-from bridle.transports.recording import SessionRecord, shown_arguments
-from bridle.transports.redaction import Redactor, Vault
+from bridle.transports.recording.recorder import SessionRecord, shown_arguments
+from bridle.transports.recording.redaction import Redactor, Vault
 
 SECRET = "hunter2-hunter2/+=x"
 ENVIRONMENT = {

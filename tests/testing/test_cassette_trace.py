@@ -20,10 +20,10 @@ import bridle
 from bridle import Options
 from bridle.errors import OptionsError
 from bridle.testing import CassetteError, cassette
-from bridle.testing.cassette_file import read_recording
+from bridle.testing.cassettes.file import read_recording
 from bridle.transports.opening import open_async, open_sync
-from bridle.transports.prepare import Preparation
-from bridle.transports.recording import header_line
+from bridle.transports.process.prepare import Preparation
+from bridle.transports.recording.recorder import header_line
 from tests.sessions import stand_in_session
 from tests.sessions.talking import Running, got, raised, steps, texts
 from tests.support import stand_in

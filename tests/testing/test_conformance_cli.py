@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from bridle.errors import CLINotFoundError
-from bridle.testing import check_cli, drift_baseline
-from bridle.testing.conformance_cli import CLI_CHECKS
-from bridle.testing.drift import Drift, flags_of_help, our_flags, without_row
+from bridle.testing import check_cli
+from bridle.testing.conformance import drift_baseline
+from bridle.testing.conformance.cli import CLI_CHECKS
+from bridle.testing.conformance.drift import Drift, flags_of_help, our_flags, without_row
 
 pytestmark = pytest.mark.timeout(300)
 

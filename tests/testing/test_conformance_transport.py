@@ -12,10 +12,10 @@ import pytest
 from bridle.errors import NotSupportedError
 from bridle.testing import with_faults
 from bridle.testing.conformance import TRANSPORT_CHECKS, Finding, Report, check_transport
-from bridle.testing.conformance_wire import SHELLS, Shell
+from bridle.testing.conformance.wire import SHELLS, Shell
 from bridle.testing.faults import Corrupt, Delay, Drop, Split
-from bridle.transports.subprocess_async import AsyncChildProcess
-from bridle.transports.subprocess_sync import SyncChildProcess
+from bridle.transports.process.subprocess_async import AsyncChildProcess
+from bridle.transports.process.subprocess_sync import SyncChildProcess
 
 # Those two take five seconds each: a stubborn peer is given that long.
 SLOW = {"stop_ends_the_stubborn", "stop_is_shielded"}
@@ -150,7 +150,7 @@ def test_a_transport_for_one_kind_only_is_skipped_in_the_other() -> None:
 def test_a_check_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     import threading
 
-    monkeypatch.setattr("bridle.testing.conformance_transport.CHECK_SECONDS", 0.3)
+    monkeypatch.setattr("bridle.testing.conformance.transport.CHECK_SECONDS", 0.3)
     release = threading.Event()
 
     class Hangs(SyncChildProcess):

@@ -15,7 +15,6 @@ import pytest
 from bridle import Options, ProcessError, SessionClosedError, Timeouts, TurnTimeoutError
 from bridle.messages import AssistantMessage, ResultMessage
 from bridle.testing import with_faults
-from bridle.testing.fault_flow import Ended, Flow, Pause
 from bridle.testing.faults import (
     Corrupt,
     Cut,
@@ -30,6 +29,7 @@ from bridle.testing.faults import (
     Split,
     StalledWriter,
 )
+from bridle.testing.faults.flow import Ended, Flow, Pause
 from tests.sessions.talking import got, raised, steps, texts
 from tests.shells.conftest import leaves_nothing, playing, shell, stand_in_path
 from tests.support.shell import Shell

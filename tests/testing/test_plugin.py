@@ -253,16 +253,18 @@ def test_options_see_nothing_of_this_machine(pytester: pytest.Pytester, monkeypa
 
 def test_it_is_an_entry_point() -> None:
     [entry] = [entry for entry in metadata.entry_points(group="pytest11") if entry.name == "bridle"]
-    assert entry.value == "bridle.testing.pytest_plugin"
+    assert entry.value == "bridle.testing.plugin"
 
 
 def test_loading_it_costs_nothing_to_speak_of() -> None:
-    code = "import sys, pytest; before = set(sys.modules); import bridle.testing.pytest_plugin; print(*set(sys.modules) - before)"
+    code = (
+        "import sys, pytest; before = set(sys.modules); import bridle.testing.plugin; print(*set(sys.modules) - before)"
+    )
     printed = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, check=True, text=True, timeout=60
     ).stdout
-    assert set(printed.split()) == {"bridle", "bridle._version", "bridle.testing", "bridle.testing.pytest_plugin"}
-    measured = "import pytest, time; began = time.perf_counter(); import bridle.testing.pytest_plugin; print(time.perf_counter() - began)"
+    assert set(printed.split()) == {"bridle", "bridle._version", "bridle.testing", "bridle.testing.plugin"}
+    measured = "import pytest, time; began = time.perf_counter(); import bridle.testing.plugin; print(time.perf_counter() - began)"
     seconds = min(
         float(subprocess.run([sys.executable, "-c", measured], capture_output=True, check=True, timeout=100).stdout)
         for _ in range(5)

@@ -9,8 +9,8 @@ import pytest
 import bridle.sync
 from bridle.errors import ResultError
 from bridle.testing import HTTPFailure, Reply, Script, SimulatedCLI, Stall
-from bridle.testing.script_model import _Compiler
-from bridle.testing.script_steps import UserSays
+from bridle.testing.script.model import _Compiler
+from bridle.testing.script.steps import UserSays
 
 if TYPE_CHECKING:
     from pathlib import Path

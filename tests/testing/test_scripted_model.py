@@ -545,14 +545,14 @@ def test_control_characters_of_a_request_do_not_reach_the_report() -> None:
 
 def test_the_plugin_loads_nothing_that_others_would_have_to_pay_for() -> None:
     program = (
-        "import sys, pytest; before = set(sys.modules); import bridle.testing.pytest_plugin; "
+        "import sys, pytest; before = set(sys.modules); import bridle.testing.plugin; "
         "print(sorted(name for name in set(sys.modules) - before if name.startswith(('bridle', 'msgspec', 'anyio'))))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=True)
     loaded = set(eval(done.stdout))
     assert {name for name in loaded if name.startswith("bridle.testing")} == {
         "bridle.testing",
-        "bridle.testing.pytest_plugin",
+        "bridle.testing.plugin",
     }
 
 

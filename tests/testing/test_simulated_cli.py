@@ -681,7 +681,7 @@ def test_the_module_is_a_program(tmp_path: Path) -> None:
     import sys
 
     script = Script().user("hello").says("Hi.").save(tmp_path / "script.json")
-    program = [sys.executable, "-m", "bridle.testing.simulated_cli"]
+    program = [sys.executable, "-m", "bridle.testing.simulation.simulated_cli"]
     for asking in (program, [*program, str(script)]):
         version = subprocess.run([*asking, "--version"], capture_output=True, text=True, timeout=30, check=True)
         assert version.stdout == "2.1.328 (Claude Code)\n"

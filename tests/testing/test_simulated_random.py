@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from bridle import Allow, Deny, HookMatcher, Options, sync
 from bridle.testing import Script, SimulatedCLI
-from bridle.testing.script_run import ScriptRun
-from bridle.testing.simulation import Simulation
-from bridle.testing.simulation_launch import Launch, parse_launch
+from bridle.testing.script.run import ScriptRun
+from bridle.testing.simulation.launch import Launch, parse_launch
+from bridle.testing.simulation.simulation import Simulation
 
 texts = st.text(max_size=20)
 calls = st.tuples(

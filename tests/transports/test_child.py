@@ -14,10 +14,10 @@ import pytest
 
 from bridle.errors import SpawnError
 from bridle.launch import LaunchPlan
-from bridle.transports.child import Child
-from bridle.transports.processes import CHILD_ID_VARIABLE
-from bridle.transports.stderr import StderrDrain
-from bridle.transports.subprocess_async import AsyncChildProcess
+from bridle.transports.process.child import Child
+from bridle.transports.process.processes import CHILD_ID_VARIABLE
+from bridle.transports.process.stderr import StderrDrain
+from bridle.transports.process.subprocess_async import AsyncChildProcess
 from tests.contract import shows
 from tests.support.leaks import nothing_left, wait_gone
 

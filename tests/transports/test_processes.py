@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bridle.transports import processes
-from bridle.transports.processes import CHILD_ID_VARIABLE, descendants, identity, kill_identity, marked_with
-from bridle.transports.short_runs import run_with_descendants
+from bridle.transports.process import processes
+from bridle.transports.process.processes import CHILD_ID_VARIABLE, descendants, identity, kill_identity, marked_with
+from bridle.transports.process.short_runs import run_with_descendants
 from tests.contract import shows
 from tests.support.leaks import wait_gone
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bridle.transports.stderr import LineCallback, StderrDrain
+from bridle.transports.process.stderr import LineCallback, StderrDrain
 from tests.contract import shows
 from tests.support.leaks import nothing_left
 
@@ -56,7 +56,7 @@ def test_a_callback_that_blocks_holds_up_nobody_else(pipe: tuple[int, int]) -> N
 def test_a_callback_far_behind_gets_the_first_lines_and_the_log_the_number(
     pipe: tuple[int, int], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bridle.transports.stderr._WAITING_LINES", 5)
+    monkeypatch.setattr("bridle.transports.process.stderr._WAITING_LINES", 5)
     reading, writing = pipe
     go_on = threading.Event()
     lines: list[str] = []

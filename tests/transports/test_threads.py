@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from bridle.transports import threads as module
-from bridle.transports.threads import Threads
+from bridle.waiting import threads as module
+from bridle.waiting.threads import Threads
 
 WAIT = 20.0
 

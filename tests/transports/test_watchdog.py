@@ -12,9 +12,9 @@ from typing import IO
 
 import pytest
 
-from bridle.transports import watchdog_main
-from bridle.transports.processes import CHILD_ID_VARIABLE, identity
-from bridle.transports.watchdog import Watchdog
+from bridle.transports.process import watchdog_main
+from bridle.transports.process.processes import CHILD_ID_VARIABLE, identity
+from bridle.transports.process.watchdog import Watchdog
 from tests.contract import shows
 from tests.support.leaks import alive, nothing_left, wait_gone
 

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from bridle.session_servers import CLOSE_SECONDS
+from bridle.answering.servers import CLOSE_SECONDS
 
 if TYPE_CHECKING:
     import asyncio
     import contextvars
     from collections.abc import Coroutine
 
-    from bridle.session_callbacks import Callbacks, Job
-    from bridle.transports.threads import Threads
+    from bridle.answering.routing import Callbacks, Job
+    from bridle.waiting.threads import Threads
 
 __all__ = ["Loop", "run_in_thread", "run_job", "wait_served"]
 

@@ -15,15 +15,15 @@ import anyio
 
 from bridle.aio.callbacks import Loop, run_in_thread, run_job, wait_served
 from bridle.errors import BridleError, SessionClosedError
-from bridle.transports.thread_context import context_for_thread
-from bridle.transports.threads import Threads
+from bridle.waiting.thread_context import context_for_thread
+from bridle.waiting.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from bridle.answering.routing import Job
     from bridle.launch import LaunchPlan
-    from bridle.session import SessionCore
-    from bridle.session_callbacks import Job
+    from bridle.session.core import SessionCore
     from bridle.transports.base import AsyncTransport
 
 __all__ = ["Driver"]

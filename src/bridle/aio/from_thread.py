@@ -10,8 +10,8 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from bridle.errors import SessionClosedError
-from bridle.session_base import SessionBase
-from bridle.transports.thread_context import context_for_thread
+from bridle.session.view import SessionBase
+from bridle.waiting.thread_context import context_for_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 import anyio
 
 from bridle.errors import BridleError, ConcurrentUseError, DecodeError, StreamWarning
-from bridle.outcomes import CollectResult, RunResult, conclude
-from bridle.stream import SHORTEST_WAIT, StreamBase, is_steered, with_output_type
-from bridle.transports.offload import Call
+from bridle.queries.outcomes import CollectResult, RunResult, conclude
+from bridle.queries.stream import SHORTEST_WAIT, StreamBase, is_steered, with_output_type
 from bridle.transports.opening import open_async
-from bridle.transports.prepare import Preparation
-from bridle.transports.subprocess_async import AsyncChildProcess
+from bridle.transports.process.prepare import Preparation
+from bridle.transports.process.subprocess_async import AsyncChildProcess
+from bridle.waiting.offload import Call
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from bridle.launch import LaunchPlan
     from bridle.messages import Message, ResultMessage
-    from bridle.options import Options
+    from bridle.options.options import Options
     from bridle.transports.base import AsyncTransport, TransportSource
 
 __all__ = ["QueryStream", "query", "run"]

@@ -20,15 +20,15 @@ from bridle.aio.from_thread import SessionReach
 from bridle.aio.operations import Operations
 from bridle.errors import BridleError
 from bridle.messages import Message
-from bridle.session import SessionCore
-from bridle.session_base import SessionBase
-from bridle.session_checks import checked_content, checked_timeout
-from bridle.session_events import SessionEvent
-from bridle.session_inbox import Flag, Inbox, TurnBase
-from bridle.transports.offload import Call
+from bridle.session.checks import checked_content, checked_timeout
+from bridle.session.core import SessionCore
+from bridle.session.events import SessionEvent
+from bridle.session.inbox import Flag, Inbox, TurnBase
+from bridle.session.view import SessionBase
 from bridle.transports.opening import open_async
-from bridle.transports.prepare import Preparation
-from bridle.transports.subprocess_async import AsyncChildProcess
+from bridle.transports.process.prepare import Preparation
+from bridle.transports.process.subprocess_async import AsyncChildProcess
+from bridle.waiting.offload import Call
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Generator, Mapping
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from bridle.launch import LaunchPlan
     from bridle.messages import ResultMessage
-    from bridle.options import Options
-    from bridle.protocol.control_results import ControlResult
+    from bridle.options.options import Options
+    from bridle.protocol.results import ControlResult
     from bridle.transports.base import AsyncTransport, TransportSource
 
 __all__ = ["EventCursor", "MessageCursor", "Session", "Turn", "start_session", "wait_for"]

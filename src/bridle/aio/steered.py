@@ -15,12 +15,12 @@ import anyio.lowlevel
 from bridle.aio.query import QueryStream
 from bridle.aio.session import Session
 from bridle.errors import BridleError
-from bridle.prompts import is_many, one_prompt
-from bridle.protocol.oneshot import SessionOver
+from bridle.queries.ending import SessionOver
+from bridle.queries.prompts import is_many, one_prompt
 
 if TYPE_CHECKING:
-    from bridle.session_inbox import Inbox
-    from bridle.session_stream import StreamSide
+    from bridle.session.inbox import Inbox
+    from bridle.session.stream import StreamSide
     from bridle.transports.base import AsyncTransport, TransportSource
 
 __all__ = ["SteeredStream"]

@@ -11,14 +11,14 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bridle.callbacks import AnswerError, Reach
+from bridle.checked.functions import AnswerError, Reach
 from bridle.errors import DecodeError, printable, text_of
 from bridle.permissions.requests import PermissionRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.options import Options
+    from bridle.options.options import Options
     from bridle.protocol.connection import Connection
     from bridle.protocol.events import RequestReceived
     from bridle.tools import ToolCallPlan

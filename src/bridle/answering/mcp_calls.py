@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Raw
 
-from bridle.callbacks import AnswerError, is_async
+from bridle.answering.jobs import Event, Exchanges, Job
+from bridle.answering.servers import Entry, Servers
+from bridle.checked.functions import AnswerError, is_async
 from bridle.errors import printable, text_of
-from bridle.session_jobs import Event, Exchanges, Job
-from bridle.session_servers import Entry, Servers
 from bridle.tools import CancelledCall, ToolCallPlan, rpc_error, server_kind
 
 if TYPE_CHECKING:
-    from bridle.mcp_bridge import McpRun
+    from bridle.answering.mcp_objects import McpRun
     from bridle.protocol.events import RequestReceived
 
 __all__ = ["McpCalls"]
@@ -191,7 +191,7 @@ class McpCalls(Exchanges):
         return self._options.timeouts.mcp
 
     def _start_run(self, entry: Entry) -> McpRun:
-        from bridle.mcp_bridge import McpRun
+        from bridle.answering.mcp_objects import McpRun
 
         def answered(message_id: Any, message: dict[str, Any]) -> None:
             self._post(lambda: self._object_answered(run, message_id, message))

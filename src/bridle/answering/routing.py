@@ -6,19 +6,19 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from bridle import dialogs
-from bridle.callbacks import is_async
+from bridle.answering.jobs import Job
+from bridle.answering.mcp_calls import McpCalls
+from bridle.checked.functions import is_async
 from bridle.errors import printable
 from bridle.hooks import HookContext
 from bridle.hooks.decode import decode_hook_input, decode_hook_request
 from bridle.hooks.encode import encode_hook_output, fail_output
 from bridle.permissions.requests import decode_permission_request
 from bridle.permissions.results import deny, encode_permission_result
-from bridle.session_jobs import Job
-from bridle.session_mcp import McpCalls
 
 if TYPE_CHECKING:
     from bridle.hooks.matchers import Registration
-    from bridle.options import Options
+    from bridle.options.options import Options
     from bridle.protocol.connection import Connection
     from bridle.protocol.events import RequestReceived
 

@@ -15,8 +15,8 @@ from bridle.errors import BridleError, ControlRejectedError
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
-    from bridle.mcp_bridge import McpRun
-    from bridle.protocol.control_results import McpServersChange
+    from bridle.answering.mcp_objects import McpRun
+    from bridle.protocol.results import McpServersChange
 
 __all__ = ["CLOSE_SECONDS", "Entry", "Servers"]
 

@@ -10,11 +10,11 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from bridle.checked.fields import Checked, suggestion
 from bridle.errors import OptionsError
-from bridle.option_fields import Checked, suggestion
 
 if TYPE_CHECKING:
-    from bridle.option_fields import Check
+    from bridle.checked.fields import Check
 
 __all__ = [
     "boolean",

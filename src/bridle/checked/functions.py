@@ -10,10 +10,10 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import force_setattr
 
+from bridle.checked.checks import fail
 from bridle.errors import DecodeError, OptionsError
 from bridle.messages.base import Record, plain
 from bridle.messages.lazy import decoded_once
-from bridle.option_checks import fail
 
 if TYPE_CHECKING:
     from bridle.errors import StreamWarning

@@ -29,7 +29,7 @@ from bridle.messages import (
     ToolUseBlock,
     UserMessage,
 )
-from bridle.protocol.session_states import Activity, TurnState
+from bridle.protocol.states.session import Activity, TurnState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from bridle.aio.session import MessageCursor, Turn
     from bridle.cli.terminal import Terminal
     from bridle.messages import Message
-    from bridle.options import Options
+    from bridle.options.options import Options
     from bridle.transports.base import AsyncTransport, TransportSource
 
 __all__ = ["Chat", "chat"]

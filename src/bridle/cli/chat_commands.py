@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from bridle.checked.fields import suggestion
 from bridle.cli.terminal import clean
 from bridle.errors import OptionsError
-from bridle.option_fields import suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from bridle.aio.session import Session
     from bridle.cli.terminal import Terminal
-    from bridle.option_types import PermissionMode
+    from bridle.options.kinds import PermissionMode
 
 __all__ = ["COMMANDS", "run_command"]
 

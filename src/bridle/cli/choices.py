@@ -7,9 +7,9 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from bridle.checked.fields import suggestion
 from bridle.errors import OptionsError, printable
-from bridle.option_fields import suggestion
-from bridle.options import Options
+from bridle.options.options import Options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

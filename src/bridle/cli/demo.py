@@ -14,16 +14,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from bridle.bounds import Timeouts
+from bridle.checked.schemas import decode_output
 from bridle.cli.demo_session import CODE, session_steps, show_session
 from bridle.cli.running import FAILED, NOT_STARTED, run_async, show_query
 from bridle.cli.terminal import clean
 from bridle.cli.transcript import Transcript, summary
 from bridle.errors import CLINotFoundError, ResultError
 from bridle.launch import find_cli
-from bridle.options import Options
-from bridle.stream import with_output_type
-from bridle.structured import decode_output
+from bridle.options.bounds import Timeouts
+from bridle.options.options import Options
+from bridle.queries.stream import with_output_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bridle.aio.session import MessageCursor, Turn
     from bridle.cli.terminal import Terminal
     from bridle.messages import Message
-    from bridle.options import Options
+    from bridle.options.options import Options
     from bridle.permissions import PermissionRequest
     from bridle.transports.base import TransportSource
 

@@ -24,15 +24,15 @@ from bridle.launch import (
     find_cli,
     parse_version,
 )
-from bridle.prompts import steering_reasons
-from bridle.transports.short_runs import run_with_descendants
+from bridle.queries.prompts import steering_reasons
+from bridle.transports.process.short_runs import run_with_descendants
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bridle.cli.terminal import Terminal
     from bridle.launch import Found, LaunchPlan
-    from bridle.options import Options
+    from bridle.options.options import Options
 
 __all__ = ["doctor"]
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bridle.cli.terminal import Terminal
     from bridle.errors import DecodeError
     from bridle.messages import Message, ResultMessage
-    from bridle.options import Options
+    from bridle.options.options import Options
     from bridle.transports.base import TransportSource
 
 __all__ = [

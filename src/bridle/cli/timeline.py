@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.testing.cassette_file import frame_of
+from bridle.testing.cassettes.file import frame_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bridle.testing.cassette_file import Entry, RecordedSession
+    from bridle.testing.cassettes.file import Entry, RecordedSession
 
 __all__ = ["Event", "Totals", "timeline", "totals"]
 

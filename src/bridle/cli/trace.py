@@ -10,14 +10,14 @@ from bridle.cli.running import FAILED, USAGE
 from bridle.cli.terminal import escape_json
 from bridle.cli.timeline import timeline, totals
 from bridle.errors import printable
-from bridle.testing.cassette_file import read_recording
+from bridle.testing.cassettes.file import read_recording
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bridle.cli.terminal import Terminal
     from bridle.cli.timeline import Event
-    from bridle.testing.cassette_file import RecordedSession, Recording
+    from bridle.testing.cassettes.file import RecordedSession, Recording
 
 __all__ = ["trace"]
 

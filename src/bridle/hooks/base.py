@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import msgspec
 
-from bridle.callbacks import Asked
+from bridle.checked.functions import Asked
 from bridle.messages.base import Record
 
 __all__ = ["BackgroundTaskSummary", "HookEffort", "HookInput", "SessionCronSummary", "UnknownHookInput"]

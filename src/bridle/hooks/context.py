@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from bridle.callbacks import reached
+from bridle.checked.functions import reached
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import force_setattr
 
-from bridle.callbacks import as_bytes, decode_asked, ignore_warning
+from bridle.checked.functions import as_bytes, decode_asked, ignore_warning
 from bridle.errors import DecodeError
 from bridle.hooks import surroundings_inputs, tool_inputs, turn_inputs
 from bridle.hooks.base import HookInput, UnknownHookInput

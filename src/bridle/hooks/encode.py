@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bridle.callbacks import AnswerError, json_copy, object_bytes
+from bridle.checked.fields import suggestion
+from bridle.checked.functions import AnswerError, json_copy, object_bytes
 from bridle.errors import StreamWarning, printable
 from bridle.hooks.outputs import HookOutput
-from bridle.option_fields import suggestion
 from bridle.permissions.results import Allow, Deny, decision_wire
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from bridle.callbacks import check_callback, is_async
+from bridle.checked.checks import build, choice, fail, function, mapping_of, name_text, number
+from bridle.checked.fields import Checked, brief, option, suggestion
+from bridle.checked.functions import check_callback, is_async
 from bridle.errors import OptionsError, StreamWarning
-from bridle.option_checks import build, choice, fail, function, mapping_of, name_text, number
-from bridle.option_fields import Checked, brief, option, suggestion
 
 __all__ = [
     "HookMatcher",

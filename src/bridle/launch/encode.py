@@ -10,9 +10,9 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from bridle.checked.fields import Checked
 from bridle.errors import OptionsError
-from bridle.option_fields import Checked
-from bridle.option_types import (
+from bridle.options.kinds import (
     SystemPromptCustom,
     SystemPromptFile,
     SystemPromptPreset,
@@ -22,7 +22,7 @@ from bridle.option_types import (
 )
 
 if TYPE_CHECKING:
-    from bridle.options import Options
+    from bridle.options.options import Options
 
 
 def plain(value: Any) -> Any:

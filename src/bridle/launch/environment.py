@@ -10,7 +10,7 @@ from bridle.launch.table import ROWS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridle.options import Options
+    from bridle.options.options import Options
 
 __all__ = ["CHILD_ID", "ENTRY_POINT", "NOT_INHERITED", "build_environment"]
 

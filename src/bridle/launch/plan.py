@@ -14,12 +14,12 @@ from bridle.launch.discovery import SCRIPT_SUFFIXES, find_program
 from bridle.launch.encode import in_process_servers, settings_object
 from bridle.launch.environment import build_environment
 from bridle.launch.table import ROWS, ROWS_BY_NAME
-from bridle.option_values import misspelt_keys
+from bridle.options.values import misspelt_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridle.options import Options
+    from bridle.options.options import Options
 
 __all__ = ["LaunchPlan", "build_plan", "encode_prompt", "in_process_servers", "needs_session"]
 

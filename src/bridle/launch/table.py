@@ -16,7 +16,7 @@ from bridle.launch import encode
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from bridle.options import Options
+    from bridle.options.options import Options
 
 __all__ = ["GROUPS", "ROWS", "ROWS_BY_NAME", "Kind", "OptionRow"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bridle.option_checks import integer, number, optional
-from bridle.option_fields import Checked, option
+from bridle.checked.checks import integer, number, optional
+from bridle.checked.fields import Checked, option
 
 __all__ = ["LONGEST_SECONDS", "Limits", "Timeouts"]
 

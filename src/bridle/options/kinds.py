@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from bridle.option_checks import (
+from bridle.checked.checks import (
     boolean,
     choice,
     class_or_wire_dict,
@@ -28,7 +28,7 @@ from bridle.option_checks import (
     text,
     whole,
 )
-from bridle.option_fields import Checked, option
+from bridle.checked.fields import Checked, option
 
 if TYPE_CHECKING:
     import os

@@ -10,10 +10,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from bridle import option_values as checks
-from bridle.bounds import Limits, Timeouts
-from bridle.errors import OptionsError
-from bridle.option_checks import (
+from bridle.checked.checks import (
     boolean,
     choice,
     class_or_wire_dict,
@@ -29,8 +26,11 @@ from bridle.option_checks import (
     strings,
     text,
 )
-from bridle.option_fields import Checked, option
-from bridle.option_types import (
+from bridle.checked.fields import Checked, option
+from bridle.errors import OptionsError
+from bridle.options import values as checks
+from bridle.options.bounds import Limits, Timeouts
+from bridle.options.kinds import (
     AgentDefinition,
     EffortLevel,
     McpHttpServerConfig,
@@ -53,7 +53,7 @@ from bridle.option_types import (
     ThinkingConfigEnabled,
     effort_level,
 )
-from bridle.option_types import permission_mode as permission_mode_check
+from bridle.options.kinds import permission_mode as permission_mode_check
 
 if TYPE_CHECKING:
     import os
@@ -299,7 +299,7 @@ class Options(Checked):
         Raises:
             OptionsError: the file cannot be read, something in it is refused, or a name, a type or a value is wrong.
         """
-        from bridle.option_sources import layered, said_where
+        from bridle.options.sources import layered, said_where
 
         merged = layered(cls.__fields__, file, trust_file, environment, explicit)
         try:

@@ -11,11 +11,11 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from bridle.checked.fields import brief, suggestion
 from bridle.errors import OptionsError, printable
-from bridle.option_fields import brief, suggestion
 
 if TYPE_CHECKING:
-    from bridle.option_fields import Field
+    from bridle.checked.fields import Field
 
 __all__ = ["REFUSED_FROM_FILES", "layered", "said_where"]
 
@@ -227,7 +227,7 @@ def _from_file(fields: Mapping[str, Field], file: str, trusted: bool) -> dict[st
 
 
 def _agent_keys() -> set[str]:
-    from bridle.option_types import AgentDefinition
+    from bridle.options.kinds import AgentDefinition
 
     fields = AgentDefinition.__fields__
     return {*fields, *(field.wire for field in fields.values())}

@@ -6,8 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from bridle.errors import OptionsError
-from bridle.option_checks import (
+from bridle.checked.checks import (
     boolean,
     build,
     choice,
@@ -24,8 +23,9 @@ from bridle.option_checks import (
     whole,
     wire_dict,
 )
-from bridle.option_fields import Checked, suggestion
-from bridle.option_types import (
+from bridle.checked.fields import Checked, suggestion
+from bridle.errors import OptionsError
+from bridle.options.kinds import (
     AgentDefinition,
     McpHttpServerConfig,
     McpSSEServerConfig,
@@ -44,8 +44,8 @@ from bridle.option_types import (
 )
 
 if TYPE_CHECKING:
-    from bridle.option_fields import Check
-    from bridle.options import Options
+    from bridle.checked.fields import Check
+    from bridle.options.options import Options
 
 agents = mapping_of(class_or_wire_dict(AgentDefinition))
 
@@ -102,7 +102,7 @@ def _check_served(value: Any, path: str) -> None:
     if value is None or isinstance(value, (str, bytes, int, float, list, tuple, set)):
         raise fail(path, "a server config, a tool server or a function", value)
     if callable(value):
-        from bridle.callbacks import check_callback
+        from bridle.checked.functions import check_callback
 
         check_callback(value, path, ("message",))
 
@@ -380,7 +380,7 @@ def hooks(value: Any, path: str) -> Any:
 
 def asked(value: Any, path: str) -> Any:
     """Accept a function of one request: it answers, and may be plain or `async def`."""
-    from bridle.callbacks import check_callback
+    from bridle.checked.functions import check_callback
 
     return check_callback(value, path, ("request",))
 
@@ -389,7 +389,7 @@ def told(parameter: str) -> Check:
     """Return the check for plain functions of one argument, which are called where nobody can await them."""
 
     def check(value: Any, path: str) -> Any:
-        from bridle.callbacks import check_callback, is_async
+        from bridle.checked.functions import check_callback, is_async
 
         check_callback(value, path, (parameter,))
         if is_async(value):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Raw
 
-from bridle.callbacks import Asked, as_bytes, decode_asked, ignore_warning, reached
+from bridle.checked.functions import Asked, as_bytes, decode_asked, ignore_warning, reached
 from bridle.errors import DecodeError
 from bridle.messages.base import NO_RAW, Record, plain
 from bridle.messages.lazy import decoded_once
@@ -172,7 +172,7 @@ def decode_permission_request(
 
 
 def check_can_use_tool(value: object, path: str) -> object:
-    """Accept a permission callback; see `bridle.callbacks.check_callback`."""
-    from bridle.callbacks import check_callback
+    """Accept a permission callback; see `bridle.checked.functions.check_callback`."""
+    from bridle.checked.functions import check_callback
 
     return check_callback(value, path, ("request",))

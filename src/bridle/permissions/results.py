@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Raw
 
-from bridle.callbacks import AnswerError, json_copy, object_bytes
+from bridle.checked.functions import AnswerError, json_copy, object_bytes
 from bridle.errors import printable
 from bridle.permissions.updates import PermissionUpdate, encode_update
 

@@ -13,10 +13,10 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import force_setattr
 
-from bridle.callbacks import AnswerError, as_bytes, json_copy
+from bridle.checked.fields import suggestion
+from bridle.checked.functions import AnswerError, as_bytes, json_copy
 from bridle.errors import DecodeError
 from bridle.messages.base import plain
-from bridle.option_fields import suggestion
 
 __all__ = [
     "AddDirectories",

@@ -22,7 +22,7 @@ from bridle.protocol.connection_arrivals import Arrivals
 from bridle.protocol.connection_base import Role
 from bridle.protocol.control import encode_request, row_for
 from bridle.protocol.exchanges import PendingRequest
-from bridle.protocol.session_states import (
+from bridle.protocol.states.session import (
     HANDSHAKE,
     INPUT,
     LIFECYCLE,

@@ -35,10 +35,10 @@ from bridle.protocol import events
 from bridle.protocol.answers import Answer, error_text, read_answer
 from bridle.protocol.connection_base import ConnectionBase, Role
 from bridle.protocol.control import Direction, malformed, row_for
-from bridle.protocol.control_results import ControlResult, ServerInfo, decode_result
 from bridle.protocol.exchanges import InFlightRequest
 from bridle.protocol.framing import OversizedLine
-from bridle.protocol.session_states import (
+from bridle.protocol.results import ControlResult, ServerInfo, decode_result
+from bridle.protocol.states.session import (
     ACTIVITY,
     HANDSHAKE,
     LIFECYCLE,

@@ -11,7 +11,6 @@ from collections import deque
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
-from bridle.bounds import Limits
 from bridle.errors import (
     CLIExitedDuringInitError,
     InitializationError,
@@ -19,13 +18,14 @@ from bridle.errors import (
     StreamWarning,
     UnsupportedCLIVersionError,
 )
+from bridle.options.bounds import Limits
 from bridle.protocol import events, frames
-from bridle.protocol import session_states as states
 from bridle.protocol.control import ControlRow, fail_answer
 from bridle.protocol.diagnostics import exit_code_hint, process_failure
 from bridle.protocol.exchanges import InFlightRequest, Ledger, PendingRequest
 from bridle.protocol.framing import LineFramer
-from bridle.protocol.session_states import (
+from bridle.protocol.states import session as states
+from bridle.protocol.states.session import (
     ENDINGS,
     HANDSHAKE,
     LIFECYCLE,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     )
     from bridle.messages.control import ControlRequest
     from bridle.messages.system import BackgroundTask
-    from bridle.protocol.control_results import ControlResult, ServerInfo
+    from bridle.protocol.results import ControlResult, ServerInfo
 
 __all__ = ["ConnectionBase", "Role"]
 

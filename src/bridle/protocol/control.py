@@ -13,13 +13,13 @@ import msgspec
 from msgspec import Raw
 
 from bridle.messages.base import NO_RAW
-from bridle.protocol import control_results as results
+from bridle.protocol import results
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridle.messages.control import ControlRequest
-    from bridle.protocol.control_results import ControlResult
+    from bridle.protocol.results import ControlResult
 
 __all__ = [
     "ROWS",

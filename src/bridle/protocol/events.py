@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from bridle.messages.conversation import UserMessage
     from bridle.messages.system import BackgroundTask
     from bridle.protocol.control import ControlRow
-    from bridle.protocol.control_results import ControlResult, ServerInfo
-    from bridle.protocol.session_states import Activity, Ending, TurnState
+    from bridle.protocol.results import ControlResult, ServerInfo
+    from bridle.protocol.states.session import Activity, Ending, TurnState
 
 __all__ = [
     "ActivityChanged",

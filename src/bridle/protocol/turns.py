@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bridle.protocol.session_states import TURN, TurnHappening, TurnState
+from bridle.protocol.states.session import TURN, TurnHappening, TurnState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

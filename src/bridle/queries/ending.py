@@ -27,7 +27,7 @@ from bridle.messages import (
 from bridle.messages.decode import decode_run
 from bridle.protocol.diagnostics import process_failure
 from bridle.protocol.framing import LineFramer, OversizedLine
-from bridle.protocol.states import ONE_SHOT, Happening, State, Yield
+from bridle.protocol.states.query import ONE_SHOT, Happening, State, Yield
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from bridle.checked.schemas import decode_output
 from bridle.errors import BridleError, Diagnostic, ProcessError, ResultError, StreamWarning
 from bridle.messages import AssistantMessage, TextBlock
-from bridle.structured import decode_output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from bridle.answering.routing import Job
 from bridle.errors import BridleError, OptionsError, PromptsError, printable, text_of
 from bridle.launch import needs_session
 from bridle.launch.plan import encode_prompt
-from bridle.session_callbacks import Job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.options import Options
+    from bridle.options.options import Options
 
 __all__ = ["MOST_OPEN", "Feeder", "OnePrompt", "checked_blocks", "is_many", "one_prompt", "steering_reasons"]
 
@@ -182,7 +182,7 @@ class Feeder(Job):
         try:
             async for prompt in iterator:
                 if not self._room.acquire(blocking=False):
-                    from bridle.transports.offload import Call
+                    from bridle.waiting.offload import Call
 
                     waiting = Call(self._wait_for_room)
                     try:

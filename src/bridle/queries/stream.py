@@ -13,8 +13,8 @@ from bridle.errors import ConcurrentUseError, DecodeError, StreamWarning
 from bridle.launch import needs_session
 from bridle.launch.plan import encode_prompt
 from bridle.messages.base import frame_summary
-from bridle.options import Options
-from bridle.protocol.oneshot import Deadlines, OneShotConnection
+from bridle.options.options import Options
+from bridle.queries.ending import Deadlines, OneShotConnection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bridle.launch import LaunchPlan
     from bridle.messages import ResultMessage
     from bridle.transports.base import Transport
-    from bridle.transports.prepare import Preparation
+    from bridle.transports.process.prepare import Preparation
 
 __all__ = ["SHORTEST_WAIT", "StreamBase", "checked_prompt", "is_steered", "with_output_type"]
 
@@ -59,7 +59,7 @@ def is_steered(prompt: object, options: Options | None) -> bool:
         raise TypeError(f"`options` must be a bridle.Options, not {type(options).__name__}")
     if isinstance(prompt, str) and (options is None or not needs_session(options)):
         return False
-    from bridle.prompts import steering_reasons
+    from bridle.queries.prompts import steering_reasons
 
     reasons = steering_reasons(prompt, options if options is not None else Options())
     if reasons:
@@ -73,8 +73,8 @@ def with_output_type(options: Options | None, output_type: Any) -> Options:
     Raises:
         OptionsError: no schema can be made of it, or `output_format` is set as well.
     """
+    from bridle.checked.schemas import schema_for
     from bridle.errors import OptionsError
-    from bridle.structured import schema_for
 
     options = options if options is not None else Options()
     if output_type is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bridle.errors import NotSupportedError
 from bridle.launch import in_process_servers
 from bridle.launch.encode import external_servers
-from bridle.options import Options
+from bridle.options.options import Options
 from bridle.tools import server_kind
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def own_servers(options: Options) -> dict[str, Any]:
     for name, server in servers.items():
         kind = server_kind(server)
         if kind == "mcp":
-            from bridle.mcp_bridge import check_package
+            from bridle.answering.mcp_objects import check_package
 
             check_package(name, server)
         elif kind not in ("tools", "callable"):

@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from bridle.answering.routing import Callbacks
 from bridle.errors import (
     BridleError,
     CheckpointingNotEnabledError,
@@ -24,17 +25,16 @@ from bridle.errors import (
 from bridle.hooks.matchers import check_hooks, registration
 from bridle.messages import ResultMessage
 from bridle.messages.base import frame_summary
-from bridle.options import Options
+from bridle.options.options import Options
 from bridle.permissions.requests import check_can_use_tool
 from bridle.protocol import events as core_events
 from bridle.protocol.connection import SETTLE_SECONDS, Connection, Role
 from bridle.protocol.control import row_for
-from bridle.protocol.oneshot import PromptTaken
-from bridle.protocol.session_states import Ending, TurnState
-from bridle.session_callbacks import Callbacks
-from bridle.session_checks import checked_content, checked_timeout, own_servers
-from bridle.session_deadlines import Deadlines, TurnDeadlines
-from bridle.session_events import (
+from bridle.protocol.states.session import Ending, TurnState
+from bridle.queries.ending import PromptTaken
+from bridle.session.checks import checked_content, checked_timeout, own_servers
+from bridle.session.deadlines import Deadlines, TurnDeadlines
+from bridle.session.events import (
     ActivityChanged,
     BackgroundTasksChanged,
     SessionCompleted,
@@ -45,18 +45,18 @@ from bridle.session_events import (
     TurnStarted,
     Warned,
 )
-from bridle.session_inbox import Answer, Flag, Inbox, TurnBase, size_of
-from bridle.session_readers import Readers
-from bridle.session_stream import StreamSide
+from bridle.session.inbox import Answer, Flag, Inbox, TurnBase, size_of
+from bridle.session.readers import Readers
+from bridle.session.stream import StreamSide
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from bridle.answering.routing import Job
     from bridle.errors import DecodeError, WarningCode
     from bridle.launch import LaunchPlan
-    from bridle.protocol.control_results import ServerInfo
-    from bridle.session_callbacks import Job
-    from bridle.session_events import SessionEvent
+    from bridle.protocol.results import ServerInfo
+    from bridle.session.events import SessionEvent
     from bridle.transports.base import Transport
 
 __all__ = ["SessionCore"]

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bridle.bounds import LONGEST_SECONDS
 from bridle.messages import CommandLifecycleMessage
-from bridle.protocol.session_states import TurnState
+from bridle.options.bounds import LONGEST_SECONDS
+from bridle.protocol.states.session import TurnState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from bridle.bounds import Timeouts
     from bridle.messages import Message
+    from bridle.options.bounds import Timeouts
     from bridle.protocol.connection import Connection
 
 __all__ = ["TURN_KINDS", "Deadlines", "TurnDeadlines"]

@@ -7,8 +7,8 @@ import msgspec
 # `help()` reads the annotations of these classes.
 from bridle.errors import BridleError, StreamWarning  # noqa: TC001
 from bridle.messages.system import BackgroundTask  # noqa: TC001
-from bridle.protocol.control_results import ServerInfo  # noqa: TC001
-from bridle.protocol.session_states import Activity, TurnState  # noqa: TC001
+from bridle.protocol.results import ServerInfo  # noqa: TC001
+from bridle.protocol.states.session import Activity, TurnState  # noqa: TC001
 
 __all__ = [
     "ActivityChanged",

@@ -6,14 +6,14 @@ import copy
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bridle.protocol.session_states import TurnState
+from bridle.protocol.states.session import TurnState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from bridle.errors import BridleError
     from bridle.messages import ResultMessage
-    from bridle.protocol.control_results import ControlResult
+    from bridle.protocol.results import ControlResult
 
 __all__ = ["Answer", "Event", "Flag", "Inbox", "TurnBase", "size_of"]
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from bridle.errors import BridleError
     from bridle.messages import Message
-    from bridle.session_events import SessionEvent
-    from bridle.session_inbox import Inbox, TurnBase
+    from bridle.session.events import SessionEvent
+    from bridle.session.inbox import Inbox, TurnBase
 
 __all__ = ["Readers"]
 

@@ -10,17 +10,17 @@ import time
 from typing import TYPE_CHECKING
 
 from bridle.errors import BridleError, PromptsError, SessionClosedError, StartError, printable, text_of
-from bridle.prompts import Feeder, is_many, one_prompt
-from bridle.protocol.oneshot import SessionOver
-from bridle.protocol.session_states import Ending
-from bridle.session_inbox import Inbox, TurnBase
+from bridle.protocol.states.session import Ending
+from bridle.queries.ending import SessionOver
+from bridle.queries.prompts import Feeder, is_many, one_prompt
+from bridle.session.inbox import Inbox, TurnBase
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.prompts import OnePrompt
     from bridle.protocol import events as core_events
-    from bridle.session import SessionCore
+    from bridle.queries.prompts import OnePrompt
+    from bridle.session.core import SessionCore
 
 __all__ = ["StreamSide"]
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from bridle.errors import StreamWarning
     from bridle.messages.system import BackgroundTask
-    from bridle.options import Options
-    from bridle.protocol.control_results import ServerInfo
-    from bridle.protocol.session_states import Activity, Lifecycle
-    from bridle.session import SessionCore
+    from bridle.options.options import Options
+    from bridle.protocol.results import ServerInfo
+    from bridle.protocol.states.session import Activity, Lifecycle
+    from bridle.session.core import SessionCore
 
 __all__ = ["SessionBase"]
 

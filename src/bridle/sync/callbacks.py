@@ -10,14 +10,14 @@ import inspect
 import threading
 from typing import TYPE_CHECKING, Any
 
-from bridle.transports.thread_context import context_for_thread
-from bridle.transports.threads import Threads
+from bridle.waiting.thread_context import context_for_thread
+from bridle.waiting.threads import Threads
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from bridle.session_callbacks import Job
+    from bridle.answering.routing import Job
 
 __all__ = ["Runner"]
 

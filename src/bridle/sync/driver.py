@@ -15,17 +15,17 @@ import time
 import weakref
 from typing import TYPE_CHECKING
 
+from bridle.answering.servers import CLOSE_SECONDS
 from bridle.errors import BridleError, SessionClosedError
-from bridle.session_servers import CLOSE_SECONDS
 from bridle.sync.callbacks import Runner
 from bridle.sync.relief import Relief
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.session import SessionCore
-    from bridle.session_callbacks import Job
-    from bridle.session_inbox import Flag
+    from bridle.answering.routing import Job
+    from bridle.session.core import SessionCore
+    from bridle.session.inbox import Flag
     from bridle.transports.base import SyncTransport
 
 __all__ = ["Driver"]

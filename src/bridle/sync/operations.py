@@ -9,13 +9,13 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, cast
 
-from bridle.session_checks import sent_servers
+from bridle.session.checks import sent_servers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridle.option_types import PermissionMode
-    from bridle.protocol.control_results import (
+    from bridle.options.kinds import PermissionMode
+    from bridle.protocol.results import (
         BackgroundTasksResult,
         BinaryVersion,
         CancelledMessage,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         TaskOutput,
         UsageReport,
     )
-    from bridle.session import SessionCore
+    from bridle.session.core import SessionCore
     from bridle.sync.driver import Driver
 
 __all__ = ["Operations"]

@@ -10,11 +10,11 @@ import time
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from bridle.errors import BridleError, ConcurrentUseError, DecodeError, StreamWarning
-from bridle.outcomes import CollectResult, RunResult, conclude
-from bridle.stream import SHORTEST_WAIT, StreamBase, is_steered, with_output_type
+from bridle.queries.outcomes import CollectResult, RunResult, conclude
+from bridle.queries.stream import SHORTEST_WAIT, StreamBase, is_steered, with_output_type
 from bridle.transports.opening import open_sync
-from bridle.transports.prepare import Preparation
-from bridle.transports.subprocess_sync import SyncChildProcess
+from bridle.transports.process.prepare import Preparation
+from bridle.transports.process.subprocess_sync import SyncChildProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from bridle.launch import LaunchPlan
     from bridle.messages import Message, ResultMessage
-    from bridle.options import Options
+    from bridle.options.options import Options
     from bridle.transports.base import SyncTransport, TransportSource
 
 __all__ = ["QueryStream", "query", "run"]

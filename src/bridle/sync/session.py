@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from bridle.errors import BridleError
 from bridle.messages import Message
-from bridle.session import SessionCore
-from bridle.session_base import SessionBase
-from bridle.session_checks import checked_content, checked_timeout
-from bridle.session_events import SessionEvent
-from bridle.session_inbox import Inbox, TurnBase
+from bridle.session.checks import checked_content, checked_timeout
+from bridle.session.core import SessionCore
+from bridle.session.events import SessionEvent
+from bridle.session.inbox import Inbox, TurnBase
+from bridle.session.view import SessionBase
 from bridle.sync.driver import Driver
 from bridle.sync.operations import Operations
 from bridle.transports.opening import open_sync
-from bridle.transports.prepare import Preparation
-from bridle.transports.subprocess_sync import SyncChildProcess
+from bridle.transports.process.prepare import Preparation
+from bridle.transports.process.subprocess_sync import SyncChildProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
 
     from bridle.messages import ResultMessage
-    from bridle.options import Options
-    from bridle.protocol.control_results import ControlResult
+    from bridle.options.options import Options
+    from bridle.protocol.results import ControlResult
     from bridle.transports.base import SyncTransport, TransportSource
 
 __all__ = ["EventCursor", "MessageCursor", "Session", "Turn", "start_session"]

@@ -10,14 +10,14 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from bridle.errors import BridleError
-from bridle.prompts import is_many, one_prompt
-from bridle.protocol.oneshot import SessionOver
+from bridle.queries.ending import SessionOver
+from bridle.queries.prompts import is_many, one_prompt
 from bridle.sync.query import QueryStream
 from bridle.sync.session import Session
 
 if TYPE_CHECKING:
-    from bridle.session_inbox import Inbox
-    from bridle.session_stream import StreamSide
+    from bridle.session.inbox import Inbox
+    from bridle.session.stream import StreamSide
     from bridle.transports.base import SyncTransport, TransportSource
 
 __all__ = ["SteeredStream"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bridle.testing.cassettes import Cassette, cassette
+    from bridle.testing.cassettes.cassette import Cassette, cassette
     from bridle.testing.conformance import check_cli, check_transport
     from bridle.testing.errors import (
         CassetteError,
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     )
     from bridle.testing.faults import FaultySource, with_faults
     from bridle.testing.leaks import LeakError, no_leaks
-    from bridle.testing.model_requests import ModelRequest, RequestKind, ToolResult
-    from bridle.testing.model_steps import (
+    from bridle.testing.model.requests import ModelRequest, RequestKind, ToolResult
+    from bridle.testing.model.scripted_model import ScriptedModel
+    from bridle.testing.model.steps import (
         Block,
         Dropped,
         HTTPFailure,
@@ -34,9 +35,8 @@ if TYPE_CHECKING:
         ToolCall,
         Usage,
     )
-    from bridle.testing.script import Script
-    from bridle.testing.scripted_model import ScriptedModel
-    from bridle.testing.simulated_cli import SimulatedCLI
+    from bridle.testing.script.script import Script
+    from bridle.testing.simulation.simulated_cli import SimulatedCLI
 
 __all__ = [
     "Block",
@@ -72,21 +72,21 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Cassette": "cassettes",
+    "Cassette": "cassettes.cassette",
     "CassetteError": "errors",
     "CassetteMismatchError": "errors",
     "FaultySource": "faults",
     "LeakError": "leaks",
-    "ModelRequest": "model_requests",
-    "RequestKind": "model_requests",
-    "Script": "script",
+    "ModelRequest": "model.requests",
+    "RequestKind": "model.requests",
+    "Script": "script.script",
     "ScriptError": "errors",
-    "ScriptedModel": "scripted_model",
-    "SimulatedCLI": "simulated_cli",
-    "ToolResult": "model_requests",
+    "ScriptedModel": "model.scripted_model",
+    "SimulatedCLI": "simulation.simulated_cli",
+    "ToolResult": "model.requests",
     "UnconsumedStepsError": "errors",
     "UnexpectedModelRequestError": "errors",
-    "cassette": "cassettes",
+    "cassette": "cassettes.cassette",
     "check_cli": "conformance",
     "check_transport": "conformance",
     "no_leaks": "leaks",
@@ -99,7 +99,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'model_steps')}"), name)
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'model.steps')}"), name)
 
 
 def __dir__() -> list[str]:

@@ -19,7 +19,7 @@ from bridle.errors import BridleError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bridle.testing.model_requests import ModelRequest
+    from bridle.testing.model.requests import ModelRequest
 
 __all__ = [
     "CassetteError",

@@ -116,9 +116,9 @@ def _everything() -> list[Leak]:
 
 
 def _processes() -> Iterable[Leak]:
-    from bridle.transports.processes import descendants
+    from bridle.transports.process.processes import descendants
 
-    watching = getattr(getattr(sys.modules.get("bridle.transports.watchdog"), "watchdog", None), "pid", None)
+    watching = getattr(getattr(sys.modules.get("bridle.transports.process.watchdog"), "watchdog", None), "pid", None)
     for who in descendants(os.getpid()):
         command = _command(who[0])
         if who[0] != watching and not any(servant in part for servant in _SERVANTS for part in command):

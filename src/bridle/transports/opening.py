@@ -14,7 +14,7 @@ from bridle.transports.base import AsyncTransport, SyncTransport, TransportSourc
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.options import Options
+    from bridle.options.options import Options
 
 __all__ = ["ChildWrapper", "RecordedBy", "Recorder", "open_async", "open_sync", "recorder"]
 
@@ -70,13 +70,13 @@ class RecordedBy:
 
     def for_async(self) -> AsyncTransport:
         """Return the recorded transport, with default options: for wrappers that ask for it themselves."""
-        from bridle.options import Options
+        from bridle.options.options import Options
 
         return open_async(self, _no_child, Options())[0]
 
     def for_sync(self) -> SyncTransport:
         """Return the recorded transport, with default options: for wrappers that ask for it themselves."""
-        from bridle.options import Options
+        from bridle.options.options import Options
 
         return open_sync(self, _no_child, Options())[0]
 
@@ -115,7 +115,7 @@ def open_async(
     if not isinstance(transport, AsyncTransport):
         raise TypeError(f"`transport` must be an AsyncTransport or a TransportSource, not {type(transport).__name__}")
     if options.trace is not None:
-        from bridle.transports.recorded import trace_async
+        from bridle.transports.recording.wrappers import trace_async
 
         transport = trace_async(transport, options, local=local)
     return transport, local
@@ -151,7 +151,7 @@ def open_sync(
     if not isinstance(transport, SyncTransport):
         raise TypeError(f"`transport` must be a SyncTransport or a TransportSource, not {type(transport).__name__}")
     if options.trace is not None:
-        from bridle.transports.recorded import trace_sync
+        from bridle.transports.recording.wrappers import trace_sync
 
         transport = trace_sync(transport, options, local=local)
     return transport, local

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import anyio
 
-from bridle.transports.thread_context import context_for_thread
-from bridle.transports.wakeup import Wakeup
+from bridle.waiting.thread_context import context_for_thread
+from bridle.waiting.wakeup import Wakeup
 
 if TYPE_CHECKING:
     from collections.abc import Callable

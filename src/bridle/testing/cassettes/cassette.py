@@ -21,14 +21,14 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from bridle.errors import printable
-from bridle.testing.cassette_file import Recording, read_recording
-from bridle.testing.cassette_player import Player
-from bridle.testing.cassette_replay import ReplayAsync, ReplaySync
+from bridle.testing.cassettes.file import Recording, read_recording
+from bridle.testing.cassettes.player import Player
+from bridle.testing.cassettes.replay import ReplayAsync, ReplaySync
 from bridle.testing.errors import CassetteError, CassetteMismatchError
 from bridle.transports.opening import RecordedBy, recorder
-from bridle.transports.recorded import RecordedAsync, RecordedSync
-from bridle.transports.recording import SessionRecord, TapeFile, header_line
-from bridle.transports.redaction import Redactor, Vault
+from bridle.transports.recording.recorder import SessionRecord, TapeFile, header_line
+from bridle.transports.recording.redaction import Redactor, Vault
+from bridle.transports.recording.wrappers import RecordedAsync, RecordedSync
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from bridle.launch.plan import LaunchPlan
-    from bridle.options import Options
-    from bridle.testing.cassette_file import RecordedSession
+    from bridle.options.options import Options
+    from bridle.testing.cassettes.file import RecordedSession
     from bridle.transports.base import AsyncTransport, SyncTransport, TransportSource
     from bridle.transports.opening import Recorder
 

@@ -1,4 +1,4 @@
-"""Reads what `bridle.transports.recording` wrote: cassettes and wire traces, whole, interrupted or damaged.
+"""Reads what `bridle.transports.recording.recorder` wrote: cassettes and wire traces, whole, interrupted or damaged.
 
 Nothing here raises for what is in a file: what cannot be read is told in `problems`, and everything around it is kept.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from bridle.transports.recording import FORMAT, VERSION
+from bridle.transports.recording.recorder import FORMAT, VERSION
 
 __all__ = ["Entry", "RecordedSession", "Recording", "frame_of", "read_recording"]
 

@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 from bridle import errors
 from bridle.errors import StartError
-from bridle.testing.cassette_file import frame_of
-from bridle.testing.cassette_match import Matcher
+from bridle.testing.cassettes.file import frame_of
+from bridle.testing.cassettes.match import Matcher
 from bridle.testing.errors import CassetteMismatchError
-from bridle.transports.recording import shown_arguments
-from bridle.transports.redaction import Redactor, Vault
+from bridle.transports.recording.recorder import shown_arguments
+from bridle.transports.recording.redaction import Redactor, Vault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridle.launch.plan import LaunchPlan
-    from bridle.options import Options
-    from bridle.testing.cassette_file import Entry, RecordedSession
+    from bridle.options.options import Options
+    from bridle.testing.cassettes.file import Entry, RecordedSession
 
 __all__ = ["Player"]
 

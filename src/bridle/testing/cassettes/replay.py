@@ -11,7 +11,7 @@ import anyio.lowlevel
 
 if TYPE_CHECKING:
     from bridle.launch.plan import LaunchPlan
-    from bridle.testing.cassette_player import Player
+    from bridle.testing.cassettes.player import Player
 
 __all__ = ["ReplayAsync", "ReplaySync"]
 

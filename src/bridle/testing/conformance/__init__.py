@@ -8,9 +8,9 @@ Both return a `Report`; `report.raise_for_failures()` makes a test of it.
 
 from __future__ import annotations
 
-from bridle.testing.conformance_cli import check_cli
-from bridle.testing.conformance_report import Finding, Report, Status
-from bridle.testing.conformance_rules import TRANSPORT_CHECKS
-from bridle.testing.conformance_transport import check_transport
+from bridle.testing.conformance.cli import check_cli
+from bridle.testing.conformance.report import Finding, Report, Status
+from bridle.testing.conformance.rules import TRANSPORT_CHECKS
+from bridle.testing.conformance.transport import check_transport
 
 __all__ = ["TRANSPORT_CHECKS", "Finding", "Report", "Status", "check_cli", "check_transport"]

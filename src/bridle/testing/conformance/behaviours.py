@@ -11,8 +11,8 @@ from bridle.hooks import HOOK_EVENTS, HookMatcher, HookOutput
 from bridle.messages import AssistantMessage, InitMessage, ResultMessage, StreamEvent, ToolResultBlock, UserMessage
 from bridle.permissions import Allow, Deny
 from bridle.testing import HTTPFailure, Repeat, Reply, ScriptedModel, ToolCall
-from bridle.testing.conformance_cli import Bench, Drifted, cli_check
-from bridle.testing.conformance_report import Failed, Skipped, expect, one_line
+from bridle.testing.conformance.cli import Bench, Drifted, cli_check
+from bridle.testing.conformance.report import Failed, Skipped, expect, one_line
 from bridle.tools import tool, tool_server
 
 if TYPE_CHECKING:
@@ -324,7 +324,7 @@ def rewinding(bench: Bench) -> None:
 @cli_check("session", "stopping in the middle of a tool call leaves nothing running")
 def stopping(bench: Bench) -> None:
     """Stop while a command runs."""
-    from bridle.transports.processes import identity
+    from bridle.transports.process.processes import identity
 
     pids = bench.project / "pid"
     with (

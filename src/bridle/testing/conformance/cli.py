@@ -14,25 +14,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from bridle.bounds import Timeouts
 from bridle.launch import MINIMUM_SESSION, find_cli, parse_version
-from bridle.testing.conformance_report import Failed, Finding, Report, Skipped, Status
-from bridle.testing.drift import Drift
+from bridle.options.bounds import Timeouts
+from bridle.testing.conformance.drift import Drift
+from bridle.testing.conformance.report import Failed, Finding, Report, Skipped, Status
 from bridle.testing.errors import ScriptError
-from bridle.testing.fault_flow import FrameStage, Item, Selection, Stage
 from bridle.testing.faults import with_faults
-from bridle.testing.isolation import isolated_options
-from bridle.transports.short_runs import run_with_descendants
+from bridle.testing.faults.flow import FrameStage, Item, Selection, Stage
+from bridle.testing.model.isolation import isolated_options
+from bridle.transports.process.short_runs import run_with_descendants
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from random import Random
 
-    from bridle.options import Options
+    from bridle.options.options import Options
     from bridle.sync import QueryStream, Session
-    from bridle.testing.fault_frames import Note
     from bridle.testing.faults import FaultySource
-    from bridle.testing.scripted_model import ScriptedModel
+    from bridle.testing.faults.frames import Note
+    from bridle.testing.model.scripted_model import ScriptedModel
 
 __all__ = ["CLI_CHECKS", "Bench", "CLICheck", "check_cli", "cli_check"]
 
@@ -203,12 +203,12 @@ def check_cli(
     Raises:
         CLINotFoundError: there is no CLI there.
     """
-    from bridle.testing import conformance_behaviours, conformance_drift  # add the checks
+    from bridle.testing.conformance import behaviours, drift_findings  # add the checks
 
     found = find_cli(cli_path, os.environ, os.path.expanduser("~")).path
     report = Report(f"Claude Code CLI {found}")
     checks = [check for check in CLI_CHECKS if not only or check.name in only or check.group in only]
-    assert conformance_behaviours.__all__ and conformance_drift.__all__  # noqa: S101, PT018 - loaded for their checks
+    assert behaviours.__all__ and drift_findings.__all__  # noqa: S101, PT018 - loaded for their checks
     with tempfile.TemporaryDirectory(prefix="bridle-conformance-", ignore_cleanup_errors=True) as folder:
         bench = Bench(found, Path(folder), seconds)
         failed: set[str] = set()

@@ -137,6 +137,6 @@ def flags_of_help(text: str) -> set[str]:
 
 def without_row(listed: Iterable[str]) -> list[str]:
     """Return the flags of the CLI that no option becomes, apart from those that are left out on purpose."""
-    from bridle.testing import drift_baseline
+    from bridle.testing.conformance import drift_baseline
 
     return sorted(set(listed) - our_flags() - drift_baseline.FLAGS)

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from bridle.hooks import HOOK_EVENTS
-from bridle.testing import drift_baseline
-from bridle.testing.conformance_cli import Bench, Drifted, cli_check
-from bridle.testing.conformance_report import Skipped, expect, one_line
-from bridle.testing.drift import flags_of_help, our_flags, without_row
+from bridle.testing.conformance import drift_baseline
+from bridle.testing.conformance.cli import Bench, Drifted, cli_check
+from bridle.testing.conformance.drift import flags_of_help, our_flags, without_row
+from bridle.testing.conformance.report import Skipped, expect, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -88,7 +88,7 @@ def requests_known(bench: Bench) -> None:
 )
 def initialize_fields(bench: Bench) -> None:
     """Compare the answer with its class."""
-    from bridle.protocol.control_results import ServerInfo
+    from bridle.protocol.results import ServerInfo
 
     if "initialize" not in bench.facts:
         raise Skipped("`initialize` was not answered")

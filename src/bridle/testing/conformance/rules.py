@@ -9,13 +9,13 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from bridle.errors import StartError
-from bridle.testing.conformance_report import Failed, Skipped, expect
+from bridle.testing.conformance.report import Failed, Skipped, expect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from bridle.launch.plan import LaunchPlan
-    from bridle.testing.conformance_wire import Wire
+    from bridle.testing.conformance.wire import Wire
 
 __all__ = ["CHECKED_VARIABLE", "TRANSPORT_CHECKS", "TransportCheck"]
 
@@ -187,7 +187,7 @@ async def _stop_ends_the_stubborn(wire: Wire, plan: Plan) -> None:
 
 def _gone(wire: Wire, peer: int) -> None:
     """Check that the peer is gone, where it is a process of this machine."""
-    from bridle.transports.processes import identity
+    from bridle.transports.process.processes import identity
 
     for pid in {peer, wire.pid or peer}:
         if wire.pid is not None and identity(pid) is not None:
@@ -258,7 +258,7 @@ async def _abandon_does_not_wait(wire: Wire, plan: Plan) -> None:
     took = time.monotonic() - began
     expect(took < 0.5, f"it took {took:.2f} s")
     until = time.monotonic() + _STOP_SECONDS
-    from bridle.transports.processes import identity
+    from bridle.transports.process.processes import identity
 
     while wire.pid is not None and identity(told["pid"]) is not None and time.monotonic() < until:
         threading.Event().wait(0.02)

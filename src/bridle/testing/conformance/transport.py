@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bridle.testing.conformance_report import Failed, Finding, Report, Skipped, Status
-from bridle.testing.conformance_rules import CHECKED_VARIABLE, TRANSPORT_CHECKS, TransportCheck
-from bridle.testing.conformance_wire import CHECK_SECONDS, SHELLS, Shell, Wire, run_bounded
+from bridle.testing.conformance.report import Failed, Finding, Report, Skipped, Status
+from bridle.testing.conformance.rules import CHECKED_VARIABLE, TRANSPORT_CHECKS, TransportCheck
+from bridle.testing.conformance.wire import CHECK_SECONDS, SHELLS, Shell, Wire, run_bounded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -104,9 +104,9 @@ def _run(source: TransportSource, shell: Shell, check: TransportCheck, python: S
 
 def _plan(python: Sequence[str], steps: Sequence[Any], cwd: str | None = None) -> LaunchPlan:
     from bridle.launch.plan import LaunchPlan
-    from bridle.transports.processes import CHILD_ID_VARIABLE
+    from bridle.transports.process.processes import CHILD_ID_VARIABLE
 
-    code = Path(__file__).with_name("conformance_peer.py").read_text(encoding="utf-8")
+    code = Path(__file__).with_name("peer.py").read_text(encoding="utf-8")
     argv = (*python, "-c", code, json.dumps(steps), "--conformance-secret")
     environment = {
         "PATH": os.environ.get("PATH", os.defpath),

@@ -6,7 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from bridle.testing.conformance_report import Failed
+from bridle.testing.conformance.report import Failed
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine

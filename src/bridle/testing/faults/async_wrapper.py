@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.lowlevel
 
-from bridle.testing.fault_flow import Ended, FaultState, FaultyTransport, Pause
+from bridle.testing.faults.flow import Ended, FaultState, FaultyTransport, Pause
 
 if TYPE_CHECKING:
     from bridle.launch.plan import LaunchPlan

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from bridle.testing.fault_flow import FrameStage, Item, Selection, Stage, frame_name
+from bridle.testing.faults.flow import FrameStage, Item, Selection, Stage, frame_name
 
 if TYPE_CHECKING:
     from random import Random

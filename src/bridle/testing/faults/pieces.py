@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from bridle.testing.fault_flow import Ended, Item, Pause, Stage
-from bridle.testing.fault_frames import Direction, EachFrame, Matching, Note, Nth, check_direction
+from bridle.testing.faults.flow import Ended, Item, Pause, Stage
+from bridle.testing.faults.frames import Direction, EachFrame, Matching, Note, Nth, check_direction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable

@@ -6,7 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from bridle.testing.fault_flow import Ended, FaultState, FaultyTransport, Pause
+from bridle.testing.faults.flow import Ended, FaultState, FaultyTransport, Pause
 
 if TYPE_CHECKING:
     from bridle.launch.plan import LaunchPlan

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from bridle.options import Options
-from bridle.testing.model_environment import isolated_environment
+from bridle.options.options import Options
+from bridle.testing.model.environment import isolated_environment
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bridle.testing.scripted_model import ScriptedModel
+    from bridle.testing.model.scripted_model import ScriptedModel
 
 __all__ = ["isolated_options"]
 

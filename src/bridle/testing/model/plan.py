@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from bridle.testing.model_requests import shorten
-from bridle.testing.model_steps import Repeat, Stall, Step, plain
+from bridle.testing.model.requests import shorten
+from bridle.testing.model.steps import Repeat, Stall, Step, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -25,20 +25,20 @@ from typing import TYPE_CHECKING, Any, Self
 
 from bridle.errors import printable
 from bridle.testing.errors import UnconsumedStepsError, UnexpectedModelRequestError
-from bridle.testing.model_environment import environment, isolated_environment
-from bridle.testing.model_requests import SECRET_HEADERS, ModelRequest, classify, shorten, side_answer
-from bridle.testing.model_script import Script, as_steps, describe_step, summaries
-from bridle.testing.model_server import Delivery, ModelServer, Static
-from bridle.testing.model_steps import HTTPFailure, OneByOne, Repeat, Reply, Step, UntilInterrupted, check_script, plain
+from bridle.testing.model.environment import environment, isolated_environment
+from bridle.testing.model.plan import Script, as_steps, describe_step, summaries
+from bridle.testing.model.requests import SECRET_HEADERS, ModelRequest, classify, shorten, side_answer
+from bridle.testing.model.server import Delivery, ModelServer, Static
+from bridle.testing.model.steps import HTTPFailure, OneByOne, Repeat, Reply, Step, UntilInterrupted, check_script, plain
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
-    from bridle.testing.model_requests import RequestKind
-    from bridle.testing.model_server import RawRequest
-    from bridle.testing.model_steps import PlainStep
+    from bridle.testing.model.requests import RequestKind
+    from bridle.testing.model.server import RawRequest
+    from bridle.testing.model.steps import PlainStep
 
 __all__ = ["ScriptedModel"]
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bridle.testing.model_requests import ModelRequest
+    from bridle.testing.model.requests import ModelRequest
 
 __all__ = [
     "Block",

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from bridle.options import Options
-    from bridle.testing.cassettes import Cassette
-    from bridle.testing.plugin_parts import LeakCheck
-    from bridle.testing.script import Script
-    from bridle.testing.scripted_model import ScriptedModel
-    from bridle.testing.simulated_cli import SimulatedCLI
+    from bridle.options.options import Options
+    from bridle.testing.cassettes.cassette import Cassette
+    from bridle.testing.model.scripted_model import ScriptedModel
+    from bridle.testing.plugin.parts import LeakCheck
+    from bridle.testing.script.script import Script
+    from bridle.testing.simulation.simulated_cli import SimulatedCLI
 
 _BLOCKS = pytest.StashKey["list[AbstractContextManager[Any]]"]()
 _CHECK = pytest.StashKey["LeakCheck | None"]()
@@ -104,7 +104,7 @@ def bridle_leak_check(request: pytest.FixtureRequest) -> Iterator[LeakCheck]:
     Switched on by naming it, by `@pytest.mark.bridle_no_leaks`, by the ini setting `bridle_no_leaks = true` or `--bridle-no-leaks`.
     `bridle_leak_check.allow("part of its name")` lets something stay.
     """
-    from bridle.testing.plugin_parts import LeakCheck
+    from bridle.testing.plugin.parts import LeakCheck
 
     check = LeakCheck(float(request.config.getini("bridle_leak_seconds")))
     request.config.stash[_CHECK] = check
@@ -166,7 +166,7 @@ def scripted_model(request: pytest.FixtureRequest) -> Iterator[Callable[..., Scr
     """
     from contextlib import ExitStack
 
-    from bridle.testing.scripted_model import ScriptedModel
+    from bridle.testing.model.scripted_model import ScriptedModel
 
     models = ExitStack()
 
@@ -186,7 +186,7 @@ def simulated_cli(request: pytest.FixtureRequest) -> Iterator[Callable[..., Simu
     """
     from contextlib import ExitStack
 
-    from bridle.testing.simulated_cli import SimulatedCLI
+    from bridle.testing.simulation.simulated_cli import SimulatedCLI
 
     clis = ExitStack()
 
@@ -208,7 +208,7 @@ def cassette(request: pytest.FixtureRequest) -> Iterator[Cassette]:
 
     `--bridle-record` says which: see there. `@pytest.mark.bridle_cassette(redact=..., speed=...)` passes arguments on.
     """
-    from bridle.testing.plugin_parts import cassette_of, record_mode, use_in_task
+    from bridle.testing.plugin.parts import cassette_of, record_mode, use_in_task
 
     tape = cassette_of(request.node, record_mode(request.config))
     use_in_task(request.node, tape)
@@ -223,7 +223,7 @@ def bridle_options(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[.
     Home, configuration, temporary files and the working directory are folders of the test; the environment is not inherited, the key is
     no key, and requests go to the scripted model, or to nobody.
     """
-    from bridle.testing.isolation import isolated_options
+    from bridle.testing.model.isolation import isolated_options
 
     cli = request.config.getoption("bridle_cli") or os.environ.get("BRIDLE_CLI_PATH")
 

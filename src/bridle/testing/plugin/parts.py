@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from bridle.testing.cassettes import Cassette, Mode
+    from bridle.testing.cassettes.cassette import Cassette, Mode
 
 __all__ = ["RECORD_MODES", "LeakCheck", "cassette_of", "record_mode", "use_in_task"]
 
@@ -118,7 +118,7 @@ def record_mode(config: pytest.Config) -> Mode:
 
 def cassette_of(item: pytest.Item, mode: Mode) -> Cassette:
     """Return the cassette of a test: `cassettes/<file>.<class>.<test>.jsonl` beside the test's file."""
-    from bridle.testing.cassettes import cassette
+    from bridle.testing.cassettes.cassette import cassette
 
     parts = [item.path.stem, *item.nodeid.split("::")[1:]]
     name = re.sub(r"[^A-Za-z0-9_.\-]+", "-", ".".join(parts)).strip("-.")

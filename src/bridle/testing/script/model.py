@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from bridle.testing import script_steps as steps
-from bridle.testing.model_requests import whole_prompt
-from bridle.testing.model_steps import HTTPFailure, OneByOne, Reply, Stall, Text, Thinking, ToolCall, UntilInterrupted
-from bridle.testing.scripted_model import ScriptedModel
+from bridle.testing.model.requests import whole_prompt
+from bridle.testing.model.scripted_model import ScriptedModel
+from bridle.testing.model.steps import HTTPFailure, OneByOne, Reply, Stall, Text, Thinking, ToolCall, UntilInterrupted
+from bridle.testing.script import steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from bridle.testing.model_requests import ModelRequest
-    from bridle.testing.script import Script
-    from bridle.testing.script_steps import ScriptStep
+    from bridle.testing.model.requests import ModelRequest
+    from bridle.testing.script.script import Script
+    from bridle.testing.script.steps import ScriptStep
 
 __all__ = ["scripted_model"]
 

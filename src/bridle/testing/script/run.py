@@ -9,13 +9,13 @@ import msgspec
 
 from bridle.errors import printable
 from bridle.testing.errors import ScriptError
-from bridle.testing.model_requests import shorten
-from bridle.testing.script_steps import EXPECTATIONS, FAULTS, ScriptStep, UserSays
+from bridle.testing.model.requests import shorten
+from bridle.testing.script.steps import EXPECTATIONS, FAULTS, ScriptStep, UserSays
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridle.testing.script import Script
+    from bridle.testing.script.script import Script
 
 __all__ = ["ScriptRun"]
 

@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 
-from bridle.testing import script_steps as steps
+from bridle.testing.script import steps
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
 
-    from bridle.testing.script_steps import ScriptStep
-    from bridle.testing.scripted_model import ScriptedModel
+    from bridle.testing.model.scripted_model import ScriptedModel
+    from bridle.testing.script.steps import ScriptStep
 
 __all__ = ["Script"]
 
@@ -315,7 +315,7 @@ class Script:
         Raises:
             ValueError: a step that no model can do: a crash, garbage, a raw frame.
         """
-        from bridle.testing.script_model import scripted_model
+        from bridle.testing.script.model import scripted_model
 
         return scripted_model(self, more)
 

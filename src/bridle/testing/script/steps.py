@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from bridle.errors import printable
-from bridle.testing.model_requests import shorten
+from bridle.testing.model.requests import shorten
 
 __all__ = [
     "EXPECTATIONS",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from bridle.testing.simulation_results import Outcome, flat_text
+from bridle.testing.simulation.results import Outcome, flat_text
 
 __all__ = ["server_outcome"]
 

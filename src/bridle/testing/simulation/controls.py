@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from bridle.testing.simulation_launch import PERMISSION_MODES, VERSION, resolve_model
-from bridle.testing.simulation_servers import (
+from bridle.testing.simulation.launch import PERMISSION_MODES, VERSION, resolve_model
+from bridle.testing.simulation.servers import (
     Answer,
     Refusal,
     call_tool,
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridle.protocol.events import RequestReceived
-    from bridle.testing.simulation import Simulation
-    from bridle.testing.simulation_waits import Steps
+    from bridle.testing.simulation.simulation import Simulation
+    from bridle.testing.simulation.waits import Steps
 
 __all__ = ["answer_request"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bridle.testing.simulation_facts import (
+from bridle.testing.simulation.facts import (
     AGENTS,
     API_ERROR_TYPES,
     ASKING_TOOLS,
@@ -20,13 +20,13 @@ from bridle.testing.simulation_facts import (
     model_usage,
     price_of,
 )
-from bridle.testing.simulation_launch import VERSION, resolve_model
-from bridle.testing.simulation_names import split_server
+from bridle.testing.simulation.launch import VERSION, resolve_model
+from bridle.testing.simulation.names import split_server
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bridle.testing.simulation_launch import Launch
+    from bridle.testing.simulation.launch import Launch
 
 __all__ = ["SessionState"]
 

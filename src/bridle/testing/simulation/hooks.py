@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from bridle.testing.simulation_names import Agent, split_server
+from bridle.testing.simulation.names import Agent, split_server
 
 if TYPE_CHECKING:
-    from bridle.testing.simulation import Simulation
-    from bridle.testing.simulation_waits import Steps
+    from bridle.testing.simulation.simulation import Simulation
+    from bridle.testing.simulation.waits import Steps
 
 __all__ = ["Hooks"]
 

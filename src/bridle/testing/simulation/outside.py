@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bridle.testing import script_steps as steps
-from bridle.testing.script_run import holds
-from bridle.testing.simulation_facts import RETRY_ERRORS
-from bridle.testing.simulation_waits import Pause, never
+from bridle.testing.script import steps
+from bridle.testing.script.run import holds
+from bridle.testing.simulation.facts import RETRY_ERRORS
+from bridle.testing.simulation.waits import Pause, never
 
 if TYPE_CHECKING:
-    from bridle.testing.script_steps import ScriptStep
-    from bridle.testing.simulation import Simulation
-    from bridle.testing.simulation_waits import Steps
+    from bridle.testing.script.steps import ScriptStep
+    from bridle.testing.simulation.simulation import Simulation
+    from bridle.testing.simulation.waits import Steps
 
 __all__ = ["expect", "outside", "retry"]
 

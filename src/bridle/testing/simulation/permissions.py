@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bridle.testing.simulation_names import Agent, seen_name, split_server
-from bridle.testing.simulation_rules import blocked_path, judge, suggestions
-from bridle.testing.simulation_waits import Interruption, Pause
+from bridle.testing.simulation.names import Agent, seen_name, split_server
+from bridle.testing.simulation.rules import blocked_path, judge, suggestions
+from bridle.testing.simulation.waits import Interruption, Pause
 
 if TYPE_CHECKING:
-    from bridle.testing import script_steps as steps
-    from bridle.testing.simulation import Simulation
-    from bridle.testing.simulation_hooks import Hooks
-    from bridle.testing.simulation_rules import Verdict
-    from bridle.testing.simulation_waits import Steps
+    from bridle.testing.script import steps
+    from bridle.testing.simulation.hooks import Hooks
+    from bridle.testing.simulation.rules import Verdict
+    from bridle.testing.simulation.simulation import Simulation
+    from bridle.testing.simulation.waits import Steps
 
 __all__ = ["Decision", "Permissions"]
 

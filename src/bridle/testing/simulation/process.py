@@ -1,7 +1,7 @@
 """The simulated CLI as a program: moves bytes between the pipes of this process and a simulation.
 
-`SimulatedCLI.install` writes a program that calls `main`; `python -m bridle.testing.simulated_cli SCRIPT ...` calls `command_line`.
-The script's position is kept in a file beside it, so that the next process goes on where this one stopped.
+`SimulatedCLI.install` writes a program that calls `main`; `python -m bridle.testing.simulation.simulated_cli SCRIPT ...` calls
+`command_line`. The script's position is kept in a file beside it, so that the next process goes on where this one stopped.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from bridle.testing.script import Script
-from bridle.testing.script_run import ScriptRun
-from bridle.testing.simulation import Simulation
-from bridle.testing.simulation_launch import VERSION, parse_launch
+from bridle.testing.script.run import ScriptRun
+from bridle.testing.script.script import Script
+from bridle.testing.simulation.launch import VERSION, parse_launch
+from bridle.testing.simulation.simulation import Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ SCRIPT_FILE = "script.json"
 STATE_FILE = "state.json"
 SCRIPT_VARIABLE = "BRIDLE_SIMULATED_SCRIPT"
 
-USAGE = f"""usage: python -m bridle.testing.simulated_cli SCRIPT.json [CLAUDE ARGUMENTS]
+USAGE = f"""usage: python -m bridle.testing.simulation.simulated_cli SCRIPT.json [CLAUDE ARGUMENTS]
 
 Plays a script of Bridle as if it were the Claude Code CLI. Instead of the first argument, the variable {SCRIPT_VARIABLE} may
 name the script. Write one with `Script.save()`.
@@ -74,7 +74,7 @@ class _Process:
     def __init__(
         self, run: ScriptRun, state: Path | None, arguments: list[str], *, time_scale: float, real_tools: bool
     ) -> None:
-        from bridle.testing.simulated_tools import run_tool
+        from bridle.testing.simulation.real_tools import run_tool
 
         self._run = run
         self._state = state

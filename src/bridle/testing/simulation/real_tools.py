@@ -6,7 +6,7 @@ import os
 import subprocess
 from typing import Any
 
-from bridle.transports.short_runs import run_with_descendants
+from bridle.transports.process.short_runs import run_with_descendants
 
 __all__ = ["REAL_TOOLS", "run_tool"]
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bridle.testing import script_steps as steps
-from bridle.testing.simulation_facts import block_events
-from bridle.testing.simulation_waits import Pause, never
+from bridle.testing.script import steps
+from bridle.testing.simulation.facts import block_events
+from bridle.testing.simulation.waits import Pause, never
 
 if TYPE_CHECKING:
-    from bridle.testing.script_steps import ScriptStep
-    from bridle.testing.simulation import Simulation
-    from bridle.testing.simulation_names import Agent
-    from bridle.testing.simulation_turns import Conversation
-    from bridle.testing.simulation_waits import Steps
+    from bridle.testing.script.steps import ScriptStep
+    from bridle.testing.simulation.names import Agent
+    from bridle.testing.simulation.simulation import Simulation
+    from bridle.testing.simulation.turns import Conversation
+    from bridle.testing.simulation.waits import Steps
 
 __all__ = ["Replies", "last_text", "take_reply"]
 

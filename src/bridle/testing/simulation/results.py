@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridle.testing.script_steps import Calls
+    from bridle.testing.script.steps import Calls
 
 __all__ = ["Outcome", "default_outcome", "flat_text"]
 

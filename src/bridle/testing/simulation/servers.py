@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from bridle.testing.simulation_facts import AGENTS, COMMANDS
-from bridle.testing.simulation_launch import MODELS, VERSION
+from bridle.testing.simulation.facts import AGENTS, COMMANDS
+from bridle.testing.simulation.launch import MODELS, VERSION
 
 if TYPE_CHECKING:
-    from bridle.testing.simulation import Simulation
-    from bridle.testing.simulation_waits import Steps
+    from bridle.testing.simulation.simulation import Simulation
+    from bridle.testing.simulation.waits import Steps
 
 PROTOCOL_VERSION = "2025-11-25"
 

@@ -19,17 +19,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from bridle.testing.errors import ScriptError
-from bridle.testing.script import Script
-from bridle.testing.script_run import ScriptRun
-from bridle.testing.simulation import Simulation
-from bridle.testing.simulation_launch import parse_launch
+from bridle.testing.script.run import ScriptRun
+from bridle.testing.script.script import Script
+from bridle.testing.simulation.launch import parse_launch
+from bridle.testing.simulation.simulation import Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
 
     from bridle.launch.plan import LaunchPlan
-    from bridle.testing.simulated_transport import AsyncSimulatedTransport, SyncSimulatedTransport
+    from bridle.testing.simulation.transport import AsyncSimulatedTransport, SyncSimulatedTransport
 
 __all__ = ["SimulatedCLI"]
 
@@ -72,13 +72,13 @@ class SimulatedCLI:
 
     def for_async(self) -> AsyncSimulatedTransport:
         """Return a new transport for one query or session of `bridle`."""
-        from bridle.testing.simulated_transport import AsyncSimulatedTransport
+        from bridle.testing.simulation.transport import AsyncSimulatedTransport
 
         return AsyncSimulatedTransport(self._simulate, _forget)
 
     def for_sync(self) -> SyncSimulatedTransport:
         """Return a new transport for one query or session of `bridle.sync`."""
-        from bridle.testing.simulated_transport import SyncSimulatedTransport
+        from bridle.testing.simulation.transport import SyncSimulatedTransport
 
         return SyncSimulatedTransport(self._simulate, _forget)
 
@@ -118,7 +118,7 @@ class SimulatedCLI:
         target.mkdir(parents=True, exist_ok=True)
         self.script.save(target / SCRIPT_FILE)
         (target / STATE_FILE).write_bytes(self._run.save())
-        package = Path(__file__).resolve().parent.parent.parent
+        package = Path(__file__).resolve().parents[3]
         play = target / "play.py"
         play.write_text(
             _PLAY.format(
@@ -195,13 +195,13 @@ def _forget(simulation: Simulation) -> None:
 
 _PLAY = """import sys
 sys.path.insert(0, {package!r})
-from bridle.testing.simulated_process import main
+from bridle.testing.simulation.process import main
 main({folder!r}, time_scale={time_scale!r}, real_tools={real_tools!r})
 """
 
 
 def _main() -> Any:
-    from bridle.testing.simulated_process import command_line
+    from bridle.testing.simulation.process import command_line
 
     return command_line()
 

@@ -11,20 +11,20 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bridle.bounds import Limits
+from bridle.options.bounds import Limits
 from bridle.protocol import events, frames
 from bridle.protocol.connection import Connection, Role
-from bridle.testing.simulation_controls import answer_request
-from bridle.testing.simulation_frames import SessionState
-from bridle.testing.simulation_turns import Conversation
-from bridle.testing.simulation_waits import Interruption, Pause
+from bridle.testing.simulation.controls import answer_request
+from bridle.testing.simulation.frames import SessionState
+from bridle.testing.simulation.turns import Conversation
+from bridle.testing.simulation.waits import Interruption, Pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from bridle.messages import UserMessage
-    from bridle.testing.script_run import ScriptRun
-    from bridle.testing.simulation_launch import Launch
+    from bridle.testing.script.run import ScriptRun
+    from bridle.testing.simulation.launch import Launch
 
 __all__ = ["Prompt", "Simulation"]
 

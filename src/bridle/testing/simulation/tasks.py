@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bridle.testing import script_steps as steps
-from bridle.testing.simulation_names import Agent
-from bridle.testing.simulation_outside import expect
-from bridle.testing.simulation_replies import take_reply
-from bridle.testing.simulation_results import Outcome
+from bridle.testing.script import steps
+from bridle.testing.simulation.names import Agent
+from bridle.testing.simulation.outside import expect
+from bridle.testing.simulation.replies import take_reply
+from bridle.testing.simulation.results import Outcome
 
 if TYPE_CHECKING:
-    from bridle.testing.simulation import Simulation
-    from bridle.testing.simulation_hooks import Hooks
-    from bridle.testing.simulation_turns import Conversation
-    from bridle.testing.simulation_waits import Steps
+    from bridle.testing.simulation.hooks import Hooks
+    from bridle.testing.simulation.simulation import Simulation
+    from bridle.testing.simulation.turns import Conversation
+    from bridle.testing.simulation.waits import Steps
 
 __all__ = ["Tasks"]
 

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.testing.simulation_content import server_outcome
-from bridle.testing.simulation_names import Agent, seen_name, split_server
-from bridle.testing.simulation_permissions import Permissions
-from bridle.testing.simulation_results import Outcome, default_outcome, flat_text
-from bridle.testing.simulation_tasks import Tasks
-from bridle.testing.simulation_waits import Pause, never
+from bridle.testing.simulation.content import server_outcome
+from bridle.testing.simulation.names import Agent, seen_name, split_server
+from bridle.testing.simulation.permissions import Permissions
+from bridle.testing.simulation.results import Outcome, default_outcome, flat_text
+from bridle.testing.simulation.tasks import Tasks
+from bridle.testing.simulation.waits import Pause, never
 
 if TYPE_CHECKING:
-    from bridle.testing import script_steps as steps
-    from bridle.testing.simulation import Simulation
-    from bridle.testing.simulation_turns import Conversation
-    from bridle.testing.simulation_waits import Steps
+    from bridle.testing.script import steps
+    from bridle.testing.simulation.simulation import Simulation
+    from bridle.testing.simulation.turns import Conversation
+    from bridle.testing.simulation.waits import Steps
 
 __all__ = ["Tools"]
 

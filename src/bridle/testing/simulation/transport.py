@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridle.launch.plan import LaunchPlan
-    from bridle.testing.simulation import Simulation
+    from bridle.testing.simulation.simulation import Simulation
 
 __all__ = ["AsyncSimulatedTransport", "SyncSimulatedTransport"]
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from bridle.testing import script_steps as steps
-from bridle.testing.simulation_facts import failure_text
-from bridle.testing.simulation_hooks import Hooks
-from bridle.testing.simulation_names import Agent
-from bridle.testing.simulation_outside import expect, outside, retry
-from bridle.testing.simulation_replies import Replies, last_text, take_reply
-from bridle.testing.simulation_tools import STRUCTURED_TRIES, Tools
-from bridle.testing.simulation_waits import Interruption, Pause
+from bridle.testing.script import steps
+from bridle.testing.simulation.facts import failure_text
+from bridle.testing.simulation.hooks import Hooks
+from bridle.testing.simulation.names import Agent
+from bridle.testing.simulation.outside import expect, outside, retry
+from bridle.testing.simulation.replies import Replies, last_text, take_reply
+from bridle.testing.simulation.tools import STRUCTURED_TRIES, Tools
+from bridle.testing.simulation.waits import Interruption, Pause
 
 if TYPE_CHECKING:
-    from bridle.testing.script_steps import ScriptStep
-    from bridle.testing.simulation import Prompt, Simulation
-    from bridle.testing.simulation_waits import Steps
+    from bridle.testing.script.steps import ScriptStep
+    from bridle.testing.simulation.simulation import Prompt, Simulation
+    from bridle.testing.simulation.waits import Steps
 
 __all__ = ["Conversation"]
 

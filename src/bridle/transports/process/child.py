@@ -22,11 +22,11 @@ import weakref
 from typing import TYPE_CHECKING
 
 from bridle.errors import SpawnError
-from bridle.transports.processes import CHILD_ID_VARIABLE, identity, kill_identity, marked_with
-from bridle.transports.reaper import reaper
-from bridle.transports.stderr import LineCallback, StderrDrain
-from bridle.transports.wakeup import Wakeup
-from bridle.transports.watchdog import watchdog
+from bridle.transports.process.processes import CHILD_ID_VARIABLE, identity, kill_identity, marked_with
+from bridle.transports.process.reaper import reaper
+from bridle.transports.process.stderr import LineCallback, StderrDrain
+from bridle.transports.process.watchdog import watchdog
+from bridle.waiting.wakeup import Wakeup
 
 if TYPE_CHECKING:
     from bridle.launch.plan import LaunchPlan

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bridle.transports.child import Child
-from bridle.transports.stderr import LineCallback
+from bridle.transports.process.child import Child
+from bridle.transports.process.stderr import LineCallback
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,14 +14,14 @@ import threading
 from typing import TYPE_CHECKING
 
 from bridle.launch import MINIMUM_ONE_SHOT, MINIMUM_SESSION, VersionCache, VersionFailure, build_plan, check, find_cli
-from bridle.transports.child import spawn_error
-from bridle.transports.processes import CHILD_ID_VARIABLE, identity, kill_identity, marked_with
-from bridle.transports.watchdog import watchdog
+from bridle.transports.process.child import spawn_error
+from bridle.transports.process.processes import CHILD_ID_VARIABLE, identity, kill_identity, marked_with
+from bridle.transports.process.watchdog import watchdog
 
 if TYPE_CHECKING:
     from bridle.errors import StreamWarning
     from bridle.launch import LaunchPlan
-    from bridle.options import Options
+    from bridle.options.options import Options
 
 __all__ = ["Preparation", "known_versions"]
 

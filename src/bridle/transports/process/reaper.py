@@ -17,13 +17,13 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from bridle.transports.shutdown import REAP_SECONDS, stop_sequence
-from bridle.transports.wakeup import Wakeup
+from bridle.transports.process.shutdown import REAP_SECONDS, stop_sequence
+from bridle.waiting.wakeup import Wakeup
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from bridle.transports.child import Child
+    from bridle.transports.process.child import Child
 
 __all__ = ["EXIT_SECONDS", "Reaper", "reaper"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from typing import TYPE_CHECKING, Any
 
-from bridle.transports.processes import descendants, kill_identity
+from bridle.transports.process.processes import descendants, kill_identity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING, Protocol
 
-from bridle.transports.processes import Identity, descendants, identity, kill_identity, marked_with
+from bridle.transports.process.processes import Identity, descendants, identity, kill_identity, marked_with
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -18,8 +18,8 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING
 
-from bridle.transports.thread_context import context_for_thread
-from bridle.transports.wakeup import Wakeup
+from bridle.waiting.thread_context import context_for_thread
+from bridle.waiting.wakeup import Wakeup
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.lowlevel
 
-from bridle.transports.child_process import ChildProcess
-from bridle.transports.offload import Call
-from bridle.transports.wakeup import Wakeup
+from bridle.transports.process.child_process import ChildProcess
+from bridle.waiting.offload import Call
+from bridle.waiting.wakeup import Wakeup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridle.launch.plan import LaunchPlan
-    from bridle.transports.child import Child
+    from bridle.transports.process.child import Child
 
 __all__ = ["AsyncChildProcess"]
 

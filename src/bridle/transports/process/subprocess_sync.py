@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from bridle.transports.child_process import ChildProcess
+from bridle.transports.process.child_process import ChildProcess
 
 if TYPE_CHECKING:
     from bridle.launch.plan import LaunchPlan

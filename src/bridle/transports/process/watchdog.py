@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import subprocess
 
-    from bridle.transports.processes import Identity
+    from bridle.transports.process.processes import Identity
 
 __all__ = ["Watchdog", "watchdog"]
 

@@ -23,15 +23,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 from bridle._version import __version__
 from bridle.errors import printable
 from bridle.protocol.framing import LineFramer, OversizedLine
-from bridle.transports.prepare import known_versions
-from bridle.transports.recorded_pieces import Pieces
-from bridle.transports.redaction import CATEGORIES
+from bridle.transports.process.prepare import known_versions
+from bridle.transports.recording.pieces import Pieces
+from bridle.transports.recording.redaction import CATEGORIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridle.launch.plan import LaunchPlan
-    from bridle.transports.redaction import Redactor
+    from bridle.transports.recording.redaction import Redactor
 
 __all__ = [
     "FORMAT",

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from bridle.transports.places import PLACEHOLDER, WORD, Places, Vault
+from bridle.transports.recording.places import PLACEHOLDER, WORD, Places, Vault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

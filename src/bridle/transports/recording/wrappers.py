@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 import anyio
 
 from bridle.errors import BridleError, OptionsError, printable
-from bridle.transports.recording import FunctionSink, SessionRecord, TapeFile, header_line
-from bridle.transports.redaction import Redactor, Vault
+from bridle.transports.recording.recorder import FunctionSink, SessionRecord, TapeFile, header_line
+from bridle.transports.recording.redaction import Redactor, Vault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridle.launch.plan import LaunchPlan
-    from bridle.options import Options
+    from bridle.options.options import Options
     from bridle.transports.base import AsyncTransport, SyncTransport
-    from bridle.transports.recording import Sink
+    from bridle.transports.recording.recorder import Sink
 
 __all__ = ["RecordedAsync", "RecordedSync", "trace_async", "trace_sync"]
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from bridle.testing.fault_flow import FaultState, Stage
-from bridle.testing.fault_frames import Corrupt, Direction, Drop, Duplicate, Insert, Note, Reorder
-from bridle.testing.fault_pieces import Cut, Delay, Silence, SlowReader, Split, StalledWriter
+from bridle.testing.faults.flow import FaultState, Stage
+from bridle.testing.faults.frames import Corrupt, Direction, Drop, Duplicate, Insert, Note, Reorder
+from bridle.testing.faults.pieces import Cut, Delay, Silence, SlowReader, Split, StalledWriter
 
 if TYPE_CHECKING:
     from bridle.transports.base import AsyncTransport, SyncTransport, TransportSource
@@ -44,7 +44,7 @@ __all__ = [
 
 @runtime_checkable
 class Fault(Protocol):
-    """What goes wrong. Those of this module are values; write your own with a `Stage` of `bridle.testing.fault_flow`."""
+    """What goes wrong. Those of this module are values; write your own with a `Stage` of `bridle.testing.faults.flow`."""
 
     @property
     def direction(self) -> Direction:
@@ -106,7 +106,7 @@ class FaultySource:
 
         base = self._base
         if base is None:
-            from bridle.transports.subprocess_async import AsyncChildProcess
+            from bridle.transports.process.subprocess_async import AsyncChildProcess
 
             return self.around_async(AsyncChildProcess())
         base = base.for_async() if isinstance(base, TransportSource) else base
@@ -124,7 +124,7 @@ class FaultySource:
 
         base = self._base
         if base is None:
-            from bridle.transports.subprocess_sync import SyncChildProcess
+            from bridle.transports.process.subprocess_sync import SyncChildProcess
 
             return self.around_sync(SyncChildProcess())
         base = base.for_sync() if isinstance(base, TransportSource) else base
@@ -134,13 +134,13 @@ class FaultySource:
 
     def around_async(self, transport: AsyncTransport) -> AsyncTransport:
         """Return a transport that does what `transport` does, with the faults."""
-        from bridle.testing.fault_async import FaultyAsyncTransport
+        from bridle.testing.faults.async_wrapper import FaultyAsyncTransport
 
         return FaultyAsyncTransport(transport, self._state())
 
     def around_sync(self, transport: SyncTransport) -> SyncTransport:
         """Return a blocking transport that does what `transport` does, with the faults."""
-        from bridle.testing.fault_sync import FaultySyncTransport
+        from bridle.testing.faults.sync_wrapper import FaultySyncTransport
 
         return FaultySyncTransport(transport, self._state())
 

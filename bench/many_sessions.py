@@ -48,7 +48,7 @@ def measure(count: int, backend: str) -> None:
 
     import bridle
     from bridle.sync import Session as SyncSession
-    from tests.sessions.light import light, resident
+    from tests.support.light import light, resident
 
     called: list[str] = []
 

@@ -16,7 +16,7 @@ import pytest
 from tests.cli.command import Command, children_of, left_of
 from tests.cli.talk import CTRL_C, CTRL_D, Talk
 from tests.cli.test_untrusted_text import NASTY, check
-from tests.sessions import stand_in_session
+from tests.support import stand_in_session
 
 ASKED = {"tool_name": "Bash", "tool_use_id": "t1", "input": {"command": "touch one"}}
 Started = Callable[[subprocess.Popen[bytes]], subprocess.Popen[bytes]]

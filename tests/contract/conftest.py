@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.sessions.light import Light, light
-from tests.shells.conftest import leaves_nothing, shell
+from tests.support.light import Light, light
+from tests.support.query_fixtures import leaves_nothing, shell
 
 __all__ = ["leaves_nothing", "shell"]
 

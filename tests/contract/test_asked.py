@@ -16,9 +16,9 @@ from bridle.hooks import HookMatcher, HookOutput
 from bridle.permissions import Allow
 from bridle.tools import tool, tool_server
 from tests.contract import shows
-from tests.sessions.light import Light
-from tests.sessions.talking import Running, ask, got, steps, texts
+from tests.support.light import Light
 from tests.support.shell import Shell
+from tests.support.talking import Running, ask, got, steps, texts
 
 SECONDS = 0.3
 HOOK = {"input": {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": "ls"}}}

@@ -22,10 +22,10 @@ from bridle.permissions import Deny
 from bridle.protocol.states.session import Lifecycle
 from bridle.tools import tool, tool_server
 from tests.contract import shows
-from tests.sessions.light import Light
-from tests.sessions.talking import Running, got, make, raised, steps, texts
 from tests.support.leaks import alive
+from tests.support.light import Light
 from tests.support.shell import Shell
+from tests.support.talking import Running, got, make, raised, steps, texts
 
 HOOK = {"callback_id": "hook_0", "input": {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {}}}
 QUESTION = {"tool_name": "Bash", "input": {"command": "ls"}, "tool_use_id": "t"}
@@ -224,7 +224,7 @@ def test_a_cli_that_reads_nothing_more(shell: Shell, options: Light) -> None:
 
 
 async def _until_text(turn: Any, text: str) -> bool:
-    from tests.sessions.talking import first
+    from tests.support.talking import first
 
     while True:
         message = await first(turn)

@@ -14,10 +14,10 @@ from bridle.permissions import Deny
 from bridle.protocol.states.session import Lifecycle, TurnState
 from bridle.tools import ToolContext, tool, tool_server
 from tests.contract import shows
-from tests.sessions.light import Light
-from tests.sessions.talking import got, make, steps, texts
 from tests.support.leaks import alive
+from tests.support.light import Light
 from tests.support.shell import Shell
+from tests.support.talking import got, make, steps, texts
 
 HOOK = {"callback_id": "hook_0", "input": {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {}}}
 QUESTION = {"tool_name": "Bash", "input": {"command": "ls"}, "tool_use_id": "t"}

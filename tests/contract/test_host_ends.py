@@ -13,8 +13,8 @@ import pytest
 
 from tests.contract import host, shows
 from tests.contract.manifest import PROJECT
-from tests.sessions.light import Light
 from tests.support.leaks import wait_gone
+from tests.support.light import Light
 
 SESSIONS = 5
 GONE = 10.0

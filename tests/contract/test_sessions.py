@@ -31,10 +31,10 @@ from bridle.hooks import HookMatcher
 from bridle.permissions import Allow
 from bridle.protocol.states.session import Activity, Lifecycle, TurnState
 from tests.contract import shows
-from tests.sessions.light import Light
-from tests.sessions.talking import Running, each, first, got, make, raised, steps, texts
 from tests.support.leaks import alive
+from tests.support.light import Light
 from tests.support.shell import Shell
+from tests.support.talking import Running, each, first, got, make, raised, steps, texts
 
 TASK = {"task_id": "t", "type": "shell", "description": "d", "status": "running"}
 SAFE = {"callback_id": "hook_0", "input": {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {}}}

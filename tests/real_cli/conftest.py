@@ -1,4 +1,4 @@
-"""Fixtures for scenarios on the real CLI: the shells of `tests/shells`, the isolation of `tests/conftest.py`."""
+"""Fixtures for scenarios on the real CLI: the shells of `tests/support`, the isolation of `tests/conftest.py`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bridle import Options
-from tests.shells.conftest import leaves_nothing, shell
+from tests.support.query_fixtures import leaves_nothing, shell
 
 if TYPE_CHECKING:
     from bridle.testing import ScriptedModel

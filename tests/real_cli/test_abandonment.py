@@ -19,7 +19,7 @@ import pytest
 import bridle
 from bridle import Options, sync
 from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
-from tests.shells.conftest import stand_in_path
+from tests.support.query_fixtures import stand_in_path
 
 if TYPE_CHECKING:
     from tests.real_cli.conftest import Driving

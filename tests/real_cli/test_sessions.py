@@ -17,8 +17,8 @@ from bridle.sync.operations import Operations
 from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
 from bridle.tools import Image, tool, tool_server
 from tests.contract import shows
-from tests.sessions.talking import Running, each, first, got, raised, texts
 from tests.support.leaks import alive
+from tests.support.talking import Running, each, first, got, raised, texts
 
 if TYPE_CHECKING:
     from tests.conftest import RealCLI

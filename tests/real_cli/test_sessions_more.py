@@ -11,7 +11,7 @@ from bridle.messages import AssistantMessage, ResultMessage, UserMessage
 from bridle.permissions import Allow, Deny
 from bridle.protocol.states.session import Activity, Lifecycle, TurnState
 from bridle.testing import Repeat, Reply, ScriptedModel, Stall, ToolCall
-from tests.sessions.talking import Running, each, first, got, texts, until
+from tests.support.talking import Running, each, first, got, texts, until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -15,7 +15,7 @@ import bridle
 import bridle.sync
 from bridle.testing import LeakError, Script, SimulatedCLI, no_leaks
 from bridle.testing.leaks import Snapshot
-from tests.shells.conftest import StandIn, playing, stand_in_path
+from tests.support.query_fixtures import StandIn, playing, stand_in_path
 
 __all__ = ["playing", "stand_in_path"]
 

@@ -1,7 +1,0 @@
-"""Fixtures for faults: the three shells, the stand-in, and a check that nothing is left."""
-
-from __future__ import annotations
-
-from tests.shells.conftest import leaves_nothing, playing, shell, stand_in_path
-
-__all__ = ["leaves_nothing", "playing", "shell", "stand_in_path"]

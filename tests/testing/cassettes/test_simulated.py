@@ -1,0 +1,127 @@
+"""Cassettes of the simulated CLI: conversations of many shapes, recorded without a process and replayed on every shell."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridle import Options, sync
+from bridle.hooks import HookMatcher, HookOutput
+from bridle.permissions import Allow, Deny
+from bridle.session.view import SessionBase
+from bridle.testing import CassetteMismatchError, Script, SimulatedCLI, cassette
+from bridle.tools import tool, tool_server
+from tests.support.leaks import nothing_left
+from tests.support.shell import Backend, Shell
+from tests.support.talking import each, got
+
+BACKENDS: list[Backend] = ["asyncio", "trio", "threads"]
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing() -> Iterator[None]:
+    with nothing_left():
+        yield
+
+
+class Agent:
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+        @tool
+        async def price(article: str) -> float:
+            """Return a price."""
+            self.seen.append(("tool", article))
+            return 2.5
+
+        @tool
+        def stock(article: str) -> str:
+            """Fail."""
+            self.seen.append(("tool", article))
+            raise LookupError(article)
+
+        self.options = Options(
+            hooks={"PreToolUse": [HookMatcher(hooks=[self.hook])], "Stop": [HookMatcher(hooks=[self.stop])]},
+            can_use_tool=self.decide,
+            mcp_servers={"shop": tool_server("shop", [price, stock])},
+        )
+
+    def hook(self, asked: Any, context: Any) -> HookOutput | None:
+        self.seen.append(("hook", asked.tool_name, dict(asked.tool_input)))
+        return HookOutput.deny("guarded") if asked.tool_input.get("article") == "gold" else None
+
+    async def stop(self, asked: Any, context: Any) -> None:
+        self.seen.append(("stop",))
+
+    def decide(self, request: Any) -> Allow | Deny:
+        self.seen.append(("permission", request.tool_name, dict(request.input)))
+        return Deny("no coffee") if request.input.get("article") == "coffee" else Allow()
+
+
+def play(backend: Backend, path: Path, prompts: list[str], chooser: random.Random, transport: Any) -> tuple[Any, Any]:
+    """Have a conversation; return what the agent was asked and what came."""
+    shell, agent = Shell(backend), Agent()
+    found: list[Any] = []
+
+    async def scenario() -> None:
+        import bridle
+        from bridle import sync
+
+        with cassette(path):
+            made: SessionBase
+            made = (
+                sync.Session(agent.options, transport=transport)
+                if shell.blocking
+                else bridle.Session(agent.options, transport=transport)
+            )
+            session: Any = made
+            await got(session.start())
+            for prompt in prompts:
+                if chooser.random() < 0.3:
+                    await got(session.set_model(f"model-{chooser.randrange(3)}"))
+                turn = await got(session.send(prompt))
+                found.append([message.type async for message in each(turn)])
+                if chooser.random() < 0.5:
+                    await got(session.wait_idle())
+            await got(session.finish() if chooser.random() < 0.5 else session.stop())
+
+    shell.play(scenario)
+    return agent.seen, found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_conversation_is_replayed(seed: int, tmp_path: Path) -> None:
+    chooser = random.Random(seed)
+    script = Script()
+    prompts = [f"prompt {number} for ann@example.com" for number in range(chooser.randrange(1, 5))]
+    for prompt in prompts:
+        script.user(prompt)
+        for _ in range(chooser.randrange(4)):
+            name = chooser.choice(["price", "stock"])
+            script.calls(f"mcp__shop__{name}", {"article": chooser.choice(["tea", "coffee", "gold"])})
+        script.says("Done.")
+    tape = tmp_path / "tape.jsonl"
+    recorded = play(chooser.choice(BACKENDS), tape, prompts, random.Random(seed), SimulatedCLI(script))
+    assert b"ann@example.com" not in tape.read_bytes()
+    for backend in BACKENDS:
+        assert play(backend, tape, prompts, random.Random(seed), None) == recorded
+
+
+@pytest.mark.parametrize(("prompts", "hinted"), [(["one", "two"], True), (["one"], False)])
+def test_sessions_that_may_have_changed_places_are_told_how_to_keep_them(
+    tmp_path: Path, prompts: list[str], hinted: bool
+) -> None:
+    def talk(prompt: str, cli: SimulatedCLI | None) -> None:
+        with sync.Session(transport=cli) as session:
+            session.send(prompt).result()
+
+    with cassette(tmp_path / "tape.jsonl"):
+        for prompt in prompts:
+            talk(prompt, SimulatedCLI(Script().user(prompt).says("Yes.")))
+    with pytest.raises(CassetteMismatchError, match="another prompt") as caught, cassette(tmp_path / "tape.jsonl"):
+        talk("two", None)
+    assert ("name them, transport=tape.transport(name=...)" in str(caught.value)) == hinted

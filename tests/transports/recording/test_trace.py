@@ -1,0 +1,307 @@
+"""`Options(trace=...)`: the wire trace, of queries and sessions, on every shell."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bridle
+from bridle import Options
+from bridle.errors import OptionsError
+from bridle.testing import CassetteError, cassette
+from bridle.testing.cassettes.file import read_recording
+from bridle.transports.opening import open_async, open_sync
+from bridle.transports.process.prepare import Preparation
+from bridle.transports.recording.recorder import header_line
+from tests.support import stand_in, stand_in_session
+from tests.support.leaks import nothing_left
+from tests.support.memory import Memory
+from tests.support.shell import Backend, Shell
+from tests.support.talking import Running, got, raised, steps, texts
+
+FRAMES: list[list[Any]] = [["frame", "init"], ["frame", "assistant"], ["frame", "result"]]
+
+
+@pytest.fixture(params=["asyncio", "trio", "threads"])
+def shell(request: pytest.FixtureRequest) -> Shell:
+    backend: Backend = request.param
+    return Shell(backend)
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing() -> Iterator[None]:
+    with nothing_left():
+        yield
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Callable[..., Options]:
+    for name, file, flags in (
+        ("claude-query", stand_in.__file__, "-I -S"),
+        ("claude-session", stand_in_session.__file__, "-P"),
+    ):
+        path = tmp_path / name
+        path.write_text(f'#!/bin/sh\nexec {sys.executable} {flags} {os.path.abspath(file)} "$@"\n')
+        path.chmod(0o755)
+
+    def options(plays: list[list[Any]] | None = None, **more: Any) -> Options:
+        path = tmp_path / ("claude-session" if plays is None else "claude-query")
+        environment = {"STAND_IN_STEPS": json.dumps(plays or []), **more.pop("env", {})}
+        return Options(**{"cli_path": path, "env": environment, "version_check": "skip", **more})
+
+    return options
+
+
+def test_a_query_is_traced(shell: Shell, cli: Callable[..., Options], tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    path.touch(0o644)  # an empty file is as good as none
+
+    async def scenario() -> None:
+        secret = {"SHOP_TOKEN": "hunter2hunter2"}
+        await shell.run("Is it hunter2hunter2? a@b.co", cli(FRAMES, trace=path, env=secret))
+        await shell.run("again", cli(FRAMES, trace=str(path)))
+
+    shell.play(scenario)
+    content = path.read_bytes()
+    assert b"hunter2" not in content
+    assert b"a@b.co" not in content
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    found = read_recording(path)
+    assert (found.problems, len(found.sessions)) == ([], 2)
+    first = found.sessions[0]
+    assert first.complete
+    assert [entry.kind for entry in first.entries] == [
+        "start",
+        "prompt",
+        "end_input",
+        "in",
+        "in",
+        "in",
+        "eof",
+        "exit",
+        "stop",
+        "end",
+    ]
+    prompts = [session.first("prompt") for session in found.sessions]
+    assert [prompt and prompt.fields["text"] for prompt in prompts] == [
+        "Is it <bridle-key-1>? <bridle-email-1>",
+        "again",
+    ]
+    # A trace is a cassette.
+    with cassette(path, "none"):
+        assert (
+            bridle.sync.run("Is it hunter2hunter2? a@b.co", Options(env={"SHOP_TOKEN": "hunter2hunter2"})).text
+            == "hello"
+        )
+        assert bridle.sync.run("again", Options()).text == "hello"
+
+
+def test_a_folder_that_is_not_there_stops_no_trace(
+    shell: Shell, cli: Callable[..., Options], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nowhere() -> str:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", nowhere)  # a file system that is read-only
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    lines: list[dict[str, Any]] = []
+
+    async def scenario() -> None:
+        answer = await shell.run("hi", cli(FRAMES, trace=lines.append))
+        assert answer.text == "hello"
+
+    shell.play(scenario)
+    assert [line["k"] for line in lines[1:]][-1] == "end"
+
+
+def test_sessions_at_once_in_one_file(shell: Shell, cli: Callable[..., Options], tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+
+    async def one(prompt: str) -> list[str]:
+        async with Running(shell, cli(trace=path)) as session:
+            found = []
+            for number in range(20):
+                found += await texts(await got(session.send(f"{prompt}{number}")))
+            return found
+
+    async def scenario() -> None:
+        found = await shell.meanwhile(lambda: one("a"), lambda: one("b"))
+        assert [len(texts) for texts in found] == [20, 20]
+
+    shell.play(scenario)
+    recording = read_recording(path)
+    assert recording.problems == []
+    assert [session.complete for session in recording.sessions] == [True, True]
+    for session in recording.sessions:
+        said = [entry.data for entry in session.entries if entry.kind == "out" and b'"user"' in entry.data]
+        assert len(said) == 20
+        assert len({entry[entry.index(b'"content":"') + 11 : -1][:1] for entry in said}) == 1
+
+
+def test_a_function_gets_every_entry(
+    shell: Shell, cli: Callable[..., Options], caplog: pytest.LogCaptureFixture
+) -> None:
+    entries: list[dict[str, Any]] = []
+
+    def failing(entry: dict[str, Any]) -> None:
+        raise LookupError("not mine")
+
+    async def scenario() -> None:
+        assert (await shell.run("hi", cli(FRAMES, trace=entries.append))).text == "hello"
+        assert (await shell.run("hi", cli(FRAMES, trace=failing))).text == "hello"
+
+    shell.play(scenario)
+    assert entries[0]["format"] == "bridle-cassette"
+    assert [entry["k"] for entry in entries[1:]] == [
+        "start",
+        "prompt",
+        "end_input",
+        "in",
+        "in",
+        "in",
+        "eof",
+        "exit",
+        "stop",
+        "end",
+    ]
+    assert entries[4]["f"]["subtype"] == "init"
+    assert "`trace` raised" in caplog.text
+
+
+def test_what_is_there_and_is_no_trace_is_left_alone(shell: Shell, cli: Callable[..., Options], tmp_path: Path) -> None:
+    other = tmp_path / "notes.txt"
+    other.write_text("mine\n")
+
+    async def scenario() -> None:
+        for path in (other, tmp_path, tmp_path / "absent" / "x.jsonl"):
+            error = await raised(lambda path=path: shell.run("hi", cli(FRAMES, trace=path)), OptionsError)
+            assert error.field == "trace"
+            error = await raised(lambda path=path: Running(shell, cli(trace=path)).__aenter__(), OptionsError)
+            assert error.field == "trace"
+
+    shell.play(scenario)
+    assert other.read_text() == "mine\n"
+
+
+def test_a_trace_that_was_interrupted_is_gone_on_with(cli: Callable[..., Options], tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    bridle.sync.run("one", cli(FRAMES, trace=path))
+    path.write_bytes(path.read_bytes()[:-20])
+    bridle.sync.run("two", cli(FRAMES, trace=path))
+    found = read_recording(path)
+    assert [session.complete for session in found.sessions] == [False, True]
+    assert len(found.problems) == 1
+    with pytest.raises(CassetteError, match="damaged"), cassette(path):
+        pass
+
+
+def test_a_host_that_is_killed_leaves_what_there_was(cli: Callable[..., Options], tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    program = f"""
+        import os, signal
+        from bridle import Options, sync
+        options = Options(cli_path={os.fspath(cli().cli_path or "")!r}, version_check="skip", trace={str(path)!r})
+        with sync.Session(options) as session:
+            session.send("remember this").result()
+            os.kill(os.getpid(), signal.SIGKILL)
+    """
+    ran = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], timeout=30, check=False)
+    assert ran.returncode == -signal.SIGKILL
+    found = read_recording(path)
+    assert found.problems == []
+    assert [session.complete for session in found.sessions] == [False]
+    assert b"remember this" in path.read_bytes()
+    assert b'"type":"result"' in path.read_bytes()
+    with pytest.raises(CassetteError, match="interrupted"), cassette(path):
+        pass
+    with cassette(path, allow_incomplete=True), bridle.sync.Session(Options()) as session:
+        assert session.send("remember this").result() is not None
+
+
+def test_a_full_disk_ends_the_trace_and_nothing_else(
+    shell: Shell, cli: Callable[..., Options], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        assert (await shell.run("hi", cli(FRAMES, trace="/dev/full"))).text == "hello"
+
+    shell.play(scenario)
+    assert caplog.text.count("recording to /dev/full ends here") == 1
+
+
+def test_without_it_nothing_is_in_between(shell: Shell) -> None:
+    """Not one call for each frame: the transport is the one that was made."""
+    made: list[Any] = [Memory().for_async(), Memory().for_sync()]
+    assert open_async(None, lambda: made[0], Options()) == (made[0], True)
+    assert open_sync(None, lambda: made[1], Options()) == (made[1], True)
+
+
+def test_a_trace_of_a_replay_and_of_an_own_transport(shell: Shell, cli: Callable[..., Options], tmp_path: Path) -> None:
+    tape, path = tmp_path / "tape.jsonl", tmp_path / "run.jsonl"
+
+    async def scenario(options: Options) -> None:
+        with cassette(tape):
+            assert (await shell.run("hi", options)).text == "hello"
+
+    shell.play(scenario, cli(FRAMES))
+    shell.play(scenario, Options(trace=path))
+    recorded, traced = read_recording(tape), read_recording(path)
+    assert [entry.kind for entry in recorded.sessions[0].entries] == [
+        entry.kind for entry in traced.sessions[0].entries
+    ]
+    assert traced.header["cli"] is None
+
+    peer = Memory(json.dumps(stand_in.RESULT).encode() + b"\n", until_input_ends=True)
+
+    async def own() -> None:
+        await shell.run("hi", Options(trace=path), transport=peer)
+
+    shell.play(own)
+    assert len(read_recording(path).sessions) == 2
+
+
+def test_leaving_early_and_being_forgotten(shell: Shell, cli: Callable[..., Options], tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+
+    async def scenario() -> None:
+        stream = shell.query("hi", cli([["frame", "init"], ["frame", "assistant"], ["sleep", 30]], trace=path))
+        await stream.next_item()
+        await stream.close()
+        async with Running(shell, cli(trace=path)) as session:
+            await got(session.send(steps(["hang"])))
+        broken = cli(FRAMES, trace=path, cli_path=tmp_path / "broken")
+        (tmp_path / "broken").write_text("#!/nowhere\n")
+        (tmp_path / "broken").chmod(0o755)
+        await raised(lambda: shell.run("hi", broken), bridle.SpawnError)
+
+    shell.play(scenario)
+    found = read_recording(path)
+    assert [session.complete for session in found.sessions] == [True] * 3
+    assert found.sessions[2].first("start_error")
+
+
+def test_the_version_in_the_header_is_the_one_that_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other programs write the file with the known versions, too, and may take ours out of it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    program = tmp_path / "claude"
+    program.write_text("#!/bin/sh\necho '2.1.7 (Claude Code)'\n")
+    program.chmod(0o755)
+    plan = Preparation(Options(cli_path=program), "Hi").run()
+    (tmp_path / "cache" / "bridle" / "versions.json").write_text('{"versions": {}}')
+    assert json.loads(header_line(plan, local=True))["cli"] == "2.1.7"
+    assert json.loads(header_line(plan, local=False))["cli"] is None

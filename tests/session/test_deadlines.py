@@ -11,7 +11,7 @@ import pytest
 from bridle import HookMatcher, Options, TurnTimeoutError
 from bridle.protocol.states.session import TurnState
 from bridle.session.core import SessionCore
-from bridle.session.inbox import TurnBase
+from bridle.session.inbox import Progress
 from tests.contract import shows
 
 
@@ -35,8 +35,8 @@ class Clocked:
         self.core.expire(self.now, b"")
         self.core.pump(self.now)
 
-    def send(self) -> TurnBase:
-        return self.core.send("hello", TurnBase, None, self.now)
+    def send(self) -> Progress:
+        return self.core.send("hello", None, self.now)
 
     def pass_by(self, seconds: float) -> None:
         """Let time pass, as a driver does: each deadline is looked at when it passes."""
@@ -71,9 +71,9 @@ def test_silence_counts_anew_from_the_end_of_a_callback(kind: str, took: float) 
     session.core.pump(session.now)
 
     session.pass_by(9.9)
-    assert not turn._over.is_set
+    assert not turn.over.is_set
     session.pass_by(0.2)
-    assert isinstance(turn._inbox.the_error(), TurnTimeoutError)
+    assert isinstance(turn.inbox.the_error(), TurnTimeoutError)
 
 
 @shows("session.deadlines.late")
@@ -86,10 +86,10 @@ def test_what_came_in_time_counts_however_late_it_is_looked_at(kind: str) -> Non
     session.now += 60  # something else kept this program busy
     if kind != "turn":
         session.take(TEXT)
-        assert not turn._over.is_set
+        assert not turn.over.is_set
     session.take({**RESULT, "user_message_uuids": [turn.id]})
-    assert turn._over.is_set
-    assert turn._inbox.the_error() is None
+    assert turn.over.is_set
+    assert turn.inbox.the_error() is None
     assert turn.state is TurnState.COMPLETED
 
 

@@ -13,7 +13,6 @@ import pytest
 from bridle import HookMatcher, Limits, Options
 from bridle.protocol.states.session import TurnState
 from bridle.session.core import SessionCore
-from bridle.session.inbox import TurnBase
 
 MANY = 10_000
 
@@ -45,7 +44,7 @@ def processor_seconds(most: float) -> Iterator[None]:
 @pytest.mark.parametrize("idle", [None, 60.0])
 def test_thousands_of_hooks_at_once_cost_as_much_as_one_after_the_other(idle: float | None) -> None:
     core = running(hooks={"PreToolUse": [HookMatcher(hooks=[lambda asked, context: None])]}, timeouts={"idle": idle})
-    turn = core.send("hello", TurnBase, None, time.monotonic())
+    turn = core.send("hello", None, time.monotonic())
     asked = {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {}}
     request = {"subtype": "hook_callback", "callback_id": "hook_0", "input": asked}
     answered = 0
@@ -64,9 +63,9 @@ def test_thousands_of_turns_that_are_held_cost_the_next_one_nothing() -> None:
     held = []
     with processor_seconds(6):
         for _ in range(MANY):
-            turn = core.send("hello", TurnBase, None, time.monotonic())
+            turn = core.send("hello", None, time.monotonic())
             take(core, {"type": "result", "subtype": "success", "user_message_uuids": [turn.id]})
-            turn._inbox.clear()
+            turn.inbox.clear()
             held.append(turn)
     assert {turn.state for turn in held} == {TurnState.COMPLETED}
 
@@ -75,10 +74,10 @@ def test_what_held_turns_have_not_read_is_counted_all_the_same() -> None:
     core = running(limits=Limits(buffered_bytes=10_000))
     held = []
     while not core.connection.over:
-        turn = core.send("hello", TurnBase, None, time.monotonic())
+        turn = core.send("hello", None, time.monotonic())
         take(core, {"type": "result", "subtype": "success", "user_message_uuids": [turn.id], "result": "x" * 900})
         held.append(turn)
     assert [warning.code for warning in core.warnings] == ["SLOW_CONSUMER"]
     assert core.warnings[0].context["buffered"] in range(5_001, 6_100)
-    sizes = [turn._inbox.size for turn in held]
+    sizes = [turn.inbox.size for turn in held]
     assert sum(sizes[:-1]) <= 10_000 < sum(sizes)

@@ -23,7 +23,7 @@ from bridle.messages import Message
 from bridle.session.checks import checked_content, checked_timeout
 from bridle.session.core import SessionCore
 from bridle.session.events import SessionEvent
-from bridle.session.inbox import Flag, Inbox, TurnBase
+from bridle.session.inbox import Flag, Inbox, Progress, TurnBase
 from bridle.session.view import SessionBase
 from bridle.transports.opening import open_async
 from bridle.transports.process.prepare import Preparation
@@ -93,8 +93,8 @@ async def _next(session: Session, inbox: Inbox) -> Any:
 class Turn(TurnBase):
     """One prompt, and its answer: `async for message in turn` gives its messages up to its result."""
 
-    def __init__(self, turn_id: str, session: Session) -> None:
-        super().__init__(turn_id)
+    def __init__(self, progress: Progress, session: Session) -> None:
+        super().__init__(progress)
         self._session = session
 
     @property
@@ -103,11 +103,11 @@ class Turn(TurnBase):
         return self._session
 
     def __aiter__(self) -> AsyncIterator[Message]:
-        self._begin_reading()
+        self._progress.begin_reading()
         return self
 
     async def __anext__(self) -> Message:
-        self._begin_reading()
+        self._progress.begin_reading()
         message: Message | None = await _next(self._session, self._inbox)
         if message is None:
             raise StopAsyncIteration
@@ -122,17 +122,17 @@ class Turn(TurnBase):
             TurnTimeoutError: a deadline passed; the turn was interrupted and the session can be used.
             BridleError: what ended the session.
         """
-        if not self._over.is_set:
+        if not self._progress.over.is_set:
             self._session._require_this_loop()
-        self._inbox.skip(not self._read)
+        self._inbox.skip(not self._progress.read)
         try:
-            await wait_for(self._over)
+            await wait_for(self._progress.over)
         finally:
             self._inbox.skip(False)
         error = self._inbox.the_error()
         if error is not None:
             raise error
-        return self._result
+        return self._progress.result
 
 
 class _Cursor(Generic[Item]):
@@ -391,7 +391,7 @@ class Session(SessionBase, Operations):
             RuntimeError: the session lives in another event loop.
         """
         self._require_this_loop()
-        turn = self._core.send(prompt, lambda turn_id: Turn(turn_id, self), fields, time.monotonic())
+        turn = Turn(self._core.send(prompt, fields, time.monotonic()), self)
         self._wake()
         await anyio.lowlevel.cancel_shielded_checkpoint()
         return turn

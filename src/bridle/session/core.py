@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from bridle.answering.routing import Callbacks
 from bridle.errors import (
@@ -45,7 +45,7 @@ from bridle.session.events import (
     TurnStarted,
     Warned,
 )
-from bridle.session.inbox import Answer, Flag, Inbox, TurnBase, size_of
+from bridle.session.inbox import Answer, Flag, Inbox, Progress, size_of
 from bridle.session.readers import Readers
 from bridle.session.stream import StreamSide
 
@@ -66,8 +66,6 @@ logger = logging.getLogger("bridle")
 EXIT_SECONDS = 5.0
 """For how long the exit status is awaited after the end of the output."""
 _WARNINGS_KEPT = 1_000
-
-T = TypeVar("T", bound="TurnBase")
 
 
 class SessionCore:
@@ -220,8 +218,7 @@ class SessionCore:
             return
         turn = self._readers.turns.get(turn_id)
         if turn is not None:
-            turn._inbox.end(error)
-            turn._over.set()
+            turn.end(error)
         self.connection.expire_turn(turn_id)
 
     # -- starting and ending -------------------------------------------------------------------------------------------
@@ -337,12 +334,11 @@ class SessionCore:
     def send(
         self,
         prompt: object,
-        make: Callable[[str], T],
         fields: Mapping[str, Any] | None,
         now: float,
         turn_id: str | None = None,
-    ) -> T:
-        """Send a prompt.
+    ) -> Progress:
+        """Send a prompt; return its turn.
 
         Raises:
             TypeError, ValueError, SessionClosedError: as `Connection.send_prompt` says.
@@ -350,7 +346,7 @@ class SessionCore:
         self.deadlines.now = now
         if self.options.verbatim_prompts:
             fields = {"client_composed": True, **(fields or {})}
-        turn = make(self.connection.send_prompt(checked_content(prompt), turn_id=turn_id, fields=fields))
+        turn = Progress(self.connection.send_prompt(checked_content(prompt), turn_id=turn_id, fields=fields))
         self._readers.turns[turn.id] = turn
         self._turn_deadlines.sent(turn.id)
         return turn
@@ -456,7 +452,7 @@ class SessionCore:
     def _on_turn(self, event: core_events.TurnStateChanged) -> None:
         turn = self._readers.turns.get(event.turn_id)
         if turn is not None:
-            turn._state = event.state
+            turn.state = event.state
         if event.state is TurnState.STARTED:
             self._turn_deadlines.started(event.turn_id)
             self._readers.happened(TurnStarted(event.turn_id))
@@ -467,8 +463,7 @@ class SessionCore:
             if self.stream is not None:
                 self.stream.turn_over(event.error)
             if turn is not None:
-                turn._inbox.end(event.error)
-                turn._over.set()
+                turn.end(event.error)
             self._readers.happened(TurnCompleted(event.turn_id, event.state))
 
     def _on_ready(self, info: ServerInfo | None) -> None:

@@ -6,16 +6,17 @@ import copy
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
+from bridle.messages import ResultMessage
 from bridle.protocol.states.session import TurnState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from bridle.errors import BridleError
-    from bridle.messages import ResultMessage
+    from bridle.messages import Message
     from bridle.protocol.results import ControlResult
 
-__all__ = ["Answer", "Event", "Flag", "Inbox", "TurnBase", "size_of"]
+__all__ = ["Answer", "Event", "Flag", "Inbox", "Progress", "TurnBase", "size_of"]
 
 _BATCH = 1_000
 """As many items are handed to a query's stream at once."""
@@ -129,34 +130,64 @@ class Inbox:
         return copy.copy(self.error) if self.error is not None else None
 
 
+class Progress:
+    """The part of a turn that the core of its session changes; it lives as long as the user's `Turn`.
+
+    Attributes:
+        id: the uuid of the prompt.
+        state: the state of the turn.
+        inbox: its unread messages.
+        result: its result, once it came.
+        over: set once the turn has ended.
+        read: True once a reader has begun to iterate.
+    """
+
+    __slots__ = ("__weakref__", "id", "inbox", "over", "read", "result", "state")
+
+    def __init__(self, turn_id: str) -> None:
+        self.id = turn_id
+        self.state = TurnState.QUEUED
+        self.inbox = Inbox()
+        self.result: ResultMessage | None = None
+        self.over = Flag()
+        self.read = False
+
+    def begin_reading(self) -> None:
+        """Keep messages from here on, even while another task waits for the result only."""
+        self.read = True
+        self.inbox.keeps = True
+
+    def deliver(self, messages: list[Message], size: int) -> None:
+        """Add messages that have `size` bytes together."""
+        if isinstance(messages[-1], ResultMessage):
+            self.result = messages[-1]
+        self.inbox.add(messages, size)
+
+    def end(self, error: BridleError | None) -> None:
+        """End the turn; `error` is raised once its messages are read."""
+        self.inbox.end(error)
+        self.over.set()
+
+
 class TurnBase:
     """One prompt, and its answer."""
 
-    def __init__(self, turn_id: str) -> None:
-        self._id = turn_id
-        self._state = TurnState.QUEUED
-        self._inbox = Inbox()
-        self._result: ResultMessage | None = None
-        self._read = False
-        self._over = Flag()
-
-    def _begin_reading(self) -> None:
-        """Keep messages from here on, even while somebody else waits for the result alone."""
-        self._read = True
-        self._inbox.keeps = True
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._inbox = progress.inbox
 
     @property
     def id(self) -> str:
         """The prompt's uuid."""
-        return self._id
+        return self._progress.id
 
     @property
     def state(self) -> TurnState:
         """Where it stands: QUEUED, STARTED, COMPLETED, INTERRUPTED, FAILED."""
-        return self._state
+        return self._progress.state
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._id!r}, {self._state.name})"
+        return f"{type(self).__name__}({self.id!r}, {self.state.name})"
 
 
 class Answer:

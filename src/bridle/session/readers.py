@@ -6,7 +6,6 @@ import weakref
 from typing import TYPE_CHECKING
 
 from bridle.errors import SlowConsumerError
-from bridle.messages import ResultMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     from bridle.errors import BridleError
     from bridle.messages import Message
     from bridle.session.events import SessionEvent
-    from bridle.session.inbox import Inbox, TurnBase
+    from bridle.session.inbox import Inbox, Progress
 
 __all__ = ["Readers"]
 
@@ -37,7 +36,7 @@ class Readers:
         warn: Callable[[str, int, int], None],
         fail: Callable[[SlowConsumerError], object],
     ) -> None:
-        self.turns: weakref.WeakValueDictionary[str, TurnBase] = weakref.WeakValueDictionary()
+        self.turns: weakref.WeakValueDictionary[str, Progress] = weakref.WeakValueDictionary()
         self._messages: weakref.WeakSet[Inbox] = weakref.WeakSet()
         self._events: weakref.WeakSet[Inbox] = weakref.WeakSet()
         self._stream = stream
@@ -65,14 +64,11 @@ class Readers:
         if not inboxes and not turns:
             return
         size = sum(len(message.raw) for message in messages)
-        last = messages[-1]
         for turn in turns:
-            inboxes.append(turn._inbox)
-            if isinstance(last, ResultMessage):
-                turn._result = last
+            turn.deliver(messages, size)
         for inbox in inboxes:
             inbox.add(messages, size)
-        self._look_at_buffers(size * len(inboxes))
+        self._look_at_buffers(size * (len(inboxes) + len(turns)))
 
     def end(self, error: BridleError | None) -> None:
         """End all cursors; those of messages with `error`."""
@@ -89,7 +85,7 @@ class Readers:
             return  # counted only where it may matter: a program may hold all turns of weeks
         held = sum(inbox.size for inbox in self._messages)
         held += self._stream.size if self._stream is not None else 0
-        held += sum(turn._inbox.size for turn in self.turns.values())
+        held += sum(turn.inbox.size for turn in self.turns.values())
         self._held_at_most = held
         if held > self._limit:
             self._fail(SlowConsumerError(held, self._limit))

@@ -13,7 +13,7 @@ from bridle.errors import BridleError, PromptsError, SessionClosedError, StartEr
 from bridle.protocol.states.session import Ending
 from bridle.queries.ending import SessionOver
 from bridle.queries.prompts import Feeder, is_many, one_prompt
-from bridle.session.inbox import Inbox, TurnBase
+from bridle.session.inbox import Inbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +57,7 @@ class StreamSide:
         self._core.connection.close_input()
 
     def _send(self, prompt: OnePrompt, now: float) -> None:
-        self._core.send(prompt.content, TurnBase, prompt.fields, now, prompt.turn_id)
+        self._core.send(prompt.content, prompt.fields, now, prompt.turn_id)
         self._sent += 1
 
     def _send_later(self, prompt: OnePrompt) -> None:

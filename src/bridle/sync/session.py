@@ -18,7 +18,7 @@ from bridle.messages import Message
 from bridle.session.checks import checked_content, checked_timeout
 from bridle.session.core import SessionCore
 from bridle.session.events import SessionEvent
-from bridle.session.inbox import Inbox, TurnBase
+from bridle.session.inbox import Inbox, Progress, TurnBase
 from bridle.session.view import SessionBase
 from bridle.sync.driver import Driver
 from bridle.sync.operations import Operations
@@ -64,8 +64,8 @@ def _next(driver: Driver, inbox: Inbox) -> Any:
 class Turn(TurnBase):
     """One prompt, and its answer: `for message in turn` gives its messages up to its result."""
 
-    def __init__(self, turn_id: str, session: Session) -> None:
-        super().__init__(turn_id)
+    def __init__(self, progress: Progress, session: Session) -> None:
+        super().__init__(progress)
         self._session = session
 
     @property
@@ -75,11 +75,11 @@ class Turn(TurnBase):
 
     def __iter__(self) -> Iterator[Message]:
         with self._session._driver.lock:
-            self._begin_reading()
+            self._progress.begin_reading()
         return self
 
     def __next__(self) -> Message:
-        self._begin_reading()
+        self._progress.begin_reading()
         message: Message | None = _next(self._session._driver, self._inbox)
         if message is None:
             raise StopIteration
@@ -96,9 +96,9 @@ class Turn(TurnBase):
         """
         driver = self._session._driver
         with driver.lock:
-            self._inbox.skip(not self._read)
+            self._inbox.skip(not self._progress.read)
         try:
-            driver.wait(self._over)
+            driver.wait(self._progress.over)
         finally:
             with driver.lock:
                 self._inbox.skip(False)
@@ -106,7 +106,7 @@ class Turn(TurnBase):
             error = self._inbox.the_error()
         if error is not None:
             raise error
-        return self._result
+        return self._progress.result
 
 
 class _Cursor(Generic[Item]):
@@ -360,7 +360,7 @@ class Session(SessionBase, Operations):
         """
         driver = self._driver
         with driver.lock:
-            turn = self._core.send(prompt, lambda turn_id: Turn(turn_id, self), fields, time.monotonic())
+            turn = Turn(self._core.send(prompt, fields, time.monotonic()), self)
             driver.flush()
         return turn
 

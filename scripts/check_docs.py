@@ -24,6 +24,7 @@ from run_examples import AT_ONCE, PROJECT, checked, steps_in
 # Programs that make pages: how each is called to compare, and how to write.
 GENERATORS = (
     (("docs/make_options.py", "--check"), ("docs/make_options.py",)),
+    (("scripts/names_stub.py",), ("scripts/names_stub.py", "--write")),
     (("scripts/messages_page.py",), ("scripts/messages_page.py", "--write")),
     (("scripts/errors_page.py",), ("scripts/errors_page.py", "--write")),
     (("scripts/states_page.py",), ("scripts/states_page.py", "--write")),

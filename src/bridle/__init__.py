@@ -10,144 +10,20 @@
     answer = await bridle.run("How many tests are there?", output_type=int)  # answer.output
 
 Without an event loop the same names are in `bridle.sync`. Everything is loaded when it is first used: importing costs little.
+
+Each public name stands once, in the table below. Type checkers read `__init__.pyi`, which `./dev docs` makes of it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bridle._version import __version__
 
-if TYPE_CHECKING:
-    from bridle import hooks, messages, sync, testing
-    from bridle.aio.query import QueryStream, query, run
-    from bridle.aio.session import (
-        Session,
-        Turn,
-        start_session,
-    )
-    from bridle.checked.schemas import OutputError
-    from bridle.dialogs import (
-        ElicitationRequest,
-        ElicitationResult,
-        UserDialogRequest,
-        UserDialogResult,
-    )
-    from bridle.errors import (
-        BridleError,
-        CheckpointingNotEnabledError,
-        CLIExitedDuringInitError,
-        CLINotFoundError,
-        ConcurrentUseError,
-        ControlError,
-        ControlRejectedError,
-        ControlTimeoutError,
-        DecodeError,
-        Diagnostic,
-        InitializationError,
-        InitializationTimeoutError,
-        InitQueueOverflowError,
-        LineTooLongError,
-        NotSupportedError,
-        OptionsError,
-        ProcessError,
-        PromptsError,
-        ResultError,
-        SessionClosedError,
-        SlowConsumerError,
-        SpawnError,
-        StartError,
-        StreamError,
-        StreamWarning,
-        TooManyDecodeErrors,
-        TooManyPendingRequestsError,
-        TurnTimeoutError,
-        UnknownVersionError,
-        UnsupportedCLIVersionError,
-        VersionDetectionError,
-    )
-    from bridle.hooks import (
-        HookContext,
-        HookMatcher,
-        HookOutput,
-    )
-    from bridle.messages import (
-        AssistantMessage,
-        ContentBlock,
-        Message,
-        RateLimitEvent,
-        ResultMessage,
-        StreamEvent,
-        SystemMessage,
-        TextBlock,
-        ThinkingBlock,
-        ToolResultBlock,
-        ToolUseBlock,
-        UnknownBlock,
-        UnknownMessage,
-        UserMessage,
-    )
-    from bridle.options.bounds import Limits, Timeouts
-    from bridle.options.kinds import (
-        AgentDefinition,
-        McpHttpServerConfig,
-        McpSSEServerConfig,
-        McpStdioServerConfig,
-        SandboxSettings,
-        SdkPluginConfig,
-        SystemPromptCustom,
-        SystemPromptFile,
-        SystemPromptPreset,
-        TaskBudget,
-        ThinkingConfigAdaptive,
-        ThinkingConfigDisabled,
-        ThinkingConfigEnabled,
-    )
-    from bridle.options.options import Options
-    from bridle.permissions import (
-        AddDirectories,
-        AddRules,
-        Allow,
-        Deny,
-        PermissionRequest,
-        PermissionRule,
-        RemoveDirectories,
-        RemoveRules,
-        ReplaceRules,
-        SetMode,
-    )
-    from bridle.protocol.states.session import Activity, Lifecycle, TurnState
-    from bridle.queries.outcomes import CollectResult, RunResult
-    from bridle.session.events import (
-        ActivityChanged,
-        BackgroundTasksChanged,
-        SessionCompleted,
-        SessionEvent,
-        SessionFailed,
-        SessionStarted,
-        SessionStopped,
-        TurnCompleted,
-        TurnStarted,
-        Warned,
-    )
-    from bridle.tools import (
-        Audio,
-        EmbeddedResource,
-        Image,
-        ResourceLink,
-        Tool,
-        ToolContext,
-        ToolError,
-        ToolResult,
-        ToolServer,
-        tool,
-        tool_server,
-    )
-
-_PLACES: dict[str, str] = {
+PLACES: dict[str, str] = {
     name: module
     for module, names in {
-        "bridle.aio": "QueryStream query run",
+        "bridle.aio.query": "QueryStream query run",
         "bridle.aio.session": "Session Turn start_session",
         "bridle.options.bounds": "Limits Timeouts",
         "bridle.dialogs": "ElicitationRequest ElicitationResult UserDialogRequest UserDialogResult",
@@ -183,126 +59,9 @@ _PLACES: dict[str, str] = {
     }.items()
     for name in names.split()
 }
-_SUBMODULES = frozenset({"hooks", "messages", "sync", "testing"})
+_SUBMODULES = ("hooks", "messages", "sync", "testing")
 
-__all__ = [
-    "Activity",
-    "ActivityChanged",
-    "AddDirectories",
-    "AddRules",
-    "AgentDefinition",
-    "Allow",
-    "AssistantMessage",
-    "Audio",
-    "BackgroundTasksChanged",
-    "BridleError",
-    "CLIExitedDuringInitError",
-    "CLINotFoundError",
-    "CheckpointingNotEnabledError",
-    "CollectResult",
-    "ConcurrentUseError",
-    "ContentBlock",
-    "ControlError",
-    "ControlRejectedError",
-    "ControlTimeoutError",
-    "DecodeError",
-    "Deny",
-    "Diagnostic",
-    "ElicitationRequest",
-    "ElicitationResult",
-    "EmbeddedResource",
-    "HookContext",
-    "HookMatcher",
-    "HookOutput",
-    "Image",
-    "InitQueueOverflowError",
-    "InitializationError",
-    "InitializationTimeoutError",
-    "Lifecycle",
-    "Limits",
-    "LineTooLongError",
-    "McpHttpServerConfig",
-    "McpSSEServerConfig",
-    "McpStdioServerConfig",
-    "Message",
-    "NotSupportedError",
-    "Options",
-    "OptionsError",
-    "OutputError",
-    "PermissionRequest",
-    "PermissionRule",
-    "ProcessError",
-    "PromptsError",
-    "QueryStream",
-    "RateLimitEvent",
-    "RemoveDirectories",
-    "RemoveRules",
-    "ReplaceRules",
-    "ResourceLink",
-    "ResultError",
-    "ResultMessage",
-    "RunResult",
-    "SandboxSettings",
-    "SdkPluginConfig",
-    "Session",
-    "SessionClosedError",
-    "SessionCompleted",
-    "SessionEvent",
-    "SessionFailed",
-    "SessionStarted",
-    "SessionStopped",
-    "SetMode",
-    "SlowConsumerError",
-    "SpawnError",
-    "StartError",
-    "StreamError",
-    "StreamEvent",
-    "StreamWarning",
-    "SystemMessage",
-    "SystemPromptCustom",
-    "SystemPromptFile",
-    "SystemPromptPreset",
-    "TaskBudget",
-    "TextBlock",
-    "ThinkingBlock",
-    "ThinkingConfigAdaptive",
-    "ThinkingConfigDisabled",
-    "ThinkingConfigEnabled",
-    "Timeouts",
-    "TooManyDecodeErrors",
-    "TooManyPendingRequestsError",
-    "Tool",
-    "ToolContext",
-    "ToolError",
-    "ToolResult",
-    "ToolResultBlock",
-    "ToolServer",
-    "ToolUseBlock",
-    "Turn",
-    "TurnCompleted",
-    "TurnStarted",
-    "TurnState",
-    "TurnTimeoutError",
-    "UnknownBlock",
-    "UnknownMessage",
-    "UnknownVersionError",
-    "UnsupportedCLIVersionError",
-    "UserDialogRequest",
-    "UserDialogResult",
-    "UserMessage",
-    "VersionDetectionError",
-    "Warned",
-    "__version__",
-    "hooks",
-    "messages",
-    "query",
-    "run",
-    "start_session",
-    "sync",
-    "testing",
-    "tool",
-    "tool_server",
-]
+__all__ = ["__version__", *_SUBMODULES, *PLACES]  # noqa: PLE0604 - all of them are strings
 
 
 def __getattr__(name: str) -> Any:
@@ -310,8 +69,8 @@ def __getattr__(name: str) -> Any:
 
     if name in _SUBMODULES:
         return import_module(f"bridle.{name}")
-    if name in _PLACES:
-        value = globals()[name] = getattr(import_module(_PLACES[name]), name)
+    if name in PLACES:
+        value = globals()[name] = getattr(import_module(PLACES[name]), name)
         return value
     raise AttributeError(f"module 'bridle' has no attribute {name!r}")
 

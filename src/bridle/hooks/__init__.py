@@ -12,114 +12,24 @@
 
 from __future__ import annotations
 
-from bridle.hooks.base import (
-    BackgroundTaskSummary,
-    HookEffort,
-    HookInput,
-    SessionCronSummary,
-    UnknownHookInput,
-)
-from bridle.hooks.context import (
-    HookContext,
-)
-from bridle.hooks.decode import (
-    HOOK_EVENTS,
-    decode_hook_input,
-)
-from bridle.hooks.encode import (
-    HookOutputError,
-)
-from bridle.hooks.matchers import (
-    HookMatcher,
-)
-from bridle.hooks.outputs import (
-    HookOutput,
-)
-from bridle.hooks.surroundings_inputs import (
-    ConfigChangeHookInput,
-    CwdChangedHookInput,
-    DirectoryAddedHookInput,
-    ElicitationHookInput,
-    ElicitationResultHookInput,
-    FileChangedHookInput,
-    InstructionsLoadedHookInput,
-    TaskCompletedHookInput,
-    TaskCreatedHookInput,
-    TeammateIdleHookInput,
-    WorktreeCreateHookInput,
-    WorktreeRemoveHookInput,
-)
-from bridle.hooks.tool_inputs import (
-    PermissionDeniedHookInput,
-    PermissionRequestHookInput,
-    PostToolBatchHookInput,
-    PostToolBatchToolCall,
-    PostToolUseFailureHookInput,
-    PostToolUseHookInput,
-    PreToolUseHookInput,
-)
-from bridle.hooks.turn_inputs import (
-    MessageDisplayHookInput,
-    NotificationHookInput,
-    PostCompactHookInput,
-    PostModelSwitchHookInput,
-    PreCompactHookInput,
-    PreModelSwitchHookInput,
-    SessionEndHookInput,
-    SessionStartHookInput,
-    SetupHookInput,
-    StopFailureHookInput,
-    StopHookInput,
-    SubagentStartHookInput,
-    SubagentStopHookInput,
-    UserPromptExpansionHookInput,
-    UserPromptSubmitHookInput,
-)
+from bridle.hooks import base, context, decode, encode, matchers, outputs, surroundings_inputs, tool_inputs, turn_inputs
+from bridle.hooks.base import *
+from bridle.hooks.context import *
+from bridle.hooks.decode import *
+from bridle.hooks.encode import *
+from bridle.hooks.matchers import *
+from bridle.hooks.outputs import *
+from bridle.hooks.surroundings_inputs import *
+from bridle.hooks.tool_inputs import *
+from bridle.hooks.turn_inputs import *
 
-__all__ = [
-    "BackgroundTaskSummary",
-    "ConfigChangeHookInput",
-    "CwdChangedHookInput",
-    "DirectoryAddedHookInput",
-    "ElicitationHookInput",
-    "ElicitationResultHookInput",
-    "FileChangedHookInput",
-    "HOOK_EVENTS",
-    "HookContext",
-    "HookEffort",
-    "HookInput",
-    "HookMatcher",
-    "HookOutput",
-    "HookOutputError",
-    "InstructionsLoadedHookInput",
-    "MessageDisplayHookInput",
-    "NotificationHookInput",
-    "PermissionDeniedHookInput",
-    "PermissionRequestHookInput",
-    "PostCompactHookInput",
-    "PostModelSwitchHookInput",
-    "PostToolBatchHookInput",
-    "PostToolBatchToolCall",
-    "PostToolUseFailureHookInput",
-    "PostToolUseHookInput",
-    "PreCompactHookInput",
-    "PreModelSwitchHookInput",
-    "PreToolUseHookInput",
-    "SessionCronSummary",
-    "SessionEndHookInput",
-    "SessionStartHookInput",
-    "SetupHookInput",
-    "StopFailureHookInput",
-    "StopHookInput",
-    "SubagentStartHookInput",
-    "SubagentStopHookInput",
-    "TaskCompletedHookInput",
-    "TaskCreatedHookInput",
-    "TeammateIdleHookInput",
-    "UnknownHookInput",
-    "UserPromptExpansionHookInput",
-    "UserPromptSubmitHookInput",
-    "WorktreeCreateHookInput",
-    "WorktreeRemoveHookInput",
-    "decode_hook_input",
-]
+__all__ = []
+__all__ += base.__all__
+__all__ += context.__all__
+__all__ += decode.__all__
+__all__ += encode.__all__
+__all__ += matchers.__all__
+__all__ += outputs.__all__
+__all__ += surroundings_inputs.__all__
+__all__ += tool_inputs.__all__
+__all__ += turn_inputs.__all__

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from bridle.errors import StreamWarning
 
-__all__ = ["HOOK_EVENTS", "HookRequest", "decode_hook_input", "decode_hook_request"]
+__all__ = ["HOOK_EVENTS", "decode_hook_input"]
 
 HOOK_EVENTS: dict[str, type[HookInput]] = {
     kind.wire_event: kind

@@ -14,7 +14,7 @@ from bridle.permissions.results import Allow, Deny, decision_wire
 if TYPE_CHECKING:
     from bridle.hooks.matchers import OnFailure
 
-__all__ = ["SPECIFIC_FIELDS", "EncodedHookOutput", "HookOutputError", "encode_hook_output", "fail_output"]
+__all__ = ["HookOutputError"]
 
 _PERMISSION = {
     "permission_decision": "permissionDecision",

@@ -12,16 +12,7 @@ from bridle.checked.fields import Checked, brief, option, suggestion
 from bridle.checked.functions import check_callback, is_async
 from bridle.errors import OptionsError, StreamWarning
 
-__all__ = [
-    "HookMatcher",
-    "OnFailure",
-    "RegisteredHook",
-    "Registration",
-    "check_hooks",
-    "event_warnings",
-    "registration",
-    "wire_timeout",
-]
+__all__ = ["HookMatcher"]
 
 OnFailure: TypeAlias = Literal["continue", "block"]
 

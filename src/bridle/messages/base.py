@@ -11,17 +11,7 @@ from msgspec import Raw
 from bridle.errors import DecodeError, printable
 from bridle.messages.lazy import decoded_once
 
-__all__ = [
-    "NO_RAW",
-    "Frame",
-    "Message",
-    "Number",
-    "Record",
-    "check_shape",
-    "frame_summary",
-    "plain",
-    "repair_surrogates",
-]
+__all__ = ["Frame", "Message", "Record"]
 
 Number = int | float
 """A JSON number: an integer stays an integer."""

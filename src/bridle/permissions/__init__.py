@@ -10,54 +10,12 @@
 
 from __future__ import annotations
 
-from bridle.permissions.requests import (
-    MatchedAskRule,
-    McpServerProvenance,
-    PermissionRequest,
-    PermissionRequestError,
-    decode_permission_request,
-)
-from bridle.permissions.results import (
-    Allow,
-    Deny,
-    PermissionDecisionClassification,
-    PermissionResult,
-    PermissionResultError,
-)
-from bridle.permissions.updates import (
-    AddDirectories,
-    AddRules,
-    PermissionBehavior,
-    PermissionRule,
-    PermissionUpdate,
-    PermissionUpdateDestination,
-    RemoveDirectories,
-    RemoveRules,
-    ReplaceRules,
-    SetMode,
-    UnknownPermissionUpdate,
-)
+from bridle.permissions import requests, results, updates
+from bridle.permissions.requests import *
+from bridle.permissions.results import *
+from bridle.permissions.updates import *
 
-__all__ = [
-    "AddDirectories",
-    "AddRules",
-    "Allow",
-    "Deny",
-    "MatchedAskRule",
-    "McpServerProvenance",
-    "PermissionBehavior",
-    "PermissionDecisionClassification",
-    "PermissionRequest",
-    "PermissionRequestError",
-    "PermissionResult",
-    "PermissionResultError",
-    "PermissionRule",
-    "PermissionUpdate",
-    "PermissionUpdateDestination",
-    "RemoveDirectories",
-    "RemoveRules",
-    "ReplaceRules",
-    "SetMode",
-    "UnknownPermissionUpdate",
-    "decode_permission_request",
-]
+__all__ = []
+__all__ += requests.__all__
+__all__ += results.__all__
+__all__ += updates.__all__

@@ -23,7 +23,6 @@ __all__ = [
     "McpServerProvenance",
     "PermissionRequest",
     "PermissionRequestError",
-    "check_can_use_tool",
     "decode_permission_request",
 ]
 

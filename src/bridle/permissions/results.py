@@ -21,9 +21,6 @@ __all__ = [
     "PermissionDecisionClassification",
     "PermissionResult",
     "PermissionResultError",
-    "decision_wire",
-    "deny",
-    "encode_permission_result",
 ]
 
 PermissionDecisionClassification: TypeAlias = Literal["user_temporary", "user_permanent", "user_reject"]

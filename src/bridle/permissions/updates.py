@@ -30,9 +30,6 @@ __all__ = [
     "ReplaceRules",
     "SetMode",
     "UnknownPermissionUpdate",
-    "decode_update",
-    "decode_updates",
-    "encode_update",
 ]
 
 PermissionBehavior: TypeAlias = Literal["allow", "deny", "ask"]

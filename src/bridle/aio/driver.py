@@ -15,11 +15,12 @@ import anyio
 
 from bridle.aio.callbacks import Loop, run_in_thread, run_job, wait_served
 from bridle.errors import BridleError, SessionClosedError
+from bridle.transports.base import AsyncPushTransport
 from bridle.waiting.thread_context import context_for_thread
 from bridle.waiting.threads import Threads
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from bridle.answering.routing import Job
     from bridle.launch import LaunchPlan
@@ -50,10 +51,7 @@ class Driver:
         self._missed = 0
         self._output_ended = False
         self._until: float | None = None
-        # What the local child process offers and a transport of somebody else may not: to write without waiting.
-        self._queue: Callable[[bytes], None] | None = getattr(transport, "queue", None)
-        pour = getattr(transport, "pour", None)
-        self._pour: Callable[[Callable[[bytes], bool]], Awaitable[bytes | None]] | None = pour if self._queue else None
+        self._push = transport if isinstance(transport, AsyncPushTransport) else None
 
     def start(self) -> None:
         """Begin, in a task of its own."""
@@ -150,7 +148,7 @@ class Driver:
             core.tell()
             if data := connection.data_to_send():
                 await transport.send(data)
-            core.look_at_input(transport, time.monotonic())
+            self._look_at_input()
             if core.may_end or core.abandoned or (core.stop_asked and self._output_ended):
                 return
             if connection.input_may_close:
@@ -161,6 +159,10 @@ class Driver:
                 self._missed += 1
                 continue
             await self._advance()
+
+    def _look_at_input(self) -> None:
+        if self._push is not None and self._push.input_broken:
+            self._core.input_broke(time.monotonic())
 
     async def _advance(self) -> None:
         """Wait for one happening and tell the core."""
@@ -179,8 +181,8 @@ class Driver:
             try:
                 if self._output_ended:
                     exit_code = await transport.wait_exit()
-                elif self._pour is not None and not hasty:
-                    data = await self._pour(lambda data: self._take_in(data, scope))
+                elif self._push is not None and not hasty:
+                    data = await self._push.push_to(lambda data: self._take_in(data, scope))
                 else:
                     data = await transport.receive()
             finally:
@@ -217,10 +219,9 @@ class Driver:
         core, connection = self._core, self._core.connection
         if core.has_to_tell:
             return False  # in the driver's task, where code of users may be called
-        if outgoing := connection.data_to_send():
-            assert self._queue is not None  # noqa: S101 - for the type checker
-            self._queue(outgoing)
-            core.look_at_input(self._transport, time.monotonic())
+        if (outgoing := connection.data_to_send()) and self._push is not None:
+            self._push.send_nowait(outgoing)
+            self._look_at_input()
         if self._woken or core.stop_asked or core.may_end or core.abandoned or connection.input_may_close:
             return False
         now = time.monotonic()
@@ -262,15 +263,15 @@ class Driver:
             False if the driver has to look at the core all the same.
         """
         core, connection = self._core, self._core.connection
-        if self._queue is None or self._scope is None or self._woken:
+        if self._push is None or self._scope is None or self._woken:
             return False
         if data := connection.data_to_send():
-            self._queue(data)
+            self._push.send_nowait(data)
         now = time.monotonic()
         core.pump(now)
         if data := connection.data_to_send():
-            self._queue(data)
-        core.look_at_input(self._transport, now)
+            self._push.send_nowait(data)
+        self._look_at_input()
         if core.stop_asked or core.may_end or core.has_to_tell or connection.input_may_close:
             return False
         if core.callbacks.to_run or core.callbacks.to_stop:

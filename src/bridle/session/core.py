@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from bridle.launch import LaunchPlan
     from bridle.protocol.results import ServerInfo
     from bridle.session.events import SessionEvent
-    from bridle.transports.base import Transport
 
 __all__ = ["SessionCore"]
 
@@ -255,9 +254,9 @@ class SessionCore:
         self.deadlines.now = now
         self.deadlines.arm("exit", "", EXIT_SECONDS)
 
-    def look_at_input(self, transport: Transport, now: float) -> None:
-        """Take it, once, if the CLI was found to read nothing any more: its exit has to follow."""
-        if self._input_broke or not getattr(transport, "input_broken", False):
+    def input_broke(self, now: float) -> None:
+        """Take, once, that the CLI does not read any more: its exit has to follow."""
+        if self._input_broke:
             return
         self._input_broke = True
         if self.connection.over or self.stop_asked:

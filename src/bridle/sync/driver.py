@@ -19,6 +19,7 @@ from bridle.answering.servers import CLOSE_SECONDS
 from bridle.errors import BridleError, SessionClosedError
 from bridle.sync.callbacks import Runner
 from bridle.sync.relief import Relief
+from bridle.transports.base import SyncPushTransport
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +51,7 @@ class Driver:
         self._own: Job | None = None
         self._core = core
         self._transport = transport
+        self._push = transport if isinstance(transport, SyncPushTransport) else None
         self._thread: threading.Thread | None = None
         self._runner = Runner(self._finish)
         self._relief = Relief(self._runner.run, self._run)
@@ -149,8 +151,9 @@ class Driver:
         if not self.running:
             return
         if data := connection.data_to_send():
-            self._transport.send(data)
-        core.look_at_input(self._transport, time.monotonic())
+            (self._transport.send if self._push is None else self._push.send_nowait)(data)
+        if self._push is not None and self._push.input_broken:
+            core.input_broke(time.monotonic())
         if connection.input_may_close:
             self._transport.end_input()
             connection.input_was_closed()

@@ -1,100 +1,165 @@
-"""What a transport is: bytes in, bytes out, end of input, exit status, the tail of stderr.
+"""The protocols of a transport: bytes in, bytes out, end of input, exit status, tail of stderr.
 
-Write one to reach a CLI somewhere else (a container, another machine, a socket): two small classes' worth of methods, of which each
-shell needs one kind. `subprocess_async.py` and `subprocess_sync.py` are the ones for a local child process.
+Write a transport to reach a CLI in a container, on another machine, or over a socket. There are two protocols, each in an async form (for
+`bridle.query` and `bridle.Session` on asyncio and trio) and in a blocking form (for `bridle.sync`):
 
-Rules for authors. `send` takes whole frames and must not wait for the peer to read what it sends before it reads what the peer sends:
-queue what cannot be written at once, and let `receive` go on with it. `receive` may be cancelled (or time out) and called again
-without losing a byte. After `stop` nothing of the peer is left. `abandon` is called by the garbage collector: it must not wait.
-A transport that can find out that the peer reads nothing any more says so with a property `input_broken`; a session then ends soon.
+- Pull (`AsyncTransport`, `SyncTransport`): the session calls `send` and `receive`. Every transport implements this one.
+- Push (`AsyncPushTransport`, `SyncPushTransport`): in addition, the session writes without waiting, sees when the peer stops reading, and,
+  on asyncio and trio, gets output by callback. It saves a task switch for each read. The transport of the local child process uses it.
+
+Bridle checks a transport when it is handed in: a missing method, or one that is `async` where it must not be, is a `TypeError`.
+`bridle.testing.check_transport` tests the rules below on a running transport.
+
+Rules:
+
+- `send` takes whole frames. It must not wait until the peer reads: queue the data that cannot be written immediately, and let `receive`
+  write the rest.
+- `receive` can be cancelled, or time out, and be called again without losing a byte.
+- After `stop` no process of the peer is left.
+- `abandon` is called by the garbage collector and must not wait.
+- A transport that has one member of a push protocol must have all of them.
 """
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from bridle.launch.plan import LaunchPlan
 
-__all__ = ["AsyncTransport", "LaunchPlan", "SyncTransport", "Transport", "TransportSource"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = [
+    "AsyncPushTransport",
+    "AsyncTransport",
+    "LaunchPlan",
+    "PushTransport",
+    "SyncPushTransport",
+    "SyncTransport",
+    "Transport",
+    "TransportSource",
+]
 
 
 @runtime_checkable
 class Transport(Protocol):
-    """What both kinds share."""
+    """The members that the async and the blocking form of a transport share."""
 
     @property
     def pid(self) -> int | None:
-        """The process id, where there is one."""
+        """Process id of the peer; None if it has none, or before the start."""
 
     @property
     def stderr_tail(self) -> bytes:
-        """The last part of what the peer wrote to stderr."""
+        """Last part of what the peer wrote to stderr."""
 
     def abandon(self) -> None:
-        """End the peer without waiting for anything."""
+        """Stop the peer without waiting."""
+
+
+@runtime_checkable
+class PushTransport(Transport, Protocol):
+    """The members that the async and the blocking form of a push transport add."""
+
+    @property
+    def input_broken(self) -> bool:
+        """True once the peer is known not to read any more. The session then waits only a short time for its exit."""
+
+    def send_nowait(self, data: bytes) -> None:
+        """Queue `data`, and write what can be written without waiting. The data follows everything that was sent before."""
 
 
 @runtime_checkable
 class AsyncTransport(Transport, Protocol):
-    """A transport for `bridle.query`, `bridle.run`: asyncio and trio."""
+    """Pull transport for asyncio and trio."""
 
     async def start(self, plan: LaunchPlan) -> None:
         """Start the peer as `plan` says.
 
         Raises:
-            StartError: it cannot be started; nothing is left behind.
+            StartError: the peer cannot be started; nothing is left behind.
         """
 
     async def send(self, data: bytes) -> None:
-        """Write `data`, as a whole and in order."""
+        """Write all of `data`, after everything that was sent before."""
 
     async def end_input(self) -> None:
         """Close the peer's input, after everything that was sent."""
 
     async def receive(self) -> bytes:
-        """Return the next bytes of output; b"" when no more will come."""
+        """Return the next bytes of output; b"" at the end, each time it is called there."""
 
     async def wait_exit(self) -> int | None:
-        """Wait until the peer has exited; return its exit status, negative for a signal, None where there is none."""
+        """Wait until the peer has exited; return its exit status, negative for a signal, None if there is none."""
 
     async def stop(self, *, turn_open: bool) -> None:
-        """End the peer: when this returns it is gone. Idempotent, and not to be cut short by cancellation.
+        """Stop the peer; return when it is gone. Idempotent, and not cut short by cancellation.
 
         Args:
-            turn_open: True if the model may be at work; then it is not given time to finish.
+            turn_open: True if the model may be working; then the peer gets no time to finish.
         """
 
 
 @runtime_checkable
 class SyncTransport(Transport, Protocol):
-    """A transport for `bridle.sync`: the same methods, blocking."""
+    """Pull transport for `bridle.sync`: the same methods, blocking, called from several threads."""
 
     def start(self, plan: LaunchPlan) -> None:
         """Start the peer as `plan` says.
 
         Raises:
-            StartError: it cannot be started; nothing is left behind.
+            StartError: the peer cannot be started; nothing is left behind.
         """
 
     def send(self, data: bytes) -> None:
-        """Write `data`, as a whole and in order."""
+        """Write all of `data`, after everything that was sent before."""
 
     def end_input(self) -> None:
         """Close the peer's input, after everything that was sent."""
 
     def receive(self, timeout: float | None = None) -> bytes | None:
-        """Return the next bytes of output; b"" when no more will come (or another thread stops it); None after `timeout` seconds."""
+        """Return the next bytes of output; b"" at the end, or when another thread stops the transport; None after `timeout` seconds."""
 
     def wait_exit(self, timeout: float | None = None) -> int | None:
-        """Wait until the peer has exited, `timeout` seconds at most; return its exit status, negative for a signal, else None."""
+        """Wait at most `timeout` seconds until the peer has exited; return its exit status, negative for a signal, else None."""
 
     def stop(self, *, turn_open: bool) -> None:
-        """End the peer: when this returns it is gone. Idempotent, and safe from any thread."""
+        """Stop the peer; return when it is gone. Idempotent, and safe from any thread.
+
+        Args:
+            turn_open: True if the model may be working; then the peer gets no time to finish.
+        """
+
+
+@runtime_checkable
+class AsyncPushTransport(AsyncTransport, PushTransport, Protocol):
+    """Push transport for asyncio and trio."""
+
+    async def push_to(self, take: Callable[[bytes], bool]) -> bytes | None:
+        """Call `take` with output as it arrives, from the event loop itself, until it returns False.
+
+        It can be cancelled and called again without losing a byte, and alternates with `receive`.
+
+        Args:
+            take: gets the next bytes; returns whether to go on. It does not wait.
+
+        Returns:
+            b"" at the end of the output; None after `take` returned False, or once the peer stops reading.
+        """
+
+
+@runtime_checkable
+class SyncPushTransport(SyncTransport, PushTransport, Protocol):
+    """Push transport for `bridle.sync`.
+
+    It has no `push_to`: the thread that calls `receive` waits for output in any case. `receive` also returns None, once, when the peer
+    stops reading.
+    """
 
 
 @runtime_checkable
 class TransportSource(Protocol):
-    """Makes transports of both kinds: what is given as `transport=` where one object is to serve asyncio, trio and threads."""
+    """Factory of transports of both forms: give one as `transport=` to use the same object on asyncio, trio and threads."""
 
     def for_async(self) -> AsyncTransport:
         """Return a new transport for one query or session of `bridle`."""

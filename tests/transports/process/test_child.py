@@ -169,8 +169,8 @@ def test_the_end_of_the_output_is_there_again_for_whoever_asks_again(backend: st
         await transport.start(plan("import os, time; os.write(1, b'x'); os.close(1); time.sleep(60)"))
         try:
             with anyio.fail_after(20):
-                assert await transport.pour(take) == b""
-                assert await transport.pour(take) == b""
+                assert await transport.push_to(take) == b""
+                assert await transport.push_to(take) == b""
                 assert await transport.receive() == b""
         finally:
             await transport.stop(turn_open=True)

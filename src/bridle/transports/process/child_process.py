@@ -65,8 +65,12 @@ class ChildProcess:
 
     @property
     def input_broken(self) -> bool:
-        """True once the process was found not to read any more. A transport of somebody else's may have this, too."""
+        """True once the process is known not to read any more."""
         return self._child is not None and self._child.input_broken
+
+    def send_nowait(self, data: bytes) -> None:
+        """Queue `data` for stdin: reading goes on writing what the pipe does not take immediately."""
+        self._started().queue(data)
 
     def _has_just_broken(self) -> bool:
         """Return True once, when stdin has broken: whoever waits for output has to look at it."""

@@ -30,7 +30,7 @@ _LARGE_READ = 16_384
 
 
 class AsyncChildProcess(ChildProcess):
-    """Runs the CLI as a child process; an `AsyncTransport`. Arguments: those of `ChildProcess`."""
+    """Runs the CLI as a child process; an `AsyncPushTransport`. Arguments: those of `ChildProcess`."""
 
     _starting: Call[None] | None = None
     _more_is_likely = False
@@ -51,10 +51,6 @@ class AsyncChildProcess(ChildProcess):
         """Queue `data` for stdin; reading goes on writing what the pipe does not take at once."""
         self._started().queue(data)
         await anyio.lowlevel.checkpoint()
-
-    def queue(self, data: bytes) -> None:
-        """Do the same without giving other tasks their turn: for answers, which should not be late."""
-        self._started().queue(data)
 
     async def end_input(self) -> None:
         """Close stdin after everything queued."""
@@ -77,8 +73,8 @@ class AsyncChildProcess(ChildProcess):
         self._more_is_likely = not data or len(data) >= _LARGE_READ  # the end is there again without a wait
         return data
 
-    async def pour(self, take: Callable[[bytes], bool]) -> bytes | None:
-        """Hand output to `take` as it comes, in the event loop itself: no task is woken for it.
+    async def push_to(self, take: Callable[[bytes], bool]) -> bytes | None:
+        """Call `take` with output as it arrives, from the event loop itself: no task is woken for it.
 
         Args:
             take: gets the bytes; returns whether to go on. It must not wait.

@@ -14,7 +14,7 @@ __all__ = ["SyncChildProcess"]
 
 
 class SyncChildProcess(ChildProcess):
-    """Runs the CLI as a child process; a `SyncTransport`. Arguments: those of `ChildProcess`."""
+    """Runs the CLI as a child process; a `SyncPushTransport`. Arguments: those of `ChildProcess`."""
 
     def start(self, plan: LaunchPlan) -> None:
         """Start the process.
@@ -26,7 +26,7 @@ class SyncChildProcess(ChildProcess):
 
     def send(self, data: bytes) -> None:
         """Queue `data` for stdin; reading goes on writing what the pipe does not take at once."""
-        self._started().queue(data)
+        self.send_nowait(data)
 
     def end_input(self) -> None:
         """Close stdin after everything queued."""

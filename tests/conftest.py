@@ -6,12 +6,14 @@ import os
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import pytest_timeout  # type: ignore[import-untyped]
 from hypothesis import HealthCheck, settings
 
 from tests.contract.outcomes import Outcomes
+from tests.support.patience import patience
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -60,6 +62,11 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
         report.outcome = "failed"
         report.longrepr = f"skipped, which BRIDLE_CI=1 forbids: {report.longrepr}"
     return report
+
+
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> object:
+    """Scale the timeout of a test with the load of the machine."""
+    return pytest_timeout.pytest_timeout_set_timer(item, settings._replace(timeout=patience(settings.timeout)))
 
 
 @pytest.fixture(scope="session")

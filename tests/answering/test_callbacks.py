@@ -18,6 +18,7 @@ from bridle.hooks import HookMatcher, HookOutput
 from bridle.permissions import Allow, Deny
 from bridle.tools import ToolContext, tool, tool_server
 from tests.contract import shows
+from tests.support.patience import patience
 from tests.support.session_fixtures import StandIn
 from tests.support.shell import Backend, Shell
 from tests.support.talking import Running, ask, got, steps, texts
@@ -204,7 +205,7 @@ def test_a_hook_that_hangs_is_answered_at_its_deadline(shell: Shell, playing: St
     cancelled: list[bool] = []
 
     def hanging(asked: Any, context: Any) -> None:
-        release.wait(20)
+        release.wait(patience(20))
         cancelled.append(context.cancelled)
 
     async def waiting(asked: Any, context: Any) -> None:
@@ -230,11 +231,11 @@ def test_a_hook_that_hangs_is_answered_at_its_deadline(shell: Shell, playing: St
             for callback_id in ("hook_0", "hook_1"):
                 began = time.monotonic()
                 answer = await hook(session, callback_id)
-                assert 0.15 < time.monotonic() - began < 2
+                assert 0.15 < time.monotonic() - began < patience(2)
                 assert (answer == {}) is (on_failure == "continue")
             assert codes(session) == ["CALLBACK_TIMED_OUT"] * 2
             release.set()
-            until = time.monotonic() + 10
+            until = time.monotonic() + patience(10)
             while len(cancelled) < 2 and time.monotonic() < until:
                 await shell.let_others_run()
             assert cancelled == [True, True]
@@ -276,7 +277,7 @@ def test_the_cli_takes_a_question_back(shell: Shell, playing: StandIn) -> None:
     told = threading.Event()
 
     def hanging(asked: Any, context: Any) -> None:
-        until = time.monotonic() + 20
+        until = time.monotonic() + patience(20)
         while not context.cancelled and time.monotonic() < until:
             threading.Event().wait(0.005)
         told.set()
@@ -286,7 +287,7 @@ def test_the_cli_takes_a_question_back(shell: Shell, playing: StandIn) -> None:
             fields = {"callback_id": "hook_0", "input": INPUT}
             turn = await got(session.send(steps(["ask_and_cancel", "hook_callback", fields], ["text", "on"])))
             assert await texts(turn) == ["on"]
-            until = time.monotonic() + 10
+            until = time.monotonic() + patience(10)
             while not told.is_set() and time.monotonic() < until:
                 await shell.let_others_run()
             assert told.is_set()
@@ -302,7 +303,7 @@ def test_stopping_answers_safely_and_cancels(shell: Shell, playing: StandIn) -> 
 
     def hanging(request: Any) -> Allow:
         asked.set()
-        until = time.monotonic() + 20
+        until = time.monotonic() + patience(20)
         while not request.cancelled and time.monotonic() < until:
             threading.Event().wait(0.005)
         told.set()
@@ -317,7 +318,7 @@ def test_stopping_answers_safely_and_cancels(shell: Shell, playing: StandIn) -> 
             await got(session.stop())
             [answer] = await texts(turn)
             assert json.loads(answer)["behavior"] == "deny"
-        assert told.wait(10)
+        assert told.wait(patience(10))
 
     shell.play(scenario)
 
@@ -360,7 +361,7 @@ def test_a_permission_nobody_answers_is_denied_at_the_deadline(shell: Shell, pla
     release = threading.Event()
 
     async def scenario() -> None:
-        options = playing(can_use_tool=lambda request: release.wait(20), timeouts=Timeouts(permission=0.2))
+        options = playing(can_use_tool=lambda request: release.wait(patience(20)), timeouts=Timeouts(permission=0.2))
         async with Running(shell, options) as session:
             answer = await permission(session)
             assert answer["behavior"] == "deny"

@@ -21,6 +21,7 @@ from bridle.permissions import Allow
 from bridle.protocol.states.session import Lifecycle
 from bridle.tools import ToolContext, tool, tool_server
 from tests.contract import shows
+from tests.support.patience import patience
 from tests.support.talking import Running, ask, got, make, steps, texts
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def test_a_callback_that_waits_for_ever_keeps_no_session_alive(shell: Shell, pla
 
     def waiting(asked: Any, context: Any) -> None:
         contexts.append(context)
-        told.wait(SECONDS)
+        told.wait(patience(SECONDS))
 
     async def also_waiting(request: Any) -> None:
         contexts.append(request)

@@ -19,6 +19,7 @@ from bridle.errors import ControlRejectedError, ControlTimeoutError, OptionsErro
 from bridle.tools import tool, tool_server
 from tests.contract import shows
 from tests.support import stand_in_servers
+from tests.support.patience import patience
 from tests.support.talking import Running, ask, got, make, raised, steps, texts
 
 if TYPE_CHECKING:
@@ -301,7 +302,7 @@ def test_a_server_that_does_not_end_is_ended(shell: Shell, connecting: Callable[
                 await tell(session, "stubborn", "notifications/initialized")
             while not begun.is_set():
                 await shell.let_others_run()
-        assert ended.wait(10)
+        assert ended.wait(patience(10))
 
     shell.play(scenario)
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from bridle.transports.process.processes import Identity, descendants, identity
 from tests.support.leaks import command_line, wait_gone
+from tests.support.patience import patience
 
 COMMAND = (sys.executable, "-m", "bridle.cli")
 SECONDS = 30.0
@@ -95,7 +96,7 @@ class Command:
             os.close(follower)
         try:
             out = read_all(leader)
-            return Ran(process.wait(SECONDS), out)
+            return Ran(process.wait(patience(SECONDS)), out)
         finally:
             os.close(leader)
             if process.poll() is None:
@@ -117,7 +118,7 @@ class Command:
 
 def read_all(descriptor: int) -> bytes:
     """Read a terminal until nobody has it open any more."""
-    until = time.monotonic() + SECONDS
+    until = time.monotonic() + patience(SECONDS)
     data = b""
     while time.monotonic() < until:
         if select.select([descriptor], [], [], 0.5)[0]:
@@ -134,7 +135,7 @@ def read_all(descriptor: int) -> bytes:
 def read_until(process: subprocess.Popen[bytes], wanted: bytes) -> bytes:
     """Read standard output until `wanted` was in it."""
     assert process.stdout is not None
-    until = time.monotonic() + SECONDS
+    until = time.monotonic() + patience(SECONDS)
     data = b""
     while wanted not in data:
         assert select.select([process.stdout], [], [], max(0.0, until - time.monotonic()))[0], data

@@ -13,6 +13,7 @@ import pytest
 
 from tests.cli.command import SECONDS, Command
 from tests.support import stand_in
+from tests.support.patience import patience
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def started() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     for process in processes:
         if process.poll() is None:
             process.kill()
-        process.wait(SECONDS)
+        process.wait(patience(SECONDS))
         for stream in (process.stdin, process.stdout, process.stderr):
             if stream is not None:
                 with suppress(OSError):

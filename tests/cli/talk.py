@@ -16,6 +16,7 @@ from typing import Self
 
 from bridle.transports.process.processes import Identity
 from tests.cli.command import SECONDS, Command, children_of, left_of
+from tests.support.patience import patience
 
 # Makes the terminal its own, with no signal ignored as under nohup, and becomes the command.
 _LOGIN = """
@@ -63,7 +64,7 @@ class Talk:
     ) -> None:
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(SECONDS)
+        self.process.wait(patience(SECONDS))
         self.hang_up()
 
     @property
@@ -74,7 +75,7 @@ class Talk:
     def until(self, wanted: str | re.Pattern[str]) -> str:
         """Wait until this is shown, after what was waited for before; return what was shown up to it."""
         pattern = wanted if isinstance(wanted, re.Pattern) else re.compile(re.escape(wanted))
-        until = time.monotonic() + SECONDS
+        until = time.monotonic() + patience(SECONDS)
         while (found := pattern.search(self.text, self._at)) is None:
             left = until - time.monotonic()
             assert left > 0, f"{wanted!r} did not come: {self.text[self._at :]!r}"
@@ -106,7 +107,7 @@ class Talk:
 
     def code(self) -> int:
         """Read to the end and return the exit code."""
-        until = time.monotonic() + SECONDS
+        until = time.monotonic() + patience(SECONDS)
         while self._leader >= 0 and time.monotonic() < until:
             if select.select([self._leader], [], [], 0.5)[0] and not self._read():
                 break

@@ -17,6 +17,7 @@ from tests.cli.command import Command, children_of, left_of
 from tests.cli.talk import CTRL_C, CTRL_D, Talk
 from tests.cli.test_untrusted_text import NASTY, check
 from tests.support import stand_in_session
+from tests.support.patience import patience
 
 ASKED = {"tool_name": "Bash", "tool_use_id": "t1", "input": {"command": "touch one"}}
 Started = Callable[[subprocess.Popen[bytes]], subprocess.Popen[bytes]]
@@ -68,7 +69,7 @@ def test_prompts_from_a_file(bridle: Command, tmp_path: Path) -> None:
     source.write_text("\ufeffone\r\ntwo\r\n")
     with source.open("rb") as file:
         process = bridle.start("chat", stdin=file)
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=patience(30))
     assert process.returncode == 0
     assert b"\n> two\n\ntwo\n" in out
     assert out.startswith(b"> one\n\none\n")
@@ -83,7 +84,7 @@ def test_nothing_to_say(bridle: Command, stdin: bytes) -> None:
 def test_closed_stdin(bridle: Command) -> None:
     shell = 'exec "$@" <&-'
     arguments = ["sh", "-c", shell, "sh", *bridle.arguments("chat", "hello")]
-    done = subprocess.run(arguments, env=bridle.environment, capture_output=True, timeout=30, check=False)
+    done = subprocess.run(arguments, env=bridle.environment, capture_output=True, timeout=patience(30), check=False)
     assert (done.returncode, done.stdout.startswith(b"> hello\n\nhello\n")) == (0, True), done
 
 
@@ -226,7 +227,7 @@ def test_interrupt_while_it_starts(bridle: Command, started: Started, tmp_path: 
     with open(ready, "rb"):
         below = children_of(process)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=patience(30))
     assert (process.returncode, err) == (130, b"Interrupted.\n")
     assert left_of(below) == []
 
@@ -258,7 +259,7 @@ def test_reader_that_goes_away(bridle: Command, started: Started) -> None:
     below = children_of(process)
     process.stdout.close()
     process.stdout = None
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=patience(30))
     assert (process.returncode, err) == (141, b"")
     assert left_of(below) == []
 

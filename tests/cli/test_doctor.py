@@ -12,6 +12,7 @@ import pytest
 
 from bridle import __version__
 from tests.cli.command import Command
+from tests.support.patience import patience
 
 SECRET = "sk-ant-very-secret"
 
@@ -160,7 +161,7 @@ def test_the_folder_was_deleted(bridle: Command, tmp_path: Path) -> None:
         env=bridle.environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=patience(60),
         check=False,
     )
     assert ran.returncode == 3

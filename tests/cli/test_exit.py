@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cli.command import COMMAND, Command, children_of, left_of, read_until
+from tests.support.patience import patience
 
 Started = Callable[[subprocess.Popen[bytes]], subprocess.Popen[bytes]]
 
@@ -123,7 +124,7 @@ def test_signals_stop_everything(
         below = children_of(process)
     assert len(below) >= 2
     process.send_signal(number)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=patience(30))
     assert process.returncode == code, err
     assert b"Traceback" not in err
     assert (b"Interrupted." in err) == (number == signal.SIGINT)
@@ -140,7 +141,7 @@ def test_second_interrupt_does_not_disturb_stopping(bridle: Command, started: St
     assert process.stderr is not None
     for _ in range(3):
         process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=patience(30))
     assert process.returncode == 130
     assert b"Traceback" not in err
     assert left_of(below) == []
@@ -155,7 +156,7 @@ def test_interrupt_while_the_version_is_asked(bridle: Command, started: Started,
     with open(ready, "rb"):
         below = children_of(process)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=patience(20))
     assert (process.returncode, err) == (130, b"Interrupted.\n")
     assert left_of(below) == []
 
@@ -167,7 +168,7 @@ def test_interrupt_while_the_reader_sleeps(bridle: Command, started: Started) ->
     # Nobody reads on: the command is, or will be, blocked in a write.
     below = children_of(process)
     process.send_signal(signal.SIGINT)
-    assert process.wait(20) == 130
+    assert process.wait(patience(20)) == 130
     assert left_of(below) == []
 
 
@@ -180,7 +181,7 @@ def test_reader_that_goes_away(bridle: Command, started: Started, extra: list[st
     assert process.stdout is not None
     process.stdout.close()
     process.stdout = None
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=patience(30))
     assert process.returncode == 141
     assert err == b""
     assert left_of(below) == []
@@ -189,7 +190,7 @@ def test_reader_that_goes_away(bridle: Command, started: Started, extra: list[st
 def test_full_disk(bridle: Command) -> None:
     with open("/dev/full", "wb") as full:
         process = bridle.plays(INIT, ANSWER, RESULT).start("run", "hi", stdout=full)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=patience(30))
     assert process.returncode == 1
     assert err.decode() == "error: the output cannot be written: No space left on device\n"
 
@@ -215,7 +216,7 @@ def test_nobody_reads_the_help(bridle: Command, arguments: list[str]) -> None:
     try:
         command = bridle.arguments(*arguments)
         done = subprocess.run(
-            command, env=bridle.environment, stdout=writer, stderr=subprocess.PIPE, timeout=30, check=False
+            command, env=bridle.environment, stdout=writer, stderr=subprocess.PIPE, timeout=patience(30), check=False
         )
     finally:
         os.close(writer)
@@ -226,7 +227,9 @@ def test_nobody_reads_the_help(bridle: Command, arguments: list[str]) -> None:
 @pytest.mark.parametrize("command", ["run", "chat"])
 def test_without_the_extra(missing: str, command: str) -> None:
     code = f"import sys; sys.argv[1:] = [{command!r}]; sys.modules[{missing!r}] = None; from bridle.cli import main; main()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=patience(30), check=False
+    )
     assert done.returncode == 2
     assert "pip install 'bridle[cli]'" in done.stderr
     assert missing in done.stderr
@@ -246,13 +249,13 @@ sys.meta_path.insert(0, Interrupted())
 from bridle.cli import main
 main()
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=30, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=patience(30), check=False)
     assert (done.returncode, done.stderr) == (130, b"")
 
 
 def test_the_package_does_not_load_the_extra() -> None:
     code = "import sys, bridle.cli; sys.exit(any(name in sys.modules for name in ('typer', 'rich', 'click')))"
-    assert subprocess.run([sys.executable, "-c", code], timeout=30, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=patience(30), check=False).returncode == 0
 
 
 def test_module_is_the_command() -> None:
@@ -261,5 +264,5 @@ def test_module_is_the_command() -> None:
 
 def test_the_package_is_the_command_too(bridle: Command) -> None:
     command = [sys.executable, "-m", "bridle", "--version"]
-    done = subprocess.run(command, env=bridle.environment, capture_output=True, timeout=30, check=True)
+    done = subprocess.run(command, env=bridle.environment, capture_output=True, timeout=patience(30), check=True)
     assert done.stdout == bridle("--version").out

@@ -17,6 +17,7 @@ import pytest
 import bridle
 from bridle.testing import HTTPFailure, Reply, ScriptedModel, Thinking, ToolCall
 from tests.cli.command import Command, Ran, children_of, left_of, read_until
+from tests.support.patience import patience
 
 if TYPE_CHECKING:
     from tests.conftest import RealCLI
@@ -124,7 +125,7 @@ def test_interrupt_in_the_middle_of_a_command(at: At, real_cli: RealCLI, started
         below = children_of(process)
         assert shell in below
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=patience(30))
     assert process.returncode == 130
     assert err == b"Interrupted.\n"
     assert left_of(below) == []
@@ -139,7 +140,7 @@ def test_reader_that_goes_away(at: At, real_cli: RealCLI, started: Started) -> N
         assert process.stdout is not None
         process.stdout.close()
         process.stdout = None
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=patience(30))
     assert (process.returncode, err) == (141, b"")
     assert left_of(below) == []
 
@@ -212,7 +213,7 @@ def test_demo_without_a_cli(real: Command, tmp_path: Path, how: str) -> None:
             env={**real.environment, **nowhere},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=patience(60),
             check=False,
         )
         ran = Ran(done.returncode, done.stdout.encode(), done.stderr.encode())
@@ -258,7 +259,7 @@ def test_demo_interrupted(real: Command, started: Started, place: bytes) -> None
     read_until(process, place)
     below = children_of(process)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=patience(30))
     assert process.returncode == 130
     assert err == b"Interrupted.\n"
     assert left_of(below) == []

@@ -17,6 +17,7 @@ from bridle.permissions import Allow
 from bridle.tools import tool, tool_server
 from tests.contract import shows
 from tests.support.light import Light
+from tests.support.patience import patience
 from tests.support.shell import Shell
 from tests.support.talking import Running, ask, got, steps, texts
 
@@ -183,7 +184,7 @@ class Callback:
     def _plain(self) -> Any:
         self.called += 1
         if self.hangs:
-            self.release.wait(20)
+            self.release.wait(patience(20))
         return self._end()
 
     async def _waiting(self) -> Any:
@@ -268,7 +269,7 @@ def test_failures(shell: Shell, options: Light, callback: Callback, kind: str) -
             began = time.monotonic()
             answer = await ask(session, row.subtype, **row.fields)
             assert row.failed(answer), answer
-            assert SECONDS * 0.9 < time.monotonic() - began < SECONDS + 3
+            assert SECONDS * 0.9 < time.monotonic() - began < SECONDS + patience(3)
             assert session.warnings[-1].code == "CALLBACK_TIMED_OUT"
             callback.release.set()
             callback.hangs = False

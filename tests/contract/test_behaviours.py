@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.manifest import PROJECT, areas, declared, promises
+from tests.support.patience import patience
 
 DECLARED = declared(PROJECT / "tests")
 
@@ -93,7 +94,7 @@ def test_ci_insists_that_they_ran(arguments: list[str], env: dict[str, str], cod
         env={**environment, **env},
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=patience(170),
         check=False,
     )
     assert ran.returncode == code, ran.stdout + ran.stderr

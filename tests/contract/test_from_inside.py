@@ -16,6 +16,7 @@ from bridle.tools import ToolContext, tool, tool_server
 from tests.contract import shows
 from tests.support.leaks import alive
 from tests.support.light import Light
+from tests.support.patience import patience
 from tests.support.shell import Shell
 from tests.support.talking import got, make, steps, texts
 
@@ -130,7 +131,7 @@ def test_stopping_from_inside(shell: Shell, options: Light, kind: str, asynchron
         await got(session.stop())
         assert session.state is Lifecycle.STOPPED
         assert not alive(session.pid)
-        until = time.monotonic() + 20
+        until = time.monotonic() + patience(20)
         while not inside.done.is_set() and time.monotonic() < until:
             await shell.let_others_run()
         assert inside.done.is_set()

@@ -17,6 +17,7 @@ import bridle.sync
 import bridle.testing
 from bridle.errors import WarningCode
 from bridle.protocol.states.query import ONE_SHOT, State, Yield
+from tests.support.patience import patience
 
 PROJECT = Path(__file__).resolve().parents[2]
 DOCS = PROJECT / "docs"
@@ -26,7 +27,7 @@ PAGES = [PROJECT / "README.md", *sorted(DOCS.glob("*.md"))]
 
 @pytest.mark.parametrize("script", GENERATED)
 def test_generated_parts_are_current(script: str) -> None:
-    subprocess.run([sys.executable, str(PROJECT / "scripts" / script)], check=True, timeout=30)
+    subprocess.run([sys.executable, str(PROJECT / "scripts" / script)], check=True, timeout=patience(30))
 
 
 @pytest.mark.parametrize("script", GENERATED)
@@ -43,9 +44,9 @@ def test_an_old_page_is_noticed_and_brought_up_to_date(script: str, tmp_path: Pa
         encoding="utf-8",
     )
     command = [sys.executable, str(tmp_path / "scripts" / script)]
-    old = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    old = subprocess.run(command, capture_output=True, text=True, check=False, timeout=patience(30))
     assert (old.returncode, old.stderr) == (1, f"docs/{page.name} is not current: run `./dev docs`\n")
-    subprocess.run([*command, "--write"], check=True, timeout=30)
+    subprocess.run([*command, "--write"], check=True, timeout=patience(30))
     assert copy.read_text(encoding="utf-8") == current
 
 

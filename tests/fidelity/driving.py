@@ -12,6 +12,7 @@ from bridle import Options, sync
 from bridle.testing import SimulatedCLI
 from bridle.testing.script.steps import UserSays
 from tests.fidelity.frames import Recording
+from tests.support.patience import patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,7 +128,7 @@ class Host:
 
     def wait_for_file(self, name: str) -> None:
         """Wait until a tool of the real CLI has made a file; the simulated one makes none."""
-        until = time.monotonic() + 20
+        until = time.monotonic() + patience(20)
         while self.real and not (self.folder / name).exists():
             assert time.monotonic() < until
             threading.Event().wait(0.005)

@@ -18,6 +18,7 @@ from bridle.hooks import HookOutput
 from bridle.permissions import AddRules, PermissionRule, SetMode
 from bridle.testing import Script
 from bridle.tools import Audio, EmbeddedResource, Image, ResourceLink, ToolResult
+from tests.support.patience import patience
 
 if TYPE_CHECKING:
     from tests.fidelity.driving import Host
@@ -163,7 +164,7 @@ def talk_and_ask(operation: str, /, **fields: Any) -> Callable[[Host], None]:
 def interrupt_own_tool(host: Host) -> None:
     TICKING.clear()
     turn = host.session.send("go")
-    assert TICKING.wait(30)
+    assert TICKING.wait(patience(30))
     host.session.interrupt()
     turn.result()
     host.session.send("more").result()
@@ -192,7 +193,7 @@ def when_asked(host: Host) -> dict[str, Any]:
 
 def until_cancelled(request: Any) -> None:
     pause = threading.Event()
-    until = time.monotonic() + 10
+    until = time.monotonic() + patience(10)
     while not request.cancelled and time.monotonic() < until:
         pause.wait(0.005)
 
@@ -209,7 +210,7 @@ def interrupt_text(host: Host) -> None:
 
 def interrupt_question(host: Host) -> None:
     turn = host.session.send("go")
-    assert host.asked.wait(20)
+    assert host.asked.wait(patience(20))
     host.session.interrupt()
     turn.result()
 
@@ -227,7 +228,7 @@ def interrupt_tool(host: Host) -> None:
 def queued(host: Host) -> None:
     """The second and the third prompt come while a hook at the end of the first one's turn runs: they are answered together."""
     turns = [host.session.send("one")]
-    assert host.asked.wait(20)
+    assert host.asked.wait(patience(20))
     turns += [host.session.send("two"), host.session.send("three")]
     host.session.get_binary_version()  # its answer shows that the prompts have been read
     host.answer.set()
@@ -240,7 +241,7 @@ def held(host: Host) -> dict[str, Any]:
 
     def waiting(hook_input: Any, context: Any) -> None:
         host.asked.set()
-        host.answer.wait(20)
+        host.answer.wait(patience(20))
 
     return {"hooks": {"Stop": [HookMatcher(hooks=[waiting])]}}
 
@@ -250,7 +251,7 @@ def meanwhile(host: Host) -> dict[str, Any]:
 
     def deciding(request: Any) -> Allow:
         host.asked.set()
-        host.answer.wait(20)
+        host.answer.wait(patience(20))
         return Allow()
 
     return {"can_use_tool": deciding}
@@ -259,7 +260,7 @@ def meanwhile(host: Host) -> dict[str, Any]:
 def prompt_meanwhile(host: Host) -> None:
     """The second prompt comes while a question about the first one is open: the model gets it with the tool's result."""
     first = host.session.send("one")
-    assert host.asked.wait(20)
+    assert host.asked.wait(patience(20))
     second = host.session.send("two")
     host.session.get_binary_version()
     host.answer.set()

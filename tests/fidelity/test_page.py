@@ -9,12 +9,13 @@ from pathlib import Path
 from bridle.testing import Script
 from tests.fidelity.cases import CASES
 from tests.fidelity.differences import DIFFERENT_VALUES, ONLY_REAL, SHAPE_ONLY
+from tests.support.patience import patience
 
 PROJECT = Path(__file__).resolve().parents[2]
 
 
 def test_the_page_is_current() -> None:
-    subprocess.run([sys.executable, str(PROJECT / "scripts" / "simulator_page.py")], check=True, timeout=60)
+    subprocess.run([sys.executable, str(PROJECT / "scripts" / "simulator_page.py")], check=True, timeout=patience(60))
 
 
 def test_every_step_is_in_the_page() -> None:

@@ -15,6 +15,7 @@ from bridle.errors import OptionsError
 from bridle.hooks import HookContext, HookMatcher
 from bridle.hooks.matchers import NO_DEADLINE, check_hooks, event_warnings, registration, wire_timeout
 from tests.contract import shows
+from tests.support.patience import patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -291,6 +292,8 @@ def test_the_context_is_a_frozen_value_that_tells_of_cancellation() -> None:
 
 def test_importing_loads_nothing_heavy() -> None:
     code = "import sys, bridle.hooks, bridle.permissions; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True, timeout=30).stdout
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=True, text=True, timeout=patience(30)
+    ).stdout
     # msgspec itself loads inspect.
     assert not {"asyncio", "anyio", "dataclasses", "subprocess", "threading"} & set(loaded.split())

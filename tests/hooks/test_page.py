@@ -11,12 +11,13 @@ import pytest
 
 from bridle.hooks import HookContext, HookInput, HookMatcher, HookOutput
 from bridle.permissions import Allow, Deny, PermissionRequest
+from tests.support.patience import patience
 
 PROJECT = Path(__file__).resolve().parents[2]
 
 
 def test_the_table_of_events_is_current() -> None:
-    subprocess.run([sys.executable, str(PROJECT / "scripts" / "hooks_page.py")], check=True, timeout=30)
+    subprocess.run([sys.executable, str(PROJECT / "scripts" / "hooks_page.py")], check=True, timeout=patience(30))
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from bridle.launch.plan import MAX_ARGUMENT, argument_space
 from bridle.options.options import Options, SystemPromptFile
 from bridle.tools import tool_server
 from tests.contract import shows
+from tests.support.patience import patience
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -139,11 +140,11 @@ def test_the_longest_argument_is_the_kernels() -> None:
 
     longest = MAX_ARGUMENT - len("--system-prompt=") - 1
     plan = plan_of(Options(system_prompt="x" * longest), cli_path="/bin/true")
-    assert subprocess.run(plan.argv, env=plan.environment, timeout=20).returncode == 0
+    assert subprocess.run(plan.argv, env=plan.environment, timeout=patience(20)).returncode == 0
     with pytest.raises(OptionsError):
         plan_of(Options(system_prompt="x" * (longest + 1)))
     with pytest.raises(OSError, match="too long"):
-        subprocess.run([*plan.argv[:-1], plan.argv[-1] + "x"], env=plan.environment, timeout=20)
+        subprocess.run([*plan.argv[:-1], plan.argv[-1] + "x"], env=plan.environment, timeout=patience(20))
 
 
 def test_arguments_that_are_too_long_together_are_refused() -> None:

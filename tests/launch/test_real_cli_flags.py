@@ -12,6 +12,7 @@ import pytest
 from bridle.launch import VersionCache, build_plan, check, parse_version
 from bridle.launch.table import ROWS
 from bridle.options.options import Options
+from tests.support.patience import patience
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -113,7 +114,9 @@ def started(claude_path: str, folder: Path, given: dict[str, Any]) -> str:
     options = Options(inherit_env=False, env={**isolated(folder), **given.pop("env", {})}, cwd=folder, **given)
     session = bool(options.can_use_tool) or options.mcp_servers_delivery == "initialize"
     plan = build_plan(options, prompt="-", cli_path=claude_path, session=session, base_environment={}, child_id="test")
-    done = subprocess.run(plan.argv, env=plan.environment, cwd=plan.cwd, input=b"", capture_output=True, timeout=50)
+    done = subprocess.run(
+        plan.argv, env=plan.environment, cwd=plan.cwd, input=b"", capture_output=True, timeout=patience(50)
+    )
     return done.stderr.decode("utf-8", "replace")
 
 
@@ -147,7 +150,7 @@ def help_flags(claude_path: str, folder: Path) -> set[str]:
         cwd=folder,
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=50,
+        timeout=patience(50),
     )
     options = done.stdout.decode().partition("\nOptions:\n")[2].partition("\nCommands:\n")[0]
     # A flag starts its line, perhaps after a short one or another spelling.
@@ -201,7 +204,7 @@ def test_the_real_cli_says_its_version(claude_path: str, tmp_path: Path) -> None
         cwd=tmp_path,
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=50,
+        timeout=patience(50),
     )
     output = done.stdout.decode()
     assert check(output, "strict", (2, 0, 0)) == []

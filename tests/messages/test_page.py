@@ -6,8 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.patience import patience
+
 PROJECT = Path(__file__).resolve().parents[2]
 
 
 def test_the_tables_are_current() -> None:
-    subprocess.run([sys.executable, str(PROJECT / "scripts" / "messages_page.py")], check=True, timeout=30)
+    subprocess.run([sys.executable, str(PROJECT / "scripts" / "messages_page.py")], check=True, timeout=patience(30))

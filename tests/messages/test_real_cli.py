@@ -27,6 +27,7 @@ from bridle.messages import (
 )
 from bridle.testing import HTTPFailure, Repeat, Reply, ScriptedModel, Text, Thinking, ToolCall
 from tests.messages.support import quietly
+from tests.support.patience import patience
 
 if TYPE_CHECKING:
     from tests.conftest import RealCLI
@@ -41,7 +42,7 @@ def frames_of(cli: RealCLI, model: ScriptedModel, *arguments: str, stdin: bytes,
         capture_output=True,
         cwd=cli.cwd,
         env={**cli.env(model), **env},
-        timeout=45,
+        timeout=patience(45),
         check=False,
     )
     assert finished.stdout, finished.stderr

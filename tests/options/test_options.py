@@ -31,6 +31,7 @@ from bridle.options.options import (
 )
 from bridle.tools import Tool, tool
 from tests.contract import shows
+from tests.support.patience import patience
 
 SECRET = "s3cr3t-value"
 
@@ -528,5 +529,7 @@ def test_importing_options_is_light() -> None:
         "import sys; before = set(sys.modules); import bridle.options.options, bridle.launch; "
         f"print([name for name in {heavy!r} if name in sys.modules and name not in before])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=patience(30), check=True
+    )
     assert done.stdout.strip() == "[]"

@@ -6,6 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
+from tests.support.patience import patience
+
 PROJECT = Path(__file__).resolve().parents[2]
 COMMANDS = ("demo", "test", "lint", "format", "docs", "bench", "ci", "setup", "help")
 
@@ -15,7 +17,7 @@ def dev(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
         [str(PROJECT / "dev"), *arguments],
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=patience(50),
         cwd="/",
         env={**os.environ, **environment},
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from bridle.protocol import events
 from bridle.protocol.connection import Connection
+from tests.support.patience import patience
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +66,7 @@ class Driver:
         assert self.process.stdout is not None
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(10)
+        self.process.wait(patience(10))
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
         self.process.stdout.close()
@@ -89,7 +90,7 @@ class Driver:
 
     def until(self, condition: Callable[[], object], seconds: float = 30.0) -> None:
         """Move bytes until `condition` holds."""
-        end = monotonic() + seconds
+        end = monotonic() + patience(seconds)
         while True:
             self._take()
             if condition():
@@ -100,7 +101,7 @@ class Driver:
 
     def pause(self, seconds: float) -> None:
         """Move bytes for a while: for what must not happen."""
-        end = monotonic() + seconds
+        end = monotonic() + patience(seconds)
         while monotonic() < end and not self.connection.over:
             self._take()
             self._move(end)
@@ -136,4 +137,4 @@ class Driver:
             self.connection.receive_data(data)
         else:
             self.connection.receive_eof()
-            self.connection.process_exited(self.process.wait(10))
+            self.connection.process_exited(self.process.wait(patience(10)))

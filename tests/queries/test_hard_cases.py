@@ -23,6 +23,7 @@ from bridle import ResultMessage
 from bridle.transports.process.child import Child
 from tests.contract import shows
 from tests.support.leaks import alive, nothing_left, open_descriptors, wait_gone
+from tests.support.patience import patience
 from tests.support.query_fixtures import StandIn
 from tests.support.shell import Shell
 
@@ -34,7 +35,7 @@ def test_a_cancelled_read_loses_nothing(backend: str, playing: StandIn) -> None:
     async def scenario() -> list[object]:
         got: list[object] = []
         async with bridle.query("hi", playing(INIT, ASSISTANT, RESULT)) as stream:
-            with anyio.fail_after(10):
+            with anyio.fail_after(patience(10)):
                 while None not in got:
                     await anyio.sleep(0.1)
                     with anyio.CancelScope() as scope:
@@ -84,7 +85,7 @@ def test_a_forked_copy_does_not_hold_the_input_open(playing: StandIn) -> None:
     try:
         begin = time.monotonic()
         assert len(stream.collect().messages) == 4
-        assert time.monotonic() - begin < 10
+        assert time.monotonic() - begin < patience(10)
     finally:
         os.kill(copy, 9)
         os.waitpid(copy, 0)
@@ -153,7 +154,7 @@ def test_closing_under_a_reader_in_full_flow_is_the_end_and_no_other_error(how: 
         thread.start()
         time.sleep(0.001)
         stream.close()
-        thread.join(10)
+        thread.join(patience(10))
         assert not thread.is_alive()
     assert errors == []
 
@@ -166,7 +167,7 @@ def test_the_turn_has_a_deadline_while_output_is_steady(shell: Shell, playing: S
         stream = shell.query("hi", playing(*steps, RESULT, timeouts=bridle.Timeouts(turn=0.5)))
         error = (await stream.collect()).terminal_error
         assert isinstance(error, bridle.TurnTimeoutError)
-        assert time.monotonic() - begin < 3
+        assert time.monotonic() - begin < patience(3)
 
     shell.play(scenario)
 
@@ -207,7 +208,7 @@ def test_a_peer_without_an_exit_status_ends_well_and_at_once() -> None:
         transport = WithoutStatus(b'{"type":"result","subtype":"success","is_error":false,"result":"x"}\n')
         begin = time.monotonic()
         collected = await bridle.query("hi", transport=transport).collect()
-        assert time.monotonic() - begin < 1
+        assert time.monotonic() - begin < patience(1)
         assert len(collected.messages) == 1
         assert collected.warnings == []
 
@@ -315,7 +316,7 @@ def test_closing_ends_a_start_that_is_under_way(shell: Shell, playing: StandIn, 
         begin = time.monotonic()
         read, _ = await shell.meanwhile(stream.next_item, close)
         assert read is None
-        assert time.monotonic() - begin < 5
+        assert time.monotonic() - begin < patience(5)
 
     shell.play(scenario)
 
@@ -340,21 +341,21 @@ def test_cancelling_twice_still_waits_for_the_end(playing: StandIn) -> None:
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-@pytest.mark.parametrize("patience", [0.001, 0.02, 0.2])
+@pytest.mark.parametrize("waiting", [0.001, 0.02, 0.2])
 def test_a_start_that_is_cancelled_goes_on_with_the_next_call(
-    backend: str, patience: float, playing: StandIn, tmp_path: Path
+    backend: str, waiting: float, playing: StandIn, tmp_path: Path
 ) -> None:
     async def scenario() -> None:
         options = playing(INIT, ASSISTANT, RESULT, version_check="strict", env={"XDG_CACHE_HOME": str(tmp_path)})
         stream = bridle.query("hi", options)
         got: list[object] = []
-        with anyio.fail_after(20):
+        with anyio.fail_after(patience(20)):
             while None not in got:
                 if backend == "asyncio":
                     with contextlib.suppress(TimeoutError):
-                        got.append(await asyncio.wait_for(stream.next_item(), patience))
+                        got.append(await asyncio.wait_for(stream.next_item(), waiting))
                 else:
-                    with anyio.move_on_after(patience):
+                    with anyio.move_on_after(waiting):
                         got.append(await stream.next_item())
         assert len(got) == 4, got
 

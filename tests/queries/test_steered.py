@@ -27,6 +27,7 @@ from bridle.errors import (
 )
 from bridle.messages import AssistantMessage, ResultMessage, TextBlock
 from tests.contract import shows
+from tests.support.patience import patience
 from tests.support.session_fixtures import playing
 from tests.support.talking import steps
 
@@ -164,7 +165,7 @@ def test_the_next_prompt_may_depend_on_the_last_answer(shell: Shell, playing: St
 
     def conversation() -> Iterator[str]:
         yield "first"
-        assert answered.wait(20)
+        assert answered.wait(patience(20))
         yield "second"
 
     async def scenario() -> None:
@@ -258,7 +259,7 @@ def test_leaving_early_stops_the_iterable_and_the_process(shell: Shell, playing:
                 async for message in stream:
                     if isinstance(message, ResultMessage):
                         break
-        until = time.monotonic() + 5
+        until = time.monotonic() + patience(5)
         while len(closed) < 2 and time.monotonic() < until:
             await shell.let_others_run()
 
@@ -442,7 +443,7 @@ def test_a_cli_that_stays_after_prompts_which_ended_late_is_bounded(shell: Shell
 
     def prompts() -> Iterator[str]:
         yield steps(["deaf"], ["text", "x"])
-        answered.wait(10)
+        answered.wait(patience(10))
 
     async def scenario() -> None:
         few = Timeouts(after_result=0.5, stop_grace=0.1, kill_grace=0.1)
@@ -459,10 +460,10 @@ def test_a_cli_that_stays_after_prompts_which_ended_late_is_bounded(shell: Shell
 def test_a_start_that_was_cancelled_is_taken_up_again_by_any_call(playing: StandIn, backend: str) -> None:
     async def scenario() -> None:
         stream = bridle.query(steps(["text", "x"]), playing(can_use_tool=Asked()))
-        with anyio.move_on_after(0) as patience:
+        with anyio.move_on_after(0) as scope:
             await stream.next_item()
-        assert patience.cancelled_caught
-        with anyio.fail_after(20):
+        assert scope.cancelled_caught
+        with anyio.fail_after(patience(20)):
             async with stream:
                 assert said([message async for message in stream]) == ["x"]
 
@@ -476,7 +477,7 @@ def test_a_close_from_another_event_loop_wakes_the_reader(playing: StandIn) -> N
         stream = bridle.query(steps(["text", "x"], ["hang"]), playing(can_use_tool=Asked()))
         assert await stream.next_item() is not None
         closing = asyncio.create_task(asyncio.to_thread(lambda: asyncio.run(stream.aclose(), debug=True)))
-        while await asyncio.wait_for(stream.next_item(), 20) is not None:
+        while await asyncio.wait_for(stream.next_item(), patience(20)) is not None:
             pass
         await closing
 

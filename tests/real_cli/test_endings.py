@@ -17,6 +17,7 @@ from bridle.transports.process.processes import descendants
 from tests.contract import shows
 from tests.support import host
 from tests.support.leaks import alive, wait_gone
+from tests.support.patience import patience
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,7 +71,7 @@ class Host:
         return line
 
     def leave(self) -> tuple[int, str]:
-        _, stderr = self.process.communicate("\n", timeout=30)
+        _, stderr = self.process.communicate("\n", timeout=patience(30))
         return self.process.returncode, stderr
 
 
@@ -130,7 +131,7 @@ def test_nothing_is_left(
         took = time.monotonic() - began
         assert left == []
         # While its host lives, a child may take its grace; when the host is dead, five seconds are promised.
-        assert took < (SECONDS_AFTER_SIGKILL if ending in {"sigkill", "sigterm", "hard-exit"} else 12)
+        assert took < patience(SECONDS_AFTER_SIGKILL if ending in {"sigkill", "sigterm", "hard-exit"} else 12)
         assert wait_gone(pids["watchdog"], 5)
         print(f"{backend} {ending}: {len(everyone)} processes gone within {took:.2f} s")
     finally:

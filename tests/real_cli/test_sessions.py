@@ -18,6 +18,7 @@ from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
 from bridle.tools import Image, tool, tool_server
 from tests.contract import shows
 from tests.support.leaks import alive
+from tests.support.patience import patience
 from tests.support.talking import Running, each, first, got, raised, texts
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def test_an_interrupt_while_a_question_is_open(shell: Shell, driving: Driving) -
 
     def waiting(request: Any) -> Allow:
         asked.set()
-        until = time.monotonic() + 20
+        until = time.monotonic() + patience(20)
         while not request.cancelled and time.monotonic() < until:
             threading.Event().wait(0.005)
         if request.cancelled:
@@ -164,7 +165,7 @@ def test_an_interrupt_while_a_question_is_open(shell: Shell, driving: Driving) -
                 await got(turn.result())
                 assert turn.state is TurnState.INTERRUPTED
                 assert await texts(await got(session.send("again"))) == ["Afterwards."]
-            assert told.wait(10)
+            assert told.wait(patience(10))
 
     shell.play(scenario)
 

@@ -11,6 +11,7 @@ from bridle.messages import AssistantMessage, ResultMessage, UserMessage
 from bridle.permissions import Allow, Deny
 from bridle.protocol.states.session import Activity, Lifecycle, TurnState
 from bridle.testing import Repeat, Reply, ScriptedModel, Stall, ToolCall
+from tests.support.patience import patience
 from tests.support.talking import Running, each, first, got, texts, until
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def test_interrupts_at_every_moment(shell: Shell, driving: Driving, real_cli: Re
         if request.tool_name == "Bash":
             return Allow()
         questions.append(request)
-        end = time.monotonic() + 30
+        end = time.monotonic() + patience(30)
         while not request.cancelled and time.monotonic() < end:
             time.sleep(0.002)  # a plain function looks from time to time
         return Deny("too late")
@@ -362,7 +363,7 @@ def test_tasks_are_looked_at_and_stopped(shell: Shell, driving: Driving) -> None
             async with Running(shell, driving(model, **BYPASS)) as session:
                 await got((await got(session.send("go"))).result())
                 [task] = session.background_tasks
-                end = time.monotonic() + 30
+                end = time.monotonic() + patience(30)
                 while "begun" not in (await got(session.get_task_output(task.task_id))).output:
                     assert time.monotonic() < end
                 await got(session.stop_task(task.task_id))

@@ -36,6 +36,7 @@ from bridle.tools import tool, tool_server
 from tests.contract import shows
 from tests.support.leaks import alive, wait_gone
 from tests.support.light import Light, light
+from tests.support.patience import patience
 from tests.support.shell import Shell
 from tests.support.talking import Running, each, first, got, make, raised, steps, texts
 
@@ -85,7 +86,7 @@ def test_everything_is_answered_at_once_behind_100_000_unread_messages(shell: Sh
             turn = await got(
                 session.send(steps(["flood", 100_000, 50], ["await_requests", 2], *asks, ["await_requests", 5]))
             )
-            await got(session.get_settings(timeout=40))  # its answer comes behind the flood
+            await got(session.get_settings(timeout=patience(40)))  # its answer comes behind the flood
             late = session.messages()
             await got(session.get_settings())
             seconds: list[float] = []
@@ -103,7 +104,7 @@ def test_everything_is_answered_at_once_behind_100_000_unread_messages(shell: Sh
             print(
                 f"{shell.backend}: hook, permission, tool, interrupt {[f'{value * 1000:.1f} ms' for value in medians]}"
             )
-            assert max(medians) < SOON
+            assert max(medians) < patience(SOON)
             # Nothing was dropped to get there.
             assert len(turn._inbox.items) >= 100_000
             unread.close()
@@ -134,7 +135,9 @@ def test_open_operations_fail_as_soon_as_no_answer_can_come(
         await got(session.send(steps(["await_requests", 1], ["await_file", go], *how[way])))
 
         async def asking() -> Any:
-            return await raised(lambda: session.rename_session("never answered", timeout=50), SessionClosedError)
+            return await raised(
+                lambda: session.rename_session("never answered", timeout=patience(50)), SessionClosedError
+            )
 
         async def ending() -> float:
             while not session._core.connection.pending_requests:
@@ -147,7 +150,7 @@ def test_open_operations_fail_as_soon_as_no_answer_can_come(
         began = time.monotonic()
         error, _ = await shell.meanwhile(asking, ending)
         assert isinstance(error, SessionClosedError)
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < patience(10)
         await got(session.stop())
 
     shell.play(scenario)
@@ -401,7 +404,7 @@ def test_a_callback_that_ends_after_the_cli_complains_to_nobody(shell: Shell, op
 
     def plain(*_: Any) -> HookOutput:
         asked.set()
-        release.wait(20)
+        release.wait(patience(20))
         raise RuntimeError("too late")
 
     async def waiting(*_: Any) -> HookOutput:

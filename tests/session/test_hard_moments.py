@@ -26,6 +26,7 @@ from bridle.protocol.states.session import Lifecycle
 from bridle.sync.session import Session as SyncSession
 from tests.contract import shows
 from tests.support.leaks import alive, wait_gone
+from tests.support.patience import patience
 from tests.support.session_fixtures import StandIn
 from tests.support.shell import Shell
 from tests.support.talking import Running, ask, got, make, raised, steps, texts
@@ -104,7 +105,7 @@ def test_finish_ends_a_cli_that_stays_after_the_end_of_its_input(shell: Shell, p
         began = time.monotonic()
 
         await got(session.finish())
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < patience(5)
         assert [warning.code for warning in session.warnings] == ["CLI_DID_NOT_EXIT"]
 
     shell.play(scenario)
@@ -166,7 +167,7 @@ def test_a_slow_reader_of_many_unread_messages_delays_nobody(playing: StandIn, b
                 group.start_soon(read_slowly)
                 await anyio.lowlevel.checkpoint()
                 await session.interrupt()
-                assert time.monotonic() - began < 1
+                assert time.monotonic() - began < patience(1)
                 group.cancel_scope.cancel()
 
     anyio.run(scenario, backend=backend)
@@ -308,9 +309,9 @@ def test_a_stop_from_another_event_loop(playing: StandIn, backend: Any) -> None:
         turn = await session.send(HANG)
         thread = threading.Thread(target=lambda: anyio.run(session.stop, backend=backend), daemon=True)
         thread.start()
-        with anyio.fail_after(10):
+        with anyio.fail_after(patience(10)):
             await turn.result()
-        await anyio.to_thread.run_sync(lambda: thread.join(10))
+        await anyio.to_thread.run_sync(lambda: thread.join(patience(10)))
         assert not thread.is_alive()
         assert session.state is Lifecycle.STOPPED
 
@@ -377,7 +378,7 @@ def test_a_slow_on_warning_keeps_nobody_waiting(shell: Shell, playing: StandIn) 
     told: list[str] = []
 
     def slow(warning: Any) -> None:
-        assert go_on.wait(20)
+        assert go_on.wait(patience(20))
         told.append(warning.code)
 
     async def scenario() -> None:

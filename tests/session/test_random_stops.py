@@ -27,6 +27,7 @@ from tests.conftest import RealCLI
 from tests.contract import shows
 from tests.support.leaks import alive, wait_gone
 from tests.support.light import light
+from tests.support.patience import patience
 from tests.support.shell import Shell, drive
 from tests.support.talking import got, make, steps
 
@@ -114,7 +115,7 @@ class Guest:
         return "done"
 
     def wait_while(self, wanted: Callable[[], bool]) -> None:
-        until = time.monotonic() + SECONDS
+        until = time.monotonic() + patience(SECONDS)
         while wanted() and not self.released.wait(0.01) and time.monotonic() < until:
             pass
 
@@ -194,7 +195,7 @@ class Guest:
                     extra.start()
                     outcome, _ = await shell.meanwhile(lambda: self.use(session), stopping)
                     await got(session.stop())
-                    extra.join(SECONDS)
+                    extra.join(patience(SECONDS))
                     assert not extra.is_alive()
                 else:
                     outcome, other = await shell.meanwhile(lambda: self.use(session), stopping)
@@ -310,7 +311,7 @@ async def nothing_runs_any_more(shell: Shell, before: int) -> None:
         return
     import anyio
 
-    with anyio.move_on_after(SECONDS):
+    with anyio.move_on_after(patience(SECONDS)):
         while await tasks() > before:
             gc.collect()  # a session may have been forgotten only now, by a callback that knew it
             await anyio.sleep(0.05)
@@ -342,7 +343,7 @@ async def everybody(shell: Shell, guests: list[Any]) -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(100)
+            thread.join(patience(100))
             assert not thread.is_alive()
         assert problems == []
         return

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from bridle.transports.process.processes import descendants, identity
 from bridle.transports.process.watchdog import watchdog
+from tests.support.patience import patience
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +32,7 @@ def join_library_threads() -> list[str]:
     left: list[str] = []
     for thread in threading.enumerate():
         if thread.name.startswith("bridle-"):
-            thread.join(SECONDS)
+            thread.join(patience(SECONDS))
             if thread.is_alive():
                 left.append(thread.name)
     return left
@@ -84,6 +85,6 @@ def wait_gone(pid: int, seconds: float = SECONDS) -> bool:
     try:
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)
-        return bool(poll.poll(seconds * 1000)) or not alive(pid)
+        return bool(poll.poll(patience(seconds) * 1000)) or not alive(pid)
     finally:
         os.close(descriptor)

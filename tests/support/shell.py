@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import bridle
 from bridle import sync
+from tests.support.patience import patience
 
 Backend = Literal["asyncio", "trio", "threads"]
 
@@ -57,7 +58,7 @@ class Shell:
             thread = threading.Thread(target=lambda: drive(keep(0, action)))
             thread.start()
             drive(keep(1, other))
-            thread.join(30)
+            thread.join(patience(30))
             assert not thread.is_alive()
         else:
             import anyio

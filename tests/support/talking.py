@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bridle.aio.session import Session as AsyncSession
 from bridle.messages import AssistantMessage, TextBlock
 from bridle.sync.session import Session as SyncSession
+from tests.support.patience import patience
 
 if TYPE_CHECKING:
     from bridle import Options
@@ -42,7 +43,7 @@ async def first(source: Any) -> Any:
 
 
 async def until(shell: Shell, condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + patience(30)
     while not condition():
         assert time.monotonic() < end
         await shell.let_others_run()

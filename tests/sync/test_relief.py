@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from bridle.sync.relief import TICK_SECONDS, Relief
+from tests.support.patience import patience
 
 SECONDS = 20
 
@@ -46,7 +47,7 @@ class Reading:
     def close(self) -> None:
         self.relief.close()
         for thread in (*self.threads, *watching()):
-            thread.join(SECONDS)
+            thread.join(patience(SECONDS))
             assert not thread.is_alive()
 
 
@@ -57,7 +58,7 @@ def watching() -> list[threading.Thread]:
 @pytest.fixture
 def reading() -> Reading:
     for thread in watching():  # of a session that has just ended
-        thread.join(SECONDS)
+        thread.join(patience(SECONDS))
     return Reading()
 
 
@@ -86,7 +87,7 @@ def test_whoever_looks_sleeps_when_no_callbacks_come_and_wakes_for_the_next(read
         reading.nothing()
         watch = reading.relief._watch
         assert watch is not None
-        until = time.monotonic() + SECONDS
+        until = time.monotonic() + patience(SECONDS)
         while not watch.asleep and time.monotonic() < until:
             clock.wait(0.01)
         assert watch.asleep

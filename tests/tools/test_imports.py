@@ -6,11 +6,14 @@ import subprocess
 import sys
 
 from tests.contract import shows
+from tests.support.patience import patience
 
 
 def test_nothing_heavy_is_loaded() -> None:
     code = "import msgspec, sys; before = set(sys.modules); import bridle.tools; print(*set(sys.modules) - before)"
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True, timeout=30)
+    printed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=True, text=True, timeout=patience(30)
+    )
     heavy = {"anyio", "asyncio", "trio", "threading", "inspect", "dataclasses", "pydantic", "mcp", "json", "subprocess"}
     assert heavy & set(printed.stdout.split()) == set()
 
@@ -26,5 +29,7 @@ plan = server.handle(message)
 plan.finish(plan.call())
 print(*sys.modules)
 """
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True, timeout=30)
+    printed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=True, text=True, timeout=patience(30)
+    )
     assert {"anyio", "asyncio", "trio", "pydantic", "mcp"} & set(printed.stdout.split()) == set()

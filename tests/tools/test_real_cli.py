@@ -22,6 +22,7 @@ from bridle.tools import (
     tool_server,
 )
 from tests.contract import shows
+from tests.support.patience import patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -126,7 +127,7 @@ def wire(cli: RealCLI, model: ScriptedModel, server: ToolServer) -> Iterator[Wir
             yield opened
             assert process.stdin is not None
             process.stdin.close()
-            process.wait(30)
+            process.wait(patience(30))
         finally:
             deadline.cancel()
             process.kill()

@@ -11,6 +11,7 @@ import pytest
 
 from bridle.waiting import threads as module
 from bridle.waiting.threads import Threads
+from tests.support.patience import patience
 
 WAIT = 20.0
 
@@ -26,7 +27,7 @@ def run(threads: Threads, function: Callable[[], None] = lambda: None) -> thread
         done.set()
 
     threads.run(work)
-    assert done.wait(WAIT)
+    assert done.wait(patience(WAIT))
     return found[0]
 
 
@@ -45,7 +46,7 @@ def test_an_idle_thread_is_used_again() -> None:
     until(lambda: len(threads._idle) == 1)
     assert run(threads) is first
     threads.end()
-    first.join(WAIT)
+    first.join(patience(WAIT))
     assert not first.is_alive()
 
 
@@ -56,7 +57,7 @@ def test_no_function_waits_for_another_one() -> None:
     over = threading.Semaphore(0)
 
     def work() -> None:
-        both.wait(WAIT)
+        both.wait(patience(WAIT))
         ran.add(threading.current_thread())
         over.release()
 
@@ -68,7 +69,7 @@ def test_no_function_waits_for_another_one() -> None:
     until(lambda: sum(thread.is_alive() for thread in ran) == 4)  # as many are kept
     threads.end()
     for thread in ran:
-        thread.join(WAIT)
+        thread.join(patience(WAIT))
         assert not thread.is_alive()
 
 
@@ -81,14 +82,14 @@ def test_one_that_runs_at_the_end_ends_when_it_returns() -> None:
     def work() -> None:
         found.append(threading.current_thread())
         runs.set()
-        go.wait(WAIT)
+        go.wait(patience(WAIT))
 
     threads.run(work)
-    assert runs.wait(WAIT)
+    assert runs.wait(patience(WAIT))
     threads.end()
     assert found[0].is_alive()
     go.set()
-    found[0].join(WAIT)
+    found[0].join(patience(WAIT))
     assert not found[0].is_alive()
 
 
@@ -111,7 +112,7 @@ def test_idle_threads_end_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(module, "_IDLE_SECONDS", 0.01)
     threads = Threads()
     thread = run(threads)
-    thread.join(WAIT)
+    thread.join(patience(WAIT))
     assert not thread.is_alive()
     assert not threads._idle
     assert run(threads) is not thread

@@ -17,6 +17,7 @@ from bridle.testing import check_cli
 from bridle.testing.conformance import drift_baseline
 from bridle.testing.conformance.cli import CLI_CHECKS
 from bridle.testing.conformance.drift import Drift, flags_of_help, our_flags, without_row
+from tests.support.patience import patience
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -103,7 +104,7 @@ def conformance(*arguments: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "bridle.cli", "conformance", *arguments],
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=patience(200),
         check=False,
         env={"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", "COLUMNS": "100"},
     )

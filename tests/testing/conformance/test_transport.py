@@ -16,6 +16,7 @@ from bridle.testing.conformance.wire import SHELLS, Shell
 from bridle.testing.faults import Corrupt, Delay, Drop, Split
 from bridle.transports.process.subprocess_async import AsyncChildProcess
 from bridle.transports.process.subprocess_sync import SyncChildProcess
+from tests.support.patience import patience
 
 # Those two take five seconds each: a stubborn peer is given that long.
 SLOW = {"stop_ends_the_stubborn", "stop_is_shielded"}
@@ -155,14 +156,14 @@ def test_a_check_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None
 
     class Hangs(SyncChildProcess):
         def end_input(self) -> None:
-            release.wait(30)
+            release.wait(patience(30))
             super().end_input()
 
     report = check_transport(Local(Hangs), shells=["threads"], only=["bytes_are_kept"])
     release.set()
     for thread in threading.enumerate():
         if thread.name == "conformance-check":
-            thread.join(30)
+            thread.join(patience(30))
     [finding] = report.findings
     assert (finding.status, finding.detail) == ("fails", "`end_input` had not returned after 0.3 s")
 

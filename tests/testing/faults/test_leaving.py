@@ -16,6 +16,7 @@ import bridle.sync
 from bridle import SessionClosedError
 from bridle.testing import Script
 from tests.support.leaks import alive, wait_gone
+from tests.support.patience import patience
 from tests.support.query_fixtures import StandIn
 from tests.support.shell import Shell
 from tests.support.talking import first, got
@@ -151,5 +152,5 @@ def test_threads_each_with_a_loop_of_their_own(tmp_path: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(patience(30))
     assert texts == ["Hello."] * 8

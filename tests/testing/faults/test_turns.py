@@ -15,6 +15,7 @@ from bridle.messages import InitMessage, ResultMessage, TaskNotificationMessage
 from bridle.permissions import Allow
 from bridle.testing import Script, SimulatedCLI
 from bridle.testing.faults import Drop, Insert, Silence
+from tests.support.patience import patience
 from tests.support.query_fixtures import StandIn
 from tests.support.shell import Shell
 from tests.support.talking import each, first, got, raised, texts
@@ -308,7 +309,7 @@ def test_an_interrupt_while_a_permission_is_asked_for(shell: Shell) -> None:
 
     def deciding(request: Any) -> Allow:
         asked.set()
-        release.wait(20)
+        release.wait(patience(20))
         return Allow()
 
     async def scenario() -> None:
@@ -383,9 +384,9 @@ def test_64_at_once_with_retries_and_one_that_dies(shell: Shell) -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(30)
+            thread.join(patience(30))
     shell.play(scenario)
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < patience(30)
     dead = outcomes.pop(40)
     assert outcomes == {number: f"answer {number}" for number in range(64) if number != 40}
     assert type(dead.terminal_error).__name__ == "ProcessError"

@@ -24,6 +24,7 @@ from bridle.testing import (
     UnexpectedModelRequestError,
     Usage,
 )
+from tests.support.patience import patience
 
 if TYPE_CHECKING:
     from bridle.testing import ModelRequest
@@ -59,7 +60,12 @@ def command(cli: RealCLI, *arguments: str) -> list[str]:
 def run(cli: RealCLI, model: ScriptedModel, *arguments: str, prompt: str = "Say hello", **env: str) -> Run:
     environment = {**cli.env(model), **env}
     finished = subprocess.run(
-        command(cli, *arguments), input=prompt.encode(), capture_output=True, env=environment, cwd=cli.cwd, timeout=50
+        command(cli, *arguments),
+        input=prompt.encode(),
+        capture_output=True,
+        env=environment,
+        cwd=cli.cwd,
+        timeout=patience(50),
     )
     return Run(finished)
 
@@ -184,7 +190,7 @@ def test_a_stall_lasts_until_it_is_released(real_cli: RealCLI, after_events: int
         stall.wait_started()
         assert process.poll() is None
         stall.release()
-        output, errors = process.communicate(timeout=30)
+        output, errors = process.communicate(timeout=patience(30))
 
     done = Run(subprocess.CompletedProcess([], process.returncode, output, errors))
     assert done.result["result"] == "Released."

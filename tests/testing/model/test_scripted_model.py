@@ -32,6 +32,7 @@ from bridle.testing import (
     UnexpectedModelRequestError,
     Usage,
 )
+from tests.support.patience import patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,7 +44,7 @@ def user(text: str) -> dict[str, Any]:
 
 
 def connect(model: ScriptedModel) -> http.client.HTTPConnection:
-    return http.client.HTTPConnection("127.0.0.1", int(model.url.rpartition(":")[2]), timeout=20)
+    return http.client.HTTPConnection("127.0.0.1", int(model.url.rpartition(":")[2]), timeout=patience(20))
 
 
 def post(
@@ -168,7 +169,7 @@ def test_a_stall_waits_for_its_release() -> None:
         stall.wait_started()
         assert not answers
         stall.release()
-        client.join(20)
+        client.join(patience(20))
 
     assert text_of(answers[0]) == "Late."
 
@@ -201,7 +202,7 @@ def test_a_stall_ends_when_the_client_hangs_up() -> None:
         with closing(connect(model)) as connection:
             connection.request("POST", "/v1/messages", json.dumps({"messages": [user("Hello")]}))
             stall.wait_started()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + patience(10)
         # The thread that accepts stays.
         while len(set(threading.enumerate()) - before) > 1 and time.monotonic() < deadline:
             threading.Event().wait(0.01)
@@ -490,7 +491,7 @@ def test_steps_can_be_added_and_requests_awaited() -> None:
         client = threading.Thread(target=lambda: [post(model), post(model)])
         client.start()
         assert len(model.wait_for_requests(2)) == 2
-        client.join(20)
+        client.join(patience(20))
         with pytest.raises(TimeoutError, match="2 of 3 main requests"):
             model.wait_for_requests(3, timeout=0.01)
 
@@ -548,7 +549,9 @@ def test_the_plugin_loads_nothing_that_others_would_have_to_pay_for() -> None:
         "import sys, pytest; before = set(sys.modules); import bridle.testing.plugin; "
         "print(sorted(name for name in set(sys.modules) - before if name.startswith(('bridle', 'msgspec', 'anyio'))))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=patience(50), check=True
+    )
     loaded = set(eval(done.stdout))
     assert {name for name in loaded if name.startswith("bridle.testing")} == {
         "bridle.testing",

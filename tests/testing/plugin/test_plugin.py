@@ -10,6 +10,8 @@ from importlib import metadata
 
 import pytest
 
+from tests.support.patience import patience
+
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.timeout(240)  # each runs several pytests
 
@@ -83,7 +85,7 @@ def test_what_is_left_is_named(kind: str, pytester: pytest.Pytester) -> None:
     pytester.makeini(INI + "bridle_no_leaks = true\nbridle_leak_seconds = 0.1\n")
     pytester.makepyfile(test_leaving=code)
     try:
-        result = pytester.runpytest_subprocess(timeout=100)
+        result = pytester.runpytest_subprocess(timeout=patience(100))
     finally:
         if kind == "process":
             os.kill(int((pytester.path / "pid").read_text()), signal.SIGKILL)
@@ -172,7 +174,7 @@ CLEAN = """
 def test_what_is_no_leak(pytester: pytest.Pytester) -> None:
     pytester.makeini(INI)
     pytester.makepyfile(CLEAN)
-    result = pytester.runpytest_subprocess("--bridle-no-leaks", timeout=100)
+    result = pytester.runpytest_subprocess("--bridle-no-leaks", timeout=patience(100))
     result.assert_outcomes(passed=15)
 
 
@@ -195,7 +197,7 @@ def test_it_is_off_unless_asked_for(pytester: pytest.Pytester) -> None:
             pass
         """
     )
-    result = pytester.runpytest_subprocess("-o", "bridle_leak_seconds=0.1", timeout=100)
+    result = pytester.runpytest_subprocess("-o", "bridle_leak_seconds=0.1", timeout=patience(100))
     result.assert_outcomes(passed=4, errors=2)
 
 
@@ -209,17 +211,17 @@ def test_a_failing_test_fails_once_and_its_leak_is_told(pytester: pytest.Pyteste
             assert 1 == 2
         """
     )
-    result = pytester.runpytest_subprocess("-o", "bridle_leak_seconds=0.1", timeout=100)
+    result = pytester.runpytest_subprocess("-o", "bridle_leak_seconds=0.1", timeout=patience(100))
     result.assert_outcomes(failed=1, errors=1)
 
 
 def test_the_markers_and_options_are_known(pytester: pytest.Pytester) -> None:
     pytester.makeini(INI)
-    result = pytester.runpytest_subprocess("--markers", timeout=100)
+    result = pytester.runpytest_subprocess("--markers", timeout=patience(100))
     result.stdout.fnmatch_lines(["@pytest.mark.bridle_no_leaks:*"])
-    result = pytester.runpytest_subprocess("--help", timeout=100)
+    result = pytester.runpytest_subprocess("--help", timeout=patience(100))
     result.stdout.fnmatch_lines(["*--bridle-record=*", "*--bridle-no-leaks*", "*bridle_leak_seconds*"])
-    result = pytester.runpytest_subprocess("--fixtures", timeout=100)
+    result = pytester.runpytest_subprocess("--fixtures", timeout=patience(100))
     result.stdout.fnmatch_lines(["bridle_leak_check*", "*Fail the test if it leaves*"])
 
 
@@ -247,7 +249,7 @@ def test_options_see_nothing_of_this_machine(pytester: pytest.Pytester, monkeypa
         """
     )
     monkeypatch.setenv("SECRET_OF_THE_USER", "x")
-    result = pytester.runpytest_subprocess("--bridle-cli", "/opt/claude", timeout=100)
+    result = pytester.runpytest_subprocess("--bridle-cli", "/opt/claude", timeout=patience(100))
     result.assert_outcomes(passed=1)
 
 
@@ -261,12 +263,16 @@ def test_loading_it_costs_nothing_to_speak_of() -> None:
         "import sys, pytest; before = set(sys.modules); import bridle.testing.plugin; print(*set(sys.modules) - before)"
     )
     printed = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, check=True, text=True, timeout=60
+        [sys.executable, "-c", code], capture_output=True, check=True, text=True, timeout=patience(60)
     ).stdout
     assert set(printed.split()) == {"bridle", "bridle._version", "bridle.testing", "bridle.testing.plugin"}
     measured = "import pytest, time; began = time.perf_counter(); import bridle.testing.plugin; print(time.perf_counter() - began)"
     seconds = min(
-        float(subprocess.run([sys.executable, "-c", measured], capture_output=True, check=True, timeout=100).stdout)
+        float(
+            subprocess.run(
+                [sys.executable, "-c", measured], capture_output=True, check=True, timeout=patience(100)
+            ).stdout
+        )
         for _ in range(5)
     )
-    assert seconds < 0.05
+    assert seconds < patience(0.05)

@@ -23,6 +23,7 @@ from bridle.errors import (
 from bridle.hooks import HookOutput
 from bridle.messages import AssistantMessage, StreamEvent, UnknownMessage, UserMessage
 from bridle.testing import Script, ScriptError, SimulatedCLI
+from tests.support.patience import patience
 from tests.support.query_fixtures import leaves_nothing, shell
 from tests.support.talking import each, got, raised, texts
 
@@ -267,7 +268,7 @@ def test_a_prompt_while_a_tool_waits_belongs_to_the_turn(shell: Shell) -> None:
 
         def decide(request: Any) -> Allow:
             asked.set()
-            answer.wait(20)
+            answer.wait(patience(20))
             return Allow()
 
         with SimulatedCLI(script) as cli:
@@ -521,7 +522,7 @@ def test_slow_takes_the_time_that_the_scale_says(shell: Shell) -> None:
             with SimulatedCLI(Script().user().slow(10).says("Done."), time_scale=scale) as cli:
                 began = time.monotonic()
                 answer = await shell.run("go", transport=cli)
-                assert least <= time.monotonic() - began < most
+                assert least <= time.monotonic() - began < patience(most)
                 assert answer.result is not None
                 assert answer.result.duration_ms is not None
                 assert answer.result.duration_ms > 10_000
@@ -683,12 +684,16 @@ def test_the_module_is_a_program(tmp_path: Path) -> None:
     script = Script().user("hello").says("Hi.").save(tmp_path / "script.json")
     program = [sys.executable, "-m", "bridle.testing.simulation.simulated_cli"]
     for asking in (program, [*program, str(script)]):
-        version = subprocess.run([*asking, "--version"], capture_output=True, text=True, timeout=30, check=True)
+        version = subprocess.run(
+            [*asking, "--version"], capture_output=True, text=True, timeout=patience(30), check=True
+        )
         assert version.stdout == "2.1.328 (Claude Code)\n"
     flags = ["--print", "--output-format", "stream-json", "--verbose"]
     done = subprocess.run(
-        [*program, str(script), *flags], input="hello", capture_output=True, text=True, timeout=30, check=True
+        [*program, str(script), *flags], input="hello", capture_output=True, text=True, timeout=patience(30), check=True
     )
     assert '"result":"Hi."' in done.stdout
-    wrong = subprocess.run([*program, str(tmp_path / "never")], capture_output=True, text=True, timeout=30, check=False)
+    wrong = subprocess.run(
+        [*program, str(tmp_path / "never")], capture_output=True, text=True, timeout=patience(30), check=False
+    )
     assert (wrong.returncode, "cannot be read" in wrong.stderr) == (2, True)

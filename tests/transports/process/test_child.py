@@ -20,6 +20,7 @@ from bridle.transports.process.stderr import StderrDrain
 from bridle.transports.process.subprocess_async import AsyncChildProcess
 from tests.contract import shows
 from tests.support.leaks import nothing_left, wait_gone
+from tests.support.patience import patience
 
 
 def plan(code: str) -> LaunchPlan:
@@ -64,7 +65,7 @@ def test_a_start_that_runs_out_of_descriptors_leaves_nothing() -> None:
             else:
                 started += 1
                 child.stop(turn_open=True)
-                assert child.done.wait(10)
+                assert child.done.wait(patience(10))
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert failures > 5
@@ -99,13 +100,13 @@ time.sleep(60)
 def test_writing_to_a_process_that_is_gone_is_no_error() -> None:
     child = start("pass")
     while not child.poll_exit():
-        child.wait(5)
+        child.wait(patience(5))
     child.queue(b"x" * 1_000_000)
     child.queue(b"y")
     child.end_input()
     assert child.take() == b""
     child.stop(turn_open=False)
-    assert child.done.wait(10)
+    assert child.done.wait(patience(10))
     child.queue(b"z")
     child.end_input()
     child.wake()
@@ -119,7 +120,7 @@ def test_output_that_nobody_reads_does_not_keep_a_process_from_ending() -> None:
         stop_grace=10.0,
     )
     child.stop(turn_open=False)
-    assert child.done.wait(8)
+    assert child.done.wait(patience(8))
     assert child.exit_code == 0
 
 
@@ -130,15 +131,15 @@ def test_without_pidfd_the_exit_is_polled_for(monkeypatch: pytest.MonkeyPatch) -
     data = b""
     while (part := child.take()) != b"":
         data += part or b""
-        child.wait(5)
+        child.wait(patience(5))
     assert data == b"hi"
     while not child.poll_exit():
-        child.wait(5)
+        child.wait(patience(5))
     child.stop(turn_open=False)
-    assert child.done.wait(10)
+    assert child.done.wait(patience(10))
     child = start("import time; time.sleep(60)")
     child.stop(turn_open=True)
-    assert child.done.wait(10)
+    assert child.done.wait(patience(10))
     assert child.exit_code == -15
 
 
@@ -151,7 +152,7 @@ def test_a_status_that_somebody_else_took_is_unknown_and_not_0() -> None:
     assert child.exit_code is None
     assert child.exited
     child.stop(turn_open=True)
-    assert child.done.wait(10)
+    assert child.done.wait(patience(10))
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
@@ -168,7 +169,7 @@ def test_the_end_of_the_output_is_there_again_for_whoever_asks_again(backend: st
 
         await transport.start(plan("import os, time; os.write(1, b'x'); os.close(1); time.sleep(60)"))
         try:
-            with anyio.fail_after(20):
+            with anyio.fail_after(patience(20)):
                 assert await transport.push_to(take) == b""
                 assert await transport.push_to(take) == b""
                 assert await transport.receive() == b""

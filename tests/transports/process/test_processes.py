@@ -15,6 +15,7 @@ from bridle.transports.process.processes import CHILD_ID_VARIABLE, descendants, 
 from bridle.transports.process.short_runs import run_with_descendants
 from tests.contract import shows
 from tests.support.leaks import wait_gone
+from tests.support.patience import patience
 
 SLEEPER = [sys.executable, "-I", "-S", "-c", "import sys; print('up', flush=True); sys.stdin.read()"]
 PARENT = [
@@ -75,7 +76,7 @@ def test_a_process_is_only_signalled_if_it_is_still_the_same() -> None:
         assert not kill_identity((os.getpid(), "0"))
         assert process.poll() is None
         assert kill_identity(who)
-        assert process.wait(10) == -signal.SIGKILL
+        assert process.wait(patience(10)) == -signal.SIGKILL
         assert not kill_identity(who)
 
 

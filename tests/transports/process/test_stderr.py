@@ -14,6 +14,7 @@ import pytest
 from bridle.transports.process.stderr import LineCallback, StderrDrain
 from tests.contract import shows
 from tests.support.leaks import nothing_left
+from tests.support.patience import patience
 
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", default="nothing")
 
@@ -33,13 +34,13 @@ def test_a_callback_that_blocks_holds_up_nobody_else(pipe: tuple[int, int]) -> N
     def callback(line: str) -> None:
         lines.append(line)
         entered.set()
-        assert go_on.wait(20)
+        assert go_on.wait(patience(20))
 
     kept = LineCallback(callback)
     drain = StderrDrain(reading, tail_bytes=10, on_line=kept, name="bridle-test")
     drain.start()
     os.write(writing, b"first\n")
-    assert entered.wait(10)
+    assert entered.wait(patience(10))
     for _ in range(40):
         os.write(writing, b"x" * 99_999 + b"\n")  # far more than a pipe holds
     os.write(writing, b"last one")
@@ -62,7 +63,7 @@ def test_a_callback_far_behind_gets_the_first_lines_and_the_log_the_number(
     lines: list[str] = []
 
     def callback(line: str) -> None:
-        assert go_on.wait(20)
+        assert go_on.wait(patience(20))
         lines.append(line)
 
     kept = LineCallback(callback)
@@ -137,6 +138,6 @@ def test_a_flood_does_not_keep_it_from_ending(pipe: tuple[int, int]) -> None:
     drain.start()
     drain.finish()
     stop.set()
-    thread.join(10)
+    thread.join(patience(10))
     assert drain.tail == b"y" * 10
     os.close(writing)

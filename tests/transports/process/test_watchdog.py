@@ -17,6 +17,7 @@ from bridle.transports.process.processes import CHILD_ID_VARIABLE, identity
 from bridle.transports.process.watchdog import Watchdog
 from tests.contract import shows
 from tests.support.leaks import alive, nothing_left, wait_gone
+from tests.support.patience import patience
 
 SLEEPER = [sys.executable, "-I", "-S", "-c", "import signal, sys; {}; print('up', flush=True); sys.stdin.read()"]
 
@@ -79,7 +80,7 @@ def test_a_python_without_an_executable_means_no_watchdog(dog: Watchdog, monkeyp
 
 def run_watchdog(lines: str) -> int:
     return subprocess.run(
-        [sys.executable, "-I", "-S", watchdog_main.__file__], input=lines.encode(), check=False, timeout=20
+        [sys.executable, "-I", "-S", watchdog_main.__file__], input=lines.encode(), check=False, timeout=patience(20)
     ).returncode
 
 
@@ -93,7 +94,7 @@ def test_at_the_end_of_its_input_it_ends_what_is_left(preparation: str) -> None:
             f"add {LEFT}\nadd {REMOVED}\nstarted {LEFT} {who[0]} {who[1]}\nremove {REMOVED}\nnonsense\nstarted {LEFT}\n"
         )
         assert run_watchdog(lines) == 0
-        assert left.wait(1) in {-15, -9}
+        assert left.wait(patience(1)) in {-15, -9}
         assert removed.poll() is None
         assert elsewhere.poll() is None
         for process in (removed, elsewhere):
@@ -103,7 +104,7 @@ def test_at_the_end_of_its_input_it_ends_what_is_left(preparation: str) -> None:
 def test_a_child_whose_pid_never_arrived_is_known_by_its_mark() -> None:
     with sleeper(MARKED) as process:
         assert run_watchdog(f"add {MARKED}\n") == 0
-        assert process.wait(1) == -15
+        assert process.wait(patience(1)) == -15
 
 
 @shows("process.same-process")
@@ -149,4 +150,4 @@ def test_a_watchdog_that_was_stopped_costs_no_time(dog: Watchdog) -> None:
     os.kill(dog.pid, signal.SIGSTOP)
     begin = time.monotonic()
     dog.remove("one")
-    assert time.monotonic() - begin < 2
+    assert time.monotonic() - begin < patience(2)

@@ -27,6 +27,7 @@ from bridle.transports.recording.recorder import header_line
 from tests.support import stand_in, stand_in_session
 from tests.support.leaks import nothing_left
 from tests.support.memory import Memory
+from tests.support.patience import patience
 from tests.support.shell import Backend, Shell
 from tests.support.talking import Running, got, raised, steps, texts
 
@@ -219,7 +220,7 @@ def test_a_host_that_is_killed_leaves_what_there_was(cli: Callable[..., Options]
             session.send("remember this").result()
             os.kill(os.getpid(), signal.SIGKILL)
     """
-    ran = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], timeout=30, check=False)
+    ran = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], timeout=patience(30), check=False)
     assert ran.returncode == -signal.SIGKILL
     found = read_recording(path)
     assert found.problems == []

@@ -10,7 +10,7 @@ import pytest
 
 from bridle import errors
 from bridle.errors import BridleError, DecodeError, Diagnostic
-from bridle.messages import ResultMessage
+from bridle.messages import ResultError, ResultMessage
 from tests.contract import shows
 
 BAD = DecodeError(b"x", "not-json", "d")
@@ -40,7 +40,7 @@ ERRORS: dict[str, BridleError] = {
         errors.CheckpointingNotEnabledError(),
         errors.NotSupportedError("o", "m"),
         errors.SessionClosedError(expected=True, reason="r", exit_code=1, stderr_tail="t"),
-        errors.ResultError(ResultMessage(subtype="x", is_error=True)),
+        ResultError(ResultMessage(subtype="x", is_error=True)),
         errors.ConcurrentUseError.for_call("x"),
     )
 }

@@ -30,14 +30,14 @@ PLACES: dict[str, str] = {
         "bridle.errors": (
             "BridleError CLIExitedDuringInitError CLINotFoundError CheckpointingNotEnabledError ConcurrentUseError ControlError "
             "ControlRejectedError ControlTimeoutError DecodeError Diagnostic InitQueueOverflowError InitializationError "
-            "InitializationTimeoutError LineTooLongError NotSupportedError OptionsError ProcessError PromptsError ResultError "
+            "InitializationTimeoutError LineTooLongError NotSupportedError OptionsError ProcessError PromptsError "
             "SessionClosedError SlowConsumerError SpawnError StartError StreamError StreamWarning TooManyDecodeErrors "
             "TooManyPendingRequestsError TurnTimeoutError UnknownVersionError UnsupportedCLIVersionError VersionDetectionError"
         ),
         "bridle.hooks": "HookContext HookMatcher HookOutput",
         "bridle.messages": (
-            "AssistantMessage ContentBlock Message RateLimitEvent ResultMessage StreamEvent SystemMessage TextBlock ThinkingBlock "
-            "ToolResultBlock ToolUseBlock UnknownBlock UnknownMessage UserMessage"
+            "AssistantMessage ContentBlock Message RateLimitEvent ResultError ResultMessage StreamEvent SystemMessage TextBlock "
+            "ThinkingBlock ToolResultBlock ToolUseBlock UnknownBlock UnknownMessage UserMessage"
         ),
         "bridle.options.kinds": (
             "AgentDefinition McpHttpServerConfig McpSSEServerConfig McpStdioServerConfig SandboxSettings SdkPluginConfig "

@@ -1,50 +1,17 @@
-"""Every error and warning that users of Bridle can meet.
+"""Every error and warning that users of Bridle can meet; `docs/errors.md` has them as a tree.
 
-::
-
-    BridleError
-     |- OptionsError(ValueError)
-     |- StartError
-     |   |- CLINotFoundError
-     |   |- UnsupportedCLIVersionError
-     |   |- UnknownVersionError
-     |   |- VersionDetectionError
-     |   |- SpawnError
-     |   |- InitializationTimeoutError
-     |   |- InitializationError
-     |   |- CLIExitedDuringInitError
-     |- StreamError
-     |   |- DecodeError            (non-terminal, delivered as a value)
-     |   |- ProcessError
-     |   |- LineTooLongError
-     |   |- PromptsError
-     |   |- TooManyDecodeErrors
-     |   |- SlowConsumerError
-     |   |- TurnTimeoutError(TimeoutError)
-     |- ControlError
-     |   |- ControlTimeoutError(TimeoutError)
-     |   |- ControlRejectedError
-     |   |- TooManyPendingRequestsError
-     |   |- InitQueueOverflowError
-     |   |- CheckpointingNotEnabledError
-     |   |- NotSupportedError
-     |- SessionClosedError
-     |- ResultError
-     |- ConcurrentUseError
-
-Rules. An error keeps its facts as attributes, says what to do next, pickles, and is raised once: nothing wraps it again. Texts
-that came from the child process are data: control characters are escaped before they enter a message.
+An error keeps its facts as attributes, says what to do next, pickles, and is raised once: nothing wraps it again. Texts that came from
+the child process are data: control characters are escaped before they enter a message. Errors about a message stand with the class of
+the message (`ResultError`, `OutputError`): this file imports nothing of Bridle.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Literal, Self
+from collections.abc import Sequence  # noqa: TC003 - msgspec and `help()` read the annotations
+from typing import Any, Literal, Self
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bridle.messages import ResultMessage
+import msgspec
 
 __all__ = [
     "BridleError",
@@ -65,7 +32,6 @@ __all__ = [
     "OptionsError",
     "ProcessError",
     "PromptsError",
-    "ResultError",
     "SessionClosedError",
     "SlowConsumerError",
     "SpawnError",
@@ -150,8 +116,7 @@ class StreamWarning(UserWarning):
     """
 
     def __init__(self, code: WarningCode, message: str, context: dict[str, Any] | None = None) -> None:
-        self.code = code
-        self.message = message
+        self.code, self.message = code, message
         self.context: dict[str, Any] = dict(context or {})
         super().__init__(code, message, self.context)
 
@@ -164,7 +129,7 @@ class StreamWarning(UserWarning):
     __hash__ = UserWarning.__hash__
 
 
-class Diagnostic:
+class Diagnostic(msgspec.Struct, kw_only=True):
     """What is known about a process that failed: for error messages, logs and bug reports.
 
     Attributes:
@@ -176,45 +141,19 @@ class Diagnostic:
         last_result: the last `ResultMessage` that came, if any.
     """
 
-    __slots__ = (
-        "exit_code_hint",
-        "last_non_json_line",
-        "last_result",
-        "stderr_tail",
-        "stdout_was_empty",
-        "troubleshooting",
-    )
+    exit_code_hint: str = ""
+    troubleshooting: Sequence[str] = ()
+    stdout_was_empty: bool = False
+    last_non_json_line: str | None = None
+    stderr_tail: str = ""
+    last_result: Any = None
 
-    def __init__(
-        self,
-        *,
-        exit_code_hint: str = "",
-        troubleshooting: Sequence[str] = (),
-        stdout_was_empty: bool = False,
-        last_non_json_line: str | None = None,
-        stderr_tail: str = "",
-        last_result: ResultMessage | None = None,
-    ) -> None:
-        self.exit_code_hint = exit_code_hint
-        self.troubleshooting = tuple(troubleshooting)
-        self.stdout_was_empty = stdout_was_empty
-        self.last_non_json_line = last_non_json_line
-        self.stderr_tail = stderr_tail
-        self.last_result = last_result
+    def __post_init__(self) -> None:
+        self.troubleshooting = tuple(self.troubleshooting)
 
     def __repr__(self) -> str:
-        facts = ", ".join(f"{name}={printable(repr(getattr(self, name)), 300)}" for name in self.__slots__)
-        return f"Diagnostic({facts})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Diagnostic) and all(
-            getattr(self, name) == getattr(other, name) for name in self.__slots__
-        )
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (Diagnostic, (), {name: getattr(self, name) for name in self.__slots__})
+        facts = (f"{name}={printable(repr(getattr(self, name)), 300)}" for name in self.__struct_fields__)
+        return f"Diagnostic({', '.join(facts)})"
 
 
 class BridleError(Exception):
@@ -276,8 +215,7 @@ class UnsupportedCLIVersionError(StartError):
     """
 
     def __init__(self, detected: str | None, minimum: str, suggestion: str = "", *, detail: str = "") -> None:
-        self.detected = detected
-        self.minimum = minimum
+        self.detected, self.minimum = detected, minimum
         self.suggestion = suggestion or "Update it with `npm install -g @anthropic-ai/claude-code@latest`."
         self.detail = detail
         if detail:
@@ -333,10 +271,7 @@ class SpawnError(StartError):
     def __init__(
         self, path: str, reason: str, *, cwd: str | None = None, errno: int | None = None, hint: str = ""
     ) -> None:
-        self.path = path
-        self.reason = reason
-        self.cwd = cwd
-        self.errno = errno
+        self.path, self.reason, self.cwd, self.errno = path, reason, cwd, errno
         super().__init__(f"Could not start {printable(path)!r}: {printable(reason)}." + (f" {hint}" if hint else ""))
 
 
@@ -349,8 +284,7 @@ class InitializationTimeoutError(StartError):
     """
 
     def __init__(self, timeout: float, output: str = "") -> None:
-        self.timeout = timeout
-        self.output = output
+        self.timeout, self.output = timeout, output
         super().__init__(
             f"The Claude Code CLI did not answer `initialize` within {timeout:g} s; raise `Timeouts.initialize` if it starts "
             f"slow servers or plugins." + (f" It printed: {printable(output)}" if output else "")
@@ -378,8 +312,7 @@ class CLIExitedDuringInitError(StartError):
     """
 
     def __init__(self, exit_code: int | None, output: str = "") -> None:
-        self.exit_code = exit_code
-        self.output = output
+        self.exit_code, self.output = exit_code, output
         super().__init__(
             f"The Claude Code CLI {_ended(exit_code)} before it was ready."
             + (f" It printed: {printable(output)}" if output else " It printed nothing.")
@@ -402,9 +335,7 @@ class DecodeError(StreamError):
     def __init__(
         self, line: bytes, reason: Literal["not-json", "not-utf8", "not-an-object", "too-deep"], detail: str
     ) -> None:
-        self.line = line
-        self.reason = reason
-        self.detail = detail
+        self.line, self.reason, self.detail = line, reason, detail
         super().__init__(f"A line of output was skipped ({reason}: {printable(detail, 300)})")
 
     @property
@@ -422,8 +353,7 @@ class ProcessError(StreamError):
     """
 
     def __init__(self, exit_code: int | None, diagnostic: Diagnostic) -> None:
-        self.exit_code = exit_code
-        self.diagnostic = diagnostic
+        self.exit_code, self.diagnostic = exit_code, diagnostic
         parts = [f"The Claude Code CLI {_ended(exit_code)}."]
         if diagnostic.exit_code_hint:
             parts.append(diagnostic.exit_code_hint)
@@ -446,9 +376,7 @@ class LineTooLongError(StreamError):
     """
 
     def __init__(self, size: int, limit: int, head: bytes) -> None:
-        self.size = size
-        self.limit = limit
-        self.head = head
+        self.size, self.limit, self.head = size, limit, head
         super().__init__(
             f"A line of output has at least {size:,} bytes; the limit is {limit:,}. Raise `Limits.line_bytes`, or set "
             "`on_oversize='skip'` to go on without it."
@@ -464,8 +392,7 @@ class PromptsError(StreamError):
     """
 
     def __init__(self, count: int, reason: str) -> None:
-        self.count = count
-        self.reason = reason
+        self.count, self.reason = count, reason
         super().__init__(f"The iterable of prompts failed after {count} prompts: {reason}")
 
 
@@ -478,8 +405,7 @@ class TooManyDecodeErrors(StreamError):  # noqa: N818 - the contract's name
     """
 
     def __init__(self, count: int, last: DecodeError) -> None:
-        self.count = count
-        self.last = last
+        self.count, self.last = count, last
         super().__init__(
             f"{count} lines of output in a row were not JSON ({last.reason}); the last was {last.text!r}. Check that `cli_path` is "
             "the Claude Code CLI and that no wrapper prints to stdout. The bound is `Limits.consecutive_decode_errors`."
@@ -495,8 +421,7 @@ class SlowConsumerError(StreamError):
     """
 
     def __init__(self, buffered: int, limit: int) -> None:
-        self.buffered = buffered
-        self.limit = limit
+        self.buffered, self.limit = buffered, limit
         super().__init__(
             f"{buffered:,} bytes of messages wait unread; the limit is {limit:,}. Read faster, close cursors that nobody reads, or "
             "raise `Limits.buffered_bytes`."
@@ -512,8 +437,7 @@ class TurnTimeoutError(StreamError, TimeoutError):
     """
 
     def __init__(self, kind: Literal["first_message", "idle", "turn"], seconds: float) -> None:
-        self.kind = kind
-        self.seconds = seconds
+        self.kind, self.seconds = kind, seconds
         text = {
             "first_message": f"No message came within {seconds:g} s of the start",
             "idle": f"No message came for {seconds:g} s",
@@ -538,8 +462,7 @@ class ControlTimeoutError(ControlError, TimeoutError):
     """The CLI did not answer a control request in time."""
 
     def __init__(self, operation: str, request_id: str, seconds: float | None = None) -> None:
-        self.request_id = request_id
-        self.seconds = seconds
+        self.request_id, self.seconds = request_id, seconds
         within = f" within {seconds:g} s" if seconds is not None else " in time"
         super().__init__(
             operation, f"`{operation}` was not answered{within} (request {request_id}); pass a longer `timeout=`."
@@ -555,8 +478,7 @@ class ControlRejectedError(ControlError):
     """
 
     def __init__(self, operation: str, message: str, code: str | None = None) -> None:
-        self.message = message
-        self.code = code
+        self.message, self.code = message, code
         super().__init__(
             operation,
             f"`{operation}` was rejected: {printable(message)}" + (f" ({printable(str(code), 100)})" if code else ""),
@@ -567,8 +489,7 @@ class TooManyPendingRequestsError(ControlError):
     """Too many control requests of ours wait for an answer."""
 
     def __init__(self, operation: str, count: int, limit: int) -> None:
-        self.count = count
-        self.limit = limit
+        self.count, self.limit = count, limit
         super().__init__(
             operation,
             f"`{operation}` was not sent: {count} requests wait already; `Limits.pending_requests` is {limit}.",
@@ -579,8 +500,7 @@ class InitQueueOverflowError(ControlError):
     """Too many control operations were called before the session was ready."""
 
     def __init__(self, operation: str, count: int, limit: int) -> None:
-        self.count = count
-        self.limit = limit
+        self.count, self.limit = count, limit
         super().__init__(
             operation, f"`{operation}` was not queued: {count} wait already; `Limits.queued_operations` is {limit}."
         )
@@ -611,30 +531,13 @@ class SessionClosedError(BridleError):
     """
 
     def __init__(self, *, expected: bool, reason: str, exit_code: int | None = None, stderr_tail: str = "") -> None:
-        self.expected = expected
-        self.reason = reason
-        self.exit_code = exit_code
-        self.stderr_tail = stderr_tail
+        self.expected, self.reason, self.exit_code, self.stderr_tail = expected, reason, exit_code, stderr_tail
         text = f"The session is closed: {printable(reason)}"
         if exit_code is not None:
             text += f" (exit code {exit_code})"
         if stderr_tail.strip():
             text += f"\nstderr: {printable(stderr_tail.strip())}"
         super().__init__(text)
-
-
-class ResultError(BridleError):
-    """The turn ended with an error result.
-
-    Attributes:
-        result: the `ResultMessage`; `subtype`, `terminal_reason`, `api_error_status` and `errors` say why.
-    """
-
-    def __init__(self, result: ResultMessage) -> None:
-        self.result = result
-        text = "; ".join(result.errors) or result.result or result.subtype or "unknown error"
-        reason = result.terminal_reason or result.subtype
-        super().__init__(f"The turn failed ({printable(str(reason))}): {printable(text)}")
 
 
 class ConcurrentUseError(BridleError, RuntimeError):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from bridle.errors import ResultError
 from bridle.messages import (
     AssistantMessage,
     ControlRequest,
     ControlResponse,
     HookResponseMessage,
     InitMessage,
+    ResultError,
     ResultMessage,
     StreamEvent,
     TaskUpdatedMessage,

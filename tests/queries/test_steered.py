@@ -21,11 +21,10 @@ from bridle.errors import (
     OptionsError,
     ProcessError,
     PromptsError,
-    ResultError,
     TooManyDecodeErrors,
     TurnTimeoutError,
 )
-from bridle.messages import AssistantMessage, ResultMessage, TextBlock
+from bridle.messages import AssistantMessage, ResultError, ResultMessage, TextBlock
 from tests.contract import shows
 from tests.support.patience import patience
 from tests.support.session_fixtures import playing

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.errors import OptionsError, ResultError, printable
+from bridle.errors import OptionsError, printable
+from bridle.messages import ResultError
 
 if TYPE_CHECKING:
     from bridle.messages import ResultMessage

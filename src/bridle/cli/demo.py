@@ -19,8 +19,9 @@ from bridle.cli.demo_session import CODE, session_steps, show_session
 from bridle.cli.running import FAILED, NOT_STARTED, run_async, show_query
 from bridle.cli.terminal import clean
 from bridle.cli.transcript import Transcript, summary
-from bridle.errors import CLINotFoundError, ResultError
+from bridle.errors import CLINotFoundError
 from bridle.launch import find_cli
+from bridle.messages import ResultError
 from bridle.options.bounds import Timeouts
 from bridle.options.options import Options
 from bridle.queries.stream import with_output_type

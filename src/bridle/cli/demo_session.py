@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from bridle.aio.session import Session
 from bridle.cli.terminal import clean
 from bridle.cli.transcript import Transcript
-from bridle.errors import ResultError
 from bridle.hooks import HookMatcher, HookOutput
 from bridle.messages import (
     AssistantMessage,
     CommandLifecycleMessage,
+    ResultError,
     ResultMessage,
     StreamEvent,
     ToolResultBlock,

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from bridle.cli.choices import build_options, read_prompt
 from bridle.cli.signals import Stopped, signals
 from bridle.cli.transcript import FinalText, RawLines, Transcript
-from bridle.errors import BridleError, OptionsError, ResultError, StartError, StreamWarning
+from bridle.errors import BridleError, OptionsError, StartError, StreamWarning
+from bridle.messages import ResultError
 from bridle.sync import query
 
 if TYPE_CHECKING:

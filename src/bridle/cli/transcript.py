@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from bridle.cli.terminal import clean, escape_json
-from bridle.errors import DecodeError, ResultError, StreamWarning
-from bridle.messages import AssistantMessage, ResultMessage, StreamEvent, TextBlock, UserMessage
+from bridle.errors import DecodeError, StreamWarning
+from bridle.messages import AssistantMessage, ResultError, ResultMessage, StreamEvent, TextBlock, UserMessage
 from bridle.messages import content as blocks
 from bridle.messages import stream as stream_messages
 from bridle.messages import system as system_messages

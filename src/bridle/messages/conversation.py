@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from bridle.errors import BridleError, printable
 from bridle.messages.base import NO_RAW, Message, Number, Record, check_shape, plain
 from bridle.messages.content import ContentBlock, KnownBlock, TextBlock
 from bridle.messages.lazy import decoded_once
@@ -23,6 +24,7 @@ __all__ = [
     "MessageOrigin",
     "ModelUsage",
     "PermissionDenial",
+    "ResultError",
     "ResultMessage",
     "ServerToolUsage",
     "OutputTokensDetails",
@@ -591,6 +593,18 @@ class ResultMessage(Message, frozen=True, kw_only=True, tag="result"):
             ResultError: if `is_error` is set.
         """
         if self.is_error:
-            from bridle.errors import ResultError
-
             raise ResultError(self)
+
+
+class ResultError(BridleError):
+    """The turn ended with an error result.
+
+    Attributes:
+        result: the `ResultMessage`; `subtype`, `terminal_reason`, `api_error_status` and `errors` say why.
+    """
+
+    def __init__(self, result: ResultMessage) -> None:
+        self.result = result
+        text = "; ".join(result.errors) or result.result or result.subtype or "unknown error"
+        reason = result.terminal_reason or result.subtype
+        super().__init__(f"The turn failed ({printable(str(reason))}): {printable(text)}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from bridle.checked.schemas import decode_output
-from bridle.errors import BridleError, Diagnostic, ProcessError, ResultError, StreamWarning
-from bridle.messages import AssistantMessage, TextBlock
+from bridle.errors import BridleError, Diagnostic, ProcessError, StreamWarning
+from bridle.messages import AssistantMessage, ResultError, TextBlock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

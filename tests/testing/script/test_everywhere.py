@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bridle import Allow, Deny, HookMatcher, Options, sync, tool, tool_server
-from bridle.errors import ResultError
+from bridle.messages import ResultError
 from bridle.testing import Script, SimulatedCLI, UnexpectedModelRequestError
 from tests.support.patience import patience
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import bridle.sync
-from bridle.errors import ResultError
+from bridle.messages import ResultError
 from bridle.testing import HTTPFailure, Reply, Script, SimulatedCLI, Stall
 from bridle.testing.script.model import _Compiler
 from bridle.testing.script.steps import UserSays

@@ -15,13 +15,12 @@ from bridle.errors import (
     ControlRejectedError,
     InitializationTimeoutError,
     ProcessError,
-    ResultError,
     SessionClosedError,
     TurnTimeoutError,
     UnsupportedCLIVersionError,
 )
 from bridle.hooks import HookOutput
-from bridle.messages import AssistantMessage, StreamEvent, UnknownMessage, UserMessage
+from bridle.messages import AssistantMessage, ResultError, StreamEvent, UnknownMessage, UserMessage
 from bridle.testing import Script, ScriptError, SimulatedCLI
 from tests.support.patience import patience
 from tests.support.query_fixtures import leaves_nothing, shell

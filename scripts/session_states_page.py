@@ -38,6 +38,7 @@ MEANINGS: dict[Enum, str] = {
     Lifecycle.STOPPING: "nothing new is accepted; what is asked of us gets the safe answer",
     Lifecycle.STOPPED: "over, and nothing was lost",
     Lifecycle.FAILED: "over, and whoever waited was told why",
+    Handshake.NONE: "a one-way launch has none",
     Handshake.UNSENT: "requests of the CLI wait",
     Handshake.SENT: "initialize was written",
     Handshake.IMPLICIT: "the CLI asks, so it has taken initialize",
@@ -57,6 +58,7 @@ MEANINGS: dict[Enum, str] = {
 }
 HAPPENINGS: dict[Enum, str] = {
     LifecycleHappening.START: "start()",
+    LifecycleHappening.LAUNCHED: "a one-way launch is started",
     LifecycleHappening.INITIALIZE_SENT: "initialize is written",
     LifecycleHappening.CONFIRMED: "the handshake is done",
     LifecycleHappening.STOP: "stop()",

@@ -708,8 +708,11 @@ def test_silence_after_the_background_ends_with_settle() -> None:
 def test_ambient_tasks_keep_nobody_waiting() -> None:
     host = Host()
     host.feed(session_state("idle"), tasks("t", ambient=True))
-    host.feed({"type": "system", "subtype": "task_notification", "task_id": "t", "ambient": True})
     assert host.connection.background_tasks
+    assert host.connection.quiet
+    assert not host.connection.at_work
+    host.feed({"type": "system", "subtype": "task_notification", "task_id": "t", "ambient": True})
+    assert not host.connection.background_tasks
     assert host.connection.quiet
 
 
@@ -745,7 +748,8 @@ def test_what_is_left_at_the_end_counts_if_it_is_a_line() -> None:
     other = Host()
     other.connection.receive_data(b'{"type":"assist')
     other.connection.receive_eof()
-    assert [event.warning.code for event in other.of(events.Warned)] == ["INCOMPLETE_LAST_LINE"]
+    assert [event.line for event in other.of(events.IncompleteLine)] == [b'{"type":"assist']
+    assert not other.of(events.Warned)
 
 
 # -- endings ----------------------------------------------------------------------------------------------------------

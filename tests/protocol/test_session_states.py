@@ -16,6 +16,7 @@ LACKING: dict[str, set[tuple[str, str]]] = {
     # What is not in the table cannot happen: the connection never asks for these cells.
     "LIFECYCLE": {
         ("NEW", "CONFIRMED"),
+        *((state.name, "LAUNCHED") for state in Lifecycle if state is not Lifecycle.NEW),
         ("STARTING", "START"),
         ("STARTING", "CONFIRMED"),
         ("STARTING", "ENDED_WELL"),
@@ -26,6 +27,7 @@ LACKING: dict[str, set[tuple[str, str]]] = {
         *((state, how) for state in ("STOPPED", "FAILED") for how in ("ENDED_WELL", "FAILURE")),
     },
     "HANDSHAKE": {
+        *(("NONE", happening) for happening in ("SENT", "REQUEST", "ANSWER", "ERROR", "DEADLINE")),
         ("UNSENT", "ANSWER"),
         ("UNSENT", "ERROR"),
         ("UNSENT", "DEADLINE"),
@@ -40,6 +42,7 @@ LACKING: dict[str, set[tuple[str, str]]] = {
         *(("CLOSING", happening) for happening in ("CLOSE_ASKED", "CLOSED", "BROKEN")),
     },
     "PROCESS": set(),
+    "WORK": set(),
 }
 MACHINES: list[tuple[str, dict[Any, Any], type[Enum], type[Enum]]] = [
     ("LIFECYCLE", s.LIFECYCLE, s.Lifecycle, s.LifecycleHappening),
@@ -48,6 +51,7 @@ MACHINES: list[tuple[str, dict[Any, Any], type[Enum], type[Enum]]] = [
     ("INPUT", s.INPUT, s.Half, s.HalfHappening),
     ("OUTPUT", s.OUTPUT, s.Half, s.HalfHappening),
     ("PROCESS", s.PROCESS, s.Process, s.ProcessHappening),
+    ("WORK", s.WORK, s.Work, s.WorkHappening),
 ]
 
 

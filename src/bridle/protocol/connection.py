@@ -36,6 +36,7 @@ from bridle.protocol.states.session import (
     LifecycleHappening,
     TurnHappening,
     TurnState,
+    WorkHappening,
 )
 from bridle.protocol.turns import Turn
 
@@ -59,15 +60,17 @@ class Connection(Arrivals):
         role: which end.
         limits: every bound; `line_bytes`, `consecutive_decode_errors`, `queued_operations`, `pending_requests`, `early_requests` count.
         hold_until_confirmed: nothing is sent on an implicit confirmation: a guard depends on what the CLI says about itself.
+        one_way: the launch gives the prompt and reads nothing more (`--print`): no handshake, nothing is written, control frames mean
+            nothing. `RUNNING` from `begin_start` on. Read `events_received()`: messages in batches, `Warned`, `BadLine`, `IncompleteLine`,
+            `BackgroundTasksChanged`, `ActivityChanged`, and `Ended`. An exit gives `Ended(by_exit=True)`: how it is to be judged is the
+            query's to say, with `exit_code`, `stderr_tail`, `last_result` and `process_failure()`; what disturbs the stream, and `fail()`,
+            gives `Ended.error` (`by_exit=False`).
         long_lines_end: a line that is too long ends the session, and is not skipped with a warning.
         results_excuse: after a result, with no prompt open, any number of lines may be bad.
         random_bytes: where ids come from.
 
     Attributes:
         server_info: what the CLI said of itself, once it did.
-        session_id: the session, as last reported.
-        background_tasks: what runs in the background, as last reported.
-        last_result: the last result that came.
         terminal_error: why the session failed, if it did.
         exit_code: the process's, once it is known.
         turns: the prompts of ours that are open.
@@ -77,15 +80,12 @@ class Connection(Arrivals):
 
     def events_received(self) -> list[events.Event]:
         """Return what happened since the last call, in order."""
-        self._flush()
-        happened = list(self._events)
-        self._events.clear()
-        return happened
+        return self._queue.take()
 
     @property
     def has_news(self) -> bool:
         """True while `events_received` has something to return."""
-        return bool(self._events or self._batch)
+        return bool(self._queue)
 
     def data_to_send(self) -> bytes:
         """Return what is to be written: whole lines. It counts as written."""
@@ -97,7 +97,9 @@ class Connection(Arrivals):
 
     def begin_start(self) -> None:
         """Take that the process is being started."""
-        self._lifecycle = LIFECYCLE[self._lifecycle, LifecycleHappening.START]
+        one_way = self._handshake is Handshake.NONE
+        started = LifecycleHappening.LAUNCHED if one_way else LifecycleHappening.START
+        self._lifecycle = LIFECYCLE[self._lifecycle, started]
 
     def send_initialize(self, fields: Mapping[str, Any] | None = None) -> str:
         """Write `initialize`; return its request id, for `expire`.
@@ -159,7 +161,7 @@ class Connection(Arrivals):
             self._resolve(request, error=self.closed_error())
         if starting:
             self._handshake = HANDSHAKE[self._handshake, HandshakeHappening.ENDED]
-            self._emit(events.HandshakeFailed(self.closed_error()))
+            self._queue.emit(events.HandshakeFailed(self.closed_error()))
         self._tell_turns(self.turns.end(TurnHappening.STOPPED, only_unwritten=True), error=True)
         for waiting in self._in_flight:
             self._fail(waiting, "the session is stopping", "stopping")
@@ -169,7 +171,7 @@ class Connection(Arrivals):
 
     def settle(self) -> None:
         """Take that the CLI has said nothing for long enough after a background task ended."""
-        self._unsettled = False
+        self._cli.happened(WorkHappening.SETTLED)
         self._look_at_rules()
 
     # -- what we ask for -----------------------------------------------------------------------------------------------
@@ -328,13 +330,13 @@ class Connection(Arrivals):
             return
         self._pending.remove(self._initialize_id or "")
         self._lifecycle = LIFECYCLE[self._lifecycle, LifecycleHappening.CONFIRMED]
-        self._warn(
+        self._queue.warn(
             "INIT_UNCONFIRMED",
             "The CLI works with us and has not answered `initialize`: nothing is known about what it can do.",
             seconds=seconds,
         )
-        self._emit(events.InitUnconfirmed())
-        self._emit(events.HandshakeCompleted(None))
+        self._queue.emit(events.InitUnconfirmed())
+        self._queue.emit(events.HandshakeCompleted(None))
         self._release()
 
     # -- what we answer ------------------------------------------------------------------------------------------------

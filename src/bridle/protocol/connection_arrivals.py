@@ -16,7 +16,6 @@ from bridle.errors import (
     TooManyDecodeErrors,
 )
 from bridle.messages import (
-    MESSAGE_TYPES,
     AssistantMessage,
     BackgroundTasksChangedMessage,
     CommandLifecycleMessage,
@@ -26,11 +25,11 @@ from bridle.messages import (
     SessionStateChangedMessage,
     StreamEvent,
     TaskNotificationMessage,
+    TaskUpdatedMessage,
     UserMessage,
     decode,
 )
 from bridle.messages.control import ControlCancelRequest, ControlRequest, ControlResponse
-from bridle.messages.decode import decode_run
 from bridle.protocol import events
 from bridle.protocol.answers import Answer, error_text, read_answer
 from bridle.protocol.connection_base import ConnectionBase, Role
@@ -39,7 +38,6 @@ from bridle.protocol.exchanges import InFlightRequest
 from bridle.protocol.framing import OversizedLine
 from bridle.protocol.results import ControlResult, ServerInfo, decode_result
 from bridle.protocol.states.session import (
-    ACTIVITY,
     HANDSHAKE,
     LIFECYCLE,
     OUTPUT,
@@ -70,29 +68,11 @@ class Arrivals(ConnectionBase):
         """Take bytes from the peer."""
         if self.over or self._output is Half.CLOSED:
             return
-        self._received = True
-        if self.role is Role.CLI:
-            for arrived in self._framer.receive_data(data):
-                self._receive_line(arrived)
-                if self.over:
-                    return
-            return
-        lines = iter(self._framer.receive_data(data))
-        while True:
-            kinds = _PLAIN_AND_NAMELESS if self.turns.names_matter else _PLAIN
-            count, line = decode_run(lines, kinds, self._batch.append, _QUESTIONS)
-            if count:
-                self._bad_lines = 0
-            if line is None:
-                break
-            if line.__class__ is ControlRequest:
-                self._bad_lines = 0
-                self._on_request(line)
-            else:
-                self._receive_line(line)
+        for arrived in self._reading.receive_data(data):
+            self._take(arrived)
             if self.over:
                 return
-        self._flush()
+        self._queue.flush()
 
     def receive_eof(self) -> None:
         """Take that the peer will send nothing more. A session has ended when the exit status is known too.
@@ -101,24 +81,17 @@ class Arrivals(ConnectionBase):
         """
         if self._output is Half.CLOSED:
             return
-        tail = self._framer.receive_eof()
+        tail = self._reading.receive_eof()
         if tail is not None and not self.over:
-            if isinstance(tail, bytes):
-                try:
-                    frame = decode(tail, self._warn_later)
-                except DecodeError:
-                    self._last_bad_line = tail
-                    self._warn("INCOMPLETE_LAST_LINE", "The output ended in the middle of a line.", line=tail[:2_000])
-                else:
-                    self._dispatch(frame)
-            self._flush()
+            self._take(tail)
+            self._queue.flush()
         self._output = OUTPUT[self._output, HalfHappening.CLOSED]
         if self._process is Process.EXITED:
             self._end_with_process()
         elif self.role is Role.CLI and not self.over:
             for request in self._pending:
                 self._resolve(request, error=self.closed_error())
-            self._emit(events.HostFinished())
+            self._queue.emit(events.HostFinished())
 
     def process_exited(self, exit_code: int | None, stderr_tail: bytes = b"") -> None:
         """Take the exit status. The session has ended when the output has been read to its end too.
@@ -138,37 +111,40 @@ class Arrivals(ConnectionBase):
 
     # -- frames --------------------------------------------------------------------------------------------------------
 
-    def _receive_line(self, line: bytes | OversizedLine) -> None:
-        if isinstance(line, OversizedLine) and self._long_lines_end:
-            self.fail(LineTooLongError(line.size, self._limits.line_bytes, line.head))
-            return
-        if isinstance(line, OversizedLine):
-            self._warn(
-                "OVERSIZED_LINE_SKIPPED",
-                f"A line of at least {line.size:,} bytes was skipped; `Limits.line_bytes` is {self._limits.line_bytes:,}.",
-                size=line.size,
-                head=line.head,
-            )
-            return
-        try:
-            frame = decode(line, self._warn_later)
-        except DecodeError as error:
-            if not line.isspace():
-                self._bad_line(error)
-            return
-        self._bad_lines = 0
-        self._dispatch(frame)
+    def _take(self, arrived: Frame | DecodeError | OversizedLine | bytes) -> None:
+        match arrived:
+            case DecodeError():
+                self._on_bad_line(arrived)
+            case OversizedLine():
+                self._on_long_line(arrived)
+            case bytes():
+                self._queue.emit(events.IncompleteLine(arrived))
+            case _:
+                self._dispatch(arrived)
 
-    def _bad_line(self, error: DecodeError) -> None:
-        self._last_bad_line = error.line
-        self._bad_lines += 1
-        self._emit(events.BadLine(error))
+    def _on_long_line(self, line: OversizedLine) -> None:
+        limit = self._limits.line_bytes
+        if self._long_lines_end:
+            self.fail(LineTooLongError(line.size, limit, line.head))
+            return
+        self._queue.warn(
+            "OVERSIZED_LINE_SKIPPED",
+            f"A line of at least {line.size:,} bytes was skipped; `Limits.line_bytes` is {limit:,}.",
+            size=line.size,
+            head=line.head,
+        )
+
+    def _on_bad_line(self, error: DecodeError) -> None:
+        self._queue.emit(events.BadLine(error))
+        count = self._reading.bad_lines
         excused = self._results_excuse and self.last_result is not None and not len(self.turns)
-        if self._bad_lines >= self._limits.consecutive_decode_errors and not excused:
-            self.fail(TooManyDecodeErrors(self._bad_lines, error))
+        if count >= self._limits.consecutive_decode_errors and not excused:
+            self.fail(TooManyDecodeErrors(count, error))
 
     def _dispatch(self, frame: Frame) -> None:
         match frame:
+            case ControlRequest() | ControlResponse() | ControlCancelRequest() if self._handshake is Handshake.NONE:
+                logger.debug("a %r frame has no meaning in a one-way launch", frame.type)
             case ControlRequest():
                 self._on_request(frame)
             case ControlResponse():
@@ -176,7 +152,7 @@ class Arrivals(ConnectionBase):
             case ControlCancelRequest():
                 self._on_cancel(frame)
             case UserMessage() if self.role is Role.CLI:
-                self._emit(events.PromptReceived(frame, frame.uuid))
+                self._queue.emit(events.PromptReceived(frame, frame.uuid))
             case Message() if self.role is Role.CLI:
                 logger.debug("the host sent a frame of type %r", frame.type)
             case ResultMessage():
@@ -186,10 +162,11 @@ class Arrivals(ConnectionBase):
             case SessionStateChangedMessage():
                 self._on_state(frame)
             case BackgroundTasksChangedMessage():
-                self._on_tasks(frame)
+                self._on_tasks(frame, self._cli.tasks_listed(frame))
             case TaskNotificationMessage():
-                self._unsettled = self._unsettled or not frame.ambient
-                self._batch.append(frame)
+                self._on_tasks(frame, self._cli.task_notified(frame))
+            case TaskUpdatedMessage():
+                self._on_tasks(frame, self._cli.task_updated(frame))
             case Message():
                 self._on_message(frame)
             case _:
@@ -197,20 +174,18 @@ class Arrivals(ConnectionBase):
 
     def _on_message(self, frame: Message) -> None:
         if isinstance(frame, InitMessage):
-            self.session_id = frame.session_id or self.session_id
-            if self._activity not in (Activity.UNKNOWN, Activity.IDLE):
-                self._working = True  # a turn that follows another at once
+            self._cli.turn_began(frame)
             self._learn(frame.capabilities)
         if self.turns.names_matter:
             named = getattr(frame, "user_message_uuids", None) or ()
             one = getattr(frame, "user_message_uuid", None)
             if named or one:
-                self._flush()
+                self._queue.flush()
                 self._tell_turns(self.turns.named([*named, one] if one else named))
             elif isinstance(frame, (InitMessage, AssistantMessage, StreamEvent)):
-                self._flush()
+                self._queue.flush()
                 self._tell_turns(self.turns.work_begins())
-        self._batch.append(frame)
+        self._queue.batch.append(frame)
 
     def _learn(self, capabilities: list[str]) -> None:
         # A turn that the CLI starts by itself must not be taken for ours before it has read our first prompt.
@@ -218,42 +193,32 @@ class Arrivals(ConnectionBase):
             self.turns.reported = True
 
     def _on_result(self, frame: ResultMessage) -> None:
-        self._flush()
-        self.last_result = frame
-        self._working = False
-        self.session_id = frame.session_id or self.session_id
+        self._queue.flush()
+        self._cli.answered(frame)
         ended = self.turns.finished_by(frame)
-        self._events.append(events.MessagesReceived([frame], tuple(turn.id for turn in ended)))
+        self._queue.deliver(frame, tuple(turn.id for turn in ended))
         self._tell_turns(ended)
         self._look_at_rules()
 
     def _on_report(self, frame: CommandLifecycleMessage) -> None:
-        self._flush()
-        whose = (frame.command_uuid,) if frame.command_uuid in self.turns else ()
-        self._events.append(events.MessagesReceived([frame], whose))
+        self._queue.deliver(frame, (frame.command_uuid,) if frame.command_uuid in self.turns else ())
         self._tell_turns(self.turns.report(frame.command_uuid, frame.state))
         self._look_at_rules()
 
     def _on_state(self, frame: SessionStateChangedMessage) -> None:
         if not frame.sdk_host_only:
-            self._batch.append(frame)  # asked for by the user, and not by us
-        activity = ACTIVITY.get(frame.state, Activity.RUNNING)
-        self._unsettled = False
-        if activity is not self._activity:
-            self._activity = activity
-            self._working = activity is not Activity.IDLE
-            self._emit(events.ActivityChanged(activity))
-        if activity is Activity.IDLE:
-            self._flush()
+            self._queue.batch.append(frame)  # asked for by the user, and not by us
+        if self._cli.state_reported(frame):
+            self._queue.emit(events.ActivityChanged(self.activity))
+        if self.activity is Activity.IDLE:
+            self._queue.flush()
             self._tell_turns(self.turns.idle())
         self._look_at_rules()
 
-    def _on_tasks(self, frame: BackgroundTasksChangedMessage) -> None:
-        self._batch.append(frame)
-        tasks = tuple(frame.tasks)
-        if tasks != self.background_tasks:
-            self.background_tasks = tasks
-            self._emit(events.BackgroundTasksChanged(tasks))
+    def _on_tasks(self, frame: Message, changed: bool) -> None:
+        self._queue.batch.append(frame)
+        if changed:
+            self._queue.emit(events.BackgroundTasksChanged(self.background_tasks))
         self._look_at_rules()
 
     def _on_request(self, frame: ControlRequest) -> None:
@@ -287,7 +252,7 @@ class Arrivals(ConnectionBase):
             self._refuse(request_id, f"Unknown subtype: {subtype}", "unsupported_request")
             return
         if (problem := malformed(row, frame.request_raw)) is not None:
-            self._warn(
+            self._queue.warn(
                 "CALLBACK_FAILED", f"A `{subtype}` request cannot be read: {problem}.", subtype=subtype, reason=problem
             )
             self._answer_at_once(request_id, row, frame, f"the request cannot be read: {problem}")
@@ -299,7 +264,7 @@ class Arrivals(ConnectionBase):
             self._handshake = HANDSHAKE[self._handshake, HandshakeHappening.SENT]
             self._initialize_id = request_id
         self._in_flight.add(InFlightRequest(request_id, row, frame))
-        self._emit(events.RequestReceived(request_id, subtype, frame, row))
+        self._queue.emit(events.RequestReceived(request_id, subtype, frame, row))
 
     def _on_response(self, frame: ControlResponse) -> None:
         answer = read_answer(frame)
@@ -318,7 +283,7 @@ class Arrivals(ConnectionBase):
             )
         else:
             kind = request.row.result if request.row is not None else ControlResult
-            result = decode_result(kind, answer.response, self._warn_later)
+            result = decode_result(kind, answer.response, self._queue.warned)
             if isinstance(result, ServerInfo):
                 self.server_info = result
             self._resolve(request, result=result)
@@ -331,7 +296,7 @@ class Arrivals(ConnectionBase):
         if waiting is None:
             logger.debug("a cancellation of %r is for nobody", request_id)
             return
-        self._emit(events.RequestCancelled(request_id, waiting.subtype, "cancelled"))
+        self._queue.emit(events.RequestCancelled(request_id, waiting.subtype, "cancelled"))
         self._look_at_rules()
 
     # -- the handshake -------------------------------------------------------------------------------------------------
@@ -342,13 +307,13 @@ class Arrivals(ConnectionBase):
             self._handshake = HANDSHAKE[self._handshake, HandshakeHappening.ERROR]
             self.fail(InitializationError(error_text(answer.error)))
             return
-        info = decode_result(ServerInfo, answer.response, self._warn_later)
+        info = decode_result(ServerInfo, answer.response, self._queue.warned)
         assert isinstance(info, ServerInfo)  # noqa: S101 - for the type checker
         self.server_info = info
         self._handshake = HANDSHAKE[self._handshake, HandshakeHappening.ANSWER]
         self._lifecycle = LIFECYCLE[self._lifecycle, LifecycleHappening.CONFIRMED]
         self._learn(info.capabilities)
-        self._emit(events.HandshakeCompleted(info))
+        self._queue.emit(events.HandshakeCompleted(info))
         self._release()
         for pending in (answer.pending_permission_requests, answer.pending_user_dialog_requests):
             self._open_again(pending)
@@ -358,7 +323,7 @@ class Arrivals(ConnectionBase):
         try:
             requests = msgspec.json.decode(pending, type=list[Raw]) if pending else []
             for request in requests:
-                again = decode(bytes(request), self._warn_later)
+                again = decode(bytes(request), self._queue.warned)
                 if isinstance(again, ControlRequest):
                     self._on_request(again)
         except (ValueError, RecursionError, DecodeError):
@@ -366,19 +331,3 @@ class Arrivals(ConnectionBase):
 
 
 _REPORTS_ON_PROMPTS = "msg_lifecycle_v1"
-_SPECIAL = {
-    ResultMessage,
-    SessionStateChangedMessage,
-    BackgroundTasksChangedMessage,
-    TaskNotificationMessage,
-    CommandLifecycleMessage,
-    InitMessage,
-}
-_PLAIN = frozenset(MESSAGE_TYPES.values()) - _SPECIAL
-"""What is delivered and changes nothing else: almost every frame."""
-_PLAIN_AND_NAMELESS = frozenset(
-    kind for kind in _PLAIN if not {"user_message_uuid", "user_message_uuids"} & set(kind.__struct_fields__)
-) - {AssistantMessage, StreamEvent}
-"""The same while an ordinary frame may tell which prompt is being answered."""
-_QUESTIONS = frozenset({ControlRequest})
-"""What somebody waits for: decoded once."""

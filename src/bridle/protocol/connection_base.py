@@ -15,15 +15,16 @@ from bridle.errors import (
     CLIExitedDuringInitError,
     InitializationError,
     SessionClosedError,
-    StreamWarning,
     UnsupportedCLIVersionError,
 )
 from bridle.options.bounds import Limits
 from bridle.protocol import events, frames
+from bridle.protocol.activity import CliActivity
 from bridle.protocol.control import ControlRow, fail_answer
 from bridle.protocol.diagnostics import exit_code_hint, process_failure
+from bridle.protocol.event_queue import EventQueue
 from bridle.protocol.exchanges import InFlightRequest, Ledger, PendingRequest
-from bridle.protocol.framing import LineFramer
+from bridle.protocol.reading import NOTHING_PLAIN, PLAIN, PLAIN_AND_NAMELESS, Kinds, Reading
 from bridle.protocol.states import session as states
 from bridle.protocol.states.session import (
     ENDINGS,
@@ -41,17 +42,15 @@ from bridle.protocol.states.session import (
     Process,
     Snapshot,
     TurnHappening,
+    Work,
 )
 from bridle.protocol.turns import Turn, TurnTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.errors import BridleError, WarningCode
-    from bridle.messages import (
-        Message,
-        ResultMessage,
-    )
+    from bridle.errors import BridleError
+    from bridle.messages import ResultMessage
     from bridle.messages.control import ControlRequest
     from bridle.messages.system import BackgroundTask
     from bridle.protocol.results import ControlResult, ServerInfo
@@ -75,33 +74,30 @@ class ConnectionBase:
         *,
         limits: Limits | None = None,
         hold_until_confirmed: bool = False,
+        one_way: bool = False,
         long_lines_end: bool = False,
         results_excuse: bool = False,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self.role = role
         self.server_info: ServerInfo | None = None
-        self.session_id: str | None = None
-        self.background_tasks: tuple[BackgroundTask, ...] = ()
-        self.last_result: ResultMessage | None = None
         self.terminal_error: BridleError | None = None
         self.exit_code: int | None = None
         self.turns = TurnTable()
+        self._cli = CliActivity(Work.WORKING if one_way else Work.UNKNOWN)
+        self._queue = EventQueue(self.turns, self._cli)
         self._limits = limits or Limits()
         self._hold_until_confirmed = hold_until_confirmed
         self._long_lines_end = long_lines_end
         self._results_excuse = results_excuse
         self._random_bytes = random_bytes
-        self._framer = LineFramer(self._limits.line_bytes)
+        self._reading = Reading(self._limits.line_bytes, self._queue, self._plain_kinds)
         self._lifecycle = Lifecycle.NEW
-        self._handshake = Handshake.UNSENT
-        self._input = Half.OPEN
+        self._handshake = Handshake.NONE if one_way else Handshake.UNSENT
+        self._input = Half.CLOSED if one_way else Half.OPEN
         self._output = Half.OPEN
         self._process = Process.ALIVE
-        self._activity = Activity.UNKNOWN
         self._asked = Asked.NOTHING
-        self._unsettled = False
-        self._working = False
         self._pending: Ledger[PendingRequest] = Ledger()
         self._internal: deque[str] = deque()
         self._in_flight: Ledger[InFlightRequest] = Ledger()
@@ -109,12 +105,7 @@ class ConnectionBase:
         self._held: deque[tuple[PendingRequest | Turn, bytes]] = deque()
         self._initialize_id: str | None = None
         self._counter = 0
-        self._events: deque[events.Event] = deque()
-        self._batch: list[Message] = []
         self._out: list[bytes] = []
-        self._bad_lines = 0
-        self._received = False
-        self._last_bad_line: bytes | None = None
         self._stderr_tail = b""
         self._may_close_was_said = False
         self._flows_was_said = False
@@ -133,7 +124,32 @@ class ConnectionBase:
     @property
     def activity(self) -> Activity:
         """What the CLI says it is doing."""
-        return self._activity
+        return self._cli.reported
+
+    @property
+    def session_id(self) -> str | None:
+        """The session, as soon as a message has named it."""
+        return self._cli.session_id
+
+    @property
+    def background_tasks(self) -> tuple[BackgroundTask, ...]:
+        """The running background tasks, ambient ones included."""
+        return self._cli.background_tasks
+
+    @property
+    def last_result(self) -> ResultMessage | None:
+        """The last result."""
+        return self._cli.last_result
+
+    @property
+    def message_count(self) -> int:
+        """The number of messages so far."""
+        return self._cli.messages
+
+    @property
+    def received(self) -> bool:
+        """True once any byte has come."""
+        return self._reading.received
 
     @property
     def over(self) -> bool:
@@ -153,12 +169,17 @@ class ConnectionBase:
     @property
     def unsettled(self) -> bool:
         """True between the end of a background task and the CLI's next word; after `SETTLE_SECONDS` of it, call `settle`."""
-        return self._unsettled
+        return self._cli.work is Work.DUE
 
     @property
     def working(self) -> bool:
         """True while the CLI is at work: on a prompt of ours, or in a turn that it began by itself."""
-        return bool(len(self.turns)) or self._working
+        return bool(len(self.turns)) or self._cli.work is Work.WORKING
+
+    @property
+    def at_work(self) -> bool:
+        """True while the model may be at work, now or soon: it works, a task runs in the background, or one has just ended."""
+        return self.working or self.unsettled or self._cli.busy_in_background > 0
 
     @property
     def input_may_close(self) -> bool:
@@ -204,12 +225,12 @@ class ConnectionBase:
             input=self._input,
             output=self._output,
             process=self._process,
-            activity=self._activity,
+            activity=self._cli.reported,
             open_turns=len(self.turns),
             pending_requests=sum(not request.internal for request in self._pending),
             in_flight_requests=len(self._in_flight) + len(self._early),
-            background_tasks=sum(not task.ambient for task in self.background_tasks),
-            unsettled=self._unsettled,
+            background_tasks=self._cli.busy_in_background,
+            unsettled=self.unsettled,
             hold_until_confirmed=self._hold_until_confirmed,
             peer_only_listens=self.role is Role.CLI,
         )
@@ -235,7 +256,7 @@ class ConnectionBase:
         for what, frame in held:
             what.written = True
             self._write(frame)
-        self._emit(events.OperationsReleased(implicitly=self._handshake is Handshake.IMPLICIT))
+        self._queue.emit(events.OperationsReleased(implicitly=self._handshake is Handshake.IMPLICIT))
 
     def _write(self, frame: bytes) -> bool:
         written = not self.over and self._somebody_reads
@@ -269,7 +290,7 @@ class ConnectionBase:
             return
         if request.request_id == self._initialize_id and self.role is Role.HOST:
             return  # the handshake's own events tell
-        self._emit(events.RequestResolved(request.request_id, request.operation, result, error))
+        self._queue.emit(events.RequestResolved(request.request_id, request.operation, result, error))
 
     def _answer(self, request_id: str, frame: bytes, says: HandshakeHappening = HandshakeHappening.ANSWER) -> bool:
         self._in_flight.remove(request_id)
@@ -289,7 +310,7 @@ class ConnectionBase:
 
     def _fail(self, waiting: InFlightRequest, reason: str, why: Any) -> None:
         self._answer(waiting.request_id, self._safe_frame(waiting.row, waiting.frame, waiting.request_id, reason))
-        self._emit(events.RequestCancelled(waiting.request_id, waiting.subtype, why))
+        self._queue.emit(events.RequestCancelled(waiting.request_id, waiting.subtype, why))
 
     def _safe_frame(self, row: ControlRow, frame: ControlRequest, request_id: str, reason: str) -> bytes:
         payload = fail_answer(row, frame, reason) if self.role is Role.HOST else None
@@ -332,7 +353,7 @@ class ConnectionBase:
             error = self._start_error() or CLIExitedDuringInitError(self.exit_code, self._captured())
             self._end(Ending.FAILED, error)
         elif ending is Ending.FAILED:
-            hint = exit_code_hint(self.exit_code, stdout_was_empty=not self._received)
+            hint = exit_code_hint(self.exit_code, stdout_was_empty=not self._reading.received)
             self._end(
                 ending,
                 SessionClosedError(
@@ -349,11 +370,11 @@ class ConnectionBase:
         """The one way out: everything that is open is resolved, once."""
         if self.over:
             return
-        self._flush()
+        self._queue.flush()
         self.terminal_error = error if ending is Ending.FAILED else None
         starting = self.role is Role.HOST and self._handshake in (Handshake.UNSENT, Handshake.SENT, Handshake.IMPLICIT)
         if starting or self._lifecycle is Lifecycle.INITIALIZING:
-            self._emit(events.HandshakeFailed(self.closed_error()))
+            self._queue.emit(events.HandshakeFailed(self.closed_error()))
         self._handshake = HANDSHAKE[self._handshake, HandshakeHappening.ENDED]
         happening = LifecycleHappening.FAILURE if ending is Ending.FAILED else LifecycleHappening.ENDED_WELL
         self._lifecycle = LIFECYCLE.get((self._lifecycle, happening), self._lifecycle)
@@ -365,28 +386,20 @@ class ConnectionBase:
             self._resolve(request, error=self.closed_error())
         for waiting in self._in_flight:
             self._in_flight.remove(waiting.request_id)
-            self._emit(events.RequestCancelled(waiting.request_id, waiting.subtype, "ended"))
+            self._queue.emit(events.RequestCancelled(waiting.request_id, waiting.subtype, "ended"))
         death = TurnHappening.DIED if ending is Ending.FAILED else TurnHappening.STOPPED
         self._tell_turns(self.turns.end(death), error=True)
-        self.background_tasks = ()
-        self._unsettled = self._working = False
-        self._emit(events.Ended(ending, self.terminal_error, self.exit_code, by_exit=self.exited))
+        self._cli.ended()
+        self._queue.emit(events.Ended(ending, self.terminal_error, self.exit_code, by_exit=self.exited))
 
     def _captured(self) -> str:
         if self._stderr_tail.strip():
             return self._stderr_tail.decode("utf-8", "replace")
-        return (self._last_bad_line or b"").decode("utf-8", "replace")
+        return (self._reading.last_bad_line or b"").decode("utf-8", "replace")
 
     def _start_error(self) -> BridleError | None:
         """Return the error that says most about a start that failed, if there is something to say."""
-        known = process_failure(
-            self.exit_code,
-            stderr_tail=self._stderr_tail,
-            stdout_was_empty=not self._received,
-            message_count=0,
-            last_non_json_line=self._last_bad_line,
-            last_result=self.last_result,
-        )
+        known = self._process_failure(self.exit_code, self._stderr_tail, message_count=0)
         if isinstance(known, UnsupportedCLIVersionError):
             return known
         if self.last_result is not None and self.last_result.is_error:
@@ -395,29 +408,33 @@ class ConnectionBase:
             )
         return None
 
+    def process_failure(self, exit_code: int | None, stderr_tail: bytes) -> BridleError:
+        """Return the error for a process that ended, or had to be stopped, without success."""
+        return self._process_failure(exit_code, stderr_tail, self._cli.messages)
+
+    def _process_failure(self, exit_code: int | None, stderr_tail: bytes, message_count: int) -> BridleError:
+        return process_failure(
+            exit_code,
+            stderr_tail=stderr_tail,
+            stdout_was_empty=not self._reading.received,
+            message_count=message_count,
+            last_non_json_line=self._reading.last_bad_line,
+            last_result=self.last_result,
+        )
+
     # -- telling -------------------------------------------------------------------------------------------------------
 
     def _look_at_rules(self) -> None:
         allowed = self.input_may_close
         if allowed and not self._may_close_was_said:
-            self._emit(events.InputMayClose())
+            self._queue.emit(events.InputMayClose())
         self._may_close_was_said = allowed
 
     def _tell_turns(self, turns: list[Turn], *, error: bool = False) -> None:
         for turn in turns:
-            self._emit(events.TurnStateChanged(turn.id, turn.state, self.closed_error() if error else None))
+            self._queue.emit(events.TurnStateChanged(turn.id, turn.state, self.closed_error() if error else None))
 
-    def _warn(self, code: WarningCode, message: str, **context: object) -> None:
-        self._warn_later(StreamWarning(code, message, context))
-
-    def _warn_later(self, warning: StreamWarning) -> None:
-        self._emit(events.Warned(warning))
-
-    def _flush(self) -> None:
-        if self._batch:
-            self._events.append(events.MessagesReceived(self._batch, self.turns.current_ids))
-            self._batch = []
-
-    def _emit(self, event: events.Event) -> None:
-        self._flush()
-        self._events.append(event)
+    def _plain_kinds(self) -> Kinds:
+        if self.role is Role.CLI:
+            return NOTHING_PLAIN
+        return PLAIN_AND_NAMELESS if self.turns.names_matter else PLAIN

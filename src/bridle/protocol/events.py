@@ -28,6 +28,7 @@ __all__ = [
     "HandshakeCompleted",
     "HandshakeFailed",
     "HostFinished",
+    "IncompleteLine",
     "InitUnconfirmed",
     "InputMayClose",
     "MessagesReceived",
@@ -198,6 +199,16 @@ class BadLine(Event, frozen=True, eq=False):
     """
 
     error: DecodeError
+
+
+class IncompleteLine(Event, frozen=True, eq=False):
+    """The output ended in the middle of a line that cannot be read.
+
+    Attributes:
+        line: the bytes that came.
+    """
+
+    line: bytes
 
 
 class PromptReceived(Event, frozen=True, eq=False):

@@ -410,6 +410,8 @@ class SessionCore:
                 self.warn(event.warning)
             case core_events.BadLine():
                 self._on_bad_line(event.error)
+            case core_events.IncompleteLine():
+                self.warn("INCOMPLETE_LAST_LINE", "The output ended in the middle of a line.", line=event.line[:2_000])
             case core_events.ActivityChanged():
                 self._readers.happened(ActivityChanged(event.activity))
             case core_events.BackgroundTasksChanged():

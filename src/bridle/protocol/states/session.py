@@ -11,7 +11,6 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 __all__ = [
-    "ACTIVITY",
     "ENDINGS",
     "HANDSHAKE",
     "INPUT",
@@ -19,6 +18,7 @@ __all__ = [
     "OUTPUT",
     "PROCESS",
     "TURN",
+    "WORK",
     "Activity",
     "Asked",
     "Ending",
@@ -34,6 +34,9 @@ __all__ = [
     "Snapshot",
     "TurnHappening",
     "TurnState",
+    "Work",
+    "WorkHappening",
+    "activity_named",
     "input_may_close",
     "is_quiet",
     "may_write",
@@ -67,6 +70,8 @@ class LifecycleHappening(Member):
     """What moves a session from one state to the next."""
 
     START = auto()
+    LAUNCHED = auto()
+    """A one-way launch was started: there is no handshake to wait for."""
     INITIALIZE_SENT = auto()
     CONFIRMED = auto()
     STOP = auto()
@@ -78,6 +83,7 @@ _L, _LH = Lifecycle, LifecycleHappening
 
 LIFECYCLE: dict[tuple[Lifecycle, LifecycleHappening], Lifecycle] = {
     (_L.NEW, _LH.START): _L.STARTING,
+    (_L.NEW, _LH.LAUNCHED): _L.RUNNING,
     (_L.NEW, _LH.INITIALIZE_SENT): _L.INITIALIZING,
     (_L.NEW, _LH.STOP): _L.STOPPED,
     (_L.NEW, _LH.ENDED_WELL): _L.STOPPED,
@@ -103,6 +109,8 @@ LIFECYCLE: dict[tuple[Lifecycle, LifecycleHappening], Lifecycle] = {
 class Handshake(Member):
     """How far `initialize` has come. Both roles use the table: what one writes, the other receives."""
 
+    NONE = auto()
+    """A one-way launch has no handshake."""
     UNSENT = auto()
     SENT = auto()
     IMPLICIT = auto()
@@ -127,6 +135,7 @@ class HandshakeHappening(Member):
 _K, _KH = Handshake, HandshakeHappening
 
 HANDSHAKE: dict[tuple[Handshake, HandshakeHappening], Handshake] = {
+    (_K.NONE, _KH.ENDED): _K.NONE,
     (_K.UNSENT, _KH.SENT): _K.SENT,
     # Requests that come too early wait for our `initialize`.
     (_K.UNSENT, _KH.REQUEST): _K.UNSENT,
@@ -286,12 +295,71 @@ class Activity(Member):
     REQUIRES_ACTION = "requires_action"
 
 
-ACTIVITY: dict[str, Activity] = {
+_ACTIVITY_WORDS = {
     "idle": Activity.IDLE,
     "running": Activity.RUNNING,
     "requires_action": Activity.REQUIRES_ACTION,
 }
-"""A word that is not here counts as RUNNING: something is being done that we have no name for."""
+
+
+def activity_named(word: str) -> Activity:
+    """Return the activity that the CLI names; an unknown word means that it is busy in a way that has no name here."""
+    return _ACTIVITY_WORDS.get(word, Activity.RUNNING)
+
+
+class Work(Member):
+    """Whether a turn runs that no open prompt of ours explains: the CLI starts turns by itself when background tasks end."""
+
+    UNKNOWN = auto()
+    """Neither a state nor a result has come."""
+    IDLE = auto()
+    """The CLI said so."""
+    ANSWERED = auto()
+    """A result came, and the CLI has not said since then what it is doing."""
+    DUE = auto()
+    """A background task has ended: a turn follows, or a report of the CLI's state."""
+    WORKING = auto()
+    """A turn runs. Where the launch gives the prompt, from its beginning on."""
+
+
+class WorkHappening(Member):
+    """What tells whether a turn runs."""
+
+    TURN_BEGINS = auto()
+    """An `init`."""
+    RESULT = auto()
+    TASK_ENDED = auto()
+    SAYS_IDLE = auto()
+    SAYS_BUSY = auto()
+    SETTLED = auto()
+    """The CLI has said nothing for long enough after the end of a task."""
+    ENDED = auto()
+
+
+_W, _WH = Work, WorkHappening
+
+WORK: dict[tuple[Work, WorkHappening], Work] = {
+    # An `init` comes also when no turn begins. Right after a result it means that another turn follows.
+    (_W.UNKNOWN, _WH.TURN_BEGINS): _W.UNKNOWN,
+    (_W.IDLE, _WH.TURN_BEGINS): _W.IDLE,
+    (_W.ANSWERED, _WH.TURN_BEGINS): _W.WORKING,
+    (_W.DUE, _WH.TURN_BEGINS): _W.DUE,
+    (_W.WORKING, _WH.TURN_BEGINS): _W.WORKING,
+    **{(state, _WH.TASK_ENDED): _W.DUE for state in (_W.UNKNOWN, _W.IDLE, _W.ANSWERED, _W.DUE)},
+    (_W.WORKING, _WH.TASK_ENDED): _W.WORKING,
+    **{(state, _WH.SETTLED): state for state in (_W.UNKNOWN, _W.IDLE, _W.ANSWERED, _W.WORKING)},
+    (_W.DUE, _WH.SETTLED): _W.IDLE,
+    **{
+        (state, happening): then
+        for state in _W
+        for happening, then in (
+            (_WH.RESULT, _W.ANSWERED),
+            (_WH.SAYS_IDLE, _W.IDLE),
+            (_WH.SAYS_BUSY, _W.WORKING),
+            (_WH.ENDED, _W.IDLE),
+        )
+    },
+}
 
 
 class Asked(Member):

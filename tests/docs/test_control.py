@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
-from bridle.aio.operations import Operations
+from bridle import Session
 from bridle.protocol import results as control_results
-from bridle.sync.operations import Operations as BlockingOperations
+from bridle.sync import Session as BlockingSession
+from tests.support.operations import operations
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "control.md"
 PARTS = {"McpStatus": ("McpServerStatus",), "PermissionRules": ("PermissionRulesState",)}
@@ -31,24 +32,20 @@ def rows() -> dict[str, Row]:
     return {name: Row(arguments, returns) for name, arguments, returns in found}
 
 
-def methods(operations: type) -> dict[str, Any]:
-    return {name: method for name, method in vars(operations).items() if not name.startswith("_")}
-
-
 def as_written(parameter: inspect.Parameter) -> str:
     if parameter.kind is inspect.Parameter.VAR_KEYWORD:
         return f"**{parameter.name}"
     return parameter.name if parameter.default is inspect.Parameter.empty else f"{parameter.name}={parameter.default}"
 
 
-@pytest.mark.parametrize("operations", [Operations, BlockingOperations])
-def test_every_method_has_a_row_and_every_row_a_method(operations: type) -> None:
-    assert set(rows()) == set(methods(operations))
+@pytest.mark.parametrize("session", [Session, BlockingSession])
+def test_every_method_has_a_row_and_every_row_a_method(session: type) -> None:
+    assert set(rows()) == set(operations(session))
 
 
-@pytest.mark.parametrize("name", sorted(methods(Operations)))
+@pytest.mark.parametrize("name", sorted(operations(Session)))
 def test_a_row_has_the_arguments_and_the_answer_of_its_method(name: str) -> None:
-    signature = inspect.signature(getattr(Operations, name))
+    signature = inspect.signature(getattr(Session, name))
     shown = [parameter for parameter in signature.parameters.values() if parameter.name not in {"self", "timeout"}]
     assert rows()[name].arguments == ", ".join(as_written(parameter) for parameter in shown)
     assert signature.parameters["timeout"].default is None

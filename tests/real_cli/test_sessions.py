@@ -13,11 +13,12 @@ from bridle.hooks import HookMatcher, HookOutput
 from bridle.messages import UserMessage
 from bridle.permissions import AddRules, Allow, Deny, PermissionRule
 from bridle.protocol.states.session import Activity, Lifecycle, TurnState
-from bridle.sync.operations import Operations
+from bridle.sync import Session as BlockingSession
 from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
 from bridle.tools import Image, tool, tool_server
 from tests.contract import shows
 from tests.support.leaks import alive
+from tests.support.operations import operations
 from tests.support.patience import patience
 from tests.support.talking import Running, each, first, got, raised, texts
 
@@ -354,8 +355,7 @@ def test_every_control_method(shell: Shell, driving: Driving, real_cli: RealCLI)
         assert wrong == []
 
     shell.play(scenario)
-    methods = {name for name in vars(Operations) if not name.startswith("_")}
-    assert methods == {name for name, _, _ in CONTROLS}
+    assert set(operations(BlockingSession)) == {name for name, _, _ in CONTROLS}
 
 
 @shows("session.death.wakes-all")

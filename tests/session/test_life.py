@@ -835,7 +835,7 @@ def test_writers_without_end_do_not_keep_the_reader_from_reading(playing: StandI
 
             async def waking() -> None:
                 while True:
-                    session._wake()
+                    session._seam.wake()
                     await anyio.lowlevel.checkpoint()
 
             group.start_soon(waking)

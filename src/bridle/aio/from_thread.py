@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridle.aio.callbacks import Loop
-    from bridle.aio.driver import Driver
+    from bridle.aio.seam import Seam
 
 __all__ = ["FromThread", "SessionReach"]
 
@@ -30,19 +30,19 @@ class SessionReach:
 
     Args:
         session: returns the session; None once it is gone.
-        drivers: holds its driver, once there is one.
+        seam: the seam of the session, which has its driver.
     """
 
-    def __init__(self, session: Callable[[], Any], drivers: list[Driver]) -> None:
+    def __init__(self, session: Callable[[], Any], seam: Seam) -> None:
         self._session = session
-        self._drivers = drivers
+        self._seam = seam
 
     def __call__(self) -> Any:
         """Return the session, as it is to be used here."""
-        session = self._session()
-        if session is None or not self._drivers or self._drivers[0].is_here:
+        session, driver = self._session(), self._seam.driver
+        if session is None or driver is None or driver.is_here:
             return session
-        return FromThread(self._session, self._drivers[0].loop)
+        return FromThread(self._session, driver.loop)
 
 
 class FromThread:

@@ -8,10 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-import anyio
-
-from bridle.session.checks import sent_servers
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -28,7 +24,6 @@ if TYPE_CHECKING:
         InterruptReceipt,
         McpCallResult,
         McpResourceContents,
-        McpServersChange,
         McpStatus,
         ModelList,
         OutputStyles,
@@ -42,7 +37,6 @@ if TYPE_CHECKING:
         TaskOutput,
         UsageReport,
     )
-    from bridle.session.core import SessionCore
 
 __all__ = ["Operations"]
 
@@ -54,16 +48,10 @@ def _some(**fields: Any) -> dict[str, Any]:
 class Operations:
     """The methods; `Session` adds the waiting."""
 
-    _core: SessionCore
-
     async def _ask(
         self, subtype: str, fields: Mapping[str, Any], timeout: float | None, operation: str | None = None
     ) -> ControlResult:
         raise NotImplementedError
-
-    async def request(self, subtype: str, *, timeout: float | None = None, **fields: Any) -> ControlResult:
-        """Send any control request and return its answer: the way out for what has no method here."""
-        return await self._ask(subtype, fields, timeout)
 
     async def interrupt(self, *, cancel_queued: bool = False, timeout: float | None = None) -> InterruptReceipt:
         """Stop the turn that runs. With `cancel_queued` prompts that wait are withdrawn, too."""
@@ -260,28 +248,3 @@ class Operations:
     async def set_has_subscribers(self, has_subscribers: bool | None, *, timeout: float | None = None) -> None:
         """Tell whether anybody watches the output."""
         await self._ask("set_has_subscribers", {"has_subscribers": has_subscribers}, timeout, "set_has_subscribers")
-
-    async def set_mcp_servers(self, servers: Mapping[str, Any], *, timeout: float | None = None) -> McpServersChange:
-        """Replace the dynamic MCP servers: configurations, and servers of this process as in `Options(mcp_servers=...)`.
-
-        New servers can be reached at once; those that are replaced or left out are served until the CLI has accepted, and ended then. If
-        it refuses, all stays as it was. Calls at the same time are sent one after the other. A name that gets another server is taken
-        away and given anew, in two requests, and is among `added` and `removed` of the answer.
-        """
-        wire, inside = sent_servers(servers)
-        callbacks = self._core.callbacks
-        if callbacks.change_lock is None:
-            callbacks.change_lock = anyio.Lock()
-        async with callbacks.change_lock:
-            steps = callbacks.servers.change(wire, inside)
-            try:
-                fields = next(steps)
-                while True:
-                    try:
-                        answer = await self._ask("mcp_set_servers", {"servers": fields}, timeout, "set_mcp_servers")
-                    except BaseException as error:
-                        fields = steps.throw(error)
-                    else:
-                        fields = steps.send(cast("McpServersChange", answer))
-            except StopIteration as done:
-                return cast("McpServersChange", done.value)

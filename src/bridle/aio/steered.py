@@ -75,7 +75,7 @@ class SteeredStream(QueryStream):
 
     async def _stop(self, *, turn_open: bool) -> None:
         # A reader sees at once that the stream is being closed.
-        driver, wake = self._session._driver, self._inbox.more.wake
+        driver, wake = self._session._seam.driver, self._inbox.more.wake
         if driver is None or driver.is_here:
             wake()
         else:
@@ -93,4 +93,4 @@ class SteeredStream(QueryStream):
         elif inbox.over:
             self._connection.take([_OVER])  # pragma: no cover - it was the last item
         else:
-            await self._session._wait_for(inbox.more)
+            await self._session._seam.wait(inbox.more)

@@ -57,7 +57,6 @@ class McpCalls(Exchanges):
 
     Attributes:
         servers: the servers.
-        change_lock: held while they are replaced; made by the shell.
         serving: the connections to server objects that have not ended yet.
         all_served: who waits for their end.
     """
@@ -65,7 +64,6 @@ class McpCalls(Exchanges):
     def __init__(self, servers: Mapping[str, Any], *base: Any, **more: Any) -> None:
         super().__init__(*base, **more)
         self.servers = Servers(servers, self._drop)
-        self.change_lock: Any = None
         self.serving: set[McpRun] = set()
         self.all_served: list[Event] = []
         self._ended = False

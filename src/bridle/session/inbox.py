@@ -30,12 +30,18 @@ class Event(Protocol):
 
 
 class Flag:
-    """Something that happens once. Each waiter brings an event of its own."""
+    """Something that happens once. Each waiter brings an event of its own.
 
-    __slots__ = ("is_set", "waiters")
+    Attributes:
+        is_set: True once it has happened.
+        wakes: how often waiters were woken. A thread that saw this number before it waits misses no wake.
+    """
+
+    __slots__ = ("is_set", "waiters", "wakes")
 
     def __init__(self) -> None:
         self.is_set = False
+        self.wakes = 0
         self.waiters: list[Event] = []
 
     def set(self) -> None:
@@ -44,7 +50,8 @@ class Flag:
         self.wake()
 
     def wake(self) -> None:
-        """Wake everybody who waits now."""
+        """Wake all current waiters."""
+        self.wakes += 1
         waiters, self.waiters = self.waiters, []
         for waiter in waiters:
             waiter.set()
@@ -200,3 +207,17 @@ class Answer:
         self.flag = Flag()
         self.result: ControlResult | None = None
         self.error: BridleError | None = None
+
+    def take(self) -> ControlResult:
+        """Return the result.
+
+        Raises:
+            BridleError: the operation failed.
+        """
+        if self.error is not None:
+            try:
+                raise self.error
+            finally:
+                self.error = None  # an error and the frame that raises it must not keep each other alive
+        assert self.result is not None  # noqa: S101 - for the type checker
+        return self.result

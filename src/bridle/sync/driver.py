@@ -1,18 +1,16 @@
-"""The reading thread of a blocking session: reads, wakes whoever waits, starts callbacks, ends the process.
+"""The reading thread of a blocking session: reads, hands messages out, starts callbacks, ends the process.
 
-It runs a plain callback itself, and another thread reads on if that takes its time (`relief.py`). The core is touched under one lock, by
-this thread and by those that call the session; nobody waits while holding it. Whoever asks for something writes it at once, so the
-thread need not be woken. It refers to no `Session`: one that is forgotten is collected.
+The way of one read: `_move` waits in `transport.receive`; under the lock the bytes go into the connection, timeouts are applied, and
+`flush` has the core hand out what arrived (waking readers), sends what is to be sent and starts callbacks. One plain callback of each
+read is kept and run in this thread; if it takes its time, another thread continues to read (`relief.py`). The driver refers to no
+`Session`, so a session that is no longer referenced is collected.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
 import threading
 import time
-import weakref
 from typing import TYPE_CHECKING
 
 from bridle.answering.servers import CLOSE_SECONDS
@@ -26,125 +24,57 @@ if TYPE_CHECKING:
 
     from bridle.answering.routing import Job
     from bridle.session.core import SessionCore
-    from bridle.session.inbox import Flag
+    from bridle.sync.seam import Seam
     from bridle.transports.base import SyncTransport
 
 __all__ = ["Driver"]
 
 logger = logging.getLogger("bridle")
 
-TOLD_SECONDS = 1.0
-"""How long a stop waits for `on_warning`."""
-
 
 class Driver:
-    """Drives one session.
+    """Drives one session, from the start of the process to its end.
 
     Attributes:
-        lock: held by whoever touches the core.
+        running: True until the session has ended; then nothing is sent any more.
     """
 
-    def __init__(self, core: SessionCore, transport: SyncTransport) -> None:
-        self.lock = threading.RLock()
+    def __init__(self, seam: Seam, core: SessionCore, transport: SyncTransport) -> None:
         self.running = False
-        self._unwritten = False
-        self._own: Job | None = None
+        self._seam = seam
         self._core = core
         self._transport = transport
         self._push = transport if isinstance(transport, SyncPushTransport) else None
+        self._unwritten = False
+        self._own: Job | None = None
         self._thread: threading.Thread | None = None
         self._runner = Runner(self._finish)
-        self._relief = Relief(self._runner.run, self._run)
-        self._teller: int | None = None
-        self._told = threading.Condition(self.lock)
+        self._relief = Relief(self.run, self._run)
 
     def start(self) -> None:
-        """Begin, in a thread of its own. The process has been started."""
-        self._runner = Runner(self._finish)  # with the context of whoever starts the session
-        self._relief = Relief(self._runner.run, self._run)
+        """Start the thread. The process has been started, and the caller holds the lock."""
         self._thread = self._runner.thread(self._run, "bridle-session")
-        self._thread.start()  # it waits for the lock, which is held
+        self._thread.start()
         self.running = True
-        _drivers.add(self)
-
-    def after_fork(self) -> None:
-        """End the session in a forked copy of the host, which has no thread that could drive it, and whose process it is not."""
-        if not self.running:
-            return
-        self.lock = threading.RLock()  # the thread that held the old one, if any, is not here to let it go
-        self._told = threading.Condition(self.lock)
-        self.running = False
-        self._teller = None
-        core = self._core
-        # Another thread may have been at work in the core.
-        with contextlib.suppress(Exception):
-            core.connection.fail(SessionClosedError(expected=False, reason="this is a forked copy of its process"))
-            core.pump(time.monotonic())
-        core.ended.set()
 
     @property
     def is_here(self) -> bool:
-        """True in its own thread, and where `on_warning` is called: neither must wait for itself."""
-        return self._thread is threading.current_thread() or self._teller == threading.get_ident()
+        """True in the reading thread, which must not wait for itself."""
+        return self._thread is threading.current_thread()
 
-    def tell(self) -> None:
-        """Let warnings be told, in order, by a thread that waits for nobody and for which nobody waits; `wait_told` does, not for long."""
-        core = self._core
-        if core.options.on_warning is None:
-            core.tell()
-            return
-        with self.lock:
-            if self._teller is not None or not core.has_to_tell:
-                return
-            self._teller = 0 if self.running else threading.get_ident()
-        try:
-            if not self.running:  # nothing is read yet, or any more
-                self._tell_all()
-                return
-            self._runner.run(self._tell_all)
-        except RuntimeError:  # no thread can be had
-            with self.lock:
-                self._teller = None
-            core.tell()
+    def run(self, call: Callable[[], None]) -> None:
+        """Run a function of the library in one of the session's threads; it must not raise.
 
-    def _tell_all(self) -> None:
-        self._teller = threading.get_ident()
-        done = False
-        try:
-            while not done:
-                self._core.tell()
-                with self.lock:
-                    done = not self._core.has_to_tell
-                    if done:
-                        self._stop_telling()
-        finally:
-            if not done:  # Ctrl-C, or a callback that raises it
-                with self.lock:
-                    self._stop_telling()
-
-    def _stop_telling(self) -> None:
-        self._teller = None
-        self._told.notify_all()
-
-    def wait_told(self) -> None:
-        """Wait until every warning was told, `TOLD_SECONDS` at most."""
-        self.tell()
-        with self.lock:
-            if not self.is_here:
-                self._told.wait_for(lambda: self._teller is None, TOLD_SECONDS)
-
-    def post(self, function: Callable[[], None]) -> None:
-        """Run a function under the lock and send what came of it."""
-        with self.lock:
-            self._core.deadlines.now = time.monotonic()
-            function()
-            self.flush()
+        Raises:
+            RuntimeError: no thread is available.
+        """
+        self._runner.run(call)
 
     def flush(self, *, keeps_one: bool = False) -> None:
-        """Take what happened and write what is to be written. Under the lock; blocks nowhere.
+        """Have the core hand out what happened, send what is to be sent, and start callbacks. Called under the lock; never blocks.
 
         Args:
-            keeps_one: a plain callback is left for this thread.
+            keeps_one: keep one plain callback for this thread.
         """
         core, connection = self._core, self._core.connection
         core.pump(time.monotonic())
@@ -163,23 +93,6 @@ class Driver:
             self._unwritten = False
             self.flush()
 
-    def wait(self, flag: Flag, seconds: float | None = None) -> bool:
-        """Wait until a flag is set, or wakes whoever waits; False if neither was the case in time."""
-        with self.lock:
-            if flag.is_set:
-                return True
-            event = threading.Event()
-            flag.waiters.append(event)
-        return self.wait_for(flag, event, seconds)
-
-    def wait_for(self, flag: Flag, event: threading.Event, seconds: float | None = None) -> bool:
-        """Wait for an event that is among the waiters of a flag already."""
-        try:
-            return event.wait(None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
-        finally:
-            with self.lock:
-                flag.leave(event)
-
     def _run(self) -> None:
         core, connection, transport = self._core, self._core.connection, self._transport
         self._thread = threading.current_thread()
@@ -190,18 +103,18 @@ class Driver:
                 if handed_over:
                     return
             except BridleError as error:
-                with self.lock:
+                with self._seam.lock:
                     connection.fail(error)
             except Exception as error:
                 logger.exception("a session's driver failed")
-                with self.lock:
+                with self._seam.lock:
                     connection.fail(SessionClosedError(expected=False, reason=f"{type(error).__name__}: {error}"))
-            with self.lock:
+            with self._seam.lock:
                 self.flush()
                 turn_open = core.turn_open
             transport.stop(turn_open=turn_open)
             exit_code = transport.wait_exit(1.0)
-            with self.lock:
+            with self._seam.lock:
                 core.process_gone(exit_code, transport.stderr_tail)
                 self.flush()
             self._wait_served()
@@ -214,7 +127,7 @@ class Driver:
 
     def _end(self) -> None:
         core, connection = self._core, self._core.connection
-        with self.lock:
+        with self._seam.lock:
             try:
                 if not connection.over:
                     connection.fail(SessionClosedError(expected=False, reason="its thread has ended"))
@@ -223,7 +136,7 @@ class Driver:
                 logger.exception("the end of a session could not be told")
             self.running = False
             core.ended.set()
-        self.tell()
+        self._seam.tell()
         self._relief.close()
         self._runner.close()
 
@@ -231,7 +144,7 @@ class Driver:
         """Wait until the server objects have ended; not for long."""
         callbacks = self._core.callbacks
         event = threading.Event()
-        with self.lock:
+        with self._seam.lock:
             callbacks.all_served.append(event)
             if not callbacks.serving:
                 return
@@ -241,7 +154,7 @@ class Driver:
         """Read until the end; True if the reading was handed over to another thread before."""
         core, connection, transport = self._core, self._core.connection, self._transport
         while True:
-            with self.lock:
+            with self._seam.lock:
                 if core.stop_asked:
                     core.begin_stop(time.monotonic())
                 self.flush()
@@ -251,9 +164,9 @@ class Driver:
                 if core.poll is not None:
                     # A prompt that is sent meanwhile, or the end of the input, brings deadlines: none of them can pass before this.
                     seconds = core.poll if seconds is None else min(seconds, core.poll)
-            self.tell()
+            self._seam.tell()
             data = transport.receive(seconds)
-            with self.lock:
+            with self._seam.lock:
                 if data:
                     core.received(time.monotonic())
                     connection.receive_data(data)
@@ -289,19 +202,19 @@ class Driver:
     def _see_the_end(self) -> None:
         """The output has ended: by itself, or because somebody stops the transport."""
         core, connection, transport = self._core, self._core.connection, self._transport
-        with self.lock:
+        with self._seam.lock:
             if self._is_over():
                 return
             connection.receive_eof()
             core.output_ended(time.monotonic())
         exit_code: int | None = None
         while exit_code is None:
-            with self.lock:
+            with self._seam.lock:
                 self.flush()
                 seconds = core.deadlines.wait_seconds(time.monotonic())
-            self.tell()
+            self._seam.tell()
             exit_code = transport.wait_exit(seconds)
-            with self.lock:
+            with self._seam.lock:
                 if core.stop_asked:
                     return
                 core.expire(time.monotonic(), transport.stderr_tail)
@@ -310,7 +223,7 @@ class Driver:
                 crashed = core.crashed(exit_code)
         # Stopped first: then everything that was on stderr has been read, and the diagnosis is complete.
         transport.stop(turn_open=crashed)
-        with self.lock:
+        with self._seam.lock:
             connection.process_exited(exit_code, transport.stderr_tail)
 
     def _is_over(self) -> bool:
@@ -335,18 +248,7 @@ class Driver:
                     self._unwritten = True
 
     def _finish(self, job: Job, outcome: object, error: BaseException | None) -> None:
-        with self.lock:
+        with self._seam.lock:
             self._core.callback_ended(job, outcome, error, time.monotonic())
             self.flush()
-        self.tell()
-
-
-_drivers: weakref.WeakSet[Driver] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for driver in list(_drivers):
-        driver.after_fork()
-
-
-os.register_at_fork(after_in_child=_after_fork)
+        self._seam.tell()

@@ -5,7 +5,6 @@ What stands in `bridle.aio.steered` holds here; only the waiting differs.
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +53,7 @@ class SteeredStream(QueryStream):
         self._started = True
         session = self._session
         try:
-            with session._driver.lock:
+            with session._seam.lock:
                 self._side.send_all(self._prompt, time.monotonic())
             session.start()
         except BaseException as error:
@@ -68,7 +67,7 @@ class SteeredStream(QueryStream):
         self._prepared = True
 
     def _stop(self, *, turn_open: bool) -> None:
-        with self._session._driver.lock:
+        with self._session._seam.lock:
             self._inbox.more.wake()  # a reader sees at once that the stream is being closed
         self._session.stop()
 
@@ -76,16 +75,13 @@ class SteeredStream(QueryStream):
         self._session._abandon()
 
     def _advance(self) -> None:
-        inbox, driver = self._inbox, self._session._driver
-        with driver.lock:
+        inbox, seam = self._inbox, self._session._seam
+        with seam.lock:
             items = inbox.take_some()
-            over = inbox.over
-            event = threading.Event()
-            if not items and not over and not self._closing:
-                inbox.more.waiters.append(event)
+            over, seen = inbox.over, inbox.more.wakes
         if items:
             self._connection.take(items)
         elif over:
             self._connection.take([_OVER])  # pragma: no cover - it was the last item
         elif not self._closing:
-            driver.wait_for(inbox.more, event)
+            seam.wait(inbox.more, since=seen)

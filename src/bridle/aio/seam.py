@@ -1,0 +1,240 @@
+"""The seam between a session and asyncio or trio: how it enters the core, wakes the driver, waits and gives way.
+
+`bridle.sync.seam` has the same methods for threads. Code over a seam is written once, in `bridle.aio`, and generated for `bridle.sync`.
+The core is only touched in the thread of the event loop, so there is nothing to lock here.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import anyio
+import anyio.lowlevel
+
+from bridle.aio.driver import Driver
+from bridle.aio.from_thread import SessionReach
+from bridle.waiting.offload import Call
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator
+    from contextlib import AbstractContextManager
+
+    from bridle.launch import LaunchPlan
+    from bridle.session.core import SessionCore
+    from bridle.session.inbox import Flag, Inbox
+    from bridle.transports.base import AsyncTransport
+    from bridle.transports.process.prepare import Preparation
+
+__all__ = ["Seam", "Starting", "starting"]
+
+S = TypeVar("S")
+
+_TURN_SECONDS = 0.005
+"""How long a reader may take items that are already there before other tasks run."""
+_POLL_SECONDS = 0.02
+"""How often a stop from another event loop checks whether the session has ended."""
+
+
+class Seam:
+    """What a session on an event loop waits with.
+
+    Attributes:
+        lock: held while the core is read or changed; here it does nothing.
+        driver: the driver of a session; None before its launch.
+    """
+
+    def __init__(self) -> None:
+        self.lock: AbstractContextManager[object] = nullcontext()
+        self.driver: Driver | None = None
+        self._core: SessionCore
+        self._transport: AsyncTransport
+        self._preparing: Call[LaunchPlan] | None = None
+        self._changes: anyio.Lock | None = None
+
+    def connect(self, core: SessionCore, transport: AsyncTransport) -> None:
+        """Set the core and the transport that belong to the session."""
+        self._core = core
+        self._transport = transport
+
+    def reach(self, session: Callable[[], Any]) -> Callable[[], Any]:
+        """Return a function that finds the session for a callback, wherever that runs."""
+        return SessionReach(session, self)
+
+    @property
+    def launched(self) -> bool:
+        """True once a driver works for the session."""
+        return self.driver is not None
+
+    # -- enter the core ------------------------------------------------------------------------------------------------
+
+    def check(self, flag: Flag | None = None) -> None:
+        """Refuse calls from another event loop: the core must not be touched there, and a waiting task would never wake.
+
+        Args:
+            flag: if it is set, the caller does not wait, and may be anywhere.
+
+        Raises:
+            RuntimeError: the session belongs to another event loop.
+        """
+        if self.driver is None or self.driver.is_here or self._core.ended.is_set or (flag is not None and flag.is_set):
+            return
+        raise RuntimeError(
+            "this session belongs to another event loop; here it can only be stopped. "
+            "A plain function that is called back uses the `session` of its context instead"
+        )
+
+    def entered(self) -> AbstractContextManager[object]:
+        """Return the lock, for a caller that is going to change the core."""
+        self.check()
+        return self.lock
+
+    def one_at_a_time(self) -> anyio.Lock:
+        """Return the lock for operations that must not overlap and wait while they hold it."""
+        if self._changes is None:
+            self._changes = anyio.Lock()
+        return self._changes
+
+    def take(self, inbox: Inbox) -> Any:
+        """Return the next item; None if there is none, or if other tasks have to run first (see `pause`)."""
+        return inbox.take() if time.monotonic() - inbox.turn_began <= _TURN_SECONDS else None
+
+    # -- wake the driver -----------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Let the driver send what the core has to send."""
+        self._core.pump(time.monotonic())
+        if self.driver is not None:
+            self.driver.wake()
+
+    def post(self, function: Callable[[], None]) -> None:
+        """Call a function that changes the core, soon, in the thread of the event loop; may be called from any thread."""
+        if self.driver is not None:
+            self.driver.post(function)
+
+    def tell(self) -> None:
+        """Pass new warnings on to the user."""
+        self._core.tell()
+
+    # -- wait ----------------------------------------------------------------------------------------------------------
+
+    async def wait(self, flag: Flag, seconds: float | None = None, *, since: int | None = None) -> bool:
+        """Wait until a flag is set or woken.
+
+        Args:
+            flag: the flag.
+            seconds: time limit; it only counts before the launch, because the driver looks after timeouts.
+            since: value of `flag.wakes` when the caller looked at the core; a wake since then counts.
+
+        Returns:
+            False if the time limit passed.
+        """
+        if flag.is_set or (since is not None and flag.wakes != since):
+            return True
+        self.check()
+        event = anyio.Event()
+        flag.waiters.append(event)
+        try:
+            if seconds is None or self.launched:
+                await event.wait()
+                return True
+            with anyio.move_on_after(seconds):
+                await event.wait()
+            return event.is_set()
+        finally:
+            flag.leave(event)
+
+    async def wait_ended(self, seconds: float | None) -> None:
+        """Wait until the session has ended, or the time limit has passed."""
+        if self.launched:
+            with anyio.move_on_after(seconds):
+                await self.wait(self._core.ended)
+
+    # -- give way ------------------------------------------------------------------------------------------------------
+
+    async def give_way(self) -> None:
+        """Let other tasks run once. A cancellation is not delivered here: the caller has something to return."""
+        await anyio.lowlevel.cancel_shielded_checkpoint()
+
+    async def pause(self, inbox: Inbox) -> None:
+        """Let other tasks run if the reader of an inbox has kept them waiting: one of many unread items must not hold up the driver."""
+        if time.monotonic() - inbox.turn_began > _TURN_SECONDS:
+            await anyio.lowlevel.checkpoint()  # before an item is taken: a cancellation must not lose it
+            inbox.turn_began = time.monotonic()
+
+    @staticmethod
+    def is_cancellation(error: BaseException) -> bool:
+        """Return whether an exception is the cancellation of the task."""
+        return isinstance(error, anyio.get_cancelled_exc_class())
+
+    # -- start and stop ------------------------------------------------------------------------------------------------
+
+    async def prepare(self, preparation: Preparation) -> LaunchPlan:
+        """Return the launch plan. The next call continues one that was cancelled.
+
+        Raises:
+            BridleError: as `Preparation.run`.
+        """
+        if not preparation.may_block:
+            return preparation.run()
+        if self._preparing is None:
+            self._preparing = Call(preparation.run)
+        return await self._preparing.wait()
+
+    def launch(self, plan: LaunchPlan) -> None:
+        """Start the driver, which starts the CLI.
+
+        Raises:
+            SessionClosedError: the session was stopped meanwhile.
+        """
+        if self._core.stop_asked:
+            raise self._core.connection.closed_error()
+        self.driver = Driver(self._core, self._transport, plan)
+        self.driver.start()
+
+    async def stop(self) -> None:
+        """Wait until the driver has ended the session, and make sure that the process is gone."""
+        core, driver = self._core, self.driver
+        cancelled: BaseException | None = None
+        with anyio.CancelScope(shield=True):
+            if driver is None:
+                self.tell()
+            elif driver.is_here:
+                driver.wake()
+                while not core.ended.is_set:
+                    try:
+                        await self.wait(core.ended)
+                    except anyio.get_cancelled_exc_class() as error:
+                        cancelled = error  # asyncio's own `Task.cancel` ignores shields; the time is bounded
+            else:
+                driver.post(lambda: None)
+                # That loop may stand still: then the process is stopped without its driver.
+                until = time.monotonic() + core.interrupt_seconds + _TURN_SECONDS
+                while not core.ended.is_set and time.monotonic() < until:  # noqa: ASYNC110 - events do not cross loops
+                    await anyio.sleep(_POLL_SECONDS)
+            await self._transport.stop(turn_open=core.turn_open)
+        if cancelled is not None:
+            raise cancelled
+
+
+class Starting(Generic[S]):
+    """The return value of `start_session`: await it, or enter it with `async with`."""
+
+    def __init__(self, session: Any, start: Callable[[], Awaitable[S]]) -> None:
+        self._session = session
+        self._start = start
+
+    def __await__(self) -> Generator[Any, None, S]:
+        return self._start().__await__()
+
+    async def __aenter__(self) -> S:
+        return await self._start()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.stop()
+
+
+def starting(session: Any, start: Callable[[], Awaitable[S]]) -> Starting[S]:
+    """Return an object that starts a session when it is awaited or entered."""
+    return Starting(session, start)

@@ -1,0 +1,243 @@
+"""The seam between a session and threads: how it enters the core, sends, waits and gives way.
+
+`bridle.aio.seam` has the same methods for event loops. Code over a seam is written once, in `bridle.aio`, and generated for
+`bridle.sync`. The core is touched under one lock, by the reading thread and by those that call the session; no thread waits while it
+holds the lock. A caller writes what it sends itself, so the reading thread need not be woken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+import weakref
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from bridle.errors import SessionClosedError
+from bridle.sync.driver import Driver
+from bridle.sync.teller import Teller
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridle.launch import LaunchPlan
+    from bridle.session.core import SessionCore
+    from bridle.session.inbox import Flag, Inbox
+    from bridle.transports.base import SyncTransport
+    from bridle.transports.process.prepare import Preparation
+
+__all__ = ["Seam", "starting"]
+
+S = TypeVar("S")
+
+
+class Seam:
+    """What a session in threads waits with.
+
+    Attributes:
+        lock: held while the core is read or changed.
+        driver: the driver of a session; None before its launch.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.driver: Driver | None = None
+        self._core: SessionCore
+        self._transport: SyncTransport
+        self._teller: Teller
+        self._changes = threading.Lock()
+
+    def connect(self, core: SessionCore, transport: SyncTransport) -> None:
+        """Set the core and the transport that belong to the session."""
+        self._core = core
+        self._transport = transport
+        self._teller = Teller(core, self.lock)
+
+    def reach(self, session: Callable[[], Any]) -> Callable[[], Any]:
+        """Return a function that finds the session for a callback: in threads it is the session itself."""
+        return session
+
+    @property
+    def launched(self) -> bool:
+        """True once a driver works for the session."""
+        return self.driver is not None
+
+    # -- enter the core ------------------------------------------------------------------------------------------------
+
+    def check(self, flag: Flag | None = None) -> None:
+        """Do nothing: a session may be called from any thread."""
+
+    def entered(self) -> threading.RLock:
+        """Return the lock, for a caller that is going to change the core."""
+        return self.lock
+
+    def one_at_a_time(self) -> threading.Lock:
+        """Return the lock for operations that must not overlap and wait while they hold it."""
+        return self._changes
+
+    def take(self, inbox: Inbox) -> Any:
+        """Return the next item of an inbox; None if there is none."""
+        with self.lock:
+            return inbox.take()
+
+    # -- send ----------------------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Send what the core has to send. Called under the lock; never blocks."""
+        if self.driver is not None:
+            self.driver.flush()
+        else:
+            self._core.pump(time.monotonic())
+
+    def post(self, function: Callable[[], None]) -> None:
+        """Call a function that changes the core, and send what comes of it."""
+        with self.lock:
+            self._core.deadlines.now = time.monotonic()
+            function()
+            self.wake()
+
+    def tell(self) -> None:
+        """Pass new warnings on to the user, in a thread for which the caller does not wait."""
+        self._teller.tell(self.driver.run if self.driver is not None and self.driver.running else None)
+
+    # -- wait ----------------------------------------------------------------------------------------------------------
+
+    def wait(self, flag: Flag, seconds: float | None = None, *, since: int | None = None) -> bool:
+        """Wait until a flag is set or woken.
+
+        Args:
+            flag: the flag.
+            seconds: time limit; None waits without limit.
+            since: value of `flag.wakes` when the caller looked at the core; a wake since then counts.
+
+        Returns:
+            False if the time limit passed.
+        """
+        with self.lock:
+            if flag.is_set or (since is not None and flag.wakes != since):
+                return True
+            event = threading.Event()
+            flag.waiters.append(event)
+        try:
+            return event.wait(None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
+        finally:
+            with self.lock:
+                flag.leave(event)
+
+    def wait_ended(self, seconds: float | None) -> None:
+        """Wait until the session has ended or is being stopped, or the time limit has passed."""
+        core = self._core
+        until = None if seconds is None else time.monotonic() + seconds
+        while self.launched and not core.stop_asked:
+            now = time.monotonic()
+            if until is not None and now >= until:
+                return
+            # The reader may have begun to wait before the input was closed, so timeouts that began since then are applied here. None of
+            # them can pass sooner than `after_result`.
+            with self.lock:
+                limits = [core.deadlines.wait_seconds(now), core.options.timeouts.after_result]
+            if until is not None:
+                limits.append(until - now)
+            if self.wait(core.ended, min((limit for limit in limits if limit is not None), default=None)):
+                return
+            with self.lock:
+                core.expire(time.monotonic(), self._transport.stderr_tail)
+                self.wake()
+            self.tell()
+
+    # -- give way ------------------------------------------------------------------------------------------------------
+
+    def give_way(self) -> None:
+        """Do nothing: threads share the processor by themselves."""
+
+    def pause(self, inbox: Inbox) -> None:
+        """Do nothing: a reader keeps no other thread waiting."""
+
+    @staticmethod
+    def is_cancellation(_error: BaseException) -> bool:
+        """Return False: threads are not cancelled."""
+        return False
+
+    # -- start and stop ------------------------------------------------------------------------------------------------
+
+    def prepare(self, preparation: Preparation) -> LaunchPlan:
+        """Return the launch plan.
+
+        Raises:
+            BridleError: as `Preparation.run`.
+        """
+        return preparation.run()
+
+    def launch(self, plan: LaunchPlan) -> None:
+        """Start the CLI in the caller's thread, then the reading thread.
+
+        Raises:
+            StartError: the CLI cannot be started.
+            SessionClosedError: the session was stopped meanwhile.
+        """
+        core = self._core
+        self._transport.start(plan)
+        with self.lock:
+            if core.stop_asked:
+                raise core.connection.closed_error()
+            core.initialize(plan, time.monotonic())
+            driver = Driver(self, core, self._transport)
+            driver.start()
+            self.driver = driver  # after it: without its thread nothing would report the end
+            _launched.add(self)
+            driver.flush()
+
+    def stop(self) -> None:
+        """Interrupt a running turn, end the process, and wait for the driver."""
+        core, driver = self._core, self.driver
+        with self.lock:
+            core.begin_stop(time.monotonic())
+            self.wake()
+        self.tell()
+        until = time.monotonic() + core.interrupt_seconds
+        while True:
+            with self.lock:
+                if core.may_end or core.ended.is_set:
+                    break
+                seen = core.settled.wakes
+            if not self.wait(core.settled, max(0.0, until - time.monotonic()), since=seen):
+                break
+        self._transport.stop(turn_open=core.turn_open)
+        if not (self._teller.is_here or (driver is not None and driver.is_here)):  # neither waits for itself
+            self.wait(core.ended)
+            self.tell()
+            self._teller.wait()
+
+    def after_fork(self) -> None:
+        """End the session in a forked copy of the program: it has no reading thread there, and the process is not its child."""
+        if self.driver is None or not self.driver.running:
+            return
+        self.lock, self._changes = (
+            threading.RLock(),
+            threading.Lock(),
+        )  # threads that held the old ones are not in the copy
+        self.driver.running = False
+        core = self._core
+        self._teller = Teller(core, self.lock)
+        # Another thread may have been at work in the core.
+        with contextlib.suppress(Exception):
+            core.connection.fail(SessionClosedError(expected=False, reason="this is a forked copy of its process"))
+            core.pump(time.monotonic())
+        core.ended.set()
+
+
+def starting(_session: object, start: Callable[[], S]) -> S:
+    """Start a session and return it."""
+    return start()
+
+
+_launched: weakref.WeakSet[Seam] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for seam in list(_launched):
+        seam.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,22 +1,25 @@
-"""Writes docs/options.md from the option table: `python docs/make_options.py` (`--check` only compares)."""
+"""Writes docs/options.md from the rows of `Options`: `python docs/make_options.py` (`--check` only compares)."""
 
 from __future__ import annotations
 
+import ast
+import inspect
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 from bridle.checked.fields import Checked, Field
-from bridle.launch.table import GROUPS, ROWS, OptionRow
+from bridle.launch.table import ROWS_BY_NAME
+from bridle.options import options as rows
 from bridle.options.bounds import Limits, Timeouts
 from bridle.options.options import Options
-from bridle.options.sources import REFUSED_FROM_FILES
 
 TARGET = Path(__file__).with_name("options.md")
 
 INTRODUCTION = """# Options
 
-<!-- Made by docs/make_options.py from src/bridle/launch/table.py. Do not edit. -->
+<!-- Made by docs/make_options.py from src/bridle/options/options.py. Do not edit. -->
 
 `Options` is frozen and keyword-only, and is checked when it is built: a name, a type or a value that is wrong raises
 `OptionsError`, whose `field` says where (`agents.reviewer.model`). Nothing has been started by then.
@@ -104,34 +107,52 @@ def shown_default(field: Field) -> str:
     return f"`{default!r}`"
 
 
-def needs_session(row: OptionRow) -> bool:
+def needs_session(name: str) -> bool:
     """Return True if some value of this option needs the bidirectional protocol."""
-    return row.session is not None or row.kind == "initialize"
+    option = ROWS_BY_NAME[name]
+    return option.row.session or option.initialize is not None
+
+
+def meanings() -> dict[str, dict[str, str]]:
+    """Return the documentation of each option, by heading: the string below the field."""
+    source = inspect.getsource(rows)
+    lines = source.splitlines()
+    kind = next(node for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.name == "Options")
+    found: dict[str, dict[str, str]] = {}
+    group = ""
+    for node, following in zip(kind.body, kind.body[1:], strict=False):
+        match node, following:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                if heading := re.match("    # -- (.*)", lines[node.lineno - 3]):
+                    group = heading[1]
+                since = Options.__fields__[name].row.since
+                text = f"{text[:-1]} (CLI {since} and newer)." if since else text
+                found.setdefault(group, {})[name] = text
+    return found
 
 
 def tables() -> list[str]:
-    """Return one table per group."""
+    """Return one table per heading."""
     parts = []
-    for group in GROUPS:
+    for group, texts in meanings().items():
         lines = [
             f"## {group}",
             "",
             "| option | type | default | kind | becomes | meaning |",
             "|---|---|---|---|---|---|",
         ]
-        for name, field in Options.__fields__.items():
-            row = next(row for row in ROWS if row.name == name)
-            if row.group == group:
-                mark = " †" if needs_session(row) else ""
-                cells = [
-                    f"`{name}`{mark}",
-                    f"`{field.annotation}`",
-                    shown_default(field),
-                    row.kind,
-                    row.becomes,
-                    row.doc,
-                ]
-                lines.append("| " + " | ".join(cell(part) for part in cells) + " |")
+        for name, text in texts.items():
+            field = Options.__fields__[name]
+            mark = " †" if needs_session(name) else ""
+            cells = [
+                f"`{name}`{mark}",
+                f"`{field.annotation}`",
+                shown_default(field),
+                field.row.kind,
+                field.row.becomes,
+                text,
+            ]
+            lines.append("| " + " | ".join(cell(part) for part in cells) + " |")
         parts.append("\n".join(lines) + "\n")
     return parts
 
@@ -156,7 +177,8 @@ def bounds(kind: type[Checked], title: str, unit: str) -> str:
 
 def page() -> str:
     """Return the whole page."""
-    refused = "\n".join(f"- `{name}`: {reason}" for name, reason in REFUSED_FROM_FILES.items())
+    reasons = {name: field.row.refused for name, field in Options.__fields__.items()}
+    refused = "\n".join(f"- `{name}`: {reason}" for name, reason in reasons.items() if reason and not callable(reason))
     parts = [
         INTRODUCTION,
         *tables(),

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bridle import Options, SystemPromptFile
 from bridle.errors import OptionsError
 from bridle.hooks import HookMatcher
 from bridle.launch import LaunchPlan, build_plan, needs_session
 from bridle.launch.plan import MAX_ARGUMENT, argument_space
-from bridle.options.options import Options, SystemPromptFile
 from bridle.tools import tool_server
 from tests.contract import shows
 from tests.support.patience import patience

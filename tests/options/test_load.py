@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bridle import Options, Timeouts
 from bridle.errors import OptionsError
-from bridle.options.options import Options, Timeouts
-from bridle.options.sources import REFUSED_FROM_FILES
+from tests.launch.expectations import EXPECTED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,15 +74,54 @@ def test_variables_are_json_except_for_plain_strings(variable: str, value: str, 
     assert getattr(Options.load(environment={variable: value}), field) == expected
 
 
-@pytest.mark.parametrize("name", sorted(Options.__fields__))
+NEEDED: dict[str, dict[str, Any]] = {
+    "supported_dialog_kinds": {"on_user_dialog": print},
+    "resume_session_at": {"resume": "r"},
+    "resume_drops_turn": {"resume": "r", "resume_session_at": "m"},
+}
+"""The options that some options need beside them."""
+
+
+@pytest.mark.parametrize("name", EXPECTED)
 def test_every_field_can_come_from_a_variable_or_says_that_it_is_a_function(name: str) -> None:
-    try:
+    text, value = EXPECTED[name].text, EXPECTED[name].value
+    environment = {f"BRIDLE_{name.upper()}": "x" if text is None else text}
+    if text is None:
+        with pytest.raises(OptionsError, match="is a function") as caught:
+            Options.load(environment=environment)
+        assert caught.value.field == name
+        return
+    loaded = getattr(Options.load(environment=environment, **NEEDED.get(name, {})), name)
+    assert loaded == value
+    assert type(loaded) is type(value)
+    with pytest.raises(OptionsError) as caught:
         Options.load(environment={f"BRIDLE_{name.upper()}": "\0"})
-    except OptionsError as error:
-        field, message = error.field, str(error)
-    assert field == name
-    is_function = name in ("can_use_tool", "hooks", "on_elicitation", "on_user_dialog", "on_warning", "stderr")
-    assert ("is a function" in message) is is_function
+    assert caught.value.field == name
+
+
+def toml(value: Any) -> str:
+    """Return JSON as TOML."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {toml(part)}" for key, part in value.items()) + "}"
+    return json.dumps(value)
+
+
+@pytest.mark.parametrize("name", [name for name, expected in EXPECTED.items() if expected.text is not None])
+def test_a_file_may_set_what_nobody_can_misuse(name: str, tmp_path: Path) -> None:
+    expected = EXPECTED[name]
+    try:
+        given = json.loads(expected.text or "")
+    except ValueError:
+        given = expected.text
+    # Text that looks like a number or a bool is text here, too: a file has types.
+    given = expected.value if isinstance(expected.value, str) else given
+    file = written(tmp_path, f"{name} = {toml(given)}\n")
+    if expected.refused:
+        with pytest.raises(OptionsError, match="trust_file=True") as caught:
+            Options.load(file, environment={}, **NEEDED.get(name, {}))
+        assert caught.value.field == name
+    options = Options.load(file, trust_file=expected.refused, environment={}, **NEEDED.get(name, {}))
+    assert getattr(options, name) == expected.value
 
 
 def test_a_variable_that_is_no_json_is_refused_without_its_value() -> None:
@@ -225,8 +265,7 @@ REFUSED = {
 
 
 def test_all_refusals_are_tested() -> None:
-    assert set(REFUSED_FROM_FILES) <= set(REFUSED)
-    assert set(REFUSED_FROM_FILES) <= set(Options.__fields__)
+    assert {name for name, expected in EXPECTED.items() if expected.refused} <= set(REFUSED)
 
 
 @pytest.mark.parametrize(("field", "text"), REFUSED.items())

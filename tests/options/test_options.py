@@ -14,9 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridle.errors import OptionsError
-from bridle.hooks import HookMatcher
-from bridle.options.options import (
+from bridle import (
     AgentDefinition,
     Limits,
     McpHttpServerConfig,
@@ -29,6 +27,8 @@ from bridle.options.options import (
     ThinkingConfigEnabled,
     Timeouts,
 )
+from bridle.errors import OptionsError
+from bridle.hooks import HookMatcher
 from bridle.tools import Tool, tool
 from tests.contract import shows
 from tests.support.patience import patience

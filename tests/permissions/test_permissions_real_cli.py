@@ -8,7 +8,7 @@ import pytest
 
 from bridle import Options
 from bridle.hooks import HookMatcher, HookOutput
-from bridle.launch.plan import conflicts
+from bridle.launch.conflicts import conflicts
 from bridle.permissions import (
     AddDirectories,
     AddRules,

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, Self, TypeAlias, datacla
 
 from bridle.errors import OptionsError
 
-__all__ = ["Check", "Checked", "Field", "brief", "option", "redacted", "suggestion", "wire_name"]
+__all__ = ["Check", "Checked", "Field", "brief", "option", "redacted", "suggestion", "to_wire", "wire_name"]
 
 Check: TypeAlias = Callable[[Any, str], Any]
 
@@ -29,7 +29,17 @@ REQUIRED = _Required()
 
 
 class Field(NamedTuple):
-    """What is known about one field of a `Checked` class."""
+    """The facts about one field of a `Checked` class.
+
+    Attributes:
+        name: the name; set by the class, like `wire` and `annotation`.
+        default: the default, or `REQUIRED`.
+        check: the check.
+        wire: the name on the wire.
+        secret: True if `repr` must hide the value.
+        annotation: the type as text.
+        row: further facts, which only the class and its users understand.
+    """
 
     name: str
     default: Any
@@ -37,18 +47,12 @@ class Field(NamedTuple):
     wire: str
     secret: bool
     annotation: str
+    row: Any
 
 
-class _Declared(NamedTuple):
-    default: Any
-    check: Check
-    wire: str | None
-    secret: bool
-
-
-def option(*, default: Any = REQUIRED, check: Check, wire: str | None = None, secret: bool = False) -> Any:
-    """Declare a field: its default, its check, its name on the wire, and whether `repr` must hide it."""
-    return _Declared(default, check, wire, secret)
+def option(*, default: Any = REQUIRED, check: Check, wire: str = "", secret: bool = False, row: Any = None) -> Any:
+    """Declare a field: its default, check, name on the wire, whether `repr` must hide it, and its row if it has one."""
+    return Field("", default, check, wire, secret, "", row)
 
 
 def wire_name(name: str) -> str:
@@ -69,11 +73,11 @@ class Checked:
         fields = dict(cls.__fields__)
         # Python 3.14 moves annotations: there they must be asked for in text form.
         for name, annotation in _annotations(cls).items():
-            declared = cls.__dict__.get(name)
-            if isinstance(declared, _Declared):
+            field = cls.__dict__.get(name)
+            if isinstance(field, Field):
                 delattr(cls, name)
-                wire = declared.wire or wire_name(name)
-                fields[name] = Field(name, declared.default, declared.check, wire, declared.secret, str(annotation))
+                wire = field.wire or wire_name(name)
+                fields[name] = Field(name, field.default, field.check, wire, field.secret, str(annotation), field.row)
         cls.__fields__ = fields
 
     def __init__(self, **given: Any) -> None:
@@ -117,7 +121,7 @@ class Checked:
     def to_wire(self) -> dict[str, Any]:
         """Return the fields that are set as the CLI spells them."""
         return {
-            field.wire: _to_wire(self.__dict__[name])
+            field.wire: to_wire(self.__dict__[name])
             for name, field in type(self).__fields__.items()
             if self.__dict__[name] is not None
         }
@@ -170,13 +174,14 @@ def _same(left: Any, right: Any) -> bool:
     return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
 
 
-def _to_wire(value: Any) -> Any:
+def to_wire(value: Any) -> Any:
+    """Return `value` as JSON has it: wire names, dicts and lists."""
     if isinstance(value, Checked):
         return value.to_wire()
     if isinstance(value, Mapping):
-        return {name: _to_wire(part) for name, part in value.items()}
+        return {name: to_wire(part) for name, part in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_to_wire(part) for part in value]
+        return [to_wire(part) for part in value]
     return value
 
 

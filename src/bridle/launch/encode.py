@@ -1,16 +1,16 @@
-"""How the options that are more than one flag become arguments, fields of `initialize`, and variables.
+"""How options that are more than one flag become arguments, fields of `initialize`, and variables.
 
-Values go behind an equals sign, because some may start with a dash. A function gets the whole `Options` and returns
-nothing for what is not set.
+Values follow an equals sign, because some may start with a dash. A function takes the whole `Options` and returns
+nothing if its option is not set.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bridle.checked.fields import Checked
+from bridle.checked.fields import to_wire
 from bridle.errors import OptionsError
 from bridle.options.kinds import (
     SystemPromptCustom,
@@ -22,29 +22,19 @@ from bridle.options.kinds import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bridle.options.options import Options
-
-
-def plain(value: Any) -> Any:
-    """Return `value` as JSON has it: wire names, dicts and lists."""
-    if isinstance(value, Checked):
-        return value.to_wire()
-    if isinstance(value, Mapping):
-        return {name: plain(part) for name, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(part) for part in value]
-    return value
 
 
 def json_text(value: Any) -> str:
     """Return compact JSON; keys keep their order."""
     import json
 
-    return json.dumps(plain(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return json.dumps(to_wire(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def system_prompt_argv(options: Options) -> list[str]:
-    """Return the flags of `system_prompt`."""
+def _system_prompt_argv(options: Options) -> list[str]:
     match options.system_prompt:
         case str(prompt):
             return [f"--system-prompt={prompt}"]
@@ -66,7 +56,7 @@ def _snapshot(value: bool | None) -> list[str]:
     return [] if value is None else [f"--system-prompt-snapshot={'on' if value else 'off'}"]
 
 
-def system_prompt_initialize(options: Options) -> Mapping[str, Any]:
+def _system_prompt_initialize(options: Options) -> Mapping[str, Any]:
     """Return the blocks of `system_prompt`, if it has blocks."""
     prompt = options.system_prompt
     if isinstance(prompt, SystemPromptCustom):
@@ -74,73 +64,27 @@ def system_prompt_initialize(options: Options) -> Mapping[str, Any]:
     return {"systemPrompt": list(prompt)} if isinstance(prompt, tuple) else {}
 
 
-def system_prompt_needs_session(options: Options) -> bool:
-    """Return True for blocks."""
-    return bool(system_prompt_initialize(options))
-
-
-def append_system_prompt_argv(options: Options) -> list[str]:
-    """Return the flag of `append_system_prompt`, unless `system_prompt` wins."""
-    if options.append_system_prompt is None or options.system_prompt is not None:
-        return []
-    return [f"--append-system-prompt={options.append_system_prompt}"]
-
-
-def tools_argv(options: Options) -> list[str]:
+def _tools_argv(options: Options) -> list[str]:
     """Return the flag of `tools`; an empty list means none."""
     if options.tools is None:
         return []
     return ["--tools=default" if isinstance(options.tools, Mapping) else f"--tools={','.join(options.tools)}"]
 
 
-def allowed_tools_argv(options: Options) -> list[str]:
+def _allowed_tools_argv(options: Options) -> list[str]:
     """Return the flag of `allowed_tools`, with the rules that `skills` adds."""
-    rules = list(options.allowed_tools)
     added = ["Skill"] if options.skills == "all" else [f"Skill({name})" for name in options.skills or ()]
-    rules += [rule for rule in added if rule not in rules]
-    # One flag for each: joined, an open parenthesis in one rule would swallow the rules after it.
+    rules = [*options.allowed_tools, *(rule for rule in added if rule not in options.allowed_tools)]
     return [f"--allowedTools={rule}" for rule in rules]
 
 
-def skills_initialize(options: Options) -> Mapping[str, Any]:
-    """Return the names of `skills`; for 'all' there is nothing to say."""
-    return {"skills": list(options.skills)} if isinstance(options.skills, tuple) else {}
-
-
-def task_budget_argv(options: Options) -> list[str]:
-    """Return the flag of `task_budget`."""
-    budget: Any = options.task_budget
-    return [] if budget is None else [f"--task-budget={budget.total}"]
-
-
-def permission_prompt_tool_argv(options: Options) -> list[str]:
-    """Return the flag of `permission_prompt_tool_name`."""
-    name = options.permission_prompt_tool_name
-    return [] if name is None else [f"--permission-prompt-tool={name}"]
-
-
-def can_use_tool_argv(options: Options) -> list[str]:
-    """Return the flag that makes the CLI ask us."""
-    return [] if options.can_use_tool is None else ["--permission-prompt-tool=stdio"]
-
-
-def permission_mode_argv(options: Options) -> list[str]:
-    """Return the flag of `permission_mode`."""
-    return [] if options.permission_mode is None else [f"--permission-mode={options.permission_mode}"]
-
-
-def allow_skip_argv(options: Options) -> list[str]:
+def _allow_dangerously_skip_permissions_argv(options: Options) -> list[str]:
     """Return the flag without which bypassPermissions is refused."""
     wanted = options.allow_dangerously_skip_permissions or options.permission_mode == "bypassPermissions"
     return ["--allow-dangerously-skip-permissions"] if wanted else []
 
 
-def continue_argv(options: Options) -> list[str]:
-    """Return the flag of `continue_conversation`, unless `resume` wins."""
-    return ["--continue"] if options.continue_conversation and options.resume is None else []
-
-
-def settings_argv(options: Options) -> list[str]:
+def _settings_argv(options: Options) -> list[str]:
     """Return the one flag of `settings` and `sandbox`."""
     settings = options.settings
     if options.sandbox is None:
@@ -148,7 +92,7 @@ def settings_argv(options: Options) -> list[str]:
             return []
         return [f"--settings={json_text(settings) if isinstance(settings, Mapping) else os.fspath(settings)}"]
     merged = dict(settings_object(options))
-    sandbox = plain(options.sandbox)
+    sandbox = to_wire(options.sandbox)
     if sandbox.get("enabled") is True:
         sandbox.setdefault("failIfUnavailable", True)
     merged["sandbox"] = sandbox
@@ -183,17 +127,12 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def managed_settings_argv(options: Options) -> list[str]:
-    """Return the flag of `managed_settings`."""
-    return [] if options.managed_settings is None else [f"--managed-settings={json_text(options.managed_settings)}"]
-
-
 def external_servers(options: Options) -> dict[str, Any]:
     """Return the servers that the CLI connects to itself, as it spells them."""
     servers = options.mcp_servers
     if not isinstance(servers, Mapping):
         return {}
-    return {name: plain(config) for name, config in servers.items() if is_external_server(config)}
+    return {name: to_wire(config) for name, config in servers.items() if is_external_server(config)}
 
 
 def in_process_servers(options: Options) -> dict[str, Any]:
@@ -208,7 +147,7 @@ def in_process_servers(options: Options) -> dict[str, Any]:
     }
 
 
-def mcp_servers_argv(options: Options) -> list[str]:
+def _mcp_servers_argv(options: Options) -> list[str]:
     """Return the flag of those servers that the CLI connects to."""
     servers = options.mcp_servers
     if not isinstance(servers, Mapping):
@@ -219,7 +158,7 @@ def mcp_servers_argv(options: Options) -> list[str]:
     return [f"--mcp-config={json_text({'mcpServers': external})}"]
 
 
-def mcp_servers_initialize(options: Options) -> Mapping[str, Any]:
+def _mcp_servers_initialize(options: Options) -> Mapping[str, Any]:
     """Return the names of in-process servers, and the others if they are delivered this way."""
     fields: dict[str, Any] = {}
     if inside := in_process_servers(options):
@@ -229,50 +168,21 @@ def mcp_servers_initialize(options: Options) -> Mapping[str, Any]:
     return fields
 
 
-def mcp_servers_need_session(options: Options) -> bool:
-    """Return True for in-process servers, and for delivery by `initialize`."""
-    return bool(mcp_servers_initialize(options))
-
-
-def await_initialize_argv(options: Options) -> list[str]:
+def _await_initialize_argv(options: Options) -> list[str]:
     """Return the flag that makes the CLI wait for servers and plugins in `initialize`."""
     servers = options.mcp_servers_delivery == "initialize" and bool(external_servers(options))
     plugins = options.plugin_delivery == "initialize" and bool(options.plugins)
     return ["--await-initialize"] if servers or plugins else []
 
 
-def plugins_argv(options: Options) -> list[str]:
-    """Return one flag per plugin."""
+def _plugins_argv(options: Options) -> list[str]:
     if options.plugin_delivery == "initialize":
         return []
     plugins: Any = options.plugins
     return [f"--plugin-dir{'-no-mcp' if plugin.skip_mcp_discovery else ''}={plugin.path}" for plugin in plugins]
 
 
-def plugins_initialize(options: Options) -> Mapping[str, Any]:
-    """Return the plugins, if they are delivered this way."""
-    if options.plugin_delivery != "initialize" or not options.plugins:
-        return {}
-    return {"plugins": plain(options.plugins)}
-
-
-def agents_initialize(options: Options) -> Mapping[str, Any]:
-    """Return the agents."""
-    return {"agents": plain(options.agents)} if options.agents is not None else {}
-
-
-def setting_sources_argv(options: Options) -> list[str]:
-    """Return the flag of `setting_sources`; an empty list means no file."""
-    return [] if options.setting_sources is None else [f"--setting-sources={','.join(options.setting_sources)}"]
-
-
-def extra_args_argv(options: Options) -> list[str]:
-    """Return the flags of `extra_args`, in their order."""
-    return [f"--{name}" if value is None else f"--{name}={value}" for name, value in options.extra_args.items()]
-
-
-def thinking_argv(options: Options) -> list[str]:
-    """Return the flags of `thinking`."""
+def _thinking_argv(options: Options) -> list[str]:
     thinking: Any = options.thinking
     if thinking is None:
         return []
@@ -285,19 +195,47 @@ def thinking_argv(options: Options) -> list[str]:
     return flags
 
 
-def max_thinking_tokens_argv(options: Options) -> list[str]:
-    """Return the flag of `max_thinking_tokens`, unless `thinking` wins."""
-    if options.max_thinking_tokens is None or options.thinking is not None:
-        return []
-    return [f"--max-thinking-tokens={options.max_thinking_tokens}"]
-
-
-def output_format_argv(options: Options) -> list[str]:
-    """Return the flag of `output_format`."""
-    return [] if options.output_format is None else [f"--json-schema={json_text(options.output_format['schema'])}"]
-
-
-def tool_config_environment(options: Options) -> Mapping[str, str]:
+def _tool_config_environment(options: Options) -> Mapping[str, str]:
     """Return the variable of `tool_config`."""
     question = (options.tool_config or {}).get("askUserQuestion", {})
     return {"CLAUDE_CODE_QUESTION_PREVIEW_FORMAT": question["previewFormat"]} if "previewFormat" in question else {}
+
+
+def _plugins_initialize(options: Options) -> Mapping[str, Any]:
+    return {"plugins": to_wire(options.plugins)} if options.plugins and options.plugin_delivery == "initialize" else {}
+
+
+def _extra_args_argv(options: Options) -> list[str]:
+    return [f"--{name}" if value is None else f"--{name}={value}" for name, value in options.extra_args.items()]
+
+
+class Special(NamedTuple):
+    """The functions of an option whose row is `special`, as in `launch.table.OptionRow`."""
+
+    argv: Callable[[Any], list[str]] | None = None
+    initialize: Callable[[Any], Mapping[str, Any]] | None = None
+    environment: Callable[[Any], Mapping[str, str]] | None = None
+
+
+SPECIAL: dict[str, Special] = {
+    "system_prompt": Special(_system_prompt_argv, _system_prompt_initialize),
+    "tools": Special(_tools_argv),
+    "allowed_tools": Special(_allowed_tools_argv),
+    "task_budget": Special(lambda o: [] if o.task_budget is None else [f"--task-budget={o.task_budget.total}"]),
+    "can_use_tool": Special(lambda o: [] if o.can_use_tool is None else ["--permission-prompt-tool=stdio"]),
+    "allow_dangerously_skip_permissions": Special(_allow_dangerously_skip_permissions_argv),
+    "settings": Special(_settings_argv),
+    "sandbox": Special(),  # part of `settings`
+    "mcp_servers": Special(_mcp_servers_argv, _mcp_servers_initialize),
+    "mcp_servers_delivery": Special(_await_initialize_argv),
+    "skills": Special(None, lambda o: {"skills": list(o.skills)} if isinstance(o.skills, tuple) else {}),
+    "plugins": Special(_plugins_argv, _plugins_initialize),
+    "extra_args": Special(_extra_args_argv),
+    "thinking": Special(_thinking_argv),
+    "output_format": Special(
+        lambda o: [] if o.output_format is None else [f"--json-schema={json_text(o.output_format['schema'])}"]
+    ),
+    "tool_config": Special(None, None, _tool_config_environment),
+    "env": Special(),  # these two are the work of `launch.environment`
+    "inherit_env": Special(),
+}

@@ -80,9 +80,9 @@ def build_environment(options: Options, base: Mapping[str, str], child_id: str) 
             variables.pop(name, None)
         else:
             variables[name] = value
-    for row in ROWS:
-        if row.environment is not None:
-            variables.update(row.environment(options))
+    for option in ROWS:
+        if option.environment is not None:
+            variables.update(option.environment(options))
     if options.cwd is not None:
         variables["PWD"] = os.path.abspath(options.cwd)
     variables["CLAUDE_CODE_SDK_READS_SESSION_STATE"] = "1"

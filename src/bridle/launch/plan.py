@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from bridle.errors import OptionsError, StreamWarning, printable
+from bridle.launch.conflicts import conflicts, sent_twice
 from bridle.launch.discovery import SCRIPT_SUFFIXES, find_program
-from bridle.launch.encode import in_process_servers, settings_object
+from bridle.launch.encode import in_process_servers
 from bridle.launch.environment import build_environment
 from bridle.launch.table import ROWS, ROWS_BY_NAME
-from bridle.options.values import misspelt_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,8 +26,7 @@ MAX_ARGUMENT = 128 * 1024
 """The longest single argument or variable that Linux takes, its ending NUL included (MAX_ARG_STRLEN)."""
 
 _BASE = ("--output-format", "stream-json", "--verbose")
-_SECRET = frozenset({"settings", "sandbox", "managed_settings", "mcp_servers", "extra_args"})
-# These are no flags of ours, whatever they begin with.
+# Arguments that are not flags of Bridle, even if they begin with a dash.
 _SECRET_WHOLE = frozenset({"prompt", "executable_args"})
 
 
@@ -88,22 +86,14 @@ def _shown(owner: str, part: str) -> str:
     flag, equals, value = part.partition("=")
     if owner in _SECRET_WHOLE:
         return "..."
-    if owner in _SECRET:
+    if owner in ROWS_BY_NAME and ROWS_BY_NAME[owner].secret:
         return f"{flag}=..." if equals else flag
     return f"{flag}{equals}{value[:77]}..." if len(value) > 80 else part
 
 
 def needs_session(options: Options) -> list[str]:
     """Return the names of the set options that need the bidirectional protocol."""
-    names = []
-    for row in ROWS:
-        if row.session is not None:
-            needed = row.session(options)
-        else:
-            needed = row.kind == "initialize" and row.initialize is not None and bool(row.initialize(options))
-        if needed:
-            names.append(row.name)
-    return names
+    return [option.name for option in ROWS if option.needs_session(options)]
 
 
 def encode_prompt(prompt: str) -> bytes:
@@ -167,11 +157,11 @@ def build_plan(
         owned.append(("", "--print"))
     owned.extend(("", part) for part in _BASE)
     initialize: dict[str, Any] = {}
-    for row in ROWS:
-        if row.argv is not None:
-            owned.extend((row.name, part) for part in row.argv(options))
-        if session and row.initialize is not None:
-            initialize.update(row.initialize(options))
+    for option in ROWS:
+        if option.argv is not None:
+            owned.extend((option.name, part) for part in option.argv(options))
+        if session and option.initialize is not None:
+            initialize.update(option.initialize(options))
     stdin: bytes | None = None
     if session:
         owned.extend([("", "--input-format"), ("", "stream-json")])
@@ -188,7 +178,7 @@ def build_plan(
         stdin=stdin,
         user=options.user,
         initialize=initialize,
-        warnings=(*conflicts(options), *_sent_twice(owned[program_length:])),
+        warnings=(*conflicts(options), *sent_twice(owned[program_length:])),
         owners=tuple(owner for owner, _ in owned),
         program_length=program_length,
     )
@@ -210,100 +200,6 @@ def _program(options: Options, cli_path: str, environment: Mapping[str, str]) ->
     ]
 
 
-def conflicts(options: Options) -> list[StreamWarning]:
-    """Return a warning for each option that another one overrules or makes pointless."""
-    found = []
-
-    def overruled(loser: str, winner: str) -> None:
-        message = f"`{winner}` wins over `{loser}`, which is not sent."
-        found.append(StreamWarning("OPTION_CONFLICT", message, {"field": loser, "winner": winner}))
-
-    if options.resume is not None and options.continue_conversation:
-        overruled("continue_conversation", "resume")
-    if options.system_prompt is not None and options.append_system_prompt is not None:
-        overruled("append_system_prompt", "system_prompt")
-    if options.max_thinking_tokens is not None:
-        if options.thinking is not None:
-            overruled("max_thinking_tokens", "thinking")
-        else:
-            found.append(
-                StreamWarning(
-                    "DEPRECATED_OPTION",
-                    "`max_thinking_tokens` is deprecated: use `thinking`.",
-                    {"field": "max_thinking_tokens"},
-                )
-            )
-    if options.sandbox is not None and "sandbox" in settings_object(options):
-        overruled("settings.sandbox", "sandbox")
-    for field, hint in misspelt_keys(options):
-        message = f"`{field}` is a key that this version does not know; it is sent as it is.{hint}"
-        found.append(StreamWarning("OPTION_CONFLICT", message, {"field": field}))
-    if options.can_use_tool is not None:
-        found.extend(_shadows(options))
-    if options.hooks:
-        from bridle.hooks.matchers import event_warnings
-
-        found.extend(event_warnings(options.hooks))
-    return found
-
-
-_TAKEN_TOGETHER = frozenset(
-    {
-        "--allowedTools",
-        "--disallowedTools",
-        "--add-dir",
-        "--betas",
-        "--mcp-config",
-        "--plugin-dir",
-        "--plugin-dir-no-mcp",
-    }
-)
-
-
-def _sent_twice(owned: list[tuple[str, str]]) -> list[StreamWarning]:
-    """Return a warning for each flag that an option and `extra_args` both set, of which the CLI takes the last alone."""
-    senders: dict[str, list[str]] = {}
-    for owner, part in owned:
-        flag = part.partition("=")[0]
-        if owner in ROWS_BY_NAME and flag.startswith("--") and flag not in _TAKEN_TOGETHER:
-            senders.setdefault(flag, []).append(owner)
-    found = []
-    for flag, owners in senders.items():
-        if len(owners) > 1 and "extra_args" in owners:
-            *losers, winner = owners
-            message = f"`{winner}` wins over `{losers[0]}`: both set `{flag}`, and the CLI takes the last one alone."
-            found.append(StreamWarning("OPTION_CONFLICT", message, {"field": losers[0], "winner": winner}))
-    return found
-
-
-def _shadows(options: Options) -> list[StreamWarning]:
-    """Return a warning for each setting that answers before `can_use_tool` is asked.
-
-    Rules for tools of this process are none: who writes the tool and the callback means to be asked about the others.
-    """
-    shadows = []
-    if options.permission_mode == "bypassPermissions":
-        shadows.append(("permission_mode", "permission_mode='bypassPermissions' allows everything"))
-    if options.permission_mode == "dontAsk":
-        shadows.append(("permission_mode", "permission_mode='dontAsk' denies what is not allowed"))
-    # As the CLI writes the names of servers into the names of their tools.
-    own = [f"mcp__{re.sub('[^A-Za-z0-9_-]', '_', name)}" for name in in_process_servers(options)]
-    whole = [
-        rule
-        for rule in options.allowed_tools
-        if (rule.endswith(("()", "(*)")) or "(" not in rule)
-        and not any(rule == server or rule.startswith(f"{server}__") for server in own)
-    ]
-    if whole:
-        shadows.append(("allowed_tools", f"allowed_tools allows {', '.join(whole)} altogether"))
-    if options.skills == "all":
-        shadows.append(("skills", "skills='all' allows the Skill tool altogether"))
-    return [
-        StreamWarning("PERMISSION_CALLBACK_SHADOWED", f"{reason}, so `can_use_tool` is not asked.", {"field": field})
-        for field, reason in shadows
-    ]
-
-
 def argument_space() -> int:
     """Return how many bytes arguments and variables may have together."""
     # Linux reports a quarter of the stack limit, but never takes more than 6 MiB. One page is left for what execve adds.
@@ -312,7 +208,6 @@ def argument_space() -> int:
 
 def _check_sizes(owned: list[tuple[str, str]], environment: Mapping[str, str]) -> None:
     """Refuse what execve would refuse with a bare E2BIG, and say which option it is."""
-    rows = {row.name: row for row in ROWS}
     total = 0
     for owner, part in owned:
         if "\0" in part:
@@ -322,9 +217,9 @@ def _check_sizes(owned: list[tuple[str, str]], environment: Mapping[str, str]) -
         except UnicodeEncodeError:
             raise OptionsError(f"`{owner}` must not contain lone surrogates.", field=owner) from None
         if size > MAX_ARGUMENT and sys.platform == "linux":
-            way_out = (
-                "Use prompt_channel='stdin'." if owner == "prompt" else rows[owner].way_out if owner in rows else ""
-            )
+            way_out = ROWS_BY_NAME[owner].row.way_out if owner in ROWS_BY_NAME else ""
+            if owner == "prompt":
+                way_out = "Use prompt_channel='stdin'."
             raise OptionsError(
                 f"`{owner}` is too long for a command line: {size:,} bytes; one argument may have {MAX_ARGUMENT:,}. "
                 + way_out,

@@ -14,7 +14,6 @@ from bridle.checked.checks import (
     boolean,
     choice,
     class_or_wire_dict,
-    constant,
     integer,
     json_object,
     list_of,
@@ -22,7 +21,6 @@ from bridle.checked.checks import (
     name_text,
     named_path,
     number,
-    optional,
     path_text,
     strings,
     text,
@@ -61,11 +59,8 @@ PermissionMode: TypeAlias = Literal["default", "acceptEdits", "plan", "bypassPer
 EffortLevel: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]
 SettingSource: TypeAlias = Literal["user", "project", "local"]
 
-permission_mode = choice("default", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto", "manual")
+permission_mode_check = choice("default", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto", "manual")
 effort_level = choice("low", "medium", "high", "xhigh", "max")
-_optional_strings = optional(strings)
-_optional_text = optional(text)
-_optional_boolean = optional(boolean)
 
 
 # -- agents ------------------------------------------------------------------------------------------------------------
@@ -110,28 +105,22 @@ class AgentDefinition(Checked):
 
     description: str = option(check=name_text)
     prompt: str = option(check=text)
-    tools: Sequence[str] | None = option(default=None, check=_optional_strings)
-    disallowed_tools: Sequence[str] | None = option(default=None, check=_optional_strings)
-    model: str | None = option(default=None, check=optional(name_text))
-    skills: Sequence[str] | None = option(default=None, check=_optional_strings)
-    memory: Literal["user", "project", "local"] | None = option(
-        default=None, check=optional(choice("user", "project", "local"))
-    )
-    mcp_servers: Sequence[str | Mapping[str, Any]] | None = option(
-        default=None, check=optional(_agent_servers), secret=True
-    )
-    initial_prompt: str | None = option(default=None, check=_optional_text)
-    max_turns: int | None = option(default=None, check=optional(integer(0)))
-    background: bool | None = option(default=None, check=_optional_boolean)
-    effort: EffortLevel | int | None = option(default=None, check=optional(_effort))
-    permission_mode: PermissionMode | None = option(default=None, check=optional(permission_mode))
-    omit_claude_md: bool | None = option(default=None, check=_optional_boolean)
-    auto_compact_window: int | None = option(default=None, check=optional(integer(1)))
-    observer: str | None = option(default=None, check=_optional_text)
-    observer_message: str | None = option(default=None, check=_optional_text)
-    critical_system_reminder: str | None = option(
-        default=None, check=_optional_text, wire="criticalSystemReminder_EXPERIMENTAL"
-    )
+    tools: Sequence[str] | None = option(default=None, check=strings)
+    disallowed_tools: Sequence[str] | None = option(default=None, check=strings)
+    model: str | None = option(default=None, check=name_text)
+    skills: Sequence[str] | None = option(default=None, check=strings)
+    memory: Literal["user", "project", "local"] | None = option(default=None, check=choice("user", "project", "local"))
+    mcp_servers: Sequence[str | Mapping[str, Any]] | None = option(default=None, check=_agent_servers, secret=True)
+    initial_prompt: str | None = option(default=None, check=text)
+    max_turns: int | None = option(default=None, check=integer(0))
+    background: bool | None = option(default=None, check=boolean)
+    effort: EffortLevel | int | None = option(default=None, check=_effort)
+    permission_mode: PermissionMode | None = option(default=None, check=permission_mode_check)
+    omit_claude_md: bool | None = option(default=None, check=boolean)
+    auto_compact_window: int | None = option(default=None, check=integer(1))
+    observer: str | None = option(default=None, check=text)
+    observer_message: str | None = option(default=None, check=text)
+    critical_system_reminder: str | None = option(default=None, check=text, wire="criticalSystemReminder_EXPERIMENTAL")
 
 
 # -- servers -----------------------------------------------------------------------------------------------------------
@@ -141,33 +130,33 @@ class McpStdioServerConfig(Checked):
     """An MCP server that the CLI starts as a child process."""
 
     command: str = option(check=name_text)
-    args: Sequence[str] | None = option(default=None, check=optional(list_of(text)), secret=True)
-    env: Mapping[str, str] | None = option(default=None, check=optional(mapping_of(text)), secret=True)
-    timeout: float | None = option(default=None, check=optional(number(0)))
-    always_load: bool | None = option(default=None, check=_optional_boolean)
-    type: Literal["stdio"] = option(default="stdio", check=constant("stdio"))
+    args: Sequence[str] | None = option(default=None, check=list_of(text), secret=True)
+    env: Mapping[str, str] | None = option(default=None, check=mapping_of(text), secret=True)
+    timeout: float | None = option(default=None, check=number(0))
+    always_load: bool | None = option(default=None, check=boolean)
+    type: Literal["stdio"] = option(default="stdio", check=choice("stdio"))
 
 
 class McpSSEServerConfig(Checked):
     """An MCP server that is reached by server-sent events."""
 
     url: str = option(check=name_text, secret=True)
-    headers: Mapping[str, str] | None = option(default=None, check=optional(mapping_of(text)), secret=True)
-    tools: Sequence[Mapping[str, Any]] | None = option(default=None, check=optional(list_of(json_object)))
-    timeout: float | None = option(default=None, check=optional(number(0)))
-    always_load: bool | None = option(default=None, check=_optional_boolean)
-    type: Literal["sse"] = option(default="sse", check=constant("sse"))
+    headers: Mapping[str, str] | None = option(default=None, check=mapping_of(text), secret=True)
+    tools: Sequence[Mapping[str, Any]] | None = option(default=None, check=list_of(json_object))
+    timeout: float | None = option(default=None, check=number(0))
+    always_load: bool | None = option(default=None, check=boolean)
+    type: Literal["sse"] = option(default="sse", check=choice("sse"))
 
 
 class McpHttpServerConfig(Checked):
     """An MCP server that is reached by streamable HTTP."""
 
     url: str = option(check=name_text, secret=True)
-    headers: Mapping[str, str] | None = option(default=None, check=optional(mapping_of(text)), secret=True)
-    tools: Sequence[Mapping[str, Any]] | None = option(default=None, check=optional(list_of(json_object)))
-    timeout: float | None = option(default=None, check=optional(number(0)))
-    always_load: bool | None = option(default=None, check=_optional_boolean)
-    type: Literal["http"] = option(default="http", check=constant("http"))
+    headers: Mapping[str, str] | None = option(default=None, check=mapping_of(text), secret=True)
+    tools: Sequence[Mapping[str, Any]] | None = option(default=None, check=list_of(json_object))
+    timeout: float | None = option(default=None, check=number(0))
+    always_load: bool | None = option(default=None, check=boolean)
+    type: Literal["http"] = option(default="http", check=choice("http"))
 
 
 McpServerConfig: TypeAlias = McpStdioServerConfig | McpSSEServerConfig | McpHttpServerConfig
@@ -186,28 +175,28 @@ def is_external_server(config: Any) -> bool:
 class SandboxNetworkConfig(Checked):
     """What sandboxed commands may reach."""
 
-    allowed_domains: Sequence[str] | None = option(default=None, check=_optional_strings)
-    denied_domains: Sequence[str] | None = option(default=None, check=_optional_strings)
-    allow_managed_domains_only: bool | None = option(default=None, check=_optional_boolean)
-    strict_allowlist: bool | None = option(default=None, check=_optional_boolean)
-    allow_unix_sockets: Sequence[str] | None = option(default=None, check=_optional_strings)
-    allow_all_unix_sockets: bool | None = option(default=None, check=_optional_boolean)
-    allow_local_binding: bool | None = option(default=None, check=_optional_boolean)
-    allow_mach_lookup: Sequence[str] | None = option(default=None, check=_optional_strings)
-    http_proxy_port: int | None = option(default=None, check=optional(integer(0)))
-    socks_proxy_port: int | None = option(default=None, check=optional(integer(0)))
-    tls_terminate: Mapping[str, Any] | None = option(default=None, check=optional(json_object))
+    allowed_domains: Sequence[str] | None = option(default=None, check=strings)
+    denied_domains: Sequence[str] | None = option(default=None, check=strings)
+    allow_managed_domains_only: bool | None = option(default=None, check=boolean)
+    strict_allowlist: bool | None = option(default=None, check=boolean)
+    allow_unix_sockets: Sequence[str] | None = option(default=None, check=strings)
+    allow_all_unix_sockets: bool | None = option(default=None, check=boolean)
+    allow_local_binding: bool | None = option(default=None, check=boolean)
+    allow_mach_lookup: Sequence[str] | None = option(default=None, check=strings)
+    http_proxy_port: int | None = option(default=None, check=integer(0))
+    socks_proxy_port: int | None = option(default=None, check=integer(0))
+    tls_terminate: Mapping[str, Any] | None = option(default=None, check=json_object)
 
 
 class SandboxFilesystemConfig(Checked):
     """What sandboxed commands may read and write."""
 
-    allow_write: Sequence[str] | None = option(default=None, check=_optional_strings)
-    deny_write: Sequence[str] | None = option(default=None, check=_optional_strings)
-    deny_read: Sequence[str] | None = option(default=None, check=_optional_strings)
-    allow_read: Sequence[str] | None = option(default=None, check=_optional_strings)
-    allow_managed_read_paths_only: bool | None = option(default=None, check=_optional_boolean)
-    disabled: bool | None = option(default=None, check=_optional_boolean)
+    allow_write: Sequence[str] | None = option(default=None, check=strings)
+    deny_write: Sequence[str] | None = option(default=None, check=strings)
+    deny_read: Sequence[str] | None = option(default=None, check=strings)
+    allow_read: Sequence[str] | None = option(default=None, check=strings)
+    allow_managed_read_paths_only: bool | None = option(default=None, check=boolean)
+    disabled: bool | None = option(default=None, check=boolean)
 
 
 class SandboxSettings(Checked):
@@ -217,26 +206,26 @@ class SandboxSettings(Checked):
     TypeScript package: running unconfined would be the opposite of what was asked for.
     """
 
-    enabled: bool | None = option(default=None, check=_optional_boolean)
-    fail_if_unavailable: bool | None = option(default=None, check=_optional_boolean)
-    auto_allow_bash_if_sandboxed: bool | None = option(default=None, check=_optional_boolean)
-    allow_unsandboxed_commands: bool | None = option(default=None, check=_optional_boolean)
-    excluded_commands: Sequence[str] | None = option(default=None, check=_optional_strings)
+    enabled: bool | None = option(default=None, check=boolean)
+    fail_if_unavailable: bool | None = option(default=None, check=boolean)
+    auto_allow_bash_if_sandboxed: bool | None = option(default=None, check=boolean)
+    allow_unsandboxed_commands: bool | None = option(default=None, check=boolean)
+    excluded_commands: Sequence[str] | None = option(default=None, check=strings)
     network: SandboxNetworkConfig | Mapping[str, Any] | None = option(
-        default=None, check=optional(class_or_wire_dict(SandboxNetworkConfig))
+        default=None, check=class_or_wire_dict(SandboxNetworkConfig)
     )
     filesystem: SandboxFilesystemConfig | Mapping[str, Any] | None = option(
-        default=None, check=optional(class_or_wire_dict(SandboxFilesystemConfig))
+        default=None, check=class_or_wire_dict(SandboxFilesystemConfig)
     )
-    credentials: Mapping[str, Any] | None = option(default=None, check=optional(json_object), secret=True)
-    ignore_violations: Mapping[str, Sequence[str]] | None = option(default=None, check=optional(mapping_of(strings)))
-    enable_weaker_nested_sandbox: bool | None = option(default=None, check=_optional_boolean)
-    enable_weaker_network_isolation: bool | None = option(default=None, check=_optional_boolean)
-    allow_nested_user_namespaces: bool | None = option(default=None, check=_optional_boolean)
-    allow_apple_events: bool | None = option(default=None, check=_optional_boolean)
-    ripgrep: Mapping[str, Any] | None = option(default=None, check=optional(json_object))
-    bwrap_path: str | None = option(default=None, check=optional(path_text))
-    socat_path: str | None = option(default=None, check=optional(path_text))
+    credentials: Mapping[str, Any] | None = option(default=None, check=json_object, secret=True)
+    ignore_violations: Mapping[str, Sequence[str]] | None = option(default=None, check=mapping_of(strings))
+    enable_weaker_nested_sandbox: bool | None = option(default=None, check=boolean)
+    enable_weaker_network_isolation: bool | None = option(default=None, check=boolean)
+    allow_nested_user_namespaces: bool | None = option(default=None, check=boolean)
+    allow_apple_events: bool | None = option(default=None, check=boolean)
+    ripgrep: Mapping[str, Any] | None = option(default=None, check=json_object)
+    bwrap_path: str | None = option(default=None, check=path_text)
+    socat_path: str | None = option(default=None, check=path_text)
 
 
 # -- system prompt, tools, thinking, budget, plugins -------------------------------------------------------------------
@@ -245,11 +234,11 @@ class SandboxSettings(Checked):
 class SystemPromptPreset(Checked):
     """Claude Code's own system prompt, with `append` after it."""
 
-    append: str | None = option(default=None, check=_optional_text)
-    exclude_dynamic_sections: bool | None = option(default=None, check=_optional_boolean)
-    snapshot: bool | None = option(default=None, check=_optional_boolean)
-    preset: Literal["claude_code"] = option(default="claude_code", check=constant("claude_code"))
-    type: Literal["preset"] = option(default="preset", check=constant("preset"))
+    append: str | None = option(default=None, check=text)
+    exclude_dynamic_sections: bool | None = option(default=None, check=boolean)
+    snapshot: bool | None = option(default=None, check=boolean)
+    preset: Literal["claude_code"] = option(default="claude_code", check=choice("claude_code"))
+    type: Literal["preset"] = option(default="preset", check=choice("preset"))
 
 
 def _prompt_blocks(value: Any, path: str) -> str | tuple[str, ...]:
@@ -260,40 +249,36 @@ class SystemPromptCustom(Checked):
     """A system prompt of your own; a list makes blocks (over the bidirectional protocol)."""
 
     prompt: str | Sequence[str] = option(check=_prompt_blocks)
-    snapshot: bool | None = option(default=None, check=_optional_boolean)
-    type: Literal["custom"] = option(default="custom", check=constant("custom"))
+    snapshot: bool | None = option(default=None, check=boolean)
+    type: Literal["custom"] = option(default="custom", check=choice("custom"))
 
 
 class SystemPromptFile(Checked):
     """A system prompt of your own that the CLI reads from a file: for long ones, and those that `ps` must not show."""
 
     path: str | os.PathLike[str] = option(check=named_path)
-    type: Literal["file"] = option(default="file", check=constant("file"))
+    type: Literal["file"] = option(default="file", check=choice("file"))
 
 
 class ThinkingConfigAdaptive(Checked):
     """The model decides how much to think."""
 
-    display: Literal["summarized", "omitted"] | None = option(
-        default=None, check=optional(choice("summarized", "omitted"))
-    )
-    type: Literal["adaptive"] = option(default="adaptive", check=constant("adaptive"))
+    display: Literal["summarized", "omitted"] | None = option(default=None, check=choice("summarized", "omitted"))
+    type: Literal["adaptive"] = option(default="adaptive", check=choice("adaptive"))
 
 
 class ThinkingConfigEnabled(Checked):
     """The model thinks, with at most `budget_tokens` tokens if that is given."""
 
-    budget_tokens: int | None = option(default=None, check=optional(integer(1)))
-    display: Literal["summarized", "omitted"] | None = option(
-        default=None, check=optional(choice("summarized", "omitted"))
-    )
-    type: Literal["enabled"] = option(default="enabled", check=constant("enabled"))
+    budget_tokens: int | None = option(default=None, check=integer(1))
+    display: Literal["summarized", "omitted"] | None = option(default=None, check=choice("summarized", "omitted"))
+    type: Literal["enabled"] = option(default="enabled", check=choice("enabled"))
 
 
 class ThinkingConfigDisabled(Checked):
     """The model does not think."""
 
-    type: Literal["disabled"] = option(default="disabled", check=constant("disabled"))
+    type: Literal["disabled"] = option(default="disabled", check=choice("disabled"))
 
 
 ThinkingConfig: TypeAlias = ThinkingConfigAdaptive | ThinkingConfigEnabled | ThinkingConfigDisabled
@@ -309,5 +294,5 @@ class SdkPluginConfig(Checked):
     """A plugin in a local folder."""
 
     path: str | os.PathLike[str] = option(check=named_path)
-    skip_mcp_discovery: bool | None = option(default=None, check=_optional_boolean)
-    type: Literal["local"] = option(default="local", check=constant("local"))
+    skip_mcp_discovery: bool | None = option(default=None, check=boolean)
+    type: Literal["local"] = option(default="local", check=choice("local"))

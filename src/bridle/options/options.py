@@ -1,8 +1,11 @@
-"""`Options`: everything that can be asked of a query or a session, checked when it is built.
+"""`Options`: one row per option says everything about it.
 
-Field names are those of `claude-agent-sdk`; what only the TypeScript package has is here in snake_case, and a few are
-ours. What each becomes (a flag, a field of `initialize`, a variable, nothing outside this process) is one row in
-`bridle.launch.table`, from which `docs/options.md` is made. This module knows nothing about launching.
+A row is a field of the class: its name, type, default and check; `row` says what the CLI receives and which sources may
+set it; the string below it is its documentation. Comments that begin with `--` are the headings of docs/options.md,
+which is made from this file. To add an option, add a row, its expectations in tests/launch/test_option_rows.py, and run
+`./dev docs`.
+
+Field names are those of `claude-agent-sdk`; options that only the TypeScript package has are here in snake_case.
 """
 
 from __future__ import annotations
@@ -13,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from bridle.checked.checks import (
     boolean,
     choice,
-    class_or_wire_dict,
     instance,
     integer,
     json_object,
@@ -22,7 +24,6 @@ from bridle.checked.checks import (
     name_text,
     named_path,
     number,
-    path_text,
     strings,
     text,
 )
@@ -30,83 +31,29 @@ from bridle.checked.fields import Checked, option
 from bridle.errors import OptionsError
 from bridle.options import values as checks
 from bridle.options.bounds import Limits, Timeouts
-from bridle.options.kinds import (
-    AgentDefinition,
-    EffortLevel,
-    McpHttpServerConfig,
-    McpServerConfig,
-    McpSSEServerConfig,
-    McpStdioServerConfig,
-    PermissionMode,
-    SandboxFilesystemConfig,
-    SandboxNetworkConfig,
-    SandboxSettings,
-    SdkPluginConfig,
-    SettingSource,
-    SystemPromptCustom,
-    SystemPromptFile,
-    SystemPromptPreset,
-    TaskBudget,
-    ThinkingConfig,
-    ThinkingConfigAdaptive,
-    ThinkingConfigDisabled,
-    ThinkingConfigEnabled,
-    effort_level,
-)
-from bridle.options.kinds import permission_mode as permission_mode_check
+from bridle.options.kinds import effort_level, permission_mode_check
+from bridle.options.rows import flag, host, initialize, special, variable
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping, Sequence
 
     from bridle.errors import StreamWarning
+    from bridle.options.kinds import (
+        AgentDefinition,
+        EffortLevel,
+        PermissionMode,
+        SandboxSettings,
+        SdkPluginConfig,
+        SettingSource,
+        SystemPromptCustom,
+        SystemPromptFile,
+        SystemPromptPreset,
+        TaskBudget,
+        ThinkingConfig,
+    )
 
-__all__ = [
-    "AgentDefinition",
-    "EffortLevel",
-    "Limits",
-    "McpHttpServerConfig",
-    "McpSSEServerConfig",
-    "McpServerConfig",
-    "McpStdioServerConfig",
-    "Options",
-    "PermissionMode",
-    "SandboxFilesystemConfig",
-    "SandboxNetworkConfig",
-    "SandboxSettings",
-    "SdkPluginConfig",
-    "SettingSource",
-    "SystemPromptCustom",
-    "SystemPromptFile",
-    "SystemPromptPreset",
-    "TaskBudget",
-    "ThinkingConfig",
-    "ThinkingConfigAdaptive",
-    "ThinkingConfigDisabled",
-    "ThinkingConfigEnabled",
-    "Timeouts",
-]
-
-
-def _cwd(value: Any, path: str) -> str | None:
-    return path_text(value, path) or None
-
-
-def _cli_path(value: Any, path: str) -> str:
-    checked = path_text(value, path)
-    if not checked:
-        raise OptionsError(f"`{path}` must not be empty; leave it out to have the CLI found.", field=path)
-    return checked
-
-
-def _uuid(value: Any, path: str) -> str:
-    import re
-
-    checked = str(name_text(value, path))
-    if not re.fullmatch(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", checked):
-        raise OptionsError(f"`{path}` must be a UUID, such as str(uuid.uuid4()).", field=path)
-    return checked
-
+__all__ = ["Options"]
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _NOT_YET = "session stores are not supported yet."
@@ -141,116 +88,420 @@ class Options(Checked):
         "transport": "it is an argument of `query`, `run`, `start_session` and `Session`.",
     }
 
-    # what the model is told
+    # -- What the model is told
+
     system_prompt: (
         str | Sequence[str] | SystemPromptPreset | SystemPromptCustom | SystemPromptFile | Mapping[str, Any] | None
-    ) = option(default=None, check=checks.system_prompt)
-    append_system_prompt: str | None = option(default=None, check=text)
-    plan_mode_instructions: str | None = option(default=None, check=text)
-    verbatim_prompts: bool = option(default=False, check=boolean)
-    title: str | None = option(default=None, check=name_text)
+    ) = option(
+        default=None,
+        check=checks.system_prompt,
+        row=special(
+            "argv",
+            "`--system-prompt=V`, `--system-prompt-file=PATH`, `--append-system-prompt=V`; list: `initialize.systemPrompt`",
+            place=1,
+            way_out="Put it into a file: system_prompt={'type': 'file', 'path': ...}.",
+            refused=checks.refused_prompt,
+        ),
+    )
+    """Replaces the system prompt (str, list of blocks, file), or adds to Claude Code's own (`SystemPromptPreset`)."""
+    append_system_prompt: str | None = option(
+        default=None,
+        check=text,
+        row=flag(
+            "--append-system-prompt",
+            place=2,
+            way_out="Put it into a file: extra_args={'append-system-prompt-file': PATH}.",
+            yields_to="system_prompt",
+        ),
+    )
+    """Text after Claude Code's own system prompt; `system_prompt` wins over it, with a warning."""
+    plan_mode_instructions: str | None = option(default=None, check=text, row=initialize("planModeInstructions"))
+    """Replaces the workflow that plan mode describes to the model."""
+    verbatim_prompts: bool = option(
+        default=False, check=boolean, row=host("`client_composed` on user frames", session=True, since="2.1.248")
+    )
+    """The CLI takes prompts as they are, without commands in them."""
+    title: str | None = option(default=None, check=name_text, row=initialize("title"))
+    """The title of a new session."""
 
-    # tools and permissions
-    tools: Sequence[str] | Mapping[str, Any] | None = option(default=None, check=checks.tools)
-    allowed_tools: Sequence[str] = option(default=(), check=checks.tool_names)
-    disallowed_tools: Sequence[str] = option(default=(), check=checks.tool_names)
-    tool_aliases: Mapping[str, str] | None = option(default=None, check=mapping_of(name_text))
-    tool_config: Mapping[str, Any] | None = option(default=None, check=checks.tool_config)
-    permission_mode: PermissionMode | None = option(default=None, check=permission_mode_check)
-    allow_dangerously_skip_permissions: bool = option(default=False, check=boolean)
-    permission_prompt_tool_name: str | None = option(default=None, check=name_text)
-    permission_prompts: Literal["host", "none"] | None = option(default=None, check=choice("host", "none"))
-    can_use_tool: Callable[..., Any] | None = option(default=None, check=checks.asked)
-    hooks: Mapping[str, Sequence[Any]] | None = option(default=None, check=checks.hooks)
-    on_elicitation: Callable[..., Any] | None = option(default=None, check=checks.asked)
-    on_user_dialog: Callable[..., Any] | None = option(default=None, check=checks.asked)
-    supported_dialog_kinds: Sequence[str] | None = option(default=None, check=strings)
+    # -- Tools and permissions
+
+    tools: Sequence[str] | Mapping[str, Any] | None = option(
+        default=None, check=checks.tools, row=special("argv", "`--tools=A,B`, `--tools=default`", place=3)
+    )
+    """The built-in tools that exist; `[]` none, the preset dict the default ones."""
+    allowed_tools: Sequence[str] = option(
+        default=(),
+        check=checks.tool_names,
+        row=special(
+            "argv",
+            "`--allowedTools=V`, repeated",
+            repeats=("--allowedTools",),
+            place=4,
+            refused="they let tools run without asking",
+        ),
+    )
+    """Permission rules for what runs without asking. It does not take other tools away: that is `tools`."""
+    disallowed_tools: Sequence[str] = option(
+        default=(), check=checks.tool_names, row=flag("--disallowedTools", "each", place=7)
+    )
+    """Tools that are taken away, and permission rules that deny; always sent, whatever is allowed."""
+    tool_aliases: Mapping[str, str] | None = option(
+        default=None,
+        check=mapping_of(name_text),
+        row=initialize("toolAliases", refused="they put one tool in the place of another"),
+    )
+    """Other names for tools, applied once before a name is looked up."""
+    tool_config: Mapping[str, Any] | None = option(
+        default=None, check=checks.tool_config, row=special("environment", "`CLAUDE_CODE_QUESTION_PREVIEW_FORMAT`")
+    )
+    """Configuration of built-in tools: the preview format of AskUserQuestion."""
+    permission_mode: PermissionMode | None = option(
+        default=None,
+        check=permission_mode_check,
+        row=flag(
+            "--permission-mode",
+            becomes="`--permission-mode=V`; bypassPermissions also `--allow-dangerously-skip-permissions`",
+            place=15,
+            variable="text",
+            refused=checks.refused_mode,
+        ),
+    )
+    """default, acceptEdits, plan, bypassPermissions, dontAsk or auto (manual is another word for default)."""
+    allow_dangerously_skip_permissions: bool = option(
+        default=False,
+        check=boolean,
+        row=special(
+            "argv",
+            "`--allow-dangerously-skip-permissions`",
+            place=16,
+            refused="it permits skipping all permission checks",
+        ),
+    )
+    """Permits a later switch to bypassPermissions; implied by that mode."""
+    permission_prompt_tool_name: str | None = option(
+        default=None,
+        check=name_text,
+        row=flag("--permission-prompt-tool", place=12, refused="it answers permission prompts"),
+    )
+    """An MCP tool that answers permission prompts; excludes `can_use_tool`."""
+    permission_prompts: Literal["host", "none"] | None = option(
+        default=None, check=choice("host", "none"), row=flag("--permission-prompts", place=14)
+    )
+    """`none`: nobody answers, what would prompt is denied at once."""
+    can_use_tool: Callable[..., Any] | None = option(
+        default=None,
+        check=checks.request_callback,
+        row=special(
+            "host", "`--permission-prompt-tool=stdio` and `can_use_tool` control requests", place=13, session=True
+        ),
+    )
+    """The callback that answers permission prompts."""
+    hooks: Mapping[str, Sequence[Any]] | None = option(
+        default=None,
+        check=checks.hooks,
+        row=host("`initialize.hooks` and `hook_callback` control requests", session=True, variable="function"),
+    )
+    """Callbacks on the CLI's events, by event."""
+    on_elicitation: Callable[..., Any] | None = option(
+        default=None, check=checks.request_callback, row=host("`elicitation` control requests", session=True)
+    )
+    """The callback for questions of MCP servers; without it they are declined."""
+    on_user_dialog: Callable[..., Any] | None = option(
+        default=None, check=checks.request_callback, row=host("`request_user_dialog` control requests", session=True)
+    )
+    """The callback for blocking dialogs; without it they are cancelled."""
+    supported_dialog_kinds: Sequence[str] | None = option(
+        default=None, check=strings, row=initialize("supportedDialogKinds")
+    )
+    """The kinds of dialogs that `on_user_dialog` can show."""
     sandbox: SandboxSettings | Mapping[str, Any] | None = option(
-        default=None, check=class_or_wire_dict(SandboxSettings), secret=True
+        default=None,
+        check=checks.sandbox,
+        secret=True,
+        row=special("argv", "`sandbox` inside of `--settings=V`", refused="it can loosen the sandbox"),
     )
+    """How shell commands are confined; `enabled` implies `failIfUnavailable` unless that is set."""
 
-    # servers, agents, skills, plugins
+    # -- Servers, agents, skills, plugins
+
     mcp_servers: Mapping[str, Any] | str | os.PathLike[str] = option(
-        default=_NOTHING, check=checks.mcp_servers, secret=True
+        default=_NOTHING,
+        check=checks.mcp_servers,
+        secret=True,
+        row=special(
+            "argv",
+            "`--mcp-config=V`; in-process ones `initialize.sdkMcpServers`",
+            repeats=("--mcp-config",),
+            place=24,
+            way_out="Put them into a file and pass its path.",
+            refused="they are programs to run",
+        ),
     )
-    strict_mcp_config: bool = option(default=False, check=boolean)
-    mcp_servers_delivery: Literal["argv", "initialize"] = option(default="argv", check=choice("argv", "initialize"))
-    agent: str | None = option(default=None, check=name_text)
+    """MCP servers by name: configs, tool servers of this process, or the path of a config file."""
+    strict_mcp_config: bool = option(default=False, check=boolean, row=flag("--strict-mcp-config", "switch", place=30))
+    """Only the servers given here, none from files."""
+    mcp_servers_delivery: Literal["argv", "initialize"] = option(
+        default="argv",
+        check=choice("argv", "initialize"),
+        row=special("host", "`--await-initialize` and `initialize.mcpServers`", place=25),
+    )
+    """`initialize` keeps the servers' variables and headers off the command line, where other users see them."""
+    agent: str | None = option(default=None, check=name_text, row=flag("--agent", place=36))
+    """The agent whose prompt, tools and model run the main thread."""
     agents: Mapping[str, AgentDefinition | Mapping[str, Any]] | None = option(
-        default=None, check=checks.agents, secret=True
+        default=None, check=checks.agents, secret=True, row=initialize("agents", refused=checks.refused_agent)
     )
-    skills: Sequence[str] | Literal["all"] | None = option(default=None, check=checks.skills)
-    plugins: Sequence[SdkPluginConfig | Mapping[str, Any]] = option(default=(), check=checks.plugins)
-    plugin_delivery: Literal["argv", "initialize"] = option(default="argv", check=choice("argv", "initialize"))
+    """Subagents by name."""
+    skills: Sequence[str] | Literal["all"] | None = option(
+        default=None,
+        check=checks.skills,
+        row=special("initialize", "`Skill` rules in `--allowedTools`; names also `initialize.skills`"),
+    )
+    """'all', or the names of the skills that the session has."""
+    plugins: Sequence[SdkPluginConfig | Mapping[str, Any]] = option(
+        default=(),
+        check=checks.plugins,
+        row=special(
+            "argv",
+            "`--plugin-dir=PATH`, `--plugin-dir-no-mcp=PATH`, repeated",
+            repeats=("--plugin-dir", "--plugin-dir-no-mcp"),
+            place=37,
+            refused="they bring programs to run",
+        ),
+    )
+    """Plugins in local folders."""
+    plugin_delivery: Literal["argv", "initialize"] = option(
+        default="argv", check=choice("argv", "initialize"), row=host("`--await-initialize` and `initialize.plugins`")
+    )
+    """`initialize` sends the plugins over stdin."""
 
-    # the model
-    model: str | None = option(default=None, check=name_text)
-    fallback_model: str | None = option(default=None, check=name_text)
-    betas: Sequence[str] = option(default=(), check=strings)
-    thinking: ThinkingConfig | Mapping[str, Any] | None = option(default=None, check=checks.thinking)
-    max_thinking_tokens: int | None = option(default=None, check=integer(0))
-    effort: EffortLevel | None = option(default=None, check=effort_level)
-    output_format: Mapping[str, Any] | None = option(default=None, check=checks.output_format)
+    # -- Model and output
 
-    # budgets
-    max_turns: int | None = option(default=None, check=integer(0))
-    max_budget_usd: float | None = option(default=None, check=number(0, exclusive=True))
-    task_budget: TaskBudget | Mapping[str, int] | None = option(default=None, check=checks.task_budget)
+    model: str | None = option(default=None, check=name_text, row=flag("--model", place=9))
+    """An alias or the id of the model."""
+    fallback_model: str | None = option(default=None, check=name_text, row=flag("--fallback-model", place=10))
+    """The model, or a comma-separated list, for when the first is overloaded."""
+    betas: Sequence[str] = option(default=(), check=strings, row=flag("--betas", "each", place=11))
+    """Beta headers for API requests (API key users only)."""
+    thinking: ThinkingConfig | Mapping[str, Any] | None = option(
+        default=None,
+        check=checks.thinking,
+        row=special("argv", "`--thinking=V`, `--max-thinking-tokens=N`, `--thinking-display=V`", place=39),
+    )
+    """How the model thinks: adaptive, enabled (with a budget), or disabled; and how that is shown."""
+    max_thinking_tokens: int | None = option(
+        default=None,
+        check=integer(0),
+        row=flag("--max-thinking-tokens", shown="N", place=40, yields_to="thinking", deprecated="use `thinking`."),
+    )
+    """Older form of `thinking`, which wins over it, with a warning."""
+    effort: EffortLevel | None = option(
+        default=None, check=effort_level, row=flag("--effort", place=41, variable="text")
+    )
+    """How much effort the model makes: low, medium, high, xhigh or max."""
+    output_format: Mapping[str, Any] | None = option(
+        default=None, check=checks.output_format, row=special("argv", "`--json-schema=JSON`", place=42)
+    )
+    """`{'type': 'json_schema', 'schema': ...}`: structured output that fits the schema."""
 
-    # which conversation
-    continue_conversation: bool = option(default=False, check=boolean)
-    resume: str | None = option(default=None, check=name_text)
-    session_id: str | None = option(default=None, check=_uuid)
-    fork_session: bool = option(default=False, check=boolean)
-    resume_session_at: str | None = option(default=None, check=name_text)
-    resume_drops_turn: str | None = option(default=None, check=text)
-    persist_session: bool = option(default=True, check=boolean)
-    enable_file_checkpointing: bool = option(default=False, check=boolean)
+    # -- Budgets
 
-    # what is reported
-    include_partial_messages: bool = option(default=False, check=boolean)
-    include_hook_events: bool = option(default=False, check=boolean)
-    forward_subagent_text: bool = option(default=False, check=boolean)
-    prompt_suggestions: bool = option(default=False, check=boolean)
-    agent_progress_summaries: bool = option(default=False, check=boolean)
-    per_task_stop_affordance: bool = option(default=False, check=boolean)
+    max_turns: int | None = option(default=None, check=integer(0), row=flag("--max-turns", shown="N", place=5))
+    """The number of turns after which it stops; 0 is sent, and means no limit to the CLI (2.1.328)."""
+    max_budget_usd: float | None = option(
+        default=None, check=number(0, exclusive=True), row=flag("--max-budget-usd", shown="X", place=6)
+    )
+    """The cost in US dollars at which it stops; what a resumed session cost before is not counted."""
+    task_budget: TaskBudget | Mapping[str, int] | None = option(
+        default=None, check=checks.task_budget, row=special("argv", "`--task-budget=N`", place=8)
+    )
+    """A token budget that the model is told about (alpha in the CLI)."""
 
-    # files and settings
-    cwd: str | os.PathLike[str] | None = option(default=None, check=_cwd)
-    add_dirs: Sequence[str | os.PathLike[str]] = option(default=(), check=list_of(named_path))
-    project_config_root: str | os.PathLike[str] | None = option(default=None, check=named_path)
+    # -- Which conversation
+
+    continue_conversation: bool = option(
+        default=False, check=boolean, row=flag("--continue", "switch", place=17, yields_to="resume")
+    )
+    """Continues the latest conversation of the folder; `resume` wins over it, with a warning."""
+    resume: str | None = option(default=None, check=name_text, row=flag("--resume", place=18))
+    """The id (or name) of the session to resume."""
+    session_id: str | None = option(default=None, check=checks.uuid, row=flag("--session-id", place=19))
+    """The UUID of the new session; with `resume` only together with `fork_session`."""
+    fork_session: bool = option(default=False, check=boolean, row=flag("--fork-session", "switch", place=31))
+    """With `resume`: a copy under a new id, the original stays as it is."""
+    resume_session_at: str | None = option(default=None, check=name_text, row=flag("--resume-session-at", place=32))
+    """Resume only up to this message (its UUID)."""
+    resume_drops_turn: str | None = option(default=None, check=text, row=flag("--resume-drops-turn", place=33))
+    """The UUID of the one prompt that `resume_session_at` may cut off; anything else is refused."""
+    persist_session: bool = option(default=True, check=boolean, row=flag("--no-session-persistence", "off", place=34))
+    """False writes no transcript, so that nothing can be resumed."""
+    enable_file_checkpointing: bool = option(
+        default=False, check=boolean, row=variable("CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING", "true", session=True)
+    )
+    """Files are recorded, so that `rewind_files` can restore them."""
+
+    # -- What is reported
+
+    include_partial_messages: bool = option(
+        default=False, check=boolean, row=flag("--include-partial-messages", "switch", place=26)
+    )
+    """Text as it is made: `StreamEvent` messages."""
+    include_hook_events: bool = option(
+        default=False, check=boolean, row=flag("--include-hook-events", "switch", place=27)
+    )
+    """Messages about hooks that start, go on and end."""
+    forward_subagent_text: bool = option(
+        default=False, check=boolean, row=flag("--forward-subagent-text", "switch", place=28)
+    )
+    """The text of subagents too, not only their tool calls."""
+    prompt_suggestions: bool = option(
+        default=False, check=boolean, row=flag("--prompt-suggestions=true", "switch", place=29)
+    )
+    """A guess of the user's next prompt after each turn."""
+    agent_progress_summaries: bool = option(default=False, check=boolean, row=initialize("agentProgressSummaries"))
+    """Summaries of what subagents do, about every 30 seconds."""
+    per_task_stop_affordance: bool = option(default=False, check=boolean, row=initialize("perTaskStopAffordance"))
+    """You can stop single tasks, so `interrupt()` leaves background tasks alone."""
+
+    # -- Files and settings
+
+    cwd: str | os.PathLike[str] | None = option(
+        default=None,
+        check=checks.cwd,
+        row=host(
+            "working directory and `PWD`",
+            refused="the project settings that are found there can define hooks, which are programs",
+        ),
+    )
+    """The working directory; None or '' inherits it."""
+    add_dirs: Sequence[str | os.PathLike[str]] = option(
+        default=(),
+        check=list_of(named_path),
+        row=flag("--add-dir", "each", place=22, refused="they open folders to tools", merge="together"),
+    )
+    """More folders that tools may use."""
+    project_config_root: str | os.PathLike[str] | None = option(
+        default=None,
+        check=named_path,
+        row=flag("--project-config-root", place=23, refused="it names a folder to trust"),
+    )
+    """The trusted folder that project settings, `.mcp.json` and `.claude` come from, instead of `cwd`."""
     settings: str | os.PathLike[str] | Mapping[str, Any] | None = option(
-        default=None, check=checks.settings, secret=True
+        default=None,
+        check=checks.settings,
+        secret=True,
+        row=special(
+            "argv",
+            "`--settings=V`",
+            place=20,
+            way_out="Put it into a file and pass its path.",
+            refused="they can define hooks, which are programs",
+            merge="deep",
+        ),
     )
-    managed_settings: Mapping[str, Any] | None = option(default=None, check=json_object, secret=True)
+    """More settings: a dict, JSON text, or the path of a file."""
+    managed_settings: Mapping[str, Any] | None = option(
+        default=None,
+        check=json_object,
+        secret=True,
+        row=flag("--managed-settings", "json", place=21, refused="they are a policy"),
+    )
+    """Settings on the level of a policy; the CLI takes only those that restrict."""
     setting_sources: Sequence[SettingSource] | None = option(
-        default=None, check=list_of(choice("user", "project", "local"), example='["project"]')
+        default=None,
+        check=list_of(choice("user", "project", "local"), example='["project"]'),
+        row=flag("--setting-sources", "comma", place=35),
     )
+    """Which settings files count: user, project, local; `[]` none of them, None all."""
 
-    # the process
-    cli_path: str | os.PathLike[str] | None = option(default=None, check=_cli_path)
-    executable: str | None = option(default=None, check=name_text)
-    executable_args: Sequence[str] = option(default=(), check=list_of(text), secret=True)
-    env: Mapping[str, str | None] = option(default=_NOTHING, check=checks.environment, secret=True)
-    inherit_env: bool | Sequence[str] = option(default=True, check=checks.inherit_env)
-    extra_args: Mapping[str, str | None] = option(default=_NOTHING, check=checks.extra_args, secret=True)
-    user: str | int | None = option(default=None, check=checks.user)
-    client_app: str | None = option(default=None, check=text)
-    debug: bool | str = option(default=False, check=checks.debug)
-    debug_file: str | os.PathLike[str] | None = option(default=None, check=named_path)
+    # -- The process
 
-    # how Bridle behaves
-    prompt_channel: Literal["stdin", "argv"] = option(default="stdin", check=choice("stdin", "argv"))
-    strict_exit_status: bool = option(default=False, check=boolean)
+    cli_path: str | os.PathLike[str] | None = option(
+        default=None, check=checks.cli_path, row=host("the program", refused="it names a program to run")
+    )
+    """The CLI to run; None has it found."""
+    executable: str | None = option(
+        default=None, check=name_text, row=host("the program", refused="it names a program to run")
+    )
+    """The JavaScript runtime, used only if the CLI is a script (node by default)."""
+    executable_args: Sequence[str] = option(
+        default=(),
+        check=list_of(text),
+        secret=True,
+        row=host("arguments before the CLI's", refused="they go to a program"),
+    )
+    """Arguments for that runtime."""
+    env: Mapping[str, str | None] = option(
+        default=_NOTHING,
+        check=checks.environment,
+        secret=True,
+        row=special(
+            "environment",
+            "the child's variables",
+            refused="variables can redirect the CLI and hold secrets",
+            merge="deep",
+        ),
+    )
+    """Variables for the CLI, over the inherited ones; None unsets one."""
+    inherit_env: bool | Sequence[str] = option(
+        default=True,
+        check=checks.inherit_env,
+        row=special("environment", "the child's variables", refused="it decides which secrets the CLI gets"),
+    )
+    """True passes this process's variables on, False none of them, a list only those."""
+    extra_args: Mapping[str, str | None] = option(
+        default=_NOTHING,
+        check=checks.extra_args,
+        secret=True,
+        row=special(
+            "argv", "`--KEY=VALUE`, or `--KEY` for None", place=38, refused="they can be any flag", merge="together"
+        ),
+    )
+    """Any other flag of the CLI, by name without dashes."""
+    user: str | int | None = option(
+        default=None, check=checks.user, row=host("user of the process", refused="it is a user of this machine")
+    )
+    """The user of the operating system that the CLI runs as (needs privileges)."""
+    client_app: str | None = option(default=None, check=text, row=variable("CLAUDE_AGENT_SDK_CLIENT_APP"))
+    """How your application names itself to the API."""
+    debug: bool | str = option(
+        default=False, check=checks.debug, row=flag("--debug", becomes="`--debug`, `--debug=FILTER`", place=43)
+    )
+    """The CLI's own debug log, for all or for some categories."""
+    debug_file: str | os.PathLike[str] | None = option(
+        default=None,
+        check=named_path,
+        row=flag("--debug-file", shown="PATH", place=44, refused="it names a file to write"),
+    )
+    """The file that the debug log goes to."""
+
+    # -- How Bridle behaves
+
+    prompt_channel: Literal["stdin", "argv"] = option(default="stdin", check=choice("stdin", "argv"), row=host())
+    """`stdin`, or `argv`: the prompt as last argument, visible to every user of the machine."""
+    strict_exit_status: bool = option(default=False, check=boolean, row=host())
+    """True raises if the CLI exits with an error after a successful result."""
     version_check: Literal["strict", "permissive", "skip"] = option(
-        default="strict", check=choice("strict", "permissive", "skip")
+        default="strict", check=choice("strict", "permissive", "skip"), row=host()
     )
-    on_oversize: Literal["raise", "skip"] | None = option(default=None, check=choice("raise", "skip"))
-    on_warning: Callable[[StreamWarning], object] | None = option(default=None, check=checks.told("warning"))
-    stderr: Callable[[str], object] | None = option(default=None, check=checks.told("line"))
-    trace: Callable[..., object] | str | os.PathLike[str] | None = option(default=None, check=checks.trace)
-    timeouts: Timeouts = option(default=Timeouts(), check=instance(Timeouts))
-    limits: Limits = option(default=Limits(), check=instance(Limits))
+    """`strict`, `permissive` (unknown versions only warn) or `skip`."""
+    on_oversize: Literal["raise", "skip"] | None = option(default=None, check=choice("raise", "skip"), row=host())
+    """What a line beyond `Limits.line_bytes` does to a query: `raise` (None, too) or `skip`. A session always skips it."""
+    on_warning: Callable[[StreamWarning], object] | None = option(
+        default=None, check=checks.plain_callback("warning"), row=host()
+    )
+    """A plain function that is called with each `StreamWarning`."""
+    stderr: Callable[[str], object] | None = option(default=None, check=checks.plain_callback("line"), row=host())
+    """A plain function that is called with each line of the CLI's stderr."""
+    trace: Callable[..., object] | str | os.PathLike[str] | None = option(
+        default=None, check=checks.trace, row=host(refused="it names a file to write")
+    )
+    """A file that every frame is added to, with times and without secrets, or a function: see [cassettes](cassettes.md)."""
+    timeouts: Timeouts = option(default=Timeouts(), check=instance(Timeouts), row=host())
+    """Every deadline: `Timeouts`."""
+    limits: Limits = option(default=Limits(), check=instance(Limits), row=host())
+    """Every bound: `Limits`."""
 
     def _check_together(self) -> None:
         if self.can_use_tool is not None and self.permission_prompt_tool_name is not None:

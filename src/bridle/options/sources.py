@@ -1,8 +1,7 @@
 """Where `Options.load` takes values from, and how they are laid over each other.
 
-Priority: explicit arguments, `BRIDLE_<FIELD>` variables, a TOML file that was named, defaults. `env` and `settings`
-are merged deeply, `add_dirs` and `extra_args` are put together with the lowest priority first; of every other field
-the highest source wins whole.
+Priority: explicit arguments, `BRIDLE_<FIELD>` variables, a TOML file that was named, defaults. The row of an option says
+how two sources are merged, how its variable is read, and whether an untrusted file may set it.
 """
 
 from __future__ import annotations
@@ -17,77 +16,12 @@ from bridle.errors import OptionsError, printable
 if TYPE_CHECKING:
     from bridle.checked.fields import Field
 
-__all__ = ["REFUSED_FROM_FILES", "layered", "said_where"]
+__all__ = ["layered", "said_where", "variable_kind"]
 
 PREFIX = "BRIDLE_"
 
-_CALLBACKS = frozenset({"can_use_tool", "hooks", "on_elicitation", "on_user_dialog", "on_warning", "stderr"})
-
-_PLAIN_TEXT = frozenset(
-    {
-        "agent",
-        "append_system_prompt",
-        "cli_path",
-        "client_app",
-        "cwd",
-        "debug_file",
-        "effort",
-        "executable",
-        "fallback_model",
-        "mcp_servers_delivery",
-        "model",
-        "on_oversize",
-        "permission_mode",
-        "permission_prompt_tool_name",
-        "permission_prompts",
-        "plan_mode_instructions",
-        "plugin_delivery",
-        "project_config_root",
-        "prompt_channel",
-        "resume",
-        "resume_drops_turn",
-        "resume_session_at",
-        "session_id",
-        "title",
-        "trace",
-        "user",
-        "version_check",
-    }
-)
-"""Fields that are text: their variables are taken as they are."""
-
-_TEXT_OR_JSON = frozenset({"debug", "mcp_servers", "settings", "skills", "system_prompt"})
-"""Fields that may be text: their variables are JSON if they look like it."""
-
-_DEEP = frozenset({"env", "settings"})
-_TOGETHER = frozenset({"add_dirs", "extra_args"})
-
-REFUSED_FROM_FILES: Mapping[str, str] = {
-    "cli_path": "it names a program to run",
-    "executable": "it names a program to run",
-    "executable_args": "they go to a program",
-    "env": "variables can redirect the CLI and hold secrets",
-    "inherit_env": "it decides which secrets the CLI gets",
-    "extra_args": "they can be any flag",
-    "settings": "they can define hooks, which are programs",
-    "managed_settings": "they are a policy",
-    "sandbox": "it can loosen the sandbox",
-    "mcp_servers": "they are programs to run",
-    "plugins": "they bring programs to run",
-    "allowed_tools": "they let tools run without asking",
-    "tool_aliases": "they put one tool in the place of another",
-    "add_dirs": "they open folders to tools",
-    "cwd": "the project settings that are found there can define hooks, which are programs",
-    "permission_prompt_tool_name": "it answers permission prompts",
-    "allow_dangerously_skip_permissions": "it permits skipping all permission checks",
-    "project_config_root": "it names a folder to trust",
-    "user": "it is a user of this machine",
-    "debug_file": "it names a file to write",
-    "trace": "it names a file to write",
-}
-"""Fields that a file may set only with `trust_file=True`, and why."""
-
-_REFUSED_MODES = ("bypassPermissions", "auto")
+_TEXTS = frozenset({"str", "os.PathLike", "Literal"})
+_OTHERS = frozenset({"bool", "Mapping", "Sequence"})
 
 
 def layered(
@@ -106,7 +40,7 @@ def layered(
     merged: dict[str, Any] = {}
     for source in sources:
         for name, value in source.items():
-            merged[name] = _laid_over(name, merged[name], value) if name in merged else value
+            merged[name] = _laid_over(fields[name], merged[name], value) if name in merged else value
     return merged
 
 
@@ -126,16 +60,18 @@ def said_where(
     return "" if file is None else f" It was set in the file {printable(os.fspath(file), 300)}."
 
 
-def _laid_over(name: str, lower: Any, higher: Any) -> Any:
-    if name in _DEEP and name != "env":
-        lower, higher = _as_object(lower), _as_object(higher)
-    if isinstance(lower, Mapping) and isinstance(higher, Mapping):
-        if name in _DEEP:
+def _laid_over(field: Field, lower: Any, higher: Any) -> Any:
+    rule = field.row.merge
+    if rule == "deep":
+        if variable_kind(field) == "mixed":
+            lower, higher = _as_object(lower), _as_object(higher)
+        if isinstance(lower, Mapping) and isinstance(higher, Mapping):
             return _deep(lower, higher)
-        if name in _TOGETHER:
+    elif rule == "together":
+        if isinstance(lower, Mapping) and isinstance(higher, Mapping):
             return {**lower, **higher}
-    if name in _TOGETHER and isinstance(lower, (list, tuple)) and isinstance(higher, (list, tuple)):
-        return [*lower, *higher]
+        if isinstance(lower, (list, tuple)) and isinstance(higher, (list, tuple)):
+            return [*lower, *higher]
     return higher
 
 
@@ -168,9 +104,14 @@ def _from_environment(fields: Mapping[str, Field], environment: Mapping[str, str
         if variable != variable.upper() or name not in fields:
             _refuse_typing_error(variable, name, fields)
             continue
-        if name in _CALLBACKS:
+        kind = variable_kind(fields[name])
+        if kind == "function":
             raise OptionsError(f"The variable {variable} cannot set `{name}`: it is a function.", field=name)
-        found[name] = _parsed(variable, name, value)
+        found[name] = (
+            value
+            if kind == "text" or (kind == "mixed" and not _looks_like_json(value))
+            else _parsed(variable, name, value)
+        )
     return found
 
 
@@ -183,9 +124,22 @@ def _refuse_typing_error(variable: str, name: str, fields: Mapping[str, Field]) 
         raise OptionsError(f"The variable {printable(variable, 100)} sets no option.{hint}", field=name)
 
 
+def variable_kind(field: Field) -> str:
+    """Return how the text of a field's variable is read: as `text`, as `json`, as JSON if it looks like it (`mixed`); or `function`."""
+    import re
+
+    if field.row.variable:
+        return str(field.row.variable)
+    kinds, inner = field.annotation, ""
+    while kinds != inner:  # what is in brackets says what the parts of a value are
+        kinds, inner = re.sub(r"\[[^\[\]]*\]", "", kinds), kinds
+    parts = {part.strip(" ()") for part in kinds.split("|")}
+    if parts & _TEXTS:
+        return "mixed" if parts & _OTHERS else "text"
+    return "function" if "Callable" in parts else "json"
+
+
 def _parsed(variable: str, name: str, value: str) -> Any:
-    if name in _PLAIN_TEXT or (name in _TEXT_OR_JSON and not _looks_like_json(value)):
-        return value
     import json
 
     try:
@@ -219,39 +173,17 @@ def _from_file(fields: Mapping[str, Field], file: str, trusted: bool) -> dict[st
         if name not in fields:
             hint = suggestion(name, fields)
             raise OptionsError(f"The options file has an unknown key `{printable(name, 100)}`.{hint}", field=name)
-        if name in _CALLBACKS:
+        if variable_kind(fields[name]) == "function":
             raise OptionsError(f"The options file cannot set `{name}`: it is a function.", field=name)
         if not trusted:
-            _refuse_untrusted(name, value)
+            _refuse_untrusted(name, fields[name].row.refused, value)
     return content
 
 
-def _agent_keys() -> set[str]:
-    from bridle.options.kinds import AgentDefinition
-
-    fields = AgentDefinition.__fields__
-    return {*fields, *(field.wire for field in fields.values())}
-
-
-def _refuse_untrusted(name: str, value: Any) -> None:
-    reason = REFUSED_FROM_FILES.get(name)
-    where = name
-    if name == "permission_mode" and value in _REFUSED_MODES:
-        reason = f"the mode {value} acts without asking"
-    if name == "agents" and isinstance(value, Mapping):
-        for agent, definition in value.items():
-            if not isinstance(definition, Mapping):
-                continue
-            if definition.get("permissionMode") in _REFUSED_MODES:
-                reason, where = "its permission mode acts without asking", f"agents.{agent}.permissionMode"
-            elif "mcpServers" in definition:
-                reason, where = "servers are programs to run", f"agents.{agent}.mcpServers"
-            elif unknown := next((key for key in definition if key not in _agent_keys()), None):
-                # Such a key goes to the CLI as it is: `hooks`, say, which are programs.
-                reason, where = "nobody here knows what it does", f"agents.{agent}.{unknown}"
-    if name == "system_prompt" and isinstance(value, Mapping) and value.get("type") == "file":
-        reason, where = "it names a file to read, which may hold secrets", "system_prompt.path"
-    if reason is not None:
+def _refuse_untrusted(name: str, rule: Any, value: Any) -> None:
+    refused = rule(value) if callable(rule) else (rule, name) if rule else None
+    if refused is not None:
+        reason, where = refused
         raise OptionsError(
             f"`{printable(where, 200)}` is refused from a file, because {reason}; pass `trust_file=True` if nobody "
             "else can write that file.",

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from bridle.checked.checks import (
     boolean,
-    build,
     choice,
     class_or_wire_dict,
     fail,
+    instance,
     json_object,
     list_of,
     mapping_of,
@@ -23,15 +23,13 @@ from bridle.checked.checks import (
     whole,
     wire_dict,
 )
-from bridle.checked.fields import Checked, suggestion
+from bridle.checked.fields import Checked
 from bridle.errors import OptionsError
 from bridle.options.kinds import (
     AgentDefinition,
     McpHttpServerConfig,
     McpSSEServerConfig,
     McpStdioServerConfig,
-    SandboxFilesystemConfig,
-    SandboxNetworkConfig,
     SandboxSettings,
     SdkPluginConfig,
     SystemPromptCustom,
@@ -45,12 +43,11 @@ from bridle.options.kinds import (
 
 if TYPE_CHECKING:
     from bridle.checked.fields import Check
-    from bridle.options.options import Options
 
 agents = mapping_of(class_or_wire_dict(AgentDefinition))
+sandbox = class_or_wire_dict(SandboxSettings)
 
-
-_SERVERS: dict[str, type[Checked]] = {
+SERVERS: dict[str, type[Checked]] = {
     "stdio": McpStdioServerConfig,
     "sse": McpSSEServerConfig,
     "http": McpHttpServerConfig,
@@ -70,7 +67,7 @@ def _server(value: Any, path: str) -> Any:
                     f"`{path}` has type 'sdk' and needs `instance`, the server object.", field=f"{path}.instance"
                 )
             return dict(value)
-        known = _SERVERS.get(kind) if isinstance(kind, str) else None
+        known = SERVERS.get(kind) if isinstance(kind, str) else None
         if known is None:
             raise OptionsError(f"`{path}.type` must be one of 'stdio', 'sse', 'http', 'sdk'.", field=f"{path}.type")
         return wire_dict(known)(value, path)
@@ -118,48 +115,7 @@ def mcp_servers(value: Any, path: str) -> Any:
     return mapping_of(_server)(value, path)
 
 
-def misspelt_keys(options: Options) -> list[tuple[str, str]]:
-    """Return where a dict has a key that is nearly one that is known, and what may have been meant.
-
-    Such a key is sent as it is, for the CLI adds some; one that it does not know it ignores, `{"enable": True}` for a sandbox, say.
-    """
-    unknown: list[tuple[str, str, list[str]]] = []
-    for path, kind, value in _wire_dicts(options):
-        known = [field.wire for field in kind.__fields__.values()]
-        unknown.extend((path, key, known) for key in value if key not in known)
-    if not unknown:
-        return []
-    import difflib
-
-    return [
-        (f"{path}.{key}", suggestion(key, known))
-        for path, key, known in unknown
-        if difflib.get_close_matches(key, known, n=1, cutoff=0.85)
-    ]
-
-
-def _wire_dicts(options: Options) -> list[tuple[str, type[Checked], Mapping[str, Any]]]:
-    given: list[tuple[str, type[Checked], Any]] = [("sandbox", SandboxSettings, options.sandbox)]
-    if isinstance(options.sandbox, Mapping):
-        given.append(("sandbox.network", SandboxNetworkConfig, options.sandbox.get("network")))
-        given.append(("sandbox.filesystem", SandboxFilesystemConfig, options.sandbox.get("filesystem")))
-    given.extend((f"agents.{name}", AgentDefinition, agent) for name, agent in (options.agents or {}).items())
-    if isinstance(options.mcp_servers, Mapping):
-        for name, server in options.mcp_servers.items():
-            kind = _SERVERS.get(server.get("type", "stdio")) if isinstance(server, Mapping) else None
-            if kind is not None:
-                given.append((f"mcp_servers.{name}", kind, server))
-    return [(path, kind, value) for path, kind, value in given if isinstance(value, Mapping)]
-
-
-_PROMPTS: dict[str, type[Checked]] = {
-    "preset": SystemPromptPreset,
-    "custom": SystemPromptCustom,
-    "file": SystemPromptFile,
-}
-
-
-_prompt_object = tagged(_PROMPTS)
+_prompt_object = tagged({"preset": SystemPromptPreset, "custom": SystemPromptCustom, "file": SystemPromptFile})
 
 
 def system_prompt(value: Any, path: str) -> Any:
@@ -235,22 +191,14 @@ thinking = tagged(
 )
 
 
-def task_budget(value: Any, path: str) -> TaskBudget:
+def task_budget(value: Any, path: str) -> Any:
     """Accept a `TaskBudget`, or a dict with `total`."""
-    if isinstance(value, TaskBudget):
-        return value
-    if isinstance(value, Mapping):
-        built: TaskBudget = build(TaskBudget, value, path)
-        return built
-    raise fail(path, "a TaskBudget or {'total': tokens}", value)
+    if not isinstance(value, (TaskBudget, Mapping)):
+        raise fail(path, "a TaskBudget or {'total': tokens}", value)
+    return instance(TaskBudget)(value, path)
 
 
-plugins = list_of(
-    lambda value, path: (
-        value if isinstance(value, SdkPluginConfig) else tagged({"local": SdkPluginConfig})(value, path)
-    ),
-    example='[{"type": "local", "path": "..."}]',
-)
+plugins = list_of(tagged({"local": SdkPluginConfig}), example='[{"type": "local", "path": "..."}]')
 
 
 def skills(value: Any, path: str) -> Any:
@@ -313,20 +261,10 @@ def debug(value: Any, path: str) -> bool | str:
     return str(name_text(value, path)) if isinstance(value, str) else boolean(value, path)
 
 
-def environment(value: Any, path: str) -> dict[str, str | None]:
-    """Accept variables by name; None unsets one."""
-
-    def one(part: Any, where: str) -> str | None:
-        return None if part is None else path_text(text_or_number(part, where), where)
-
-    return dict(mapping_of(one, key=_variable_name)(value, path))
-
-
-def text_or_number(value: Any, path: str) -> str:
-    """Accept a str, and say what to write for a number or a bool."""
+def _variable_text(value: Any, path: str) -> str:
     if not isinstance(value, str):
         raise fail(path, "a str (or None to unset it)", value, "Write its text, such as '1'.")
-    return value
+    return path_text(value, path)
 
 
 def _variable_name(value: Any, path: str) -> str:
@@ -334,6 +272,9 @@ def _variable_name(value: Any, path: str) -> str:
     if "=" in checked:
         raise OptionsError(f"`{path}` must not contain '='.", field=path)
     return checked
+
+
+environment = mapping_of(optional(_variable_text), key=_variable_name)
 
 
 def inherit_env(value: Any, path: str) -> bool | tuple[str, ...]:
@@ -378,15 +319,15 @@ def hooks(value: Any, path: str) -> Any:
     return check_hooks(value, path)
 
 
-def asked(value: Any, path: str) -> Any:
-    """Accept a function of one request: it answers, and may be plain or `async def`."""
+def request_callback(value: Any, path: str) -> Any:
+    """Accept a plain or async function of one request, which returns the answer."""
     from bridle.checked.functions import check_callback
 
     return check_callback(value, path, ("request",))
 
 
-def told(parameter: str) -> Check:
-    """Return the check for plain functions of one argument, which are called where nobody can await them."""
+def plain_callback(parameter: str) -> Check:
+    """Return the check for plain functions of one argument; they are called where nothing can be awaited."""
 
     def check(value: Any, path: str) -> Any:
         from bridle.checked.functions import check_callback, is_async
@@ -401,7 +342,7 @@ def told(parameter: str) -> Check:
 
 def trace(value: Any, path: str) -> Any:
     """Accept a function, or the path of a file."""
-    return told("line")(value, path) if callable(value) else path_text(value, path)
+    return plain_callback("line")(value, path) if callable(value) else path_text(value, path)
 
 
 def user(value: Any, path: str) -> str | int:
@@ -409,3 +350,60 @@ def user(value: Any, path: str) -> str | int:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return whole(value, path)
     return str(name_text(value, path))
+
+
+def cwd(value: Any, path: str) -> str | None:
+    """Accept a path; an empty one means none."""
+    return path_text(value, path) or None
+
+
+def cli_path(value: Any, path: str) -> str:
+    """Accept a path with something in it."""
+    checked = path_text(value, path)
+    if not checked:
+        raise OptionsError(f"`{path}` must not be empty; leave it out to have the CLI found.", field=path)
+    return checked
+
+
+def uuid(value: Any, path: str) -> str:
+    """Accept the text of a UUID."""
+    import re
+
+    checked = str(name_text(value, path))
+    if not re.fullmatch(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", checked):
+        raise OptionsError(f"`{path}` must be a UUID, such as str(uuid.uuid4()).", field=path)
+    return checked
+
+
+# -- values that a file must not set unless it is trusted: the reason and the place, or None ---------------------------
+
+_REFUSED_MODES = ("bypassPermissions", "auto")
+
+
+def refused_mode(value: Any) -> tuple[str, str] | None:
+    """Refuse modes that act without asking."""
+    return (f"the mode {value} acts without asking", "permission_mode") if value in _REFUSED_MODES else None
+
+
+def refused_agent(value: Any) -> tuple[str, str] | None:
+    """Refuse agents with such modes, with servers, and with keys that are not known."""
+    known = {name for field in AgentDefinition.__fields__.values() for name in (field.name, field.wire)}
+    refused = None
+    for agent, definition in value.items() if isinstance(value, Mapping) else ():
+        if not isinstance(definition, Mapping):
+            continue
+        if definition.get("permissionMode") in _REFUSED_MODES:
+            refused = "its permission mode acts without asking", f"agents.{agent}.permissionMode"
+        elif "mcpServers" in definition:
+            refused = "servers are programs to run", f"agents.{agent}.mcpServers"
+        elif unknown := next((key for key in definition if key not in known), None):
+            # The CLI receives such a key as it is: `hooks`, for example, which are programs.
+            refused = "nobody here knows what it does", f"agents.{agent}.{unknown}"
+    return refused
+
+
+def refused_prompt(value: Any) -> tuple[str, str] | None:
+    """Refuse a prompt that names a file."""
+    if isinstance(value, Mapping) and value.get("type") == "file":
+        return "it names a file to read, which may hold secrets", "system_prompt.path"
+    return None

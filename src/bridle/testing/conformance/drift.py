@@ -125,7 +125,7 @@ def our_flags() -> set[str]:
     """Return every flag that an option can become."""
     from bridle.launch.table import ROWS
 
-    return {flag for row in ROWS for flag in re.findall(r"--[a-z][a-zA-Z-]*", row.becomes)} | _ALWAYS
+    return {flag for option in ROWS for flag in re.findall(r"--[a-z][a-zA-Z-]*", option.row.becomes)} | _ALWAYS
 
 
 def flags_of_help(text: str) -> set[str]:

@@ -9,7 +9,7 @@ import pytest
 
 from bridle import Options, Timeouts
 from bridle.errors import OptionsError
-from tests.launch.expectations import EXPECTED
+from tests.options.expectations import EXPECTED
 
 if TYPE_CHECKING:
     from pathlib import Path

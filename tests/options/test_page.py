@@ -6,7 +6,7 @@ import importlib.util
 from pathlib import Path
 from types import ModuleType
 
-from bridle.options.options import Options
+from tests.options.expectations import EXPECTED
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -27,14 +27,32 @@ def test_the_page_of_options_is_current() -> None:
 
 def test_the_page_names_every_option() -> None:
     page = (DOCS / "options.md").read_text(encoding="utf-8")
-    assert [name for name in Options.__fields__ if f"| `{name}`" not in page] == []
+    assert [name for name in EXPECTED if f"| `{name}`" not in page] == []
+
+
+def test_every_option_is_documented_under_its_heading() -> None:
+    meanings = maker().meanings()
+    assert list(meanings) == [
+        "What the model is told",
+        "Tools and permissions",
+        "Servers, agents, skills, plugins",
+        "Model and output",
+        "Budgets",
+        "Which conversation",
+        "What is reported",
+        "Files and settings",
+        "The process",
+        "How Bridle behaves",
+    ]
+    assert [name for texts in meanings.values() for name in texts] == list(EXPECTED)
+    assert [text for texts in meanings.values() for text in texts.values() if not text.endswith(".")] == []
 
 
 def test_the_page_about_finding_the_cli_names_every_place_and_variable() -> None:
     from bridle.launch import discovery, environment
 
     page = (DOCS / "finding-the-cli.md").read_text(encoding="utf-8")
-    for place in (*discovery._HOME_PLACES, *discovery._SYSTEM_PLACES):
+    for place in (*discovery.HOME_PLACES, *discovery.SYSTEM_PLACES):
         assert str(Path(place).parent) in page
     for name in (
         "BRIDLE_CLI_PATH",

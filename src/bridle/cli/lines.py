@@ -18,16 +18,20 @@ _PIECE = 65536
 
 
 class Lines:
-    """Standard input, line by line. A terminal stays as it is: it edits lines, and turns Ctrl-C into a signal.
+    """Lines of an input. A terminal stays as it is: it edits lines, and turns Ctrl-C into a signal.
+
+    Args:
+        descriptor: the input; None means standard input.
 
     Attributes:
-        interactive: True if somebody types.
+        interactive: True if the input is a terminal.
     """
 
-    def __init__(self) -> None:
-        self._descriptor = -1
-        with suppress(OSError, ValueError, AttributeError):
-            self._descriptor = sys.stdin.fileno()
+    def __init__(self, descriptor: int | None = None) -> None:
+        self._descriptor = -1 if descriptor is None else descriptor
+        if descriptor is None:
+            with suppress(OSError, ValueError, AttributeError):
+                self._descriptor = sys.stdin.fileno()
         self.interactive = self._descriptor >= 0 and os.isatty(self._descriptor)
         self._unread = bytearray()
         self._looked_at = 0

@@ -12,13 +12,13 @@ from bridle.errors import CLINotFoundError, SpawnError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["SCRIPT_SUFFIXES", "Found", "find_cli", "find_program"]
+__all__ = ["HOME_PLACES", "SCRIPT_SUFFIXES", "SYSTEM_PLACES", "Found", "find_cli", "find_program"]
 
 SCRIPT_SUFFIXES = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".tsx", ".jsx")
 """A CLI with one of these names is run by a JavaScript runtime and need not be executable itself."""
 
 _PROGRAM = "claude"
-_HOME_PLACES = (
+HOME_PLACES = (
     ".local/bin/claude",
     ".claude/local/claude",
     ".npm-global/bin/claude",
@@ -26,7 +26,8 @@ _HOME_PLACES = (
     ".volta/bin/claude",
     ".yarn/bin/claude",
 )
-_SYSTEM_PLACES = ("/usr/local/bin/claude", "/opt/homebrew/bin/claude", "/usr/bin/claude")
+SYSTEM_PLACES: Sequence[str] = ("/usr/local/bin/claude", "/opt/homebrew/bin/claude", "/usr/bin/claude")
+"""Places outside of the home folder, read at each search."""
 
 
 class Found(NamedTuple):
@@ -47,7 +48,7 @@ def find_cli(
     home: str | None = None,
     *,
     python_path: Sequence[str] | None = None,
-    system_places: Sequence[str] = _SYSTEM_PLACES,
+    system_places: Sequence[str] | None = None,
 ) -> Found:
     """Return the Claude Code CLI to use.
 
@@ -56,7 +57,7 @@ def find_cli(
         environment: of this process; BRIDLE_CLI_PATH, PATH and HOME are read.
         home: the home folder; None means HOME.
         python_path: where installed Python packages are; None means `sys.path`.
-        system_places: absolute paths outside of the home folder to look at.
+        system_places: absolute paths outside of the home folder to look at; None means `SYSTEM_PLACES`.
 
     Raises:
         CLINotFoundError: none was found; `searched` lists the places.
@@ -85,14 +86,14 @@ def find_program(name: str, environment: Mapping[str, str]) -> str | None:
 
 
 def _candidates(
-    environment: Mapping[str, str], home: str, python_path: Sequence[str] | None, system_places: Sequence[str]
+    environment: Mapping[str, str], home: str, python_path: Sequence[str] | None, system_places: Sequence[str] | None
 ) -> Iterator[tuple[str, Literal["PATH", "install-place", "node-modules", "claude-agent-sdk"]]]:
     for place in _in_path(_PROGRAM, environment):
         yield place, "PATH"
     if home:
-        for place in _HOME_PLACES:
+        for place in HOME_PLACES:
             yield os.path.join(home, place), "install-place"
-    for place in system_places:
+    for place in SYSTEM_PLACES if system_places is None else system_places:
         yield place, "install-place"
     if home:
         yield os.path.join(home, "node_modules", ".bin", _PROGRAM), "node-modules"

@@ -2,7 +2,7 @@
 
 A row is a field of the class: its name, type, default and check; `row` says what the CLI receives and which sources may
 set it; the string below it is its documentation. Comments that begin with `--` are the headings of docs/options.md,
-which is made from this file. To add an option, add a row, its expectations in tests/launch/test_option_rows.py, and run
+which is made from this file. To add an option, add a row, its expectations in tests/options/expectations.py, and run
 `./dev docs`.
 
 Field names are those of `claude-agent-sdk`; options that only the TypeScript package has are here in snake_case.

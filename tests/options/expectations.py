@@ -1,4 +1,4 @@
-"""Every option has a row, and every row does what is written down here."""
+"""Expectations for each option, written down and not read from the table under test: its facts, and what it becomes."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pytest
-
 from bridle import (
     AgentDefinition,
     Limits,
     McpHttpServerConfig,
     McpStdioServerConfig,
-    Options,
     SandboxSettings,
     SdkPluginConfig,
     SystemPromptCustom,
@@ -26,24 +23,129 @@ from bridle import (
     Timeouts,
 )
 from bridle.hooks import HookMatcher
-from bridle.launch import LaunchPlan, build_plan, in_process_servers, needs_session
-from bridle.launch.table import ROWS
 from bridle.options.kinds import SandboxNetworkConfig
-from tests.launch.expectations import EXPECTED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+__all__ = ["CASES", "EXPECTED", "UUID", "Case", "Expected", "nothing"]
+
 UUID = "11111111-2222-4333-8444-555555555555"
-BASE = ("claude", "--output-format", "stream-json", "--verbose")
+
+
+class Expected(NamedTuple):
+    """The facts about one option.
+
+    Attributes:
+        kind: where its value goes.
+        default: its default.
+        text: the text of its variable; None if the option is a function, which a variable cannot set.
+        value: the value that this text sets.
+        refused: True if no value of it is taken from an untrusted file.
+        secret: True if its value is not shown.
+    """
+
+    kind: str
+    default: Any
+    text: str | None = None
+    value: Any = None
+    refused: bool = False
+    secret: bool = False
+
+
+EXPECTED: dict[str, Expected] = {
+    "system_prompt": Expected("argv", None, "be brief", "be brief"),
+    "append_system_prompt": Expected("argv", None, "true", "true"),
+    "plan_mode_instructions": Expected("initialize", None, "5", "5"),
+    "verbatim_prompts": Expected("host", False, "true", True),
+    "title": Expected("initialize", None, "5", "5"),
+    "tools": Expected("argv", None, '["Bash"]', ("Bash",)),
+    "allowed_tools": Expected("argv", (), '["Read"]', ("Read",), refused=True),
+    "disallowed_tools": Expected("argv", (), '["Write"]', ("Write",)),
+    "tool_aliases": Expected("initialize", None, '{"Shell": "Bash"}', {"Shell": "Bash"}, refused=True),
+    "tool_config": Expected("environment", None, '{"askUserQuestion": {}}', {"askUserQuestion": {}}),
+    "permission_mode": Expected("argv", None, "plan", "plan"),
+    "allow_dangerously_skip_permissions": Expected("argv", False, "true", True, refused=True),
+    "permission_prompt_tool_name": Expected("argv", None, "5", "5", refused=True),
+    "permission_prompts": Expected("argv", None, "none", "none"),
+    "can_use_tool": Expected("host", None),
+    "hooks": Expected("host", None),
+    "on_elicitation": Expected("host", None),
+    "on_user_dialog": Expected("host", None),
+    "supported_dialog_kinds": Expected("initialize", None, "[]", ()),
+    "sandbox": Expected("argv", None, '{"enabled": true}', {"enabled": True}, refused=True, secret=True),
+    "mcp_servers": Expected("argv", {}, "servers.json", "servers.json", refused=True, secret=True),
+    "strict_mcp_config": Expected("argv", False, "true", True),
+    "mcp_servers_delivery": Expected("host", "argv", "initialize", "initialize"),
+    "agent": Expected("argv", None, "5", "5"),
+    "agents": Expected(
+        "initialize",
+        None,
+        '{"r": {"description": "d", "prompt": "p"}}',
+        {"r": {"description": "d", "prompt": "p"}},
+        secret=True,
+    ),
+    "skills": Expected("initialize", None, "all", "all"),
+    "plugins": Expected("argv", (), "[]", (), refused=True),
+    "plugin_delivery": Expected("host", "argv", "initialize", "initialize"),
+    "model": Expected("argv", None, "5", "5"),
+    "fallback_model": Expected("argv", None, "true", "true"),
+    "betas": Expected("argv", (), '["b"]', ("b",)),
+    "thinking": Expected("argv", None, '{"type": "disabled"}', ThinkingConfigDisabled()),
+    "max_thinking_tokens": Expected("argv", None, "5", 5),
+    "effort": Expected("argv", None, "low", "low"),
+    "output_format": Expected(
+        "argv", None, '{"type": "json_schema", "schema": {}}', {"type": "json_schema", "schema": {}}
+    ),
+    "max_turns": Expected("argv", None, "5", 5),
+    "max_budget_usd": Expected("argv", None, "0.5", 0.5),
+    "task_budget": Expected("argv", None, '{"total": 5}', TaskBudget(total=5)),
+    "continue_conversation": Expected("argv", False, "true", True),
+    "resume": Expected("argv", None, "true", "true"),
+    "session_id": Expected(
+        "argv", None, "11111111-2222-4333-8444-555555555555", "11111111-2222-4333-8444-555555555555"
+    ),
+    "fork_session": Expected("argv", False, "true", True),
+    "resume_session_at": Expected("argv", None, "5", "5"),
+    "resume_drops_turn": Expected("argv", None, "5", "5"),
+    "persist_session": Expected("argv", True, "false", False),
+    "enable_file_checkpointing": Expected("environment", False, "true", True),
+    "include_partial_messages": Expected("argv", False, "true", True),
+    "include_hook_events": Expected("argv", False, "true", True),
+    "forward_subagent_text": Expected("argv", False, "true", True),
+    "prompt_suggestions": Expected("argv", False, "true", True),
+    "agent_progress_summaries": Expected("initialize", False, "true", True),
+    "per_task_stop_affordance": Expected("initialize", False, "true", True),
+    "cwd": Expected("host", None, "/", "/", refused=True),
+    "add_dirs": Expected("argv", (), '["/a"]', ("/a",), refused=True),
+    "project_config_root": Expected("argv", None, "/r", "/r", refused=True),
+    "settings": Expected("argv", None, "file.json", "file.json", refused=True, secret=True),
+    "managed_settings": Expected("argv", None, '{"a": 1}', {"a": 1}, refused=True, secret=True),
+    "setting_sources": Expected("argv", None, '["user"]', ("user",)),
+    "cli_path": Expected("host", None, "/bin/claude", "/bin/claude", refused=True),
+    "executable": Expected("host", None, "bun", "bun", refused=True),
+    "executable_args": Expected("host", (), '["--smol"]', ("--smol",), refused=True, secret=True),
+    "env": Expected("environment", {}, '{"A": "b"}', {"A": "b"}, refused=True, secret=True),
+    "inherit_env": Expected("environment", True, "false", False, refused=True),
+    "extra_args": Expected("argv", {}, '{"chrome": "x"}', {"chrome": "x"}, refused=True, secret=True),
+    "user": Expected("host", None, "5", "5", refused=True),
+    "client_app": Expected("environment", None, "5", "5"),
+    "debug": Expected("argv", False, "api", "api"),
+    "debug_file": Expected("argv", None, "true", "true", refused=True),
+    "prompt_channel": Expected("host", "stdin", "argv", "argv"),
+    "strict_exit_status": Expected("host", False, "true", True),
+    "version_check": Expected("host", "strict", "skip", "skip"),
+    "on_oversize": Expected("host", None, "skip", "skip"),
+    "on_warning": Expected("host", None),
+    "stderr": Expected("host", None),
+    "trace": Expected("host", None, "t.jsonl", "t.jsonl", refused=True),
+    "timeouts": Expected("host", Timeouts(), '{"turn": 5}', Timeouts(turn=5)),
+    "limits": Expected("host", Limits(), '{"line_bytes": 5}', Limits(line_bytes=5)),
+}
 
 
 def nothing(*arguments: object) -> None:
     """A callback."""
-
-
-def plan_of(options: Options) -> LaunchPlan:
-    return build_plan(options, prompt=None, session=True, base_environment={}, child_id="child")
 
 
 class Case(NamedTuple):
@@ -337,122 +439,3 @@ CASES: dict[str, list[Case]] = {
     "timeouts": [Case({"timeouts": Timeouts(turn=3)}), Case({"timeouts": {"turn": 3}})],
     "limits": [Case({"limits": Limits(line_bytes=3)})],
 }
-
-
-def test_every_option_has_a_row_and_expectations() -> None:
-    assert list(Options.__fields__) == list(EXPECTED)
-    assert sorted(option.name for option in ROWS) == sorted(EXPECTED)
-    assert set(CASES) == set(EXPECTED)
-
-
-@pytest.mark.parametrize("name", EXPECTED)
-def test_a_row_says_what_is_expected(name: str) -> None:
-    expected, field = EXPECTED[name], Options.__fields__[name]
-    assert field.row.kind == expected.kind
-    assert field.row.becomes
-    assert field.secret is expected.secret
-    assert getattr(Options(), name) == expected.default
-    assert isinstance(getattr(Options(), name), bool) is isinstance(expected.default, bool)
-
-
-@pytest.mark.parametrize(
-    ("name", "case"),
-    [
-        pytest.param(name, case, id=f"{name}-{number}")
-        for name, cases in CASES.items()
-        for number, case in enumerate(cases)
-    ],
-)
-def test_an_option_becomes_what_its_row_says(name: str, case: Case) -> None:
-    assert name in case.given
-    options = Options(**case.given)
-    plan = plan_of(options)
-    assert plan.argv[:4] == BASE
-    assert plan.argv[-2:] == ("--input-format", "stream-json")
-    assert plan.argv[4:-2] == case.argv
-    assert plan.initialize == case.initialize
-    variables = {key: value for key, value in plan.environment.items() if key not in ALWAYS}
-    assert variables == case.variables
-    assert bool(needs_session(options)) is case.session
-    if case.session:
-        assert set(needs_session(options)) <= set(case.given)
-
-
-ALWAYS = {"BRIDLE_CHILD_ID", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SDK_READS_SESSION_STATE"}
-
-
-def test_no_options_say_nothing() -> None:
-    plan = plan_of(Options())
-    assert plan.argv == (*BASE, "--input-format", "stream-json")
-    assert set(plan.environment) == ALWAYS
-    assert plan.initialize == {}
-    assert needs_session(Options()) == []
-
-
-def test_flags_come_in_the_official_order() -> None:
-    options = Options(
-        output_format={"type": "json_schema", "schema": {}},
-        effort="low",
-        thinking={"type": "adaptive"},
-        extra_args={"chrome": None},
-        plugins=[SdkPluginConfig(path="p")],
-        setting_sources=["user"],
-        fork_session=True,
-        strict_mcp_config=True,
-        include_hook_events=True,
-        include_partial_messages=True,
-        mcp_servers="m",
-        add_dirs=["d"],
-        settings="s",
-        session_id=UUID,
-        resume="r",
-        permission_mode="plan",
-        permission_prompt_tool_name="t",
-        betas=["b"],
-        fallback_model="f",
-        model="m",
-        task_budget={"total": 1},
-        disallowed_tools=["D"],
-        max_budget_usd=1,
-        max_turns=1,
-        allowed_tools=["A"],
-        tools=["T"],
-        system_prompt="s",
-    )
-    flags = [part.partition("=")[0] for part in plan_of(options).argv[4:-2]]
-    assert flags == [
-        "--system-prompt",
-        "--tools",
-        "--allowedTools",
-        "--max-turns",
-        "--max-budget-usd",
-        "--disallowedTools",
-        "--task-budget",
-        "--model",
-        "--fallback-model",
-        "--betas",
-        "--permission-prompt-tool",
-        "--permission-mode",
-        "--resume",
-        "--session-id",
-        "--settings",
-        "--add-dir",
-        "--mcp-config",
-        "--include-partial-messages",
-        "--include-hook-events",
-        "--strict-mcp-config",
-        "--fork-session",
-        "--setting-sources",
-        "--plugin-dir",
-        "--chrome",
-        "--thinking",
-        "--effort",
-        "--json-schema",
-    ]
-
-
-def test_in_process_servers_are_taken_apart_from_the_others() -> None:
-    options = Options(mcp_servers={"in": nothing, "old": {"type": "sdk", "instance": nothing}, "out": {"command": "x"}})
-    assert in_process_servers(options) == {"in": nothing, "old": nothing}
-    assert plan_of(options).argv[4] == '--mcp-config={"mcpServers":{"out":{"command":"x"}}}'
-    assert needs_session(options) == ["mcp_servers"]

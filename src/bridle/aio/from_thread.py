@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridle.aio.callbacks import Loop
-    from bridle.aio.seam import Seam
+    from bridle.aio.driver import Driver
 
 __all__ = ["FromThread", "SessionReach"]
 
@@ -30,16 +30,16 @@ class SessionReach:
 
     Args:
         session: returns the session; None once it is gone.
-        seam: the seam of the session, which has its driver.
+        driver: returns its driver; None before its launch.
     """
 
-    def __init__(self, session: Callable[[], Any], seam: Seam) -> None:
+    def __init__(self, session: Callable[[], Any], driver: Callable[[], Driver | None]) -> None:
         self._session = session
-        self._seam = seam
+        self._driver = driver
 
     def __call__(self) -> Any:
         """Return the session, as it is to be used here."""
-        session, driver = self._session(), self._seam.driver
+        session, driver = self._session(), self._driver()
         if session is None or driver is None or driver.is_here:
             return session
         return FromThread(self._session, driver.loop)

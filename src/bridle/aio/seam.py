@@ -60,7 +60,7 @@ class Seam:
 
     def reach(self, session: Callable[[], Any]) -> Callable[[], Any]:
         """Return a function that finds the session for a callback, wherever that runs."""
-        return SessionReach(session, self)
+        return SessionReach(session, lambda: self.driver)
 
     @property
     def launched(self) -> bool:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from bridle.answering.routing import Job
     from bridle.session.core import SessionCore
-    from bridle.sync.seam import Seam
     from bridle.transports.base import SyncTransport
 
 __all__ = ["Driver"]
@@ -35,13 +34,22 @@ logger = logging.getLogger("bridle")
 class Driver:
     """Drives one session, from the start of the process to its end.
 
+    Args:
+        core: the core of the session.
+        transport: the connection to the CLI, which was started.
+        lock: held while the core is read or changed.
+        tell: passes new warnings on to the user.
+
     Attributes:
         running: True until the session has ended; then nothing is sent any more.
     """
 
-    def __init__(self, seam: Seam, core: SessionCore, transport: SyncTransport) -> None:
+    def __init__(
+        self, core: SessionCore, transport: SyncTransport, lock: threading.RLock, tell: Callable[[], None]
+    ) -> None:
         self.running = False
-        self._seam = seam
+        self._lock = lock
+        self._tell = tell
         self._core = core
         self._transport = transport
         self._push = transport if isinstance(transport, SyncPushTransport) else None
@@ -103,18 +111,18 @@ class Driver:
                 if handed_over:
                     return
             except BridleError as error:
-                with self._seam.lock:
+                with self._lock:
                     connection.fail(error)
             except Exception as error:
                 logger.exception("a session's driver failed")
-                with self._seam.lock:
+                with self._lock:
                     connection.fail(SessionClosedError(expected=False, reason=f"{type(error).__name__}: {error}"))
-            with self._seam.lock:
+            with self._lock:
                 self.flush()
                 turn_open = core.turn_open
             transport.stop(turn_open=turn_open)
             exit_code = transport.wait_exit(1.0)
-            with self._seam.lock:
+            with self._lock:
                 core.process_gone(exit_code, transport.stderr_tail)
                 self.flush()
             self._wait_served()
@@ -127,7 +135,7 @@ class Driver:
 
     def _end(self) -> None:
         core, connection = self._core, self._core.connection
-        with self._seam.lock:
+        with self._lock:
             try:
                 if not connection.over:
                     connection.fail(SessionClosedError(expected=False, reason="its thread has ended"))
@@ -136,7 +144,7 @@ class Driver:
                 logger.exception("the end of a session could not be told")
             self.running = False
             core.ended.set()
-        self._seam.tell()
+        self._tell()
         self._relief.close()
         self._runner.close()
 
@@ -144,7 +152,7 @@ class Driver:
         """Wait until the server objects have ended; not for long."""
         callbacks = self._core.callbacks
         event = threading.Event()
-        with self._seam.lock:
+        with self._lock:
             callbacks.all_served.append(event)
             if not callbacks.serving:
                 return
@@ -154,7 +162,7 @@ class Driver:
         """Read until the end; True if the reading was handed over to another thread before."""
         core, connection, transport = self._core, self._core.connection, self._transport
         while True:
-            with self._seam.lock:
+            with self._lock:
                 if core.stop_asked:
                     core.begin_stop(time.monotonic())
                 self.flush()
@@ -164,9 +172,9 @@ class Driver:
                 if core.poll is not None:
                     # A prompt that is sent meanwhile, or the end of the input, brings deadlines: none of them can pass before this.
                     seconds = core.poll if seconds is None else min(seconds, core.poll)
-            self._seam.tell()
+            self._tell()
             data = transport.receive(seconds)
-            with self._seam.lock:
+            with self._lock:
                 if data:
                     core.received(time.monotonic())
                     connection.receive_data(data)
@@ -202,19 +210,19 @@ class Driver:
     def _see_the_end(self) -> None:
         """The output has ended: by itself, or because somebody stops the transport."""
         core, connection, transport = self._core, self._core.connection, self._transport
-        with self._seam.lock:
+        with self._lock:
             if self._is_over():
                 return
             connection.receive_eof()
             core.output_ended(time.monotonic())
         exit_code: int | None = None
         while exit_code is None:
-            with self._seam.lock:
+            with self._lock:
                 self.flush()
                 seconds = core.deadlines.wait_seconds(time.monotonic())
-            self._seam.tell()
+            self._tell()
             exit_code = transport.wait_exit(seconds)
-            with self._seam.lock:
+            with self._lock:
                 if core.stop_asked:
                     return
                 core.expire(time.monotonic(), transport.stderr_tail)
@@ -223,7 +231,7 @@ class Driver:
                 crashed = core.crashed(exit_code)
         # Stopped first: then everything that was on stderr has been read, and the diagnosis is complete.
         transport.stop(turn_open=crashed)
-        with self._seam.lock:
+        with self._lock:
             connection.process_exited(exit_code, transport.stderr_tail)
 
     def _is_over(self) -> bool:
@@ -248,7 +256,7 @@ class Driver:
                     self._unwritten = True
 
     def _finish(self, job: Job, outcome: object, error: BaseException | None) -> None:
-        with self._seam.lock:
+        with self._lock:
             self._core.callback_ended(job, outcome, error, time.monotonic())
             self.flush()
-        self._seam.tell()
+        self._tell()

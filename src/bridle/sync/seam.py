@@ -182,7 +182,7 @@ class Seam:
             if core.stop_asked:
                 raise core.connection.closed_error()
             core.initialize(plan, time.monotonic())
-            driver = Driver(self, core, self._transport)
+            driver = Driver(core, self._transport, self.lock, self.tell)
             driver.start()
             self.driver = driver  # after it: without its thread nothing would report the end
             _launched.add(self)

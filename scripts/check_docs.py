@@ -29,6 +29,7 @@ GENERATORS = (
     (("scripts/errors_page.py",), ("scripts/errors_page.py", "--write")),
     (("scripts/states_page.py",), ("scripts/states_page.py", "--write")),
     (("scripts/names_page.py",), ("scripts/names_page.py", "--write")),
+    (("scripts/control_page.py",), ("scripts/control_page.py", "--write")),
     (("scripts/hooks_page.py",), ("scripts/hooks_page.py", "--write")),
     (("scripts/behaviours_page.py",), ("scripts/behaviours_page.py", "--write")),
     (("scripts/simulator_page.py",), ("scripts/simulator_page.py", "--write")),

@@ -16,6 +16,7 @@ from bridle.aio.operations import Operations
 from bridle.aio.seam import Seam, starting
 from bridle.errors import BridleError
 from bridle.messages import Message
+from bridle.protocol.results import ControlResult, McpServersChange
 from bridle.session.checks import checked_content, checked_timeout, sent_servers
 from bridle.session.core import SessionCore
 from bridle.session.events import SessionEvent
@@ -32,12 +33,12 @@ if TYPE_CHECKING:
     from bridle.aio.seam import Starting
     from bridle.messages import ResultMessage
     from bridle.options.options import Options
-    from bridle.protocol.results import ControlResult, McpServersChange
     from bridle.transports.base import AsyncTransport, TransportSource
 
 __all__ = ["EventCursor", "MessageCursor", "Session", "Turn", "start_session"]
 
 Item = TypeVar("Item")
+R = TypeVar("R", bound=ControlResult)
 
 
 async def _next(seam: Seam, inbox: Inbox) -> Any:
@@ -389,7 +390,7 @@ class Session(SessionBase, Operations):
             TypeError: a field is missing or has the wrong type.
             SessionClosedError: the session is over.
         """
-        return await self._ask(subtype, fields, timeout)
+        return await self._ask(ControlResult, subtype, fields, timeout)
 
     async def set_mcp_servers(self, servers: Mapping[str, Any], *, timeout: float | None = None) -> McpServersChange:
         """Replace the dynamic MCP servers.
@@ -413,22 +414,29 @@ class Session(SessionBase, Operations):
             steps = change(wire, inside)
             try:
                 with lock:
-                    fields = next(steps)
+                    fields = {"servers": next(steps)}
                 while True:
                     try:
-                        answer = await self._ask("mcp_set_servers", {"servers": fields}, timeout, "set_mcp_servers")
+                        answer = await self._ask(
+                            McpServersChange, "mcp_set_servers", fields, timeout, "set_mcp_servers"
+                        )
                     except BaseException as error:
                         with lock:
-                            fields = steps.throw(error)
+                            fields = {"servers": steps.throw(error)}
                     else:
                         with lock:
-                            fields = steps.send(cast("McpServersChange", answer))
+                            fields = {"servers": steps.send(answer)}
             except StopIteration as done:
                 return cast("McpServersChange", done.value)
 
     async def _ask(
-        self, subtype: str, fields: Mapping[str, Any], timeout: float | None, operation: str | None = None
-    ) -> ControlResult:
+        self,
+        result: type[R],
+        subtype: str,
+        fields: Mapping[str, Any],
+        timeout: float | None,
+        operation: str | None = None,
+    ) -> R:
         core, seam = self._core, self._seam
         with seam.entered():
             answer = core.ask(subtype, fields, operation or subtype, timeout, time.monotonic())
@@ -444,7 +452,7 @@ class Session(SessionBase, Operations):
                 with seam.lock:
                     core.give_up(answer)
                     seam.wake()
-        return answer.take()
+        return cast("R", answer.take())
 
 
 async def _begin(session: Session, content: str | list[Any] | None) -> Session:

@@ -1,244 +1,500 @@
-"""The control operations of a session: one method for each request of the control protocol, blocking.
-
-Each takes `timeout=` in seconds; None is the deadline of `Timeouts`, infinity is none. Each raises
-`ControlRejectedError`, `ControlTimeoutError`, `TooManyPendingRequestsError`, `InitQueueOverflowError` or `SessionClosedError`.
-"""
+# Generated from src/bridle/aio/operations.py by scripts/make_sync.py. Do not edit: edit the source and run `./dev format`.
+"""The control operations of a session: one method for each request of the control protocol."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from bridle.protocol.results import (
+    BackgroundTasksResult,
+    BinaryVersion,
+    CancelledMessage,
+    ContextUsage,
+    ControlResult,
+    FileContents,
+    FileSuggestions,
+    HooksListing,
+    InterruptReceipt,
+    McpCallResult,
+    McpResourceContents,
+    McpStatus,
+    ModelList,
+    OutputStyles,
+    PermissionModeOverride,
+    PermissionRules,
+    ReloadedPlugins,
+    RewindResult,
+    SessionCost,
+    SettingsReport,
+    SkillList,
+    TaskOutput,
+    UsageReport,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bridle.options.kinds import PermissionMode
-    from bridle.protocol.results import (
-        BackgroundTasksResult,
-        BinaryVersion,
-        CancelledMessage,
-        ContextUsage,
-        ControlResult,
-        FileContents,
-        FileSuggestions,
-        HooksListing,
-        InterruptReceipt,
-        McpCallResult,
-        McpResourceContents,
-        McpStatus,
-        ModelList,
-        OutputStyles,
-        PermissionModeOverride,
-        PermissionRules,
-        ReloadedPlugins,
-        RewindResult,
-        SessionCost,
-        SettingsReport,
-        SkillList,
-        TaskOutput,
-        UsageReport,
-    )
 
 __all__ = ["Operations"]
 
+R = TypeVar("R", bound=ControlResult)
 
-def _some(**fields: Any) -> dict[str, Any]:
+
+def _given(**fields: Any) -> dict[str, Any]:
+    """Return the fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 class Operations:
-    """The methods; `Session` adds the waiting."""
+    """The methods; `Session` adds the waiting.
+
+    Each raises `ControlRejectedError`, `ControlTimeoutError`, `TooManyPendingRequestsError`, `InitQueueOverflowError` or
+    `SessionClosedError`, and `TypeError` or `ValueError` for arguments that cannot be sent.
+    """
 
     def _ask(
-        self, subtype: str, fields: Mapping[str, Any], timeout: float | None, operation: str | None = None
-    ) -> ControlResult:
+        self,
+        result: type[R],
+        subtype: str,
+        fields: Mapping[str, Any],
+        timeout: float | None,
+        operation: str | None = None,
+    ) -> R:
         raise NotImplementedError
 
     def interrupt(self, *, cancel_queued: bool = False, timeout: float | None = None) -> InterruptReceipt:
-        """Stop the turn that runs. With `cancel_queued` prompts that wait are withdrawn, too."""
-        return cast(
-            "InterruptReceipt",
-            self._ask("interrupt", {"cancel_queued": True} if cancel_queued else {}, timeout, "interrupt"),
-        )
+        """Interrupt the running turn.
 
-    def set_permission_mode(self, mode: PermissionMode, *, timeout: float | None = None) -> None:
-        """Change the permission mode."""
-        self._ask("set_permission_mode", {"mode": mode}, timeout, "set_permission_mode")
+        The answer names turns by their ids.
+
+        Args:
+            cancel_queued: True also cancels queued prompts.
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+
+        Returns:
+            The answer, with `still_queued`, `cancelled`.
+        """
+        return self._ask(InterruptReceipt, "interrupt", _given(cancel_queued=cancel_queued or None), timeout)
+
+    def cancel_async_message(self, message_uuid: str, *, timeout: float | None = None) -> CancelledMessage:
+        """Cancel a queued prompt.
+
+        Args:
+            message_uuid: id of its turn: `turn.id`.
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+
+        Returns:
+            The answer, with `cancelled`.
+        """
+        return self._ask(CancelledMessage, "cancel_async_message", {"message_uuid": message_uuid}, timeout)
 
     def set_model(self, model: str | None = None, *, timeout: float | None = None) -> None:
-        """Change the model for later turns; None is the session's default."""
-        self._ask("set_model", {"model": model}, timeout, "set_model")
+        """Change the model for later turns.
 
-    def rewind_files(
-        self, user_message_id: str, *, dry_run: bool = False, timeout: float | None = None
-    ) -> RewindResult:
-        """Restore files to their state at a prompt. Needs `enable_file_checkpointing`."""
-        return cast(
-            "RewindResult",
-            self._ask(
-                "rewind_files", {"user_message_id": user_message_id, "dry_run": dry_run}, timeout, "rewind_files"
-            ),
-        )
+        Args:
+            model: name or alias of the model; None for the default of the session.
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+        """
+        self._ask(ControlResult, "set_model", {"model": model}, timeout)
 
     def set_max_thinking_tokens(
         self, max_thinking_tokens: int | None, *, thinking_display: str | None = None, timeout: float | None = None
     ) -> None:
-        """Change the thinking budget; None is the session's default."""
+        """Change the thinking budget.
+
+        Args:
+            max_thinking_tokens: tokens; None for the default of the session.
+            thinking_display: `summarized`, `omitted` or `highlights`; None leaves it unchanged.
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+        """
         self._ask(
+            ControlResult,
             "set_max_thinking_tokens",
-            _some(thinking_display=thinking_display) | {"max_thinking_tokens": max_thinking_tokens},
+            {"max_thinking_tokens": max_thinking_tokens, **_given(thinking_display=thinking_display)},
             timeout,
-            "set_max_thinking_tokens",
         )
+
+    def get_context_usage(self, *, timeout: float | None = None) -> ContextUsage:
+        """Return the contents of the context window by size.
+
+        Args:
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+
+        Returns:
+            The answer, with `total_tokens`, `max_tokens`, `percentage`, `categories`.
+        """
+        return self._ask(ContextUsage, "get_context_usage", {}, timeout)
+
+    def set_permission_mode(self, mode: PermissionMode, *, timeout: float | None = None) -> None:
+        """Change the permission mode.
+
+        Args:
+            mode: the new mode.
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+        """
+        self._ask(ControlResult, "set_permission_mode", {"mode": mode}, timeout)
+
+    def list_permission_rules(self, *, timeout: float | None = None) -> PermissionRules:
+        """Return the permission rules in force.
+
+        `state` has `rules`.
+
+        Args:
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+
+        Returns:
+            The answer, with `state`.
+        """
+        return self._ask(PermissionRules, "list_permission_rules", {}, timeout)
 
     def set_mcp_permission_mode_override(
         self, server_name: str, mode: PermissionMode | None, *, timeout: float | None = None
     ) -> PermissionModeOverride:
-        """Narrow the permission mode for one server; None clears it."""
-        return cast(
-            "PermissionModeOverride",
-            self._ask(
-                "set_mcp_permission_mode_override",
-                {"server_name": server_name, "mode": mode},
-                timeout,
-                "set_mcp_permission_mode_override",
-            ),
+        """Narrow the permission mode for one MCP server.
+
+        Args:
+            server_name: name of the server.
+            mode: the mode for its tools; None removes the override.
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+
+        Returns:
+            The answer, with `warning`.
+        """
+        return self._ask(
+            PermissionModeOverride,
+            "set_mcp_permission_mode_override",
+            {"server_name": server_name, "mode": mode},
+            timeout,
         )
 
-    def get_mcp_status(self, *, timeout: float | None = None) -> McpStatus:
-        """Return the state of all MCP servers."""
-        return cast("McpStatus", self._ask("mcp_status", {}, timeout, "get_mcp_status"))
+    def register_repo_root(self, directory: str, *, timeout: float | None = None) -> None:
+        """Add a root folder inside the working directory.
 
-    def reconnect_mcp_server(self, server_name: str, *, timeout: float | None = None) -> None:
-        """Connect a server again."""
-        self._ask("mcp_reconnect", {"server_name": server_name}, timeout, "reconnect_mcp_server")
+        Args:
+            directory: path of the folder; the CLI refuses one outside the working directory.
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+        """
+        self._ask(ControlResult, "register_repo_root", {"directory": directory}, timeout)
 
-    def toggle_mcp_server(self, server_name: str, enabled: bool, *, timeout: float | None = None) -> None:
-        """Switch a server on or off."""
-        self._ask("mcp_toggle", {"server_name": server_name, "enabled": enabled}, timeout, "toggle_mcp_server")
+    def rewind_files(
+        self, user_message_id: str, *, dry_run: bool = False, timeout: float | None = None
+    ) -> RewindResult:
+        """Restore files to their state at a prompt.
 
-    def get_context_usage(self, *, timeout: float | None = None) -> ContextUsage:
-        """Return what fills the context window."""
-        return cast("ContextUsage", self._ask("get_context_usage", {}, timeout, "get_context_usage"))
+        Raises `CheckpointingNotEnabledError` without `Options(enable_file_checkpointing=True)`.
 
-    def get_usage(self, *, timeout: float | None = None) -> UsageReport:
-        """Return cost and rate limits."""
-        return cast("UsageReport", self._ask("get_usage", {}, timeout, "get_usage"))
+        Args:
+            user_message_id: id of the prompt: `turn.id`.
+            dry_run: True only reports what would change.
+            timeout: seconds to wait for the answer; None for `Timeouts.rewind`, infinity for no limit.
 
-    def get_settings(self, *, timeout: float | None = None) -> SettingsReport:
-        """Return the settings in force."""
-        return cast("SettingsReport", self._ask("get_settings", {}, timeout, "get_settings"))
-
-    def list_models(self, *, timeout: float | None = None) -> ModelList:
-        """Return the models that can be chosen."""
-        return cast("ModelList", self._ask("list_models", {}, timeout, "list_models"))
-
-    def list_permission_rules(self, *, timeout: float | None = None) -> PermissionRules:
-        """Return the permission rules in force."""
-        return cast("PermissionRules", self._ask("list_permission_rules", {}, timeout, "list_permission_rules"))
-
-    def get_hooks_listing(self, *, timeout: float | None = None) -> HooksListing:
-        """Return the hooks that there are, of settings files too."""
-        return cast("HooksListing", self._ask("get_hooks_listing", {}, timeout, "get_hooks_listing"))
-
-    def stop_task(self, task_id: str, *, timeout: float | None = None) -> None:
-        """Stop a background task."""
-        self._ask("stop_task", {"task_id": task_id}, timeout, "stop_task")
-
-    def move_to_background(
-        self, *, tool_use_id: str | None = None, timeout: float | None = None
-    ) -> BackgroundTasksResult:
-        """Move running tools to the background: one, or all."""
-        return cast(
-            "BackgroundTasksResult",
-            self._ask("background_tasks", _some(tool_use_id=tool_use_id), timeout, "move_to_background"),
+        Returns:
+            The answer, with `can_rewind`, `files_changed`, `insertions`, `deletions`.
+        """
+        return self._ask(
+            RewindResult, "rewind_files", {"user_message_id": user_message_id, "dry_run": dry_run}, timeout
         )
-
-    def get_task_output(self, task_id: str, *, timeout: float | None = None) -> TaskOutput:
-        """Return the end of a background task's output."""
-        return cast("TaskOutput", self._ask("get_task_output", {"task_id": task_id}, timeout, "get_task_output"))
 
     def read_file(
         self, path: str, *, max_bytes: int | None = None, encoding: str | None = None, timeout: float | None = None
     ) -> FileContents:
-        """Read a file under the rules of the Read tool."""
-        return cast(
-            "FileContents",
-            self._ask(
-                "read_file", _some(max_bytes=max_bytes, encoding=encoding) | {"path": path}, timeout, "read_file"
-            ),
+        """Read a file under the rules of the Read tool.
+
+        Args:
+            path: path of the file, absolute or relative to the working directory.
+            max_bytes: limit in bytes; None for 1 MB.
+            encoding: `utf-8` or `base64`; None for `utf-8`.
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+
+        Returns:
+            The answer, with `contents`, `abs_path`, `truncated`.
+        """
+        return self._ask(
+            FileContents, "read_file", {"path": path, **_given(max_bytes=max_bytes, encoding=encoding)}, timeout
         )
 
     def seed_read_state(self, path: str, mtime: float, *, timeout: float | None = None) -> None:
-        """Count a file as read, so that it may be edited."""
-        self._ask("seed_read_state", {"path": path, "mtime": mtime}, timeout, "seed_read_state")
+        """Mark a file as read, so that the model may edit it.
 
-    def reload_plugins(self, *, timeout: float | None = None) -> ReloadedPlugins:
-        """Reload plugins from disk."""
-        return cast("ReloadedPlugins", self._ask("reload_plugins", {}, timeout, "reload_plugins"))
+        Args:
+            path: path of the file.
+            mtime: its modification time in milliseconds since 1970.
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+        """
+        self._ask(ControlResult, "seed_read_state", {"path": path, "mtime": mtime}, timeout)
 
-    def reload_skills(self, *, timeout: float | None = None) -> SkillList:
-        """Reload skills."""
-        return cast("SkillList", self._ask("reload_skills", {}, timeout, "reload_skills"))
+    def get_file_suggestions(self, query: str, *, timeout: float | None = None) -> FileSuggestions:
+        """Return the files that complete a partial path.
 
-    def reload_output_styles(self, *, timeout: float | None = None) -> OutputStyles:
-        """Read output styles again."""
-        return cast("OutputStyles", self._ask("reload_output_styles", {}, timeout, "reload_output_styles"))
+        Args:
+            query: the partial path.
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
 
-    def apply_flag_settings(self, settings: Mapping[str, Any], *, timeout: float | None = None) -> None:
-        """Merge into the settings of the flag layer; a None clears."""
-        self._ask("apply_flag_settings", {"settings": dict(settings)}, timeout, "apply_flag_settings")
+        Returns:
+            The answer, with `suggestions`.
+        """
+        return self._ask(FileSuggestions, "file_suggestions", {"query": query}, timeout, "get_file_suggestions")
 
-    def update_settings(self, source: str, settings: Mapping[str, Any], *, timeout: float | None = None) -> None:
-        """Write a settings file."""
-        self._ask("update_settings", {"source": source, "settings": dict(settings)}, timeout, "update_settings")
+    def stop_task(self, task_id: str, *, timeout: float | None = None) -> None:
+        """Stop a background task.
 
-    def read_mcp_resource(self, server_name: str, uri: str, *, timeout: float | None = None) -> McpResourceContents:
-        """Read a `ui://` resource of a server."""
-        return cast(
-            "McpResourceContents",
-            self._ask("mcp_read_resource", {"server_name": server_name, "uri": uri}, timeout, "read_mcp_resource"),
+        The CLI also accepts the id of a task that does not exist.
+
+        Args:
+            task_id: id of the task.
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+        """
+        self._ask(ControlResult, "stop_task", {"task_id": task_id}, timeout)
+
+    def move_to_background(
+        self, *, tool_use_id: str | None = None, timeout: float | None = None
+    ) -> BackgroundTasksResult:
+        """Move running tools to the background.
+
+        Only tools that `task_started` reported can be moved (a shell after two to four seconds). `backgrounded` is
+        None if the CLI does not report success.
+
+        Args:
+            tool_use_id: id of one tool call; None for all.
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+
+        Returns:
+            The answer, with `backgrounded`.
+        """
+        return self._ask(
+            BackgroundTasksResult, "background_tasks", _given(tool_use_id=tool_use_id), timeout, "move_to_background"
+        )
+
+    def get_task_output(self, task_id: str, *, timeout: float | None = None) -> TaskOutput:
+        """Return the last 8 KiB of the output of a shell task.
+
+        Args:
+            task_id: id of the task.
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+
+        Returns:
+            The answer, with `output`, `total_bytes`, `truncated`.
+        """
+        return self._ask(TaskOutput, "get_task_output", {"task_id": task_id}, timeout)
+
+    def get_mcp_status(self, *, timeout: float | None = None) -> McpStatus:
+        """Return the state of all MCP servers.
+
+        Each of `mcp_servers` has `name`, `status`, `tools` and `error`.
+
+        Args:
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+
+        Returns:
+            The answer, with `mcp_servers`.
+        """
+        return self._ask(McpStatus, "mcp_status", {}, timeout, "get_mcp_status")
+
+    def reconnect_mcp_server(self, server_name: str, *, timeout: float | None = None) -> None:
+        """Connect an MCP server again.
+
+        Args:
+            server_name: name of the server.
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+        """
+        self._ask(ControlResult, "mcp_reconnect", {"server_name": server_name}, timeout, "reconnect_mcp_server")
+
+    def toggle_mcp_server(self, server_name: str, enabled: bool, *, timeout: float | None = None) -> None:
+        """Enable or disable an MCP server.
+
+        Args:
+            server_name: name of the server.
+            enabled: True to enable it.
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+        """
+        self._ask(
+            ControlResult, "mcp_toggle", {"server_name": server_name, "enabled": enabled}, timeout, "toggle_mcp_server"
         )
 
     def call_mcp_tool(
         self, tool: str, arguments: Mapping[str, Any] | None = None, *, timeout: float | None = None
     ) -> McpCallResult:
-        """Call a tool of a server without the model."""
-        return cast(
-            "McpCallResult",
-            self._ask("mcp_call", {"tool": tool, "arguments": dict(arguments or {})}, timeout, "call_mcp_tool"),
+        """Call a tool of an MCP server without the model.
+
+        Not for in-process servers: call the function itself.
+
+        Args:
+            tool: full name of the tool: `mcp__server__tool`.
+            arguments: input of the tool; None for none.
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+
+        Returns:
+            The answer, with `content`, `structured_content`.
+        """
+        return self._ask(
+            McpCallResult, "mcp_call", {"tool": tool, "arguments": dict(arguments or {})}, timeout, "call_mcp_tool"
         )
 
-    def rename_session(self, title: str, *, timeout: float | None = None) -> None:
-        """Name the session."""
-        self._ask("rename_session", {"title": title}, timeout, "rename_session")
+    def read_mcp_resource(self, server_name: str, uri: str, *, timeout: float | None = None) -> McpResourceContents:
+        """Read a `ui://` resource of an MCP server.
 
-    def set_color(self, color: str, *, timeout: float | None = None) -> None:
-        """Change the colour of the session."""
-        self._ask("set_color", {"color": color}, timeout, "set_color")
+        Args:
+            server_name: name of the server.
+            uri: URI of the resource; it begins with `ui://`.
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+
+        Returns:
+            The answer, with `contents`.
+        """
+        return self._ask(
+            McpResourceContents,
+            "mcp_read_resource",
+            {"server_name": server_name, "uri": uri},
+            timeout,
+            "read_mcp_resource",
+        )
+
+    def get_settings(self, *, timeout: float | None = None) -> SettingsReport:
+        """Return the settings in force.
+
+        Args:
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+
+        Returns:
+            The answer, with `effective`, `sources`, `errors`.
+        """
+        return self._ask(SettingsReport, "get_settings", {}, timeout)
+
+    def apply_flag_settings(self, settings: Mapping[str, Any], *, timeout: float | None = None) -> None:
+        """Merge into the settings of the command line, for this session.
+
+        Args:
+            settings: settings by their names in settings files; None clears one.
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+        """
+        self._ask(ControlResult, "apply_flag_settings", {"settings": dict(settings)}, timeout)
+
+    def update_settings(self, source: str, settings: Mapping[str, Any], *, timeout: float | None = None) -> None:
+        """Write to a settings file.
+
+        The CLI accepts few keys: `effortLevel` of the user, `outputStyle` of the local file.
+
+        Args:
+            source: `userSettings` or `localSettings`.
+            settings: settings by their names in settings files; None clears one.
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+        """
+        self._ask(ControlResult, "update_settings", {"source": source, "settings": dict(settings)}, timeout)
+
+    def get_hooks_listing(self, *, timeout: float | None = None) -> HooksListing:
+        """Return all hooks, including those of settings files.
+
+        Args:
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+
+        Returns:
+            The answer, with `hooks`, `events`, `errors`.
+        """
+        return self._ask(HooksListing, "get_hooks_listing", {}, timeout)
+
+    def reload_plugins(self, *, timeout: float | None = None) -> ReloadedPlugins:
+        """Reload plugins from disk.
+
+        Args:
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+
+        Returns:
+            The answer, with `commands`, `agents`, `plugins`, `error_count`.
+        """
+        return self._ask(ReloadedPlugins, "reload_plugins", {}, timeout)
+
+    def reload_skills(self, *, timeout: float | None = None) -> SkillList:
+        """Reload skills from disk.
+
+        Args:
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+
+        Returns:
+            The answer, with `skills`.
+        """
+        return self._ask(SkillList, "reload_skills", {}, timeout)
+
+    def reload_output_styles(self, *, timeout: float | None = None) -> OutputStyles:
+        """Reload output styles from disk.
+
+        Args:
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+
+        Returns:
+            The answer, with `available_output_styles`.
+        """
+        return self._ask(OutputStyles, "reload_output_styles", {}, timeout)
+
+    def list_models(self, *, timeout: float | None = None) -> ModelList:
+        """Return the available models.
+
+        Args:
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+
+        Returns:
+            The answer, with `models`.
+        """
+        return self._ask(ModelList, "list_models", {}, timeout)
+
+    def get_usage(self, *, timeout: float | None = None) -> UsageReport:
+        """Return cost and rate limits.
+
+        Args:
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+
+        Returns:
+            The answer, with `session`, `rate_limits`.
+        """
+        return self._ask(UsageReport, "get_usage", {}, timeout)
 
     def get_session_cost(self, *, timeout: float | None = None) -> SessionCost:
-        """Return the cost so far, in words."""
-        return cast("SessionCost", self._ask("get_session_cost", {}, timeout, "get_session_cost"))
+        """Return the cost so far as a text.
+
+        Args:
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+
+        Returns:
+            The answer, with `text`.
+        """
+        return self._ask(SessionCost, "get_session_cost", {}, timeout)
 
     def get_binary_version(self, *, timeout: float | None = None) -> BinaryVersion:
-        """Return the CLI's version."""
-        return cast("BinaryVersion", self._ask("get_binary_version", {}, timeout, "get_binary_version"))
+        """Return the version of the CLI.
 
-    def get_file_suggestions(self, query: str, *, timeout: float | None = None) -> FileSuggestions:
-        """Return files that begin like this."""
-        return cast("FileSuggestions", self._ask("file_suggestions", {"query": query}, timeout, "get_file_suggestions"))
+        Args:
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
 
-    def cancel_async_message(self, message_uuid: str, *, timeout: float | None = None) -> CancelledMessage:
-        """Withdraw a prompt that waits: `turn.id`."""
-        return cast(
-            "CancelledMessage",
-            self._ask("cancel_async_message", {"message_uuid": message_uuid}, timeout, "cancel_async_message"),
-        )
+        Returns:
+            The answer, with `version`, `build_time`.
+        """
+        return self._ask(BinaryVersion, "get_binary_version", {}, timeout)
 
-    def register_repo_root(self, directory: str, *, timeout: float | None = None) -> None:
-        """Add a root inside the working directory."""
-        self._ask("register_repo_root", {"directory": directory}, timeout, "register_repo_root")
+    def rename_session(self, title: str, *, timeout: float | None = None) -> None:
+        """Change the title of the session.
+
+        Args:
+            title: the new title.
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+        """
+        self._ask(ControlResult, "rename_session", {"title": title}, timeout)
+
+    def set_color(self, color: str, *, timeout: float | None = None) -> None:
+        """Change the color of the session.
+
+        Current versions of the CLI refuse it.
+
+        Args:
+            color: name of the color, or `default`.
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+        """
+        self._ask(ControlResult, "set_color", {"color": color}, timeout)
 
     def set_has_subscribers(self, has_subscribers: bool | None, *, timeout: float | None = None) -> None:
-        """Tell whether anybody watches the output."""
-        self._ask("set_has_subscribers", {"has_subscribers": has_subscribers}, timeout, "set_has_subscribers")
+        """Tell the CLI whether the output has readers.
+
+        Args:
+            has_subscribers: True if it has; None if that is unknown.
+            timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+        """
+        self._ask(ControlResult, "set_has_subscribers", {"has_subscribers": has_subscribers}, timeout)

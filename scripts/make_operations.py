@@ -1,0 +1,144 @@
+"""Write `src/bridle/aio/operations.py` from the control table, or compare it (`--check`). `make_sync.py` writes its blocking twin."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from typing import TYPE_CHECKING
+
+import generated_modules
+from generated_modules import PACKAGE
+
+from bridle.protocol.control_table import OPERATIONS
+from bridle.protocol.results import ControlResult
+
+if TYPE_CHECKING:
+    from bridle.protocol.control_table import ControlRow, Field
+
+ROWS = [row for rows in OPERATIONS.values() for row in rows if not row.by_hand]
+
+HEAD = '''\
+# Generated from src/bridle/protocol/control_table.py by scripts/make_operations.py. Do not edit: edit the table and run `./dev format`.
+"""The control operations of a session: one method for each request of the control protocol."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from bridle.protocol.results import {results}
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bridle.options.kinds import PermissionMode
+
+__all__ = ["Operations"]
+
+R = TypeVar("R", bound=ControlResult)
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    """Return the fields that are not None."""
+    return {{name: value for name, value in fields.items() if value is not None}}
+
+
+class Operations:
+    """The methods; `Session` adds the waiting.
+
+    Each raises `ControlRejectedError`, `ControlTimeoutError`, `TooManyPendingRequestsError`, `InitQueueOverflowError` or
+    `SessionClosedError`, and `TypeError` or `ValueError` for arguments that cannot be sent.
+    """
+
+    async def _ask(
+        self,
+        result: type[R],
+        subtype: str,
+        fields: Mapping[str, Any],
+        timeout: float | None,
+        operation: str | None = None,
+    ) -> R:
+        raise NotImplementedError
+'''
+
+
+def parameters(row: ControlRow) -> list[Field]:
+    """Return the fields that the method has as parameters."""
+    return [field for field in row.fields if field.declared]
+
+
+def signature(row: ControlRow) -> str:
+    """Return the parameters of a method as they stand in its definition."""
+    given = ["self"]
+    for field in parameters(row):
+        if "=" in field.declared and not field.positional and "*" not in given:
+            given.append("*")
+        given.append(f"{field.name}: {field.declared}")
+    if "*" not in given:
+        given.append("*")
+    return ", ".join([*given, "timeout: float | None = None"])
+
+
+def value(field: Field) -> str:
+    """Return the expression for the value of a field."""
+    if not field.declared.startswith("Mapping"):
+        return field.name
+    return f"dict({field.name} or {{}})" if "None" in field.declared else f"dict({field.name})"
+
+
+def fields_of(row: ControlRow) -> str:
+    """Return the expression for the fields of a request: a default is left out, where it does not mean null."""
+    always, given = [], []
+    for field in parameters(row):
+        if "=" not in field.declared or field.always or (field.kind.endswith("?") and field.positional):
+            always.append(f'"{field.name}": {value(field)}')
+        else:
+            given.append(f"{field.name}={field.name}" + (" or None" if field.declared.endswith("False") else ""))
+    if given and not always:
+        return f"_given({', '.join(given)})"
+    return "{" + ", ".join([*always, *([f"**_given({', '.join(given)})"] if given else [])]) + "}"
+
+
+def wrapped(text: str, indent: str, first: str | None = None) -> str:
+    """Return a paragraph of a docstring."""
+    lines = textwrap.fill(
+        text, 118, initial_indent=indent if first is None else first, subsequent_indent=indent, break_on_hyphens=False
+    )
+    return lines + "\n"
+
+
+def docstring(row: ControlRow) -> str:
+    """Return the docstring of a method."""
+    indent = " " * 8
+    text = f'{indent}"""{row.summary}\n'
+    if row.note:
+        text += "\n" + wrapped(row.note, indent)
+    text += f"\n{indent}Args:\n"
+    for field in parameters(row):
+        text += wrapped(f"{field.name}: {field.doc}", indent + " " * 8, indent + " " * 4)
+    text += f"{indent}    timeout: seconds to wait for the answer; None for `Timeouts.{row.deadline}`, infinity for no limit.\n"
+    if row.shows:
+        names = ", ".join(f"`{name}`" for name in row.shows.split())
+        text += f"\n{indent}Returns:\n" + wrapped(f"The answer, with {names}.", indent + " " * 4)
+    return text + f'{indent}"""\n'
+
+
+def method(row: ControlRow) -> str:
+    """Return the text of a method."""
+    silent = row.result is ControlResult
+    result = row.result.__name__
+    named = f', "{row.method}"' if row.method != row.subtype else ""
+    call = f'await self._ask({result}, "{row.subtype}", {fields_of(row)}, timeout{named})'
+    return (
+        f"\n    async def {row.method}({signature(row)}) -> {'None' if silent else result}:\n"
+        f"{docstring(row)}        {'' if silent else 'return '}{call}\n"
+    )
+
+
+def module() -> str:
+    """Return the text of the module, not formatted yet."""
+    names = sorted({row.result.__name__ for row in ROWS} | {"ControlResult"})
+    return HEAD.format(results="(" + ", ".join(names) + ")") + "".join(map(method, ROWS))
+
+
+if __name__ == "__main__":
+    sys.exit(generated_modules.main({PACKAGE / "aio" / "operations.py": module()}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,19 @@ settings.register_profile(
     derandomize=os.environ.get("BRIDLE_CI") == "1",
 )
 settings.load_profile("bridle")
+
+
+def catch_ignored_signals() -> None:
+    """Catch the signals that this process ignores: under nohup, or as a background job of a shell.
+
+    Child processes inherit an ignored signal. A handler that does nothing has the same effect here, and is reset to the default in them.
+    """
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
+
+
+catch_ignored_signals()
 
 
 def pytest_configure(config: pytest.Config) -> None:

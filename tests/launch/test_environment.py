@@ -29,6 +29,26 @@ SEEN_IN_BASH = {
 }
 
 
+# What the CLI sets besides for sessions that it starts itself, and what an SDK, a Node.js host or an enclosing session sets.
+MARKS_OF_OTHERS = {
+    "BRIDLE_CHILD_ID",
+    "CLAUDE_AGENT_SDK_VERSION",
+    "CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING",
+    "CLAUDE_CODE_LAUNCHED_BY_SESSION_IDS",
+    "CLAUDE_CODE_QUESTION_PREVIEW_FORMAT",
+    "CLAUDE_CODE_SDK_HAS_HOST_AUTH_REFRESH",
+    "CLAUDE_CODE_SDK_HAS_OAUTH_REFRESH",
+    "CLAUDE_CODE_SDK_HAS_SESSIONS_OAUTH_REFRESH",
+    "CLAUDE_CODE_SDK_READS_SESSION_STATE",
+    "CLAUDE_CODE_SDK_READS_STARTUP_MARKS",
+    "CLAUDE_CODE_SESSION_KIND",
+    "CLAUDE_CODE_SESSION_NAME",
+    "CLAUDE_CODE_SSE_PORT",
+    "CLAUDE_CODE_TOOL_USE_ID",
+    "NODE_OPTIONS",
+}
+
+
 def test_everything_is_inherited_but_the_marks_of_an_enclosing_cli() -> None:
     kept = {
         "PATH": "/bin",
@@ -39,9 +59,9 @@ def test_everything_is_inherited_but_the_marks_of_an_enclosing_cli() -> None:
         "CLAUDE_CODE_OAUTH_TOKEN": "t",
         "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "5",
     }
-    marks = dict.fromkeys(NOT_INHERITED, "inherited")
+    marks = dict.fromkeys(SEEN_IN_BASH | MARKS_OF_OTHERS, "inherited")
     assert build_environment(Options(), {**kept, **marks}, "child") == {**kept, **ALWAYS}
-    assert SEEN_IN_BASH <= NOT_INHERITED
+    assert marks.keys() == NOT_INHERITED
 
 
 def test_nothing_is_inherited_on_request() -> None:

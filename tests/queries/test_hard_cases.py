@@ -8,6 +8,7 @@ import os
 import resource
 import select
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -20,7 +21,7 @@ import pytest
 import bridle
 import bridle.sync
 from bridle import ResultMessage
-from bridle.transports.process.child import Child
+from bridle.transports.process import spawn
 from tests.contract import shows
 from tests.support.leaks import alive, nothing_left, open_descriptors, wait_gone
 from tests.support.patience import patience
@@ -230,8 +231,10 @@ def exhausted_after(monkeypatch: pytest.MonkeyPatch, module: object, name: str, 
     """Leave `free` descriptors once the function `name` has returned; returns what has to be closed in the end."""
     real, taken = getattr(module, name), []
 
-    def wrapper(*arguments: object) -> object:
-        value = real(*arguments)
+    def wrapper(*arguments: object, **named: object) -> object:
+        value = real(*arguments, **named)
+        if named.get("stderr") != subprocess.PIPE:  # the watchdog
+            return value
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(open_descriptors()) + 30, hard))
         with contextlib.suppress(OSError):
@@ -252,7 +255,7 @@ def test_descriptors_run_out_in_the_middle_of_a_start(
 ) -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with nothing_left():
-        taken = exhausted_after(monkeypatch, Child, "_spawn", free)
+        taken = exhausted_after(monkeypatch, spawn, "start", free)
         try:
             with contextlib.suppress(bridle.SpawnError):
                 bridle.sync.query("hi", playing(INIT, ASSISTANT, RESULT)).collect()

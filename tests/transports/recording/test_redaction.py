@@ -493,3 +493,20 @@ def test_a_long_piece_without_a_space_takes_no_time() -> None:
     lines = [delta("x" * 1_000) for _ in range(500)]
     assert recorded(*lines, STOP)[:-1] == [line.strip() for line in lines]
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("to\\nann@example.com", "to\\n<bridle-email-1>"),  # quoted JSON: the letter belongs to its escape
+        ("\\tbob@example.com", "\\t<bridle-email-1>"),
+        ("\\n@example.com", "\\<bridle-email-1>"),  # no escape: an address of one letter
+        ("C:\\users\\xavier@example.com", "C:\\users\\<bridle-email-1>"),  # no letter of an escape
+        ("to nora@example.com", "to <bridle-email-1>"),  # no backslash before it
+    ],
+)
+def test_the_letter_of_an_escape_is_no_part_of_an_address(text: str, kept: str) -> None:
+    one = redactor()
+    assert one.text(text) == kept
+    (address,) = one.vault.values.values()
+    assert kept.replace("<bridle-email-1>", address) == text

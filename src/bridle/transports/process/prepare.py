@@ -14,8 +14,8 @@ import threading
 from typing import TYPE_CHECKING
 
 from bridle.launch import MINIMUM_ONE_SHOT, MINIMUM_SESSION, VersionCache, VersionFailure, build_plan, check, find_cli
-from bridle.transports.process.child import spawn_error
 from bridle.transports.process.processes import CHILD_ID_VARIABLE, identity, kill_identity, marked_with
+from bridle.transports.process.spawn import popen, spawn_error
 from bridle.transports.process.watchdog import watchdog
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Preparation:
         self._find = find
         self._lock = threading.RLock()  # a garbage collection inside of it may cancel
         self._cancelled = False
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._child_id = secrets.token_hex(16)
         self.warnings: list[StreamWarning] = []
 
@@ -119,15 +119,11 @@ class Preparation:
             if self._cancelled:
                 return VersionFailure("timeout", "it was cancelled")
             try:
-                process = self._process = subprocess.Popen(
+                process = self._process = popen(
                     plan.version_argv,
-                    stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     env={**plan.environment, CHILD_ID_VARIABLE: child_id},
-                    encoding="utf-8",
-                    errors="replace",
-                    start_new_session=True,
                 )
             except (OSError, ValueError) as error:
                 # The start itself would fail in the same way, and this error says more than that no version is known.
@@ -137,17 +133,17 @@ class Preparation:
             watchdog.started(child_id, who)
         seconds = self._options.timeouts.version_check
         try:
-            output, _ = process.communicate(timeout=seconds)
+            printed, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             return VersionFailure("timeout", f"no answer within {seconds:g} s")
         finally:
             self._end(process, child_id)
-        output = output[:_VERSION_OUTPUT_CHARACTERS]
+        output = printed.decode("utf-8", "replace")[:_VERSION_OUTPUT_CHARACTERS]
         if process.returncode and not output.strip():
             return VersionFailure("spawn", f"it exited with code {process.returncode} and printed nothing")
         return output
 
-    def _end(self, process: subprocess.Popen[str], child_id: str) -> None:
+    def _end(self, process: subprocess.Popen[bytes], child_id: str) -> None:
         """Leave nothing of it: not the process, not what it started, not its pipe."""
         if process.poll() is None or self._cancelled:
             process.kill()

@@ -15,17 +15,15 @@ import signal
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from bridle.transports.process.shutdown import REAP_SECONDS, stop_sequence
+from bridle.transports.process.shutdown import REAP_SECONDS, Stoppable, stop_sequence
 from bridle.waiting.wakeup import Wakeup
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from bridle.transports.process.child import Child
-
-__all__ = ["EXIT_SECONDS", "Reaper", "reaper"]
+__all__ = ["EXIT_SECONDS", "Mortal", "Reaper", "reaper"]
 
 logger = logging.getLogger("bridle")
 
@@ -37,12 +35,45 @@ _POLL_SECONDS = 0.02
 """Where the operating system cannot tell when a process ends, this often it is asked."""
 
 
+class Mortal(Stoppable, Protocol):
+    """A child as the reaper sees it."""
+
+    stop_grace: float
+    kill_grace: float
+    exit_descriptor: int | None
+    done: threading.Event
+
+    def poll_exit(self) -> bool:
+        """Look whether it has exited, and reap it."""
+
+    def descriptors(self) -> list[int]:
+        """Return its exit and its output."""
+
+    def discard_output(self) -> bool:
+        """Throw away what is on stdout; False at its end."""
+
+    def stop(self, *, turn_open: bool) -> None:
+        """Hand it to the reaper."""
+
+    def kill_now(self) -> None:
+        """Kill it and all that it started."""
+
+    def dispose(self) -> None:
+        """Give everything back."""
+
+    def finish(self) -> None:
+        """Set `done`."""
+
+    def disown(self) -> None:
+        """Forget it, in a forked copy of the host."""
+
+
 class _Job:
     """A child on its way out."""
 
     __slots__ = ("child", "deadline", "failed", "polled", "steps")
 
-    def __init__(self, child: Child, steps: Generator[float, bool, None]) -> None:
+    def __init__(self, child: Mortal, steps: Generator[float, bool, None]) -> None:
         self.child = child
         self.steps = steps
         self.deadline = 0.0
@@ -65,8 +96,8 @@ class _Job:
         return True
 
 
-def _last_resort(child: Child) -> Generator[float, bool, None]:
-    child.signal_group(signal.SIGKILL)
+def _last_resort(child: Mortal) -> Generator[float, bool, None]:
+    child.signal(signal.SIGKILL, group=True)
     child.signal(signal.SIGKILL)
     if not child.exited:
         yield REAP_SECONDS
@@ -82,18 +113,18 @@ class Reaper:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._arrivals: deque[_Job] = deque()
-        self._live: set[Child] = set()
+        self._live: set[Mortal] = set()
         self._wakeup: Wakeup | None = None
         self._closing_down = False
 
-    def register(self, child: Child) -> None:
+    def register(self, child: Mortal) -> None:
         """Take note of a child that was started: from now on it can be handed over."""
         with self._lock:
             if self._wakeup is None:
                 self._launch()
             self._live.add(child)
 
-    def forget(self, child: Child) -> None:
+    def forget(self, child: Mortal) -> None:
         """Drop a child whose start failed."""
         with self._lock:
             self._live.discard(child)
@@ -124,7 +155,7 @@ class Reaper:
                 wakeup.close()
             raise
 
-    def submit(self, child: Child, *, turn_open: bool) -> None:
+    def submit(self, child: Mortal, *, turn_open: bool) -> None:
         """Take a child over and end it; `child.done` tells when it is gone and reaped."""
         steps = stop_sequence(
             child,

@@ -6,6 +6,7 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 from bridle.transports.process.processes import descendants, kill_identity
+from bridle.transports.process.spawn import popen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,8 +26,7 @@ def run_with_descendants(argv: Sequence[str], seconds: float | None, **how: Any)
         subprocess.TimeoutExpired: it took longer.
         OSError: it could not be started.
     """
-    how = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "start_new_session": True, **how}
-    with subprocess.Popen(argv, **how) as process:
+    with popen(argv, **{"stdout": subprocess.PIPE, "stderr": None, **how}) as process:
         try:
             output, errors = process.communicate(timeout=seconds)
         except BaseException:

@@ -34,11 +34,8 @@ class Stoppable(Protocol):
     def close_input(self) -> None:
         """Close its stdin."""
 
-    def signal(self, number: int) -> None:
-        """Send a signal to it alone."""
-
-    def signal_group(self, number: int) -> None:
-        """Send a signal to its process group."""
+    def signal(self, number: int, *, group: bool = False) -> None:
+        """Send a signal to it alone, or to its process group."""
 
 
 def stop_sequence(
@@ -79,7 +76,7 @@ def stop_sequence(
     # 4. SIGKILL, to its group, to the noted descendants, and to all that carry its mark: its shells live in sessions of their own.
     if not exited:
         note()
-        child.signal_group(signal.SIGKILL)
+        child.signal(signal.SIGKILL, group=True)
         child.signal(signal.SIGKILL)
     noted.update(marked_with(child.child_id))
     own = identity(child.pid)

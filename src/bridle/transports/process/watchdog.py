@@ -96,22 +96,17 @@ class Watchdog:
 
 
 def _start() -> subprocess.Popen[bytes] | None:
-    import subprocess
-
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "watchdog_main.py")
     if not sys.executable or not os.path.isfile(script):
         logger.debug("no watchdog: this Python has no executable or is packed into an archive")
         return None
+    import subprocess
+
+    from bridle.transports.process.spawn import popen
+
+    environment = {name: os.environ[name] for name in _LOADER_VARIABLES if name in os.environ}
     try:
-        process = subprocess.Popen(
-            [sys.executable, "-I", "-S", script],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            env={name: os.environ[name] for name in _LOADER_VARIABLES if name in os.environ},
-            start_new_session=True,
-        )
+        process = popen([sys.executable, "-I", "-S", script], stdin=subprocess.PIPE, cwd="/", env=environment)
     except OSError as error:
         logger.debug("no watchdog: %s", error)
         return None

@@ -1,0 +1,93 @@
+"""Starts processes: no shell, a session of their own, and no descriptor left if the start fails.
+
+The pipes are made here. `subprocess.Popen` of some Python versions (3.11.2 is one) loses those that it made before it ran out of
+descriptors.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+from bridle.errors import SpawnError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["popen", "spawn_error", "start"]
+
+
+def start(
+    argv: Sequence[str],
+    *,
+    stdin: int | None = subprocess.DEVNULL,
+    stdout: int | None = subprocess.DEVNULL,
+    stderr: int | None = subprocess.DEVNULL,
+    **how: Any,
+) -> tuple[subprocess.Popen[bytes], dict[str, int]]:
+    """Start a process, in a session of its own; return it, and this side's descriptors of its pipes, by name.
+
+    Args:
+        argv: the program and its arguments.
+        stdin, stdout, stderr: `subprocess.DEVNULL`, `PIPE` or `STDOUT`; None for the one of this process.
+        how: further arguments of `subprocess.Popen`.
+
+    Raises:
+        OSError, ValueError, LookupError, subprocess.SubprocessError: the process could not be started.
+    """
+    ends = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
+    theirs: dict[str, int] = {}
+    ours: dict[str, int] = {}
+    try:
+        for name, wanted in ends.items():
+            if wanted == subprocess.PIPE:
+                reading, writing = os.pipe()
+                theirs[name], ours[name] = (reading, writing) if name == "stdin" else (writing, reading)
+            elif wanted == subprocess.DEVNULL:
+                theirs[name] = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        settings = {"start_new_session": True, **ends, **theirs, **how}
+        return subprocess.Popen(argv, bufsize=0, **settings), ours
+    except BaseException:
+        for descriptor in ours.values():
+            os.close(descriptor)
+        raise
+    finally:
+        for descriptor in theirs.values():
+            os.close(descriptor)
+
+
+def popen(argv: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
+    """Do the same, and return the process with its pipes as files."""
+    process, ours = start(argv, **how)
+    for name, descriptor in ours.items():
+        setattr(process, name, open(descriptor, "wb" if name == "stdin" else "rb", buffering=0))  # noqa: SIM115 - the process closes them
+    return process
+
+
+def spawn_error(path: str, cwd: str | None, error: Exception) -> SpawnError:
+    """Return the error with its cause: ENOENT can be the program, its interpreter or the working directory."""
+    number = error.errno if isinstance(error, OSError) else None
+    reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+    hint = ""
+    if cwd is not None and not os.path.isdir(cwd):
+        missing = not os.path.exists(cwd)
+        reason = f"the working directory {cwd!r} {'does not exist' if missing else 'is not a directory'}"
+        hint = "Create it or pass another `cwd`."
+    elif isinstance(error, FileNotFoundError) and os.path.exists(path):
+        hint = "The file is there: its interpreter (the `#!` line, or the dynamic loader of another libc) is missing."
+    elif isinstance(error, FileNotFoundError):
+        hint = "The file is not there (any more): check `cli_path`."
+    elif os.path.isdir(path):
+        reason = f"{reason} (it is a directory)"
+        hint = "Pass the file itself as `cli_path`."
+    elif isinstance(error, PermissionError):
+        hint = "Check that the file is executable (`chmod +x`), that its file system allows that, and who may become `user`."
+    elif number == errno.ENOEXEC:
+        hint = "It is no program for this machine: install the package for this platform and processor."
+    elif number == errno.E2BIG:
+        hint = (
+            "The arguments and the environment together are too long: use files for long settings and system prompts."
+        )
+    return SpawnError(path, reason, cwd=cwd, errno=number, hint=hint)

@@ -14,6 +14,8 @@ from bridle.checked.fields import Checked, suggestion
 from bridle.errors import OptionsError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bridle.checked.fields import Check
 
 __all__ = [
@@ -21,7 +23,6 @@ __all__ = [
     "build",
     "choice",
     "class_or_wire_dict",
-    "constant",
     "fail",
     "function",
     "instance",
@@ -40,6 +41,7 @@ __all__ = [
     "text",
     "whole",
     "wire_dict",
+    "wrong",
 ]
 
 _MAX_DEPTH = 200
@@ -51,7 +53,12 @@ def fail(path: str, expected: str, value: Any, hint: str = "") -> OptionsError:
     found = "None" if value is None else type(value).__name__
     if found in expected.replace(",", "").split():  # another package has a class of this name
         found = f"the {found} of `{type(value).__module__.partition('.')[0]}`"
-    return OptionsError(f"`{path}` must be {expected}, not {found}.{' ' + hint if hint else ''}", field=path)
+    return wrong(path, f"must be {expected}, not {found}.{' ' + hint if hint else ''}")
+
+
+def wrong(path: str, problem: str) -> OptionsError:
+    """Return the error for a value of the right kind that is not allowed."""
+    return OptionsError(f"`{path}` {problem}", field=path)
 
 
 def boolean(value: Any, path: str) -> bool:
@@ -65,25 +72,14 @@ def text(value: Any, path: str) -> str:
     """Accept a string that can be handed to another process."""
     if not isinstance(value, str):
         raise fail(path, "a str", value)
-    if "\0" in value:
-        raise OptionsError(f"`{path}` must not contain a NUL character.", field=path)
+    _no_nul(value, path)
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise OptionsError(
-            f"`{path}` must not contain lone surrogates (text that is no Unicode); decode it with errors='replace'.",
-            field=path,
-        ) from None
+        problem = "must not contain lone surrogates (text that is no Unicode); decode it with errors='replace'."
+        raise wrong(path, problem) from None
     # Not `str(value)`: for `class Model(str, Enum)` that is "Model.SONNET".
     return str.__str__(value)
-
-
-def name_text(value: Any, path: str) -> str:
-    """Accept a string with something in it."""
-    checked = text(value, path)
-    if not checked.strip():
-        raise OptionsError(f"`{path}` must not be empty.", field=path)
-    return checked
 
 
 def path_text(value: Any, path: str) -> str:
@@ -93,21 +89,31 @@ def path_text(value: Any, path: str) -> str:
     plain = os.fspath(value)
     if not isinstance(plain, str):
         raise fail(path, "a str or a path of str", plain)
-    if "\0" in plain:
-        raise OptionsError(f"`{path}` must not contain a NUL character.", field=path)
+    _no_nul(plain, path)
     try:
         os.fsencode(plain)
     except UnicodeEncodeError:
-        raise OptionsError(f"`{path}` must not contain lone surrogates.", field=path) from None
+        raise wrong(path, "must not contain lone surrogates.") from None
     return str.__str__(plain)
 
 
-def named_path(value: Any, path: str) -> str:
-    """Accept a path with something in it: the CLI takes an empty one for no path at all, in silence."""
-    checked = path_text(value, path)
-    if not checked.strip():
-        raise OptionsError(f"`{path}` must not be empty.", field=path)
+def _no_nul(value: str, path: str) -> None:
+    if "\0" in value:
+        raise wrong(path, "must not contain a NUL character.")
+
+
+def _not_empty(check: Callable[[Any, str], str]) -> Callable[[Any, str], str]:
+    def checked(value: Any, path: str) -> str:
+        found = check(value, path)
+        if not found.strip():
+            raise wrong(path, "must not be empty.")
+        return found
+
     return checked
+
+
+name_text = _not_empty(text)
+named_path = _not_empty(path_text)  # an empty path means no path to the CLI, without a warning
 
 
 _LARGEST = 2**63 - 1
@@ -116,7 +122,7 @@ _LARGEST = 2**63 - 1
 def whole(value: int, path: str) -> int:
     """Return an int as nothing but an int, if it is one that other programs can read."""
     if not -_LARGEST <= value <= _LARGEST:
-        raise OptionsError(f"`{path}` is beyond 64 bits.", field=path)
+        raise wrong(path, "is beyond 64 bits.")
     return int.__index__(value)
 
 
@@ -127,7 +133,7 @@ def integer(minimum: int | None = None) -> Check:
         if not isinstance(value, int) or isinstance(value, bool):
             raise fail(path, "an int", value)
         if minimum is not None and value < minimum:
-            raise OptionsError(f"`{path}` must be {minimum} or more.", field=path)
+            raise wrong(path, f"must be {minimum} or more.")
         return whole(value, path)
 
     return check
@@ -140,11 +146,11 @@ def number(minimum: float | None = None, *, exclusive: bool = False, maximum: fl
         if not isinstance(value, (int, float)) or isinstance(value, bool):
             raise fail(path, "a number", value)
         if not float("-inf") < value < float("inf"):
-            raise OptionsError(f"`{path}` must be finite.", field=path)
+            raise wrong(path, "must be finite.")
         if minimum is not None and (value < minimum or (exclusive and value == minimum)):
-            raise OptionsError(f"`{path}` must be {'more than' if exclusive else 'at least'} {minimum:g}.", field=path)
+            raise wrong(path, f"must be {'more than' if exclusive else 'at least'} {minimum:g}.")
         if maximum is not None and value > maximum:
-            raise OptionsError(f"`{path}` must be at most {maximum:,}.", field=path)
+            raise wrong(path, f"must be at most {maximum:,}.")
         return whole(value, path) if isinstance(value, int) else float.__float__(value)
 
     return check
@@ -153,21 +159,16 @@ def number(minimum: float | None = None, *, exclusive: bool = False, maximum: fl
 def choice(*values: str) -> Check:
     """Return the check for a closed set of strings."""
 
+    expected = f"one of {', '.join(map(repr, values))}"
+
     def check(value: Any, path: str) -> str:
         if not isinstance(value, str):
-            raise fail(path, f"one of {', '.join(map(repr, values))}", value)
+            raise fail(path, expected, value)
         if value not in values:
-            raise OptionsError(
-                f"`{path}` must be one of {', '.join(map(repr, values))}.{suggestion(value, values)}", field=path
-            )
+            raise wrong(path, f"must be {expected}.{suggestion(value, values)}")
         return values[values.index(value)]
 
     return check
-
-
-def constant(expected: str) -> Check:
-    """Return the check for the one value that a tag field may have."""
-    return choice(expected)
 
 
 def optional(check: Check) -> Check:
@@ -212,14 +213,14 @@ def json_value(value: Any, path: str, depth: int = 0) -> Any:
         return value
     if isinstance(value, int):
         if value.bit_length() > _MOST_BITS:
-            raise OptionsError(f"`{path}` is too large a number.", field=path)
+            raise wrong(path, "is too large a number.")
         return int.__index__(value)
     if isinstance(value, str):
         return text(value, path)
     if isinstance(value, float):
         return number()(value, path)
     if depth > _MAX_DEPTH:
-        raise OptionsError(f"`{path}` is nested too deeply.", field=path)
+        raise wrong(path, "is nested too deeply.")
     if isinstance(value, Checked):
         return value.to_wire()
     if isinstance(value, Mapping):
@@ -238,8 +239,7 @@ def json_object(value: Any, path: str) -> dict[str, Any]:
     """Accept a dict that JSON can carry, and return a copy of it."""
     if not isinstance(value, Mapping):
         raise fail(path, "a dict", value)
-    copied: dict[str, Any] = json_value(value, path)
-    return copied
+    return dict(json_value(value, path))
 
 
 def function(value: Any, path: str) -> Any:
@@ -251,13 +251,21 @@ def function(value: Any, path: str) -> Any:
 
 def instance(kind: type[Checked]) -> Check:
     """Return the check for objects of `kind`, or dicts with its field names."""
+    return _object_or(kind, lambda value, path: build(kind, value, path))
 
+
+def class_or_wire_dict(kind: type[Checked]) -> Check:
+    """Return the check for `kind` objects, or dicts with its wire names."""
+    return _object_or(kind, wire_dict(kind))
+
+
+def _object_or(kind: type[Checked], of_dict: Check) -> Check:
     def check(value: Any, path: str) -> Any:
         if isinstance(value, kind):
             return value
         if not isinstance(value, Mapping):
             raise fail(path, f"a {kind.__name__} or a dict", value)
-        return build(kind, value, path)
+        return of_dict(value, path)
 
     return check
 
@@ -298,20 +306,6 @@ def wire_dict(kind: type[Checked]) -> Check:
     return check
 
 
-def class_or_wire_dict(kind: type[Checked]) -> Check:
-    """Return the check for `kind` objects, or dicts with its wire names."""
-    as_dict = wire_dict(kind)
-
-    def check(value: Any, path: str) -> Any:
-        if isinstance(value, kind):
-            return value
-        if isinstance(value, Mapping):
-            return as_dict(value, path)
-        raise fail(path, f"a {kind.__name__} or a dict", value)
-
-    return check
-
-
 def tagged(kinds: Mapping[str, type[Checked]]) -> Check:
     """Return the check for objects of these classes, or dicts whose `type` names one."""
 
@@ -322,7 +316,7 @@ def tagged(kinds: Mapping[str, type[Checked]]) -> Check:
             raise fail(path, f"one of {', '.join(kind.__name__ for kind in kinds.values())} or a dict", value)
         kind = value.get("type")
         if not isinstance(kind, str) or kind not in kinds:
-            raise OptionsError(f"`{path}.type` must be one of {', '.join(map(repr, kinds))}.", field=f"{path}.type")
+            raise wrong(f"{path}.type", f"must be one of {', '.join(map(repr, kinds))}.")
         return build(kinds[kind], value, path)
 
     return check

@@ -50,8 +50,8 @@ class Field(NamedTuple):
     row: Any
 
 
-def option(*, default: Any = REQUIRED, check: Check, wire: str = "", secret: bool = False, row: Any = None) -> Any:
-    """Declare a field: its default, check, name on the wire, whether `repr` must hide it, and its row if it has one."""
+def option(check: Check, row: Any = None, *, default: Any = REQUIRED, wire: str = "", secret: bool = False) -> Any:
+    """Declare a field: its check, its row if it has one, default, name on the wire, and whether `repr` must hide it."""
     return Field("", default, check, wire, secret, "", row)
 
 

@@ -35,20 +35,20 @@ class Timeouts(Checked):
         kill_grace: after SIGTERM, before SIGKILL.
     """
 
-    version_check: float | None = option(default=30.0, check=_deadline)
-    initialize: float | None = option(default=60.0, check=_deadline)
-    control: float | None = option(default=30.0, check=_deadline)
-    rewind: float | None = option(default=60.0, check=_deadline)
-    hook: float | None = option(default=60.0, check=_deadline)
-    permission: float | None = option(default=None, check=_deadline)
-    mcp: float | None = option(default=None, check=_deadline)
-    first_message: float | None = option(default=None, check=_deadline)
-    idle: float | None = option(default=None, check=_deadline)
-    turn: float | None = option(default=None, check=_deadline)
-    after_result: float | None = option(default=30.0, check=_deadline)
-    background: float | None = option(default=600.0, check=_deadline)
-    stop_grace: float = option(default=5.0, check=_grace)
-    kill_grace: float = option(default=5.0, check=_grace)
+    version_check: float | None = option(_deadline, default=30.0)
+    initialize: float | None = option(_deadline, default=60.0)
+    control: float | None = option(_deadline, default=30.0)
+    rewind: float | None = option(_deadline, default=60.0)
+    hook: float | None = option(_deadline, default=60.0)
+    permission: float | None = option(_deadline, default=None)
+    mcp: float | None = option(_deadline, default=None)
+    first_message: float | None = option(_deadline, default=None)
+    idle: float | None = option(_deadline, default=None)
+    turn: float | None = option(_deadline, default=None)
+    after_result: float | None = option(_deadline, default=30.0)
+    background: float | None = option(_deadline, default=600.0)
+    stop_grace: float = option(_grace, default=5.0)
+    kill_grace: float = option(_grace, default=5.0)
 
 
 class Limits(Checked):
@@ -65,11 +65,11 @@ class Limits(Checked):
         stderr_tail: bytes of stderr that are kept for diagnosis.
     """
 
-    line_bytes: int = option(default=64 * _mebibyte, check=_count)
-    consecutive_decode_errors: int = option(default=5, check=_count)
-    queued_operations: int = option(default=16, check=_count)
-    pending_requests: int = option(default=64, check=_count)
-    inflight_callbacks: int = option(default=32, check=_count)
-    early_requests: int = option(default=100, check=_count)
-    buffered_bytes: int = option(default=64 * _mebibyte, check=_count)
-    stderr_tail: int = option(default=64 * 1024, check=integer(0))
+    line_bytes: int = option(_count, default=64 * _mebibyte)
+    consecutive_decode_errors: int = option(_count, default=5)
+    queued_operations: int = option(_count, default=16)
+    pending_requests: int = option(_count, default=64)
+    inflight_callbacks: int = option(_count, default=32)
+    early_requests: int = option(_count, default=100)
+    buffered_bytes: int = option(_count, default=64 * _mebibyte)
+    stderr_tail: int = option(integer(0), default=64 * 1024)

@@ -103,24 +103,24 @@ class AgentDefinition(Checked):
         critical_system_reminder: experimental in the CLI.
     """
 
-    description: str = option(check=name_text)
-    prompt: str = option(check=text)
-    tools: Sequence[str] | None = option(default=None, check=strings)
-    disallowed_tools: Sequence[str] | None = option(default=None, check=strings)
-    model: str | None = option(default=None, check=name_text)
-    skills: Sequence[str] | None = option(default=None, check=strings)
-    memory: Literal["user", "project", "local"] | None = option(default=None, check=choice("user", "project", "local"))
-    mcp_servers: Sequence[str | Mapping[str, Any]] | None = option(default=None, check=_agent_servers, secret=True)
-    initial_prompt: str | None = option(default=None, check=text)
-    max_turns: int | None = option(default=None, check=integer(0))
-    background: bool | None = option(default=None, check=boolean)
-    effort: EffortLevel | int | None = option(default=None, check=_effort)
-    permission_mode: PermissionMode | None = option(default=None, check=permission_mode_check)
-    omit_claude_md: bool | None = option(default=None, check=boolean)
-    auto_compact_window: int | None = option(default=None, check=integer(1))
-    observer: str | None = option(default=None, check=text)
-    observer_message: str | None = option(default=None, check=text)
-    critical_system_reminder: str | None = option(default=None, check=text, wire="criticalSystemReminder_EXPERIMENTAL")
+    description: str = option(name_text)
+    prompt: str = option(text)
+    tools: Sequence[str] | None = option(strings, default=None)
+    disallowed_tools: Sequence[str] | None = option(strings, default=None)
+    model: str | None = option(name_text, default=None)
+    skills: Sequence[str] | None = option(strings, default=None)
+    memory: Literal["user", "project", "local"] | None = option(choice("user", "project", "local"), default=None)
+    mcp_servers: Sequence[str | Mapping[str, Any]] | None = option(_agent_servers, default=None, secret=True)
+    initial_prompt: str | None = option(text, default=None)
+    max_turns: int | None = option(integer(0), default=None)
+    background: bool | None = option(boolean, default=None)
+    effort: EffortLevel | int | None = option(_effort, default=None)
+    permission_mode: PermissionMode | None = option(permission_mode_check, default=None)
+    omit_claude_md: bool | None = option(boolean, default=None)
+    auto_compact_window: int | None = option(integer(1), default=None)
+    observer: str | None = option(text, default=None)
+    observer_message: str | None = option(text, default=None)
+    critical_system_reminder: str | None = option(text, default=None, wire="criticalSystemReminder_EXPERIMENTAL")
 
 
 # -- servers -----------------------------------------------------------------------------------------------------------
@@ -129,34 +129,34 @@ class AgentDefinition(Checked):
 class McpStdioServerConfig(Checked):
     """An MCP server that the CLI starts as a child process."""
 
-    command: str = option(check=name_text)
-    args: Sequence[str] | None = option(default=None, check=list_of(text), secret=True)
-    env: Mapping[str, str] | None = option(default=None, check=mapping_of(text), secret=True)
-    timeout: float | None = option(default=None, check=number(0))
-    always_load: bool | None = option(default=None, check=boolean)
-    type: Literal["stdio"] = option(default="stdio", check=choice("stdio"))
+    command: str = option(name_text)
+    args: Sequence[str] | None = option(list_of(text), default=None, secret=True)
+    env: Mapping[str, str] | None = option(mapping_of(text), default=None, secret=True)
+    timeout: float | None = option(number(0), default=None)
+    always_load: bool | None = option(boolean, default=None)
+    type: Literal["stdio"] = option(choice("stdio"), default="stdio")
 
 
 class McpSSEServerConfig(Checked):
     """An MCP server that is reached by server-sent events."""
 
-    url: str = option(check=name_text, secret=True)
-    headers: Mapping[str, str] | None = option(default=None, check=mapping_of(text), secret=True)
-    tools: Sequence[Mapping[str, Any]] | None = option(default=None, check=list_of(json_object))
-    timeout: float | None = option(default=None, check=number(0))
-    always_load: bool | None = option(default=None, check=boolean)
-    type: Literal["sse"] = option(default="sse", check=choice("sse"))
+    url: str = option(name_text, secret=True)
+    headers: Mapping[str, str] | None = option(mapping_of(text), default=None, secret=True)
+    tools: Sequence[Mapping[str, Any]] | None = option(list_of(json_object), default=None)
+    timeout: float | None = option(number(0), default=None)
+    always_load: bool | None = option(boolean, default=None)
+    type: Literal["sse"] = option(choice("sse"), default="sse")
 
 
 class McpHttpServerConfig(Checked):
     """An MCP server that is reached by streamable HTTP."""
 
-    url: str = option(check=name_text, secret=True)
-    headers: Mapping[str, str] | None = option(default=None, check=mapping_of(text), secret=True)
-    tools: Sequence[Mapping[str, Any]] | None = option(default=None, check=list_of(json_object))
-    timeout: float | None = option(default=None, check=number(0))
-    always_load: bool | None = option(default=None, check=boolean)
-    type: Literal["http"] = option(default="http", check=choice("http"))
+    url: str = option(name_text, secret=True)
+    headers: Mapping[str, str] | None = option(mapping_of(text), default=None, secret=True)
+    tools: Sequence[Mapping[str, Any]] | None = option(list_of(json_object), default=None)
+    timeout: float | None = option(number(0), default=None)
+    always_load: bool | None = option(boolean, default=None)
+    type: Literal["http"] = option(choice("http"), default="http")
 
 
 McpServerConfig: TypeAlias = McpStdioServerConfig | McpSSEServerConfig | McpHttpServerConfig
@@ -175,28 +175,28 @@ def is_external_server(config: Any) -> bool:
 class SandboxNetworkConfig(Checked):
     """What sandboxed commands may reach."""
 
-    allowed_domains: Sequence[str] | None = option(default=None, check=strings)
-    denied_domains: Sequence[str] | None = option(default=None, check=strings)
-    allow_managed_domains_only: bool | None = option(default=None, check=boolean)
-    strict_allowlist: bool | None = option(default=None, check=boolean)
-    allow_unix_sockets: Sequence[str] | None = option(default=None, check=strings)
-    allow_all_unix_sockets: bool | None = option(default=None, check=boolean)
-    allow_local_binding: bool | None = option(default=None, check=boolean)
-    allow_mach_lookup: Sequence[str] | None = option(default=None, check=strings)
-    http_proxy_port: int | None = option(default=None, check=integer(0))
-    socks_proxy_port: int | None = option(default=None, check=integer(0))
-    tls_terminate: Mapping[str, Any] | None = option(default=None, check=json_object)
+    allowed_domains: Sequence[str] | None = option(strings, default=None)
+    denied_domains: Sequence[str] | None = option(strings, default=None)
+    allow_managed_domains_only: bool | None = option(boolean, default=None)
+    strict_allowlist: bool | None = option(boolean, default=None)
+    allow_unix_sockets: Sequence[str] | None = option(strings, default=None)
+    allow_all_unix_sockets: bool | None = option(boolean, default=None)
+    allow_local_binding: bool | None = option(boolean, default=None)
+    allow_mach_lookup: Sequence[str] | None = option(strings, default=None)
+    http_proxy_port: int | None = option(integer(0), default=None)
+    socks_proxy_port: int | None = option(integer(0), default=None)
+    tls_terminate: Mapping[str, Any] | None = option(json_object, default=None)
 
 
 class SandboxFilesystemConfig(Checked):
     """What sandboxed commands may read and write."""
 
-    allow_write: Sequence[str] | None = option(default=None, check=strings)
-    deny_write: Sequence[str] | None = option(default=None, check=strings)
-    deny_read: Sequence[str] | None = option(default=None, check=strings)
-    allow_read: Sequence[str] | None = option(default=None, check=strings)
-    allow_managed_read_paths_only: bool | None = option(default=None, check=boolean)
-    disabled: bool | None = option(default=None, check=boolean)
+    allow_write: Sequence[str] | None = option(strings, default=None)
+    deny_write: Sequence[str] | None = option(strings, default=None)
+    deny_read: Sequence[str] | None = option(strings, default=None)
+    allow_read: Sequence[str] | None = option(strings, default=None)
+    allow_managed_read_paths_only: bool | None = option(boolean, default=None)
+    disabled: bool | None = option(boolean, default=None)
 
 
 class SandboxSettings(Checked):
@@ -206,26 +206,26 @@ class SandboxSettings(Checked):
     TypeScript package: running unconfined would be the opposite of what was asked for.
     """
 
-    enabled: bool | None = option(default=None, check=boolean)
-    fail_if_unavailable: bool | None = option(default=None, check=boolean)
-    auto_allow_bash_if_sandboxed: bool | None = option(default=None, check=boolean)
-    allow_unsandboxed_commands: bool | None = option(default=None, check=boolean)
-    excluded_commands: Sequence[str] | None = option(default=None, check=strings)
+    enabled: bool | None = option(boolean, default=None)
+    fail_if_unavailable: bool | None = option(boolean, default=None)
+    auto_allow_bash_if_sandboxed: bool | None = option(boolean, default=None)
+    allow_unsandboxed_commands: bool | None = option(boolean, default=None)
+    excluded_commands: Sequence[str] | None = option(strings, default=None)
     network: SandboxNetworkConfig | Mapping[str, Any] | None = option(
-        default=None, check=class_or_wire_dict(SandboxNetworkConfig)
+        class_or_wire_dict(SandboxNetworkConfig), default=None
     )
     filesystem: SandboxFilesystemConfig | Mapping[str, Any] | None = option(
-        default=None, check=class_or_wire_dict(SandboxFilesystemConfig)
+        class_or_wire_dict(SandboxFilesystemConfig), default=None
     )
-    credentials: Mapping[str, Any] | None = option(default=None, check=json_object, secret=True)
-    ignore_violations: Mapping[str, Sequence[str]] | None = option(default=None, check=mapping_of(strings))
-    enable_weaker_nested_sandbox: bool | None = option(default=None, check=boolean)
-    enable_weaker_network_isolation: bool | None = option(default=None, check=boolean)
-    allow_nested_user_namespaces: bool | None = option(default=None, check=boolean)
-    allow_apple_events: bool | None = option(default=None, check=boolean)
-    ripgrep: Mapping[str, Any] | None = option(default=None, check=json_object)
-    bwrap_path: str | None = option(default=None, check=path_text)
-    socat_path: str | None = option(default=None, check=path_text)
+    credentials: Mapping[str, Any] | None = option(json_object, default=None, secret=True)
+    ignore_violations: Mapping[str, Sequence[str]] | None = option(mapping_of(strings), default=None)
+    enable_weaker_nested_sandbox: bool | None = option(boolean, default=None)
+    enable_weaker_network_isolation: bool | None = option(boolean, default=None)
+    allow_nested_user_namespaces: bool | None = option(boolean, default=None)
+    allow_apple_events: bool | None = option(boolean, default=None)
+    ripgrep: Mapping[str, Any] | None = option(json_object, default=None)
+    bwrap_path: str | None = option(path_text, default=None)
+    socat_path: str | None = option(path_text, default=None)
 
 
 # -- system prompt, tools, thinking, budget, plugins -------------------------------------------------------------------
@@ -234,11 +234,11 @@ class SandboxSettings(Checked):
 class SystemPromptPreset(Checked):
     """Claude Code's own system prompt, with `append` after it."""
 
-    append: str | None = option(default=None, check=text)
-    exclude_dynamic_sections: bool | None = option(default=None, check=boolean)
-    snapshot: bool | None = option(default=None, check=boolean)
-    preset: Literal["claude_code"] = option(default="claude_code", check=choice("claude_code"))
-    type: Literal["preset"] = option(default="preset", check=choice("preset"))
+    append: str | None = option(text, default=None)
+    exclude_dynamic_sections: bool | None = option(boolean, default=None)
+    snapshot: bool | None = option(boolean, default=None)
+    preset: Literal["claude_code"] = option(choice("claude_code"), default="claude_code")
+    type: Literal["preset"] = option(choice("preset"), default="preset")
 
 
 def _prompt_blocks(value: Any, path: str) -> str | tuple[str, ...]:
@@ -248,37 +248,37 @@ def _prompt_blocks(value: Any, path: str) -> str | tuple[str, ...]:
 class SystemPromptCustom(Checked):
     """A system prompt of your own; a list makes blocks (over the bidirectional protocol)."""
 
-    prompt: str | Sequence[str] = option(check=_prompt_blocks)
-    snapshot: bool | None = option(default=None, check=boolean)
-    type: Literal["custom"] = option(default="custom", check=choice("custom"))
+    prompt: str | Sequence[str] = option(_prompt_blocks)
+    snapshot: bool | None = option(boolean, default=None)
+    type: Literal["custom"] = option(choice("custom"), default="custom")
 
 
 class SystemPromptFile(Checked):
     """A system prompt of your own that the CLI reads from a file: for long ones, and those that `ps` must not show."""
 
-    path: str | os.PathLike[str] = option(check=named_path)
-    type: Literal["file"] = option(default="file", check=choice("file"))
+    path: str | os.PathLike[str] = option(named_path)
+    type: Literal["file"] = option(choice("file"), default="file")
 
 
 class ThinkingConfigAdaptive(Checked):
     """The model decides how much to think."""
 
-    display: Literal["summarized", "omitted"] | None = option(default=None, check=choice("summarized", "omitted"))
-    type: Literal["adaptive"] = option(default="adaptive", check=choice("adaptive"))
+    display: Literal["summarized", "omitted"] | None = option(choice("summarized", "omitted"), default=None)
+    type: Literal["adaptive"] = option(choice("adaptive"), default="adaptive")
 
 
 class ThinkingConfigEnabled(Checked):
     """The model thinks, with at most `budget_tokens` tokens if that is given."""
 
-    budget_tokens: int | None = option(default=None, check=integer(1))
-    display: Literal["summarized", "omitted"] | None = option(default=None, check=choice("summarized", "omitted"))
-    type: Literal["enabled"] = option(default="enabled", check=choice("enabled"))
+    budget_tokens: int | None = option(integer(1), default=None)
+    display: Literal["summarized", "omitted"] | None = option(choice("summarized", "omitted"), default=None)
+    type: Literal["enabled"] = option(choice("enabled"), default="enabled")
 
 
 class ThinkingConfigDisabled(Checked):
     """The model does not think."""
 
-    type: Literal["disabled"] = option(default="disabled", check=choice("disabled"))
+    type: Literal["disabled"] = option(choice("disabled"), default="disabled")
 
 
 ThinkingConfig: TypeAlias = ThinkingConfigAdaptive | ThinkingConfigEnabled | ThinkingConfigDisabled
@@ -287,12 +287,12 @@ ThinkingConfig: TypeAlias = ThinkingConfigAdaptive | ThinkingConfigEnabled | Thi
 class TaskBudget(Checked):
     """A token budget that the model is told about."""
 
-    total: int = option(check=integer(1))
+    total: int = option(integer(1))
 
 
 class SdkPluginConfig(Checked):
     """A plugin in a local folder."""
 
-    path: str | os.PathLike[str] = option(check=named_path)
-    skip_mcp_discovery: bool | None = option(default=None, check=boolean)
-    type: Literal["local"] = option(default="local", check=choice("local"))
+    path: str | os.PathLike[str] = option(named_path)
+    skip_mcp_discovery: bool | None = option(boolean, default=None)
+    type: Literal["local"] = option(choice("local"), default="local")

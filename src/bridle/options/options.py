@@ -26,6 +26,7 @@ from bridle.checked.checks import (
     number,
     strings,
     text,
+    wrong,
 )
 from bridle.checked.fields import Checked, option
 from bridle.errors import OptionsError
@@ -93,143 +94,133 @@ class Options(Checked):
     system_prompt: (
         str | Sequence[str] | SystemPromptPreset | SystemPromptCustom | SystemPromptFile | Mapping[str, Any] | None
     ) = option(
-        default=None,
-        check=checks.system_prompt,
-        row=special(
+        checks.system_prompt,
+        special(
             "argv",
             "`--system-prompt=V`, `--system-prompt-file=PATH`, `--append-system-prompt=V`; list: `initialize.systemPrompt`",
             place=1,
             way_out="Put it into a file: system_prompt={'type': 'file', 'path': ...}.",
             refused=checks.refused_prompt,
         ),
+        default=None,
     )
     """Replaces the system prompt (str, list of blocks, file), or adds to Claude Code's own (`SystemPromptPreset`)."""
     append_system_prompt: str | None = option(
-        default=None,
-        check=text,
-        row=flag(
+        text,
+        flag(
             "--append-system-prompt",
             place=2,
             way_out="Put it into a file: extra_args={'append-system-prompt-file': PATH}.",
             yields_to="system_prompt",
         ),
+        default=None,
     )
     """Text after Claude Code's own system prompt; `system_prompt` wins over it, with a warning."""
-    plan_mode_instructions: str | None = option(default=None, check=text, row=initialize("planModeInstructions"))
+    plan_mode_instructions: str | None = option(text, initialize("planModeInstructions"), default=None)
     """Replaces the workflow that plan mode describes to the model."""
     verbatim_prompts: bool = option(
-        default=False, check=boolean, row=host("`client_composed` on user frames", session=True, since="2.1.248")
+        boolean, host("`client_composed` on user frames", session=True, since="2.1.248"), default=False
     )
     """The CLI takes prompts as they are, without commands in them."""
-    title: str | None = option(default=None, check=name_text, row=initialize("title"))
+    title: str | None = option(name_text, initialize("title"), default=None)
     """The title of a new session."""
 
     # -- Tools and permissions
 
     tools: Sequence[str] | Mapping[str, Any] | None = option(
-        default=None, check=checks.tools, row=special("argv", "`--tools=A,B`, `--tools=default`", place=3)
+        checks.tools, special("argv", "`--tools=A,B`, `--tools=default`", place=3), default=None
     )
     """The built-in tools that exist; `[]` none, the preset dict the default ones."""
     allowed_tools: Sequence[str] = option(
-        default=(),
-        check=checks.tool_names,
-        row=special(
+        checks.tool_names,
+        special(
             "argv",
             "`--allowedTools=V`, repeated",
             repeats=("--allowedTools",),
             place=4,
             refused="they let tools run without asking",
         ),
+        default=(),
     )
     """Permission rules for what runs without asking. It does not take other tools away: that is `tools`."""
-    disallowed_tools: Sequence[str] = option(
-        default=(), check=checks.tool_names, row=flag("--disallowedTools", "each", place=7)
-    )
+    disallowed_tools: Sequence[str] = option(checks.tool_names, flag("--disallowedTools", "each", place=7), default=())
     """Tools that are taken away, and permission rules that deny; always sent, whatever is allowed."""
     tool_aliases: Mapping[str, str] | None = option(
+        mapping_of(name_text),
+        initialize("toolAliases", refused="they put one tool in the place of another"),
         default=None,
-        check=mapping_of(name_text),
-        row=initialize("toolAliases", refused="they put one tool in the place of another"),
     )
     """Other names for tools, applied once before a name is looked up."""
     tool_config: Mapping[str, Any] | None = option(
-        default=None, check=checks.tool_config, row=special("environment", "`CLAUDE_CODE_QUESTION_PREVIEW_FORMAT`")
+        checks.tool_config, special("environment", "`CLAUDE_CODE_QUESTION_PREVIEW_FORMAT`"), default=None
     )
     """Configuration of built-in tools: the preview format of AskUserQuestion."""
     permission_mode: PermissionMode | None = option(
-        default=None,
-        check=permission_mode_check,
-        row=flag(
+        permission_mode_check,
+        flag(
             "--permission-mode",
             becomes="`--permission-mode=V`; bypassPermissions also `--allow-dangerously-skip-permissions`",
             place=15,
             variable="text",
             refused=checks.refused_mode,
         ),
+        default=None,
     )
     """default, acceptEdits, plan, bypassPermissions, dontAsk or auto (manual is another word for default)."""
     allow_dangerously_skip_permissions: bool = option(
-        default=False,
-        check=boolean,
-        row=special(
+        boolean,
+        special(
             "argv",
             "`--allow-dangerously-skip-permissions`",
             place=16,
             refused="it permits skipping all permission checks",
         ),
+        default=False,
     )
     """Permits a later switch to bypassPermissions; implied by that mode."""
     permission_prompt_tool_name: str | None = option(
-        default=None,
-        check=name_text,
-        row=flag("--permission-prompt-tool", place=12, refused="it answers permission prompts"),
+        name_text, flag("--permission-prompt-tool", place=12, refused="it answers permission prompts"), default=None
     )
     """An MCP tool that answers permission prompts; excludes `can_use_tool`."""
     permission_prompts: Literal["host", "none"] | None = option(
-        default=None, check=choice("host", "none"), row=flag("--permission-prompts", place=14)
+        choice("host", "none"), flag("--permission-prompts", place=14), default=None
     )
     """`none`: nobody answers, what would prompt is denied at once."""
     can_use_tool: Callable[..., Any] | None = option(
+        checks.request_callback,
+        special("host", "`--permission-prompt-tool=stdio` and `can_use_tool` control requests", place=13, session=True),
         default=None,
-        check=checks.request_callback,
-        row=special(
-            "host", "`--permission-prompt-tool=stdio` and `can_use_tool` control requests", place=13, session=True
-        ),
     )
     """The callback that answers permission prompts."""
     hooks: Mapping[str, Sequence[Any]] | None = option(
+        checks.hooks,
+        host("`initialize.hooks` and `hook_callback` control requests", session=True, variable="function"),
         default=None,
-        check=checks.hooks,
-        row=host("`initialize.hooks` and `hook_callback` control requests", session=True, variable="function"),
     )
     """Callbacks on the CLI's events, by event."""
     on_elicitation: Callable[..., Any] | None = option(
-        default=None, check=checks.request_callback, row=host("`elicitation` control requests", session=True)
+        checks.request_callback, host("`elicitation` control requests", session=True), default=None
     )
     """The callback for questions of MCP servers; without it they are declined."""
     on_user_dialog: Callable[..., Any] | None = option(
-        default=None, check=checks.request_callback, row=host("`request_user_dialog` control requests", session=True)
+        checks.request_callback, host("`request_user_dialog` control requests", session=True), default=None
     )
     """The callback for blocking dialogs; without it they are cancelled."""
-    supported_dialog_kinds: Sequence[str] | None = option(
-        default=None, check=strings, row=initialize("supportedDialogKinds")
-    )
+    supported_dialog_kinds: Sequence[str] | None = option(strings, initialize("supportedDialogKinds"), default=None)
     """The kinds of dialogs that `on_user_dialog` can show."""
     sandbox: SandboxSettings | Mapping[str, Any] | None = option(
+        checks.sandbox,
+        special("argv", "`sandbox` inside of `--settings=V`", refused="it can loosen the sandbox"),
         default=None,
-        check=checks.sandbox,
         secret=True,
-        row=special("argv", "`sandbox` inside of `--settings=V`", refused="it can loosen the sandbox"),
     )
     """How shell commands are confined; `enabled` implies `failIfUnavailable` unless that is set."""
 
     # -- Servers, agents, skills, plugins
 
     mcp_servers: Mapping[str, Any] | str | os.PathLike[str] = option(
-        default=_NOTHING,
-        check=checks.mcp_servers,
-        secret=True,
-        row=special(
+        checks.mcp_servers,
+        special(
             "argv",
             "`--mcp-config=V`; in-process ones `initialize.sdkMcpServers`",
             repeats=("--mcp-config",),
@@ -237,161 +228,151 @@ class Options(Checked):
             way_out="Put them into a file and pass its path.",
             refused="they are programs to run",
         ),
+        default=_NOTHING,
+        secret=True,
     )
     """MCP servers by name: configs, tool servers of this process, or the path of a config file."""
-    strict_mcp_config: bool = option(default=False, check=boolean, row=flag("--strict-mcp-config", "switch", place=30))
+    strict_mcp_config: bool = option(boolean, flag("--strict-mcp-config", "switch", place=30), default=False)
     """Only the servers given here, none from files."""
     mcp_servers_delivery: Literal["argv", "initialize"] = option(
+        choice("argv", "initialize"),
+        special("host", "`--await-initialize` and `initialize.mcpServers`", place=25),
         default="argv",
-        check=choice("argv", "initialize"),
-        row=special("host", "`--await-initialize` and `initialize.mcpServers`", place=25),
     )
     """`initialize` keeps the servers' variables and headers off the command line, where other users see them."""
-    agent: str | None = option(default=None, check=name_text, row=flag("--agent", place=36))
+    agent: str | None = option(name_text, flag("--agent", place=36), default=None)
     """The agent whose prompt, tools and model run the main thread."""
     agents: Mapping[str, AgentDefinition | Mapping[str, Any]] | None = option(
-        default=None, check=checks.agents, secret=True, row=initialize("agents", refused=checks.refused_agent)
+        checks.agents, initialize("agents", refused=checks.refused_agent), default=None, secret=True
     )
     """Subagents by name."""
     skills: Sequence[str] | Literal["all"] | None = option(
+        checks.skills,
+        special("initialize", "`Skill` rules in `--allowedTools`; names also `initialize.skills`"),
         default=None,
-        check=checks.skills,
-        row=special("initialize", "`Skill` rules in `--allowedTools`; names also `initialize.skills`"),
     )
     """'all', or the names of the skills that the session has."""
     plugins: Sequence[SdkPluginConfig | Mapping[str, Any]] = option(
-        default=(),
-        check=checks.plugins,
-        row=special(
+        checks.plugins,
+        special(
             "argv",
             "`--plugin-dir=PATH`, `--plugin-dir-no-mcp=PATH`, repeated",
             repeats=("--plugin-dir", "--plugin-dir-no-mcp"),
             place=37,
             refused="they bring programs to run",
         ),
+        default=(),
     )
     """Plugins in local folders."""
     plugin_delivery: Literal["argv", "initialize"] = option(
-        default="argv", check=choice("argv", "initialize"), row=host("`--await-initialize` and `initialize.plugins`")
+        choice("argv", "initialize"), host("`--await-initialize` and `initialize.plugins`"), default="argv"
     )
     """`initialize` sends the plugins over stdin."""
 
     # -- Model and output
 
-    model: str | None = option(default=None, check=name_text, row=flag("--model", place=9))
+    model: str | None = option(name_text, flag("--model", place=9), default=None)
     """An alias or the id of the model."""
-    fallback_model: str | None = option(default=None, check=name_text, row=flag("--fallback-model", place=10))
+    fallback_model: str | None = option(name_text, flag("--fallback-model", place=10), default=None)
     """The model, or a comma-separated list, for when the first is overloaded."""
-    betas: Sequence[str] = option(default=(), check=strings, row=flag("--betas", "each", place=11))
+    betas: Sequence[str] = option(strings, flag("--betas", "each", place=11), default=())
     """Beta headers for API requests (API key users only)."""
     thinking: ThinkingConfig | Mapping[str, Any] | None = option(
+        checks.thinking,
+        special("argv", "`--thinking=V`, `--max-thinking-tokens=N`, `--thinking-display=V`", place=39),
         default=None,
-        check=checks.thinking,
-        row=special("argv", "`--thinking=V`, `--max-thinking-tokens=N`, `--thinking-display=V`", place=39),
     )
     """How the model thinks: adaptive, enabled (with a budget), or disabled; and how that is shown."""
     max_thinking_tokens: int | None = option(
+        integer(0),
+        flag("--max-thinking-tokens", shown="N", place=40, yields_to="thinking", deprecated="use `thinking`."),
         default=None,
-        check=integer(0),
-        row=flag("--max-thinking-tokens", shown="N", place=40, yields_to="thinking", deprecated="use `thinking`."),
     )
     """Older form of `thinking`, which wins over it, with a warning."""
-    effort: EffortLevel | None = option(
-        default=None, check=effort_level, row=flag("--effort", place=41, variable="text")
-    )
+    effort: EffortLevel | None = option(effort_level, flag("--effort", place=41, variable="text"), default=None)
     """How much effort the model makes: low, medium, high, xhigh or max."""
     output_format: Mapping[str, Any] | None = option(
-        default=None, check=checks.output_format, row=special("argv", "`--json-schema=JSON`", place=42)
+        checks.output_format, special("argv", "`--json-schema=JSON`", place=42), default=None
     )
     """`{'type': 'json_schema', 'schema': ...}`: structured output that fits the schema."""
 
     # -- Budgets
 
-    max_turns: int | None = option(default=None, check=integer(0), row=flag("--max-turns", shown="N", place=5))
+    max_turns: int | None = option(integer(0), flag("--max-turns", shown="N", place=5), default=None)
     """The number of turns after which it stops; 0 is sent, and means no limit to the CLI (2.1.328)."""
     max_budget_usd: float | None = option(
-        default=None, check=number(0, exclusive=True), row=flag("--max-budget-usd", shown="X", place=6)
+        number(0, exclusive=True), flag("--max-budget-usd", shown="X", place=6), default=None
     )
     """The cost in US dollars at which it stops; what a resumed session cost before is not counted."""
     task_budget: TaskBudget | Mapping[str, int] | None = option(
-        default=None, check=checks.task_budget, row=special("argv", "`--task-budget=N`", place=8)
+        checks.task_budget, special("argv", "`--task-budget=N`", place=8), default=None
     )
     """A token budget that the model is told about (alpha in the CLI)."""
 
     # -- Which conversation
 
     continue_conversation: bool = option(
-        default=False, check=boolean, row=flag("--continue", "switch", place=17, yields_to="resume")
+        boolean, flag("--continue", "switch", place=17, yields_to="resume"), default=False
     )
     """Continues the latest conversation of the folder; `resume` wins over it, with a warning."""
-    resume: str | None = option(default=None, check=name_text, row=flag("--resume", place=18))
+    resume: str | None = option(name_text, flag("--resume", place=18), default=None)
     """The id (or name) of the session to resume."""
-    session_id: str | None = option(default=None, check=checks.uuid, row=flag("--session-id", place=19))
+    session_id: str | None = option(checks.uuid, flag("--session-id", place=19), default=None)
     """The UUID of the new session; with `resume` only together with `fork_session`."""
-    fork_session: bool = option(default=False, check=boolean, row=flag("--fork-session", "switch", place=31))
+    fork_session: bool = option(boolean, flag("--fork-session", "switch", place=31), default=False)
     """With `resume`: a copy under a new id, the original stays as it is."""
-    resume_session_at: str | None = option(default=None, check=name_text, row=flag("--resume-session-at", place=32))
+    resume_session_at: str | None = option(name_text, flag("--resume-session-at", place=32), default=None)
     """Resume only up to this message (its UUID)."""
-    resume_drops_turn: str | None = option(default=None, check=text, row=flag("--resume-drops-turn", place=33))
+    resume_drops_turn: str | None = option(text, flag("--resume-drops-turn", place=33), default=None)
     """The UUID of the one prompt that `resume_session_at` may cut off; anything else is refused."""
-    persist_session: bool = option(default=True, check=boolean, row=flag("--no-session-persistence", "off", place=34))
+    persist_session: bool = option(boolean, flag("--no-session-persistence", "off", place=34), default=True)
     """False writes no transcript, so that nothing can be resumed."""
     enable_file_checkpointing: bool = option(
-        default=False, check=boolean, row=variable("CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING", "true", session=True)
+        boolean, variable("CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING", "true", session=True), default=False
     )
     """Files are recorded, so that `rewind_files` can restore them."""
 
     # -- What is reported
 
     include_partial_messages: bool = option(
-        default=False, check=boolean, row=flag("--include-partial-messages", "switch", place=26)
+        boolean, flag("--include-partial-messages", "switch", place=26), default=False
     )
     """Text as it is made: `StreamEvent` messages."""
-    include_hook_events: bool = option(
-        default=False, check=boolean, row=flag("--include-hook-events", "switch", place=27)
-    )
+    include_hook_events: bool = option(boolean, flag("--include-hook-events", "switch", place=27), default=False)
     """Messages about hooks that start, go on and end."""
-    forward_subagent_text: bool = option(
-        default=False, check=boolean, row=flag("--forward-subagent-text", "switch", place=28)
-    )
+    forward_subagent_text: bool = option(boolean, flag("--forward-subagent-text", "switch", place=28), default=False)
     """The text of subagents too, not only their tool calls."""
-    prompt_suggestions: bool = option(
-        default=False, check=boolean, row=flag("--prompt-suggestions=true", "switch", place=29)
-    )
+    prompt_suggestions: bool = option(boolean, flag("--prompt-suggestions=true", "switch", place=29), default=False)
     """A guess of the user's next prompt after each turn."""
-    agent_progress_summaries: bool = option(default=False, check=boolean, row=initialize("agentProgressSummaries"))
+    agent_progress_summaries: bool = option(boolean, initialize("agentProgressSummaries"), default=False)
     """Summaries of what subagents do, about every 30 seconds."""
-    per_task_stop_affordance: bool = option(default=False, check=boolean, row=initialize("perTaskStopAffordance"))
+    per_task_stop_affordance: bool = option(boolean, initialize("perTaskStopAffordance"), default=False)
     """You can stop single tasks, so `interrupt()` leaves background tasks alone."""
 
     # -- Files and settings
 
     cwd: str | os.PathLike[str] | None = option(
-        default=None,
-        check=checks.cwd,
-        row=host(
+        checks.cwd,
+        host(
             "working directory and `PWD`",
             refused="the project settings that are found there can define hooks, which are programs",
         ),
+        default=None,
     )
     """The working directory; None or '' inherits it."""
     add_dirs: Sequence[str | os.PathLike[str]] = option(
+        list_of(named_path),
+        flag("--add-dir", "each", place=22, refused="they open folders to tools", merge="together"),
         default=(),
-        check=list_of(named_path),
-        row=flag("--add-dir", "each", place=22, refused="they open folders to tools", merge="together"),
     )
     """More folders that tools may use."""
     project_config_root: str | os.PathLike[str] | None = option(
-        default=None,
-        check=named_path,
-        row=flag("--project-config-root", place=23, refused="it names a folder to trust"),
+        named_path, flag("--project-config-root", place=23, refused="it names a folder to trust"), default=None
     )
     """The trusted folder that project settings, `.mcp.json` and `.claude` come from, instead of `cwd`."""
     settings: str | os.PathLike[str] | Mapping[str, Any] | None = option(
-        default=None,
-        check=checks.settings,
-        secret=True,
-        row=special(
+        checks.settings,
+        special(
             "argv",
             "`--settings=V`",
             place=20,
@@ -399,108 +380,103 @@ class Options(Checked):
             refused="they can define hooks, which are programs",
             merge="deep",
         ),
+        default=None,
+        secret=True,
     )
     """More settings: a dict, JSON text, or the path of a file."""
     managed_settings: Mapping[str, Any] | None = option(
+        json_object,
+        flag("--managed-settings", "json", place=21, refused="they are a policy"),
         default=None,
-        check=json_object,
         secret=True,
-        row=flag("--managed-settings", "json", place=21, refused="they are a policy"),
     )
     """Settings on the level of a policy; the CLI takes only those that restrict."""
     setting_sources: Sequence[SettingSource] | None = option(
+        list_of(choice("user", "project", "local"), example='["project"]'),
+        flag("--setting-sources", "comma", place=35),
         default=None,
-        check=list_of(choice("user", "project", "local"), example='["project"]'),
-        row=flag("--setting-sources", "comma", place=35),
     )
     """Which settings files count: user, project, local; `[]` none of them, None all."""
 
     # -- The process
 
     cli_path: str | os.PathLike[str] | None = option(
-        default=None, check=checks.cli_path, row=host("the program", refused="it names a program to run")
+        checks.cli_path, host("the program", refused="it names a program to run"), default=None
     )
     """The CLI to run; None has it found."""
-    executable: str | None = option(
-        default=None, check=name_text, row=host("the program", refused="it names a program to run")
-    )
+    executable: str | None = option(name_text, host("the program", refused="it names a program to run"), default=None)
     """The JavaScript runtime, used only if the CLI is a script (node by default)."""
     executable_args: Sequence[str] = option(
-        default=(),
-        check=list_of(text),
-        secret=True,
-        row=host("arguments before the CLI's", refused="they go to a program"),
+        list_of(text), host("arguments before the CLI's", refused="they go to a program"), default=(), secret=True
     )
     """Arguments for that runtime."""
     env: Mapping[str, str | None] = option(
-        default=_NOTHING,
-        check=checks.environment,
-        secret=True,
-        row=special(
+        checks.environment,
+        special(
             "environment",
             "the child's variables",
             refused="variables can redirect the CLI and hold secrets",
             merge="deep",
         ),
+        default=_NOTHING,
+        secret=True,
     )
     """Variables for the CLI, over the inherited ones; None unsets one."""
     inherit_env: bool | Sequence[str] = option(
+        checks.inherit_env,
+        special("environment", "the child's variables", refused="it decides which secrets the CLI gets"),
         default=True,
-        check=checks.inherit_env,
-        row=special("environment", "the child's variables", refused="it decides which secrets the CLI gets"),
     )
     """True passes this process's variables on, False none of them, a list only those."""
     extra_args: Mapping[str, str | None] = option(
-        default=_NOTHING,
-        check=checks.extra_args,
-        secret=True,
-        row=special(
+        checks.extra_args,
+        special(
             "argv", "`--KEY=VALUE`, or `--KEY` for None", place=38, refused="they can be any flag", merge="together"
         ),
+        default=_NOTHING,
+        secret=True,
     )
     """Any other flag of the CLI, by name without dashes."""
     user: str | int | None = option(
-        default=None, check=checks.user, row=host("user of the process", refused="it is a user of this machine")
+        checks.user, host("user of the process", refused="it is a user of this machine"), default=None
     )
     """The user of the operating system that the CLI runs as (needs privileges)."""
-    client_app: str | None = option(default=None, check=text, row=variable("CLAUDE_AGENT_SDK_CLIENT_APP"))
+    client_app: str | None = option(text, variable("CLAUDE_AGENT_SDK_CLIENT_APP"), default=None)
     """How your application names itself to the API."""
     debug: bool | str = option(
-        default=False, check=checks.debug, row=flag("--debug", becomes="`--debug`, `--debug=FILTER`", place=43)
+        checks.debug, flag("--debug", becomes="`--debug`, `--debug=FILTER`", place=43), default=False
     )
     """The CLI's own debug log, for all or for some categories."""
     debug_file: str | os.PathLike[str] | None = option(
-        default=None,
-        check=named_path,
-        row=flag("--debug-file", shown="PATH", place=44, refused="it names a file to write"),
+        named_path, flag("--debug-file", shown="PATH", place=44, refused="it names a file to write"), default=None
     )
     """The file that the debug log goes to."""
 
     # -- How Bridle behaves
 
-    prompt_channel: Literal["stdin", "argv"] = option(default="stdin", check=choice("stdin", "argv"), row=host())
+    prompt_channel: Literal["stdin", "argv"] = option(choice("stdin", "argv"), host(), default="stdin")
     """`stdin`, or `argv`: the prompt as last argument, visible to every user of the machine."""
-    strict_exit_status: bool = option(default=False, check=boolean, row=host())
+    strict_exit_status: bool = option(boolean, host(), default=False)
     """True raises if the CLI exits with an error after a successful result."""
     version_check: Literal["strict", "permissive", "skip"] = option(
-        default="strict", check=choice("strict", "permissive", "skip"), row=host()
+        choice("strict", "permissive", "skip"), host(), default="strict"
     )
     """`strict`, `permissive` (unknown versions only warn) or `skip`."""
-    on_oversize: Literal["raise", "skip"] | None = option(default=None, check=choice("raise", "skip"), row=host())
+    on_oversize: Literal["raise", "skip"] | None = option(choice("raise", "skip"), host(), default=None)
     """What a line beyond `Limits.line_bytes` does to a query: `raise` (None, too) or `skip`. A session always skips it."""
     on_warning: Callable[[StreamWarning], object] | None = option(
-        default=None, check=checks.plain_callback("warning"), row=host()
+        checks.plain_callback("warning"), host(), default=None
     )
     """A plain function that is called with each `StreamWarning`."""
-    stderr: Callable[[str], object] | None = option(default=None, check=checks.plain_callback("line"), row=host())
+    stderr: Callable[[str], object] | None = option(checks.plain_callback("line"), host(), default=None)
     """A plain function that is called with each line of the CLI's stderr."""
     trace: Callable[..., object] | str | os.PathLike[str] | None = option(
-        default=None, check=checks.trace, row=host(refused="it names a file to write")
+        checks.trace, host(refused="it names a file to write"), default=None
     )
     """A file that every frame is added to, with times and without secrets, or a function: see [cassettes](cassettes.md)."""
-    timeouts: Timeouts = option(default=Timeouts(), check=instance(Timeouts), row=host())
+    timeouts: Timeouts = option(instance(Timeouts), host(), default=Timeouts())
     """Every deadline: `Timeouts`."""
-    limits: Limits = option(default=Limits(), check=instance(Limits), row=host())
+    limits: Limits = option(instance(Limits), host(), default=Limits())
     """Every bound: `Limits`."""
 
     def _check_together(self) -> None:
@@ -510,24 +486,17 @@ class Options(Checked):
                 field="permission_prompt_tool_name",
             )
         if self.supported_dialog_kinds and self.on_user_dialog is None:
-            raise OptionsError(
-                "`supported_dialog_kinds` needs `on_user_dialog`, which shows them.", field="supported_dialog_kinds"
-            )
-        if (
-            self.session_id is not None
-            and (self.resume is not None or self.continue_conversation)
-            and not self.fork_session
-        ):
-            raise OptionsError(
-                "`session_id` with `resume` or `continue_conversation` needs `fork_session=True`: the copy gets it.",
-                field="session_id",
-            )
+            raise wrong("supported_dialog_kinds", "needs `on_user_dialog`, which shows them.")
+        resumed = self.resume is not None or self.continue_conversation
+        if self.session_id is not None and resumed and not self.fork_session:
+            problem = "with `resume` or `continue_conversation` needs `fork_session=True`: the copy gets it."
+            raise wrong("session_id", problem)
         if self.resume_session_at is not None and self.resume is None:
-            raise OptionsError("`resume_session_at` needs `resume`.", field="resume_session_at")
+            raise wrong("resume_session_at", "needs `resume`.")
         if self.resume_drops_turn is not None and self.resume_session_at is None:
-            raise OptionsError("`resume_drops_turn` needs `resume_session_at`.", field="resume_drops_turn")
+            raise wrong("resume_drops_turn", "needs `resume_session_at`.")
         if self.model is not None and self.model == self.fallback_model:
-            raise OptionsError("`fallback_model` must differ from `model`.", field="fallback_model")
+            raise wrong("fallback_model", "must differ from `model`.")
 
     @classmethod
     def load(

@@ -22,6 +22,7 @@ from bridle.checked.checks import (
     text,
     whole,
     wire_dict,
+    wrong,
 )
 from bridle.checked.fields import Checked
 from bridle.errors import OptionsError
@@ -69,7 +70,7 @@ def _server(value: Any, path: str) -> Any:
             return dict(value)
         known = SERVERS.get(kind) if isinstance(kind, str) else None
         if known is None:
-            raise OptionsError(f"`{path}.type` must be one of 'stdio', 'sse', 'http', 'sdk'.", field=f"{path}.type")
+            raise wrong(f"{path}.type", "must be one of 'stdio', 'sse', 'http', 'sdk'.")
         return wire_dict(known)(value, path)
     _check_served(value, path)
     return value
@@ -81,10 +82,7 @@ def _check_untyped(value: Mapping[Any, Any], path: str) -> None:
             f"`{path}` has a `url` and no `type`: write `'type': 'http'`, or 'sse', beside it.", field=f"{path}.type"
         )
     if path.endswith(".mcpServers"):
-        raise OptionsError(
-            f"`{path}` is what a file of servers begins with: give the dict that is in it, or the file's path.",
-            field=path,
-        )
+        raise wrong(path, "is what a file of servers begins with: give the dict that is in it, or the file's path.")
 
 
 def _check_served(value: Any, path: str) -> None:
@@ -95,7 +93,7 @@ def _check_served(value: Any, path: str) -> None:
     if tools:
         shown = ", ".join(tool.name for tool in tools)
         name = path.rpartition(".")[2]
-        raise OptionsError(f"`{path}` must be a server: write `tool_server({name!r}, [{shown}])`.", field=path)
+        raise wrong(path, f"must be a server: write `tool_server({name!r}, [{shown}])`.")
     if value is None or isinstance(value, (str, bytes, int, float, list, tuple, set)):
         raise fail(path, "a server config, a tool server or a function", value)
     if callable(value):
@@ -131,10 +129,7 @@ def tools(value: Any, path: str) -> Any:
     """Accept a list of tool names, or the preset dict."""
     if isinstance(value, Mapping):
         if dict(value) != {"type": "preset", "preset": "claude_code"}:
-            raise OptionsError(
-                f"`{path}` as a dict must be {{'type': 'preset', 'preset': 'claude_code'}}: the default tools.",
-                field=path,
-            )
+            raise wrong(path, "as a dict must be {'type': 'preset', 'preset': 'claude_code'}: the default tools.")
         return dict(value)
     return tool_names(value, path)
 
@@ -144,17 +139,17 @@ def _tool_name(value: Any, path: str) -> str:
     rule = checked.strip()
     if _taken_apart(rule) != [rule]:
         # A part may be a rule of its own: `Bash(echo (a) Write b)` allows Write.
-        raise OptionsError(
-            f"`{path}` is no single rule to the CLI, which cuts at commas and spaces outside of parentheses and does not "
+        raise wrong(
+            path,
+            "is no single rule to the CLI, which cuts at commas and spaces outside of parentheses and does not "
             "count nested or escaped ones. Write separate entries, or put the rule into "
             "`settings={'permissions': {'allow': [...], 'deny': [...]}}`, which is not cut.",
-            field=path,
         )
     if not _well_formed(rule):
-        raise OptionsError(
-            f"`{path}` has unbalanced parentheses, so the CLI would take it for the name of a tool; write `Tool` or "
+        raise wrong(
+            path,
+            "has unbalanced parentheses, so the CLI would take it for the name of a tool; write `Tool` or "
             "`Tool(pattern)`, with \\( and \\) for those that the pattern means literally.",
-            field=path,
         )
     return checked
 
@@ -205,7 +200,7 @@ def skills(value: Any, path: str) -> Any:
     """Accept 'all', or a list of skill names."""
     if isinstance(value, str):
         if value != "all":
-            raise OptionsError(f"`{path}` must be 'all' or a list of names: write `{path}=[...]`.", field=path)
+            raise wrong(path, f"must be 'all' or a list of names: write `{path}=[...]`.")
         return "all"
     return list_of(_skill_name)(value, path)
 
@@ -221,9 +216,8 @@ def _skill_name(value: Any, path: str) -> str:
         or "\\\\" in checked
     )
     if refused:
-        raise OptionsError(
-            f"`{path}` is no skill name: no leading slash, outer spaces, parentheses, commas, asterisks or controls.",
-            field=path,
+        raise wrong(
+            path, "is no skill name: no leading slash, outer spaces, parentheses, commas, asterisks or controls."
         )
     return checked
 
@@ -232,7 +226,7 @@ def output_format(value: Any, path: str) -> dict[str, Any]:
     """Accept `{"type": "json_schema", "schema": {...}}`."""
     copied = json_object(value, path)
     if copied.get("type") != "json_schema" or not isinstance(copied.get("schema"), dict) or len(copied) != 2:
-        raise OptionsError(f"`{path}` must be {{'type': 'json_schema', 'schema': {{...}}}}.", field=path)
+        raise wrong(path, "must be {'type': 'json_schema', 'schema': {...}}.")
     return copied
 
 
@@ -241,7 +235,7 @@ def tool_config(value: Any, path: str) -> dict[str, Any]:
     copied = json_object(value, path)
     question = copied.get("askUserQuestion", {})
     if set(copied) - {"askUserQuestion"} or not isinstance(question, dict) or set(question) - {"previewFormat"}:
-        raise OptionsError(f"`{path}` knows only {{'askUserQuestion': {{'previewFormat': ...}}}}.", field=path)
+        raise wrong(path, "knows only {'askUserQuestion': {'previewFormat': ...}}.")
     if "previewFormat" in question:
         choice("markdown", "html")(question["previewFormat"], f"{path}.askUserQuestion.previewFormat")
     return copied
@@ -270,7 +264,7 @@ def _variable_text(value: Any, path: str) -> str:
 def _variable_name(value: Any, path: str) -> str:
     checked = str(name_text(value, path))
     if "=" in checked:
-        raise OptionsError(f"`{path}` must not contain '='.", field=path)
+        raise wrong(path, "must not contain '='.")
     return checked
 
 
@@ -287,7 +281,7 @@ def _flag_name(value: Any, path: str) -> str:
 
     checked = str(name_text(value, path))
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]+", checked):
-        raise OptionsError(f"`{path}` must be long flag names without the dashes, such as 'chrome'.", field=path)
+        raise wrong(path, "must be long flag names without the dashes, such as 'chrome'.")
     if checked in _RESERVED:
         raise OptionsError(
             f"`{path}` must not contain {checked!r}: {_RESERVED[checked]}", field=f"extra_args.{checked}"
@@ -334,7 +328,7 @@ def plain_callback(parameter: str) -> Check:
 
         check_callback(value, path, (parameter,))
         if is_async(value):
-            raise OptionsError(f"`{path}` is `async def`, and nobody awaits it: give a plain function.", field=path)
+            raise wrong(path, "is `async def`, and nobody awaits it: give a plain function.")
         return value
 
     return check
@@ -361,7 +355,7 @@ def cli_path(value: Any, path: str) -> str:
     """Accept a path with something in it."""
     checked = path_text(value, path)
     if not checked:
-        raise OptionsError(f"`{path}` must not be empty; leave it out to have the CLI found.", field=path)
+        raise wrong(path, "must not be empty; leave it out to have the CLI found.")
     return checked
 
 
@@ -371,7 +365,7 @@ def uuid(value: Any, path: str) -> str:
 
     checked = str(name_text(value, path))
     if not re.fullmatch(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", checked):
-        raise OptionsError(f"`{path}` must be a UUID, such as str(uuid.uuid4()).", field=path)
+        raise wrong(path, "must be a UUID, such as str(uuid.uuid4()).")
     return checked
 
 

@@ -188,6 +188,12 @@ def test_a_flood_of_wrong_fields_gives_a_bounded_number_of_warnings() -> None:
     assert "9980 more" in warnings[-1].message
 
 
+def test_as_many_wrong_fields_as_are_named_need_no_summary() -> None:
+    line = encode({"type": "assistant", "message": {"content": [{"type": "text", "text": 5}] * 20}})
+    warnings = loudly(line)[1]
+    assert [warning.context["field"] for warning in warnings] == [f"message.content[{n}].text" for n in range(20)]
+
+
 @pytest.mark.parametrize("value", [b'"yes"', b"1", b"null"])
 def test_a_failure_never_passes_for_a_success(value: bytes) -> None:
     failed = loudly(b'{"type":"result","subtype":"error_max_turns","is_error":' + value + b"}")[0]

@@ -245,8 +245,7 @@ def _on_trio() -> bool:
 
 async def wait_served(callbacks: Callbacks) -> None:
     """Wait until the server objects of a session that is over have ended; not for long."""
-    if callbacks.serving:
-        event = anyio.Event()
-        callbacks.all_served.append(event)
+    event = anyio.Event()
+    if callbacks.mcp.objects.wake_when_ended(event):
         with anyio.move_on_after(CLOSE_SECONDS):
             await event.wait()

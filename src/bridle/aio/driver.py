@@ -234,15 +234,8 @@ class Driver:
         return True
 
     def _serve_callbacks(self) -> None:
-        callbacks = self._core.callbacks
-        while callbacks.to_stop:
-            job = callbacks.to_stop.popleft()
-            if job.stop is not None:
-                job.stop()
-        while callbacks.to_run:
-            job = callbacks.to_run.popleft()
-            if not job.over:  # else it was answered while it waited
-                self._start_job(job)
+        for job in self._core.callbacks.take():
+            self._start_job(job)
 
     def _start_job(self, job: Job) -> None:
         context = self._context.copy()

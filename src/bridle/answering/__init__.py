@@ -1,1 +1,1 @@
-"""Requests of the CLI: hooks, permissions, tools, dialogs. No clock, no IO."""
+"""Requests of the CLI: hooks, permissions, tools, dialogs. No clock, no IO: the shells run what is to be called."""

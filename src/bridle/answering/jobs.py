@@ -1,61 +1,95 @@
-"""What the CLI asks of us, as jobs: how they begin, wait for their turn and end, and which answer counts.
+"""Requests of the CLI as jobs: how they begin, wait for their turn and end, and which answer counts.
 
-Nothing here waits. A request becomes a `Job`, the shell runs its `call` somewhere and hands in the outcome. The first of answer,
-deadline, crash and cancellation ends the exchange; what comes later is dropped. Of each kind (hooks, permissions, MCP, dialogs) only so
-many jobs run at the same time; more wait for their turn, and for no longer than their deadline.
+A request becomes a `Job`; the shell runs its `call` and hands in the outcome. The first of answer, timeout, crash and cancellation ends
+the exchange; later outcomes are dropped. A limited number of jobs of each kind (hooks, permissions, MCP, dialogs) runs at the same time;
+the others are queued, and their timeout counts while they are.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from bridle.checked.functions import AnswerError, Reach
-from bridle.errors import DecodeError, printable, text_of
-from bridle.permissions.requests import PermissionRequestError
+from bridle.checked.functions import AnswerError
+from bridle.errors import printable, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from bridle.options.options import Options
+    from bridle.checked.functions import Reach
+    from bridle.errors import StreamWarning, WarningCode
     from bridle.protocol.connection import Connection
-    from bridle.protocol.events import RequestReceived
     from bridle.tools import ToolCallPlan
 
-__all__ = ["Event", "Exchanges", "Job"]
+__all__ = ["Job", "Jobs", "SessionParts"]
 
 logger = logging.getLogger("bridle")
 
-_KINDS = {"hook_callback": "hook", "can_use_tool": "permission", "mcp_message": "mcp"}
+
+class WarningSink(Protocol):
+    """Keeps warnings for the user."""
+
+    def warn(self, code: WarningCode | StreamWarning, message: str = "", **context: object) -> None:
+        """Keep a warning."""
 
 
-class Event(Protocol):
-    """What wakes one waiter: `anyio.Event`, `threading.Event`."""
+class DeadlineTable(Protocol):
+    """Keeps timeouts by kind and name; expired ones come back through `Jobs.expire`."""
 
-    def set(self) -> Any:
-        """Wake whoever waits."""
+    def arm(self, kind: str, name: str, seconds: float | None) -> None:
+        """Start a timeout; None is no timeout."""
+
+    def disarm(self, kind: str, name: str) -> None:
+        """Remove a timeout."""
+
+
+class Silence(Protocol):
+    """Measures how long the CLI is silent."""
+
+    def answered(self) -> None:
+        """Start again: until now the CLI waited for an answer."""
+
+
+class SessionParts(NamedTuple):
+    """The parts of a session that answers use.
+
+    Attributes:
+        connection: takes answers, and what servers send by themselves.
+        deadlines: keeps the timeouts of kind `callback`, by request.
+        silence: hears of each answer.
+        warnings: takes failures and timeouts.
+        session: leads callbacks to their session.
+        post: runs a function where the core may be touched; safe from any thread.
+    """
+
+    connection: Connection
+    deadlines: DeadlineTable
+    silence: Silence
+    warnings: WarningSink
+    session: Reach
+    post: Callable[[Callable[[], None]], None]
 
 
 class Job:
-    """A callback that is to be run, runs, or ran.
+    """A callback to run, and how its outcome becomes an answer.
 
     Attributes:
         request_id: the exchange.
-        kind: `hook`, `permission`, `mcp` or `dialog`.
-        name: what is called, for messages.
+        kind: `hook`, `permission`, `mcp` or `dialog`; `server` and `prompts` for jobs that answer nothing.
+        name: the name of the callback, for messages.
         call: calls it; returns what it returns, an awaitable if `is_async`.
-        is_async: False: it belongs into a thread.
-        finish: makes the answer of what was returned or raised; raises if it cannot be sent.
+        is_async: False: it runs in a worker thread.
+        finish: makes the answer of an outcome or an exception; raises if it cannot be sent.
         fail: makes the answer for a failure; None: the request's row says it.
         over: True once the exchange has ended.
-        queued: True while it waits for its turn.
-        cancelled: True once nobody waits for the answer.
+        queued: True while other jobs of its kind run first.
+        cancelled: True once the answer is no longer needed.
         plan: the call of a tool, if it is one.
         stop: ends the running callback; set by the shell.
-        ended: takes what it returned and what it raised, where there is no exchange to be answered.
-        begin: begins it here instead of in the shell; set by those that are run by something that runs already.
-        rpc: whose JSON-RPC call it is, and the call's id; None if it is none.
+        ended: takes the outcome and the exception of a job that answers nothing.
+        begin: begins it in place of the shell, for calls that a running server takes.
+        rpc: the owner of its JSON-RPC call, and the call's id; None if it is none.
     """
 
     __slots__ = (
@@ -78,15 +112,11 @@ class Job:
 
     def __init__(self, request_id: str, kind: str) -> None:
         self.request_id = request_id
-        self.kind = kind
-        self.name = kind
-        self.call: Callable[[], Any] = lambda: None
-        self.is_async = False
-        self.finish: Callable[[Any], dict[str, Any]] = lambda outcome: {}
-        self.fail: Callable[[str], dict[str, Any] | None] = lambda reason: None
-        self.over = False
-        self.queued = False
-        self.cancelled = False
+        self.kind = self.name = kind
+        self.call: Callable[[], Any] = _none
+        self.is_async = self.over = self.queued = self.cancelled = False
+        self.finish: Callable[[Any], dict[str, Any]] = _nothing
+        self.fail: Callable[[str], dict[str, Any] | None] = _none
         self.plan: ToolCallPlan | None = None
         self.stop: Callable[[], object] | None = None
         self.ended: Callable[[object, BaseException | None], None] | None = None
@@ -94,17 +124,16 @@ class Job:
         self.rpc: tuple[object, Any] | None = None
 
     def take(self) -> Callable[[], Any]:
-        """Return what calls it, once: what is called knows the job, which must not keep it alive."""
+        """Return `call`, once: it refers to the job, which must not keep it alive."""
         call, self.call = self.call, _none
         return call
 
     def forget(self) -> None:
-        """Let go of what it was about, once nothing is to be made of it any more: these functions refer to the job, as it does to them."""
-        self.finish = _nothing
-        self.fail = _nothing
+        """Drop the functions that make answers: they refer to the job, as it does to them."""
+        self.finish, self.fail = _nothing, _none
 
 
-def _none() -> None:
+def _none(_: object = None) -> None:
     return None
 
 
@@ -113,7 +142,7 @@ def _nothing(_: object) -> dict[str, Any]:
 
 
 class _Lane:
-    """The jobs of one kind."""
+    """The jobs of one kind: how many run, and those that wait."""
 
     __slots__ = ("queue", "running", "said")
 
@@ -123,62 +152,43 @@ class _Lane:
         self.said = False
 
 
-class Exchanges:
-    """The requests of the CLI that are open, and how they end. What a kind of request calls is for subclasses.
+class Jobs:
+    """The open requests of the CLI.
+
+    Args:
+        limit: how many jobs of each kind run at the same time.
+        parts: the parts of the session.
 
     Attributes:
-        to_run: jobs to be started by the shell.
-        to_stop: jobs whose callbacks nobody waits for any more.
+        to_run: jobs for the shell to start.
+        to_stop: jobs whose callbacks the shell is to stop.
     """
 
-    def __init__(
-        self,
-        options: Options,
-        connection: Connection,
-        *,
-        warn: Callable[..., None],
-        session: Callable[[], Any],
-        post: Callable[[Callable[[], None]], None],
-        arm: Callable[[str, str, float | None], None],
-        disarm: Callable[[str, str], None],
-        answered: Callable[[], None],
-    ) -> None:
+    def __init__(self, limit: int, parts: SessionParts) -> None:
         self.to_run: deque[Job] = deque()
         self.to_stop: deque[Job] = deque()
-        self._options = options
-        self._connection = connection
-        self._warn = warn
-        self._session = Reach(session)
-        self._post = post
-        self._arm = arm
-        self._disarm = disarm
-        self._answered = answered
-        self._jobs: dict[str, Job] = {}
+        self._limit = limit
+        self._parts = parts
+        self._open: dict[str, Job] = {}
         self._lanes = {kind: _Lane() for kind in ("hook", "permission", "mcp", "dialog")}
 
-    def _prepare(self, job: Job, event: RequestReceived) -> float | None:
-        """Answer a request at once, or say what is to be called; return its deadline in seconds."""
-        raise NotImplementedError
+    def take(self) -> Iterator[Job]:
+        """Stop callbacks whose answers are not needed, and yield the jobs to start."""
+        while self.to_stop:
+            job = self.to_stop.popleft()
+            if job.stop is not None:
+                job.stop()
+        while self.to_run:
+            job = self.to_run.popleft()
+            if not job.over:  # else it ended in the queue
+                yield job
 
-    def begin(self, event: RequestReceived) -> None:
-        """Take a request: answer it at once, or make a job of it."""
-        job = Job(event.request_id, _KINDS.get(event.subtype, "dialog"))
-        try:
-            deadline = self._prepare(job, event)
-        except Exception as error:
-            if isinstance(error, (PermissionRequestError, DecodeError)):
-                logger.debug("a request cannot be read: %s", error)
-            else:
-                logger.exception("preparing a callback failed")
-            self._end_badly(job, f"{type(error).__name__}: {text_of(error)}")
-            return
-        if job.over:
-            return
-        self._jobs[job.request_id] = job
-        self._arm("callback", job.request_id, deadline)
+    def open(self, job: Job, timeout: float | None) -> None:
+        """Run a job as soon as its kind has room."""
+        self._open[job.request_id] = job
+        self._parts.deadlines.arm("callback", job.request_id, timeout)
         lane = self._lanes[job.kind]
-        limit = self._options.limits.inflight_callbacks
-        if lane.running < limit:
+        if lane.running < self._limit:
             lane.running += 1
             self._run(job)
             return
@@ -186,10 +196,8 @@ class Exchanges:
         lane.queue.append(job)
         if not lane.said:
             lane.said = True
-            text = (
-                f"{limit} callbacks of the kind `{job.kind}` run already; more wait until one ends, or their deadline."
-            )
-            self._warn("CALLBACK_QUEUE_FULL", text, kind=job.kind, limit=limit)
+            text = f"{self._limit} callbacks of the kind `{job.kind}` run already; more wait until one ends, or their deadline."
+            self._parts.warnings.warn("CALLBACK_QUEUE_FULL", text, kind=job.kind, limit=self._limit)
 
     def _run(self, job: Job) -> None:
         if job.begin is None:
@@ -198,7 +206,7 @@ class Exchanges:
             job.begin()
 
     def finish(self, job: Job, outcome: object, error: BaseException | None) -> None:
-        """Take how a callback ended."""
+        """End a job with what its callback returned or raised."""
         if job.over:
             return
         if job.ended is not None:
@@ -207,33 +215,77 @@ class Exchanges:
             return
         try:
             if error is not None and job.plan is None:
-                self._end_badly(job, f"{job.name} raised {type(error).__name__}: {text_of(error)}", error)
+                self.crash(job, f"{job.name} raised {type(error).__name__}: {text_of(error)}", error)
                 return
-            self._answer(job, job.finish(error if error is not None else outcome))
+            self.answer(job, job.finish(error if error is not None else outcome))
         except KeyboardInterrupt:
             raise
         except BaseException as problem:
-            # What was returned may have methods, and `SystemExit` in them is a failure, too.
+            # An outcome may have methods, and `SystemExit` in them is a failure like others.
             if not isinstance(problem, (AnswerError, ValueError, TypeError)):
                 logger.exception("the answer of a callback could not be made")
-            self._end_badly(job, f"{job.name}: {text_of(problem)}")
+            self.crash(job, f"{job.name}: {text_of(problem)}")
 
     def expire(self, request_id: str, seconds: float) -> None:
-        """Take that a callback's deadline passed."""
-        job = self._jobs.get(request_id)
-        if job is None or job.over:
+        """End a job whose timeout expired."""
+        job = self._open.get(request_id)
+        if job is None:
             return
         reason = f"{job.name} did not answer within {seconds:g} s"
-        self._warn("CALLBACK_TIMED_OUT", f"{printable(reason)}.", kind=job.kind, callback=job.name, seconds=seconds)
-        self._fail(job, reason)
+        self._parts.warnings.warn(
+            "CALLBACK_TIMED_OUT", f"{printable(reason)}.", kind=job.kind, callback=job.name, seconds=seconds
+        )
+        self.fail(job, reason)
         self._abandon(job)
 
     def cancelled(self, request_id: str) -> None:
-        """Take that the exchange is over without an answer of ours."""
-        job = self._jobs.get(request_id)
-        if job is not None and not job.over:
+        """End a job without an answer: the exchange is over."""
+        job = self._open.get(request_id)
+        if job is not None:
             self._close(job)
             self._abandon(job)
+
+    def of_call(self, owner: object, message_id: Any) -> Job | None:
+        """Return the open job of a JSON-RPC call; None if there is none, or for no id."""
+        if message_id is None:
+            return None
+        return next((job for job in self._open.values() if job.rpc == (owner, message_id)), None)
+
+    def of_owner(self, owner: object) -> list[Job]:
+        """Return the open jobs of all JSON-RPC calls with that owner."""
+        return [job for job in self._open.values() if job.rpc is not None and job.rpc[0] is owner]
+
+    def cancel(self, job: Job, answer: dict[str, Any]) -> None:
+        """Answer a job and stop its callback."""
+        self.answer(job, answer)
+        self._abandon(job)
+
+    def answer(self, job: Job, payload: dict[str, Any]) -> None:
+        """End a job with an answer.
+
+        Raises:
+            ValueError: JSON cannot hold it; nothing has changed.
+        """
+        self._parts.connection.send_response(job.request_id, payload)
+        self._close(job)
+
+    def fail(self, job: Job, reason: str) -> None:
+        """End a job with the answer for a failure."""
+        payload = job.fail(reason)
+        if payload is None:
+            self._parts.connection.fail_request(job.request_id, printable(reason, 1_000))
+        else:
+            self._parts.connection.send_response(job.request_id, payload)
+        self._close(job)
+
+    def crash(self, job: Job, reason: str, error: BaseException | None = None) -> None:
+        """End a job whose callback failed, with a warning."""
+        if error is not None:
+            logger.debug("a callback raised", exc_info=error)
+        self._parts.warnings.warn(
+            "CALLBACK_FAILED", f"{printable(reason, 500).rstrip('.')}.", kind=job.kind, callback=job.name, reason=reason
+        )
+        self.fail(job, reason)
 
     def _abandon(self, job: Job) -> None:
         job.cancelled = True
@@ -241,33 +293,13 @@ class Exchanges:
             job.plan.cancel()
         self.to_stop.append(job)
 
-    def _answer(self, job: Job, payload: dict[str, Any]) -> None:
-        self._connection.send_response(job.request_id, payload)  # raises before anything has changed
-        self._close(job)
-
-    def _end_badly(self, job: Job, reason: str, error: BaseException | None = None) -> None:
-        if error is not None:
-            logger.debug("a callback raised", exc_info=error)
-        self._warn(
-            "CALLBACK_FAILED", f"{printable(reason, 500).rstrip('.')}.", kind=job.kind, callback=job.name, reason=reason
-        )
-        self._fail(job, reason)
-
-    def _fail(self, job: Job, reason: str) -> None:
-        payload = job.fail(reason)
-        if payload is None:
-            self._connection.fail_request(job.request_id, printable(reason, 1_000))
-        else:
-            self._connection.send_response(job.request_id, payload)
-        self._close(job)
-
     def _close(self, job: Job) -> None:
         job.over = True
         job.forget()
-        self._disarm("callback", job.request_id)
-        self._answered()
-        if self._jobs.pop(job.request_id, None) is None:
-            return  # it was answered before it became a job
+        self._parts.deadlines.disarm("callback", job.request_id)
+        self._parts.silence.answered()
+        if self._open.pop(job.request_id, None) is None:
+            return  # it was answered before it was opened
         lane = self._lanes[job.kind]
         if job.queued:
             lane.queue.remove(job)

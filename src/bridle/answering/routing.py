@@ -1,25 +1,31 @@
-"""What the CLI asks of us, and which callback of the user answers: hooks, permissions, dialogs. Servers are in `session_mcp`."""
+"""Which callback of the user answers a request: hooks, permissions and dialogs here, servers in `mcp_calls`.
+
+A part prepares a job for each request of its kind: what is called, and what becomes of the outcome. It answers directly where nothing
+is to be called, and returns the timeout of the callback otherwise.
+"""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bridle import dialogs
-from bridle.answering.jobs import Job
+from bridle.answering.jobs import Job, Jobs
 from bridle.answering.mcp_calls import McpCalls
 from bridle.checked.functions import is_async
-from bridle.errors import printable
+from bridle.errors import DecodeError, printable, text_of
 from bridle.hooks import HookContext
 from bridle.hooks.decode import decode_hook_input, decode_hook_request
 from bridle.hooks.encode import encode_hook_output, fail_output
-from bridle.permissions.requests import decode_permission_request
+from bridle.permissions.requests import PermissionRequestError, decode_permission_request
 from bridle.permissions.results import deny, encode_permission_result
 
 if TYPE_CHECKING:
-    from bridle.hooks.matchers import Registration
+    from collections.abc import Callable, Mapping
+
+    from bridle.answering.jobs import SessionParts
+    from bridle.hooks.matchers import RegisteredHook, Registration
     from bridle.options.options import Options
-    from bridle.protocol.connection import Connection
     from bridle.protocol.events import RequestReceived
 
 __all__ = ["Callbacks", "Job"]
@@ -27,97 +33,151 @@ __all__ = ["Callbacks", "Job"]
 logger = logging.getLogger("bridle")
 
 
-class Callbacks(McpCalls):
-    """All callbacks of a session."""
+class Callbacks:
+    """All callbacks of a session: takes each request of the CLI and ends it exactly once.
+
+    Args:
+        options: the callbacks of the user, their timeouts and limits.
+        hooks: the registered hooks.
+        servers: the servers of this process, by name.
+        parts: the parts of the session.
+
+    Attributes:
+        to_run: jobs for the shell to start; `take` yields them.
+        to_stop: jobs whose callbacks the shell is to stop; `take` does.
+        mcp: the messages for the servers of this process.
+        servers: these servers.
+    """
 
     def __init__(
         self,
         options: Options,
         hooks: Registration,
         servers: dict[str, Any],
-        connection: Connection,
-        **shell: Any,
+        parts: SessionParts,
     ) -> None:
-        """Take what the session was made with; `shell` is as `Exchanges` says."""
-        super().__init__(servers, options, connection, **shell)
-        self._hooks = hooks.callbacks
+        self._jobs = jobs = Jobs(options.limits.inflight_callbacks, parts)
+        self.to_run, self.to_stop, self.take = jobs.to_run, jobs.to_stop, jobs.take
+        self.finish, self.expire, self.cancelled = jobs.finish, jobs.expire, jobs.cancelled
+        self.mcp = McpCalls(servers, options.timeouts.mcp, jobs, parts)
+        self.servers = self.mcp.servers
+        user = _UserCallbacks(options, hooks.callbacks, jobs, parts)
+        self._prepare: dict[str, Callable[[Job, RequestReceived], float | None]] = {
+            "hook": user.hook,
+            "permission": user.permission,
+            "dialog": user.dialog,
+            "mcp": self.mcp.prepare,
+        }
 
-    def _prepare(self, job: Job, event: RequestReceived) -> float | None:
-        match job.kind:
-            case "hook":
-                return self._hook(job, event)
-            case "permission":
-                return self._permission(job, event)
-            case "mcp":
-                return self._mcp(job, event)
-            case _:
-                return self._dialog(job, event)
+    def begin(self, event: RequestReceived) -> None:
+        """Answer a request, or open a job for it."""
+        job = Job(event.request_id, event.row.deadline)
+        try:
+            timeout = self._prepare[job.kind](job, event)
+        except Exception as error:
+            if isinstance(error, (PermissionRequestError, DecodeError)):
+                logger.debug("a request cannot be read: %s", error)
+            else:
+                logger.exception("preparing a callback failed")
+            self._jobs.crash(job, f"{type(error).__name__}: {text_of(error)}")
+            return
+        if not job.over:
+            self._jobs.open(job, timeout)
 
-    def _hook(self, job: Job, event: RequestReceived) -> float | None:
+    def end(self) -> None:
+        """End the servers: the session is over."""
+        self.mcp.end()
+
+
+class _Dialog(NamedTuple):
+    """A kind of dialog: the option that answers it, the answer without one, and the codec."""
+
+    option: str
+    default: Mapping[str, Any]
+    decode: Callable[..., Any]
+    encode: Callable[[object], dict[str, Any]]
+
+
+_DIALOGS = {
+    "elicitation": _Dialog("on_elicitation", dialogs.DECLINED, dialogs.decode_elicitation, dialogs.encode_elicitation),
+    "request_user_dialog": _Dialog(
+        "on_user_dialog", dialogs.CANCELLED, dialogs.decode_user_dialog, dialogs.encode_user_dialog
+    ),
+}
+
+
+class _UserCallbacks:
+    """The callbacks of the options, and the hooks."""
+
+    def __init__(self, options: Options, hooks: Mapping[str, RegisteredHook], jobs: Jobs, parts: SessionParts) -> None:
+        self._options = options
+        self._hooks = hooks
+        self._jobs = jobs
+        self._parts = parts
+
+    def hook(self, job: Job, event: RequestReceived) -> float | None:
+        """Prepare the call of a hook."""
         asked = decode_hook_request(event.frame.request_raw)
         hook = self._hooks.get(asked.callback_id)
         if hook is None:
             logger.warning("the CLI calls hook %r, which was never registered", printable(asked.callback_id, 100))
-            self._answer(job, {})
+            self._jobs.answer(job, {})
             return None
         job.name = f"{hook.event} hook `{_name(hook.callback)}`"
         job.is_async = hook.is_async
         job.fail = lambda reason: fail_output(hook.on_failure, hook.event, reason)
-        context = HookContext(asked.tool_use_id, self._session, lambda: job.cancelled)
+        context = HookContext(asked.tool_use_id, self._parts.session, lambda: job.cancelled)
         # Here and not in the callback's thread: a warning belongs to the session.
-        value = decode_hook_input(hook.event, asked.input_raw, self._warn)
+        value = decode_hook_input(hook.event, asked.input_raw, self._parts.warnings.warn)
 
         def finish(outcome: Any) -> dict[str, Any]:
             encoded = encode_hook_output(outcome, hook.event)
             for warning in encoded.warnings:
-                self._warn(warning)
+                self._parts.warnings.warn(warning)
             return encoded.wire
 
         job.call = lambda: hook.callback(value, context)
         job.finish = finish
         return hook.timeout
 
-    def _permission(self, job: Job, event: RequestReceived) -> float | None:
+    def permission(self, job: Job, event: RequestReceived) -> float | None:
+        """Prepare the call of `can_use_tool`."""
         callback = self._options.can_use_tool
         if callback is None:
-            self._answer(job, deny("Nobody is there to be asked: no `can_use_tool` was set."))
+            self._jobs.answer(job, deny("Nobody is there to be asked: no `can_use_tool` was set."))
             return None
         job.fail = deny
-        request = decode_permission_request(
-            event.frame.request_raw,
-            request_id=event.request_id,
-            session=self._session,
-            cancelled=lambda: job.cancelled,
-            warn=self._warn,
-        )
-        job.name = f"`can_use_tool` ({_name(callback)})"
-        job.is_async = is_async(callback)
-        job.call = lambda: callback(request)
+        request = self._question(job, event, decode_permission_request, "can_use_tool", callback)
         job.finish = lambda outcome: encode_permission_result(outcome, request)
         return self._options.timeouts.permission
 
-    def _dialog(self, job: Job, event: RequestReceived) -> float | None:
-        elicitation = event.subtype == "elicitation"
-        callback = self._options.on_elicitation if elicitation else self._options.on_user_dialog
-        default = dialogs.DECLINED if elicitation else dialogs.CANCELLED
-        job.name = f"`{'on_elicitation' if elicitation else 'on_user_dialog'}`"
-        job.fail = lambda reason: dict(default)
+    def dialog(self, job: Job, event: RequestReceived) -> float | None:
+        """Prepare the call of the option that answers this kind of dialog."""
+        kind = _DIALOGS[event.subtype]
+        callback = getattr(self._options, kind.option)
+        job.name = f"`{kind.option}`"
+        job.fail = lambda reason: dict(kind.default)
         if callback is None:
-            self._answer(job, dict(default))
+            self._jobs.answer(job, dict(kind.default))
             return None
-        decode = dialogs.decode_elicitation if elicitation else dialogs.decode_user_dialog
+        self._question(job, event, kind.decode, kind.option, callback)
+        job.finish = kind.encode
+        return self._options.timeouts.permission
+
+    def _question(
+        self, job: Job, event: RequestReceived, decode: Callable[..., Any], option: str, callback: Callable[[Any], Any]
+    ) -> Any:
         request = decode(
             event.frame.request_raw,
             request_id=event.request_id,
-            session=self._session,
+            session=self._parts.session,
             cancelled=lambda: job.cancelled,
-            warn=self._warn,
+            warn=self._parts.warnings.warn,
         )
-        job.name += f" ({_name(callback)})"
+        job.name = f"`{option}` ({_name(callback)})"
         job.is_async = is_async(callback)
         job.call = lambda: callback(request)
-        job.finish = dialogs.encode_elicitation if elicitation else dialogs.encode_user_dialog
-        return self._options.timeouts.permission
+        return request
 
 
 def _name(function: Any) -> str:

@@ -15,7 +15,7 @@ from bridle.errors import BridleError, ControlRejectedError
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
-    from bridle.answering.mcp_objects import McpRun
+    from bridle.answering.object_run import ObjectRun
     from bridle.protocol.results import McpServersChange
 
 __all__ = ["CLOSE_SECONDS", "Entry", "Servers"]
@@ -39,7 +39,7 @@ class Entry:
     def __init__(self, name: str, server: Any) -> None:
         self.name = name
         self.server = server
-        self.run: McpRun | None = None
+        self.run: ObjectRun | None = None
         self.crashed: str | None = None
 
 

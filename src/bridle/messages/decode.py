@@ -1,4 +1,7 @@
-"""Turns one line of the CLI's output into a typed frame, whatever the CLI sent."""
+"""Turns one line of the CLI's output into a typed frame, whatever the CLI sent.
+
+The tables of types are made of the classes: a class with a new `tag` or `wire_subtype` is in them, and nothing else has to be changed.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,10 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from bridle.errors import DecodeError
-from bridle.messages import control, conversation, stream, system
+from bridle.messages import control, conversation  # noqa: F401 - their classes are found below
 from bridle.messages.base import Frame, Message, check_shape
 from bridle.messages.stream import StreamEvent
+from bridle.messages.system import SystemMessage
 from bridle.messages.unknown import UnknownMessage, UnknownSystemMessage
 
 if TYPE_CHECKING:
@@ -25,45 +29,36 @@ class _SystemProbe(msgspec.Struct, frozen=True, tag_field="type", tag="system"):
     subtype: str | None = None
 
 
+def _below(base: type[Frame]) -> Iterator[type[Frame]]:
+    for kind in base.__subclasses__():
+        yield kind
+        yield from _below(kind)
+
+
+def _subtype(kind: type[Frame]) -> str | None:
+    return kind.wire_subtype if issubclass(kind, Message) else None
+
+
+# A class with a `tag` is a type of frame, a `SystemMessage` one for each `wire_subtype`. Base classes have their name for a tag.
+_KNOWN = [
+    (str(kind.__struct_config__.tag), _subtype(kind), kind)
+    for kind in _below(Frame)
+    if kind.__struct_config__.tag != kind.__name__ and (_subtype(kind) or not issubclass(kind, SystemMessage))
+]
+
 MESSAGE_TYPES: dict[tuple[str, str | None], type[Message]] = {
-    ("assistant", None): conversation.AssistantMessage,
-    ("user", None): conversation.UserMessage,
-    ("result", None): conversation.ResultMessage,
-    ("stream_event", None): stream.StreamEvent,
-    ("tool_progress", None): stream.ToolProgressMessage,
-    ("tool_use_summary", None): stream.ToolUseSummaryMessage,
-    ("auth_status", None): stream.AuthStatusMessage,
-    ("rate_limit_event", None): stream.RateLimitEvent,
-    ("prompt_suggestion", None): stream.PromptSuggestionMessage,
-    ("conversation_reset", None): stream.ConversationResetMessage,
-    ("active_goal", None): stream.ActiveGoalMessage,
-    ("command_lifecycle", None): stream.CommandLifecycleMessage,
+    (tag, subtype): kind for tag, subtype, kind in _KNOWN if issubclass(kind, Message)
 }
 """The class of every message type and subtype that is known."""
 
-CONTROL_TYPES: dict[str, type[Frame]] = {
-    "control_request": control.ControlRequest,
-    "control_response": control.ControlResponse,
-    "control_cancel_request": control.ControlCancelRequest,
-    "keep_alive": control.KeepAlive,
-    "transcript_mirror": control.TranscriptMirror,
-}
+CONTROL_TYPES: dict[str, type[Frame]] = {tag: kind for tag, _, kind in _KNOWN if not issubclass(kind, Message)}
 """The class of every frame type that is not delivered."""
 
-
-def _system_classes(base: type[system.SystemMessage]) -> Iterator[type[system.SystemMessage]]:
-    for kind in base.__subclasses__():
-        if kind.wire_subtype is not None:
-            yield kind
-        yield from _system_classes(kind)
-
-
-_SYSTEM = {kind.wire_subtype: kind for kind in _system_classes(system.SystemMessage)}
-MESSAGE_TYPES.update({("system", subtype): kind for subtype, kind in _SYSTEM.items()})
-
-_TOP_LEVEL: dict[str, type[Frame]] = {kind: cls for (kind, subtype), cls in MESSAGE_TYPES.items() if subtype is None}
-_TOP_LEVEL.update(CONTROL_TYPES)
-_system_decoders: dict[str, Callable[[bytes], system.SystemMessage]] = {}
+_SYSTEM: dict[str | None, type[Message]] = {
+    subtype: kind for (_, subtype), kind in MESSAGE_TYPES.items() if subtype is not None
+}
+_TOP_LEVEL = {tag: kind for tag, subtype, kind in _KNOWN if subtype is None}
+_system_decoders: dict[str, Callable[[bytes], Message]] = {}
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder(Union[(*_TOP_LEVEL.values(), _SystemProbe)]).decode
 
 # The CLI's key order saves looking into the payload: there is one of these lines for every token.

@@ -11,7 +11,9 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from bridle.answering.jobs import SessionParts
 from bridle.answering.routing import Callbacks
+from bridle.checked.functions import Reach
 from bridle.errors import (
     BridleError,
     CheckpointingNotEnabledError,
@@ -100,18 +102,9 @@ class SessionCore:
         self.deadlines = Deadlines()
         self._turn_deadlines = TurnDeadlines(options.timeouts, self.deadlines, self.connection)
         self.stream = StreamSide(self, post) if for_stream else None
-        self.callbacks = Callbacks(
-            options,
-            self.hooks,
-            servers,
-            self.connection,
-            warn=self.warn,
-            session=lambda: self.session() if self.session is not None else None,
-            post=post,
-            arm=self.deadlines.arm,
-            disarm=self.deadlines.disarm,
-            answered=self._turn_deadlines.answered,
-        )
+        reach = Reach(lambda: self.session() if self.session is not None else None)
+        parts = SessionParts(self.connection, self.deadlines, self._turn_deadlines, self, reach, post)
+        self.callbacks = Callbacks(options, self.hooks, servers, parts)
         self.session: Callable[[], object] | None = None
         self.ready = Flag()
         self.ended = Flag()

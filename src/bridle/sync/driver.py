@@ -150,11 +150,9 @@ class Driver:
 
     def _wait_served(self) -> None:
         """Wait until the server objects have ended; not for long."""
-        callbacks = self._core.callbacks
         event = threading.Event()
         with self._lock:
-            callbacks.all_served.append(event)
-            if not callbacks.serving:
+            if not self._core.callbacks.mcp.objects.wake_when_ended(event):
                 return
         event.wait(CLOSE_SECONDS)
 
@@ -238,22 +236,15 @@ class Driver:
         return self._core.stop_asked or self._core.connection.over
 
     def _serve_callbacks(self, *, keeps_one: bool) -> None:
-        callbacks = self._core.callbacks
-        while callbacks.to_stop:
-            job = callbacks.to_stop.popleft()
-            if job.stop is not None:
-                job.stop()
-        while callbacks.to_run:
-            job = callbacks.to_run.popleft()
-            if not job.over:  # else it was answered while it waited
-                if keeps_one and not job.is_async and self._own is None:
-                    self._own = job
-                    continue
-                try:
-                    self._runner.start(job)
-                except RuntimeError as error:  # no thread can be had
-                    self._core.callback_ended(job, None, error, time.monotonic())
-                    self._unwritten = True
+        for job in self._core.callbacks.take():
+            if keeps_one and not job.is_async and self._own is None:
+                self._own = job
+                continue
+            try:
+                self._runner.start(job)
+            except RuntimeError as error:  # no thread can be had
+                self._core.callback_ended(job, None, error, time.monotonic())
+                self._unwritten = True
 
     def _finish(self, job: Job, outcome: object, error: BaseException | None) -> None:
         with self._lock:

@@ -16,7 +16,7 @@ import anyio
 from bridle.aio.callbacks import Loop, run_in_thread, run_job, wait_served
 from bridle.errors import BridleError, SessionClosedError
 from bridle.transports.base import AsyncPushTransport
-from bridle.waiting.thread_context import context_for_thread
+from bridle.waiting.event_loops import context_for_thread
 from bridle.waiting.threads import Threads
 
 if TYPE_CHECKING:

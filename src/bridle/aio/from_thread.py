@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridle.errors import SessionClosedError
 from bridle.session.view import SessionBase
-from bridle.waiting.thread_context import context_for_thread
+from bridle.waiting.event_loops import context_for_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ import inspect
 import threading
 from typing import TYPE_CHECKING, Any
 
-from bridle.waiting.thread_context import context_for_thread
+from bridle.waiting.event_loops import context_for_thread
 from bridle.waiting.threads import Threads
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import anyio
 
-from bridle.waiting.thread_context import context_for_thread
+from bridle.waiting.event_loops import context_for_thread
 from bridle.waiting.wakeup import Wakeup
 
 if TYPE_CHECKING:

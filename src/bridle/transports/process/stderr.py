@@ -18,7 +18,7 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING
 
-from bridle.waiting.thread_context import context_for_thread
+from bridle.waiting.event_loops import context_for_thread
 from bridle.waiting.wakeup import Wakeup
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ It holds no task, no scope and no loop between calls, so a stream may be opened 
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
 
 from bridle.transports.process.child_process import ChildProcess
+from bridle.waiting.event_loops import call_when_readable, wait_readable
 from bridle.waiting.offload import Call
 from bridle.waiting.wakeup import Wakeup
 
@@ -82,69 +82,25 @@ class AsyncChildProcess(ChildProcess):
         Returns:
             b"" at the end of the output; None after `take` returned False, or if stdin broke.
         """
+        child = self._started()
         while True:
-            if await (self._pour_on_trio(take) if _on_trio() else self._pour_on_asyncio(take)):
-                return None
+            # A state that was seen once, the end above all, does not make the descriptor readable again.
+            waits = not self._more_is_likely and child.wait_limit() is None
+            descriptor = child.wait_descriptor() if waits else None
+            if descriptor is not None:
+                try:
+                    if await call_when_readable(descriptor, lambda: self._hand_over(child, take)):
+                        return None
+                finally:
+                    child.waited()
             data = await self.receive()  # it has ended, or exited, or is being stopped
             if not data:
                 return data
             if not take(data):
                 return None
 
-    async def _pour_on_asyncio(self, take: Callable[[bytes], bool]) -> bool:
-        """Return True if this is to end, and False if something is to be waited for in another way."""
-        import asyncio
-
-        child = self._started()
-        descriptor = self._pouring_descriptor(child)
-        if descriptor is None:
-            return False
-        loop = asyncio.get_running_loop()
-        over: asyncio.Future[bool] = loop.create_future()
-
-        def ready() -> None:
-            if over.done():
-                return
-            try:
-                ended = self._hand_over(child, take)
-                if ended is not None:
-                    over.set_result(ended)
-            except BaseException as error:
-                if not over.done():
-                    over.set_exception(error)
-
-        loop.add_reader(descriptor, ready)
-        try:
-            return await over
-        finally:
-            loop.remove_reader(descriptor)
-            child.waited()
-
-    async def _pour_on_trio(self, take: Callable[[bytes], bool]) -> bool:
-        """Do the same on trio, where a task is woken for each read, and for nothing else."""
-        import trio
-
-        child = self._started()
-        descriptor = self._pouring_descriptor(child)
-        if descriptor is None:
-            return False
-        try:
-            ended: bool | None = None
-            while ended is None:
-                await trio.lowlevel.wait_readable(descriptor)
-                ended = self._hand_over(child, take)
-            return ended
-        finally:
-            child.waited()
-
-    def _pouring_descriptor(self, child: Child) -> int | None:
-        """Return what to wait for; None if it would not say that there is something to read."""
-        if self._more_is_likely or child.wait_limit() is not None:
-            return None  # what has been seen once, the end above all, does not make the descriptor readable again
-        return child.wait_descriptor()
-
     def _hand_over(self, child: Child, take: Callable[[bytes], bool]) -> bool | None:
-        """Hand over what is there to be read; return None to go on, True if that is not to be, False at the end."""
+        """Hand over the available output; return None to go on, True to return to the caller, False at the end."""
         data = child.take()
         if data is None:
             child.serve()
@@ -153,7 +109,7 @@ class AsyncChildProcess(ChildProcess):
             return None if take(data) else True
         if data is None and not child.stopping and child.wait_limit() is None:
             return True if self._has_just_broken() else None
-        self._more_is_likely = True  # whoever asks now must not wait before: the end is there again
+        self._more_is_likely = True  # the next call must not wait: the end is there again
         return False
 
     async def wait_exit(self) -> int | None:
@@ -170,10 +126,10 @@ class AsyncChildProcess(ChildProcess):
             return
         try:
             if limit is None:
-                await _readable(descriptor)
+                await wait_readable(descriptor)
             else:
                 with anyio.move_on_after(limit):
-                    await _readable(descriptor)
+                    await wait_readable(descriptor)
         finally:
             child.waited()
 
@@ -205,31 +161,3 @@ class AsyncChildProcess(ChildProcess):
         finally:
             child.remove_done_wakeup(wakeup)
             wakeup.close()
-
-
-def _on_trio() -> bool:
-    trio = sys.modules.get("trio")
-    return trio is not None and bool(trio.lowlevel.in_trio_task())
-
-
-async def _readable(descriptor: int) -> None:
-    """Wait until something can be read: `anyio.wait_readable` without a turn of the loop beforehand, for which answers would wait."""
-    if _on_trio():
-        import trio
-
-        await trio.lowlevel.wait_readable(descriptor)
-        return
-    import asyncio
-
-    loop = asyncio.get_running_loop()
-    future = loop.create_future()
-
-    def resolve() -> None:
-        if not future.done():
-            future.set_result(None)
-
-    loop.add_reader(descriptor, resolve)
-    try:
-        await future
-    finally:
-        loop.remove_reader(descriptor)

@@ -7,9 +7,6 @@ import threading
 import weakref
 from collections.abc import Callable
 
-import pytest
-
-from bridle.waiting import threads as module
 from bridle.waiting.threads import Threads
 from tests.support.patience import patience
 
@@ -43,7 +40,7 @@ def until(condition: Callable[[], bool]) -> None:
 def test_an_idle_thread_is_used_again() -> None:
     threads = Threads()
     first = run(threads)
-    until(lambda: len(threads._idle) == 1)
+    until(lambda: threads.idle == 1)
     assert run(threads) is first
     threads.end()
     first.join(patience(WAIT))
@@ -101,27 +98,25 @@ def test_an_idle_thread_holds_on_to_nothing() -> None:
     seen = weakref.ref(held)
     threads = Threads()
     run(threads, lambda held=held: None)  # type: ignore[misc]
-    until(lambda: len(threads._idle) == 1)
+    until(lambda: threads.idle == 1)
     del held
     gc.collect()
     assert seen() is None
     threads.end()
 
 
-def test_idle_threads_end_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_IDLE_SECONDS", 0.01)
-    threads = Threads()
+def test_idle_threads_end_by_themselves() -> None:
+    threads = Threads(idle_seconds=0.01)
     thread = run(threads)
     thread.join(patience(WAIT))
     assert not thread.is_alive()
-    assert not threads._idle
+    assert not threads.idle
     assert run(threads) is not thread
     threads.end()
 
 
-def test_functions_that_come_while_threads_end_are_all_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_IDLE_SECONDS", 0.0005)
-    threads = Threads()
+def test_functions_that_come_while_threads_end_are_all_run() -> None:
+    threads = Threads(idle_seconds=0.0005)
     for _ in range(500):
         run(threads)
     threads.end()

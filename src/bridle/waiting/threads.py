@@ -18,15 +18,25 @@ if TYPE_CHECKING:
 __all__ = ["Threads"]
 
 _KEPT = 4
-_IDLE_SECONDS = 2.0
+IDLE_SECONDS = 2.0
 
 
 class Threads:
-    """Runs functions in threads, until `end`."""
+    """Runs functions in threads, until `end`.
 
-    def __init__(self) -> None:
+    Args:
+        idle_seconds: how long a thread waits for more.
+    """
+
+    def __init__(self, idle_seconds: float = IDLE_SECONDS) -> None:
+        self._idle_seconds = idle_seconds
         self._idle: deque[SimpleQueue[Callable[[], None] | None]] = deque()
         self._over = False
+
+    @property
+    def idle(self) -> int:
+        """How many threads wait for more."""
+        return len(self._idle)
 
     def run(self, work: Callable[[], None]) -> None:
         """Run a function that raises nothing in a thread.
@@ -65,11 +75,11 @@ class Threads:
     def _next(self, inbox: SimpleQueue[Callable[[], None] | None]) -> Callable[[], None] | None:
         """Wait for more; None if there is none."""
         try:
-            return inbox.get(timeout=0 if self._over else _IDLE_SECONDS)
+            return inbox.get(timeout=0 if self._over else self._idle_seconds)
         except Empty:
             try:
                 self._idle.remove(inbox)
             except ValueError:  # somebody has taken it in this moment, to put something into it
                 with suppress(Empty):
-                    return inbox.get(timeout=_IDLE_SECONDS)
+                    return inbox.get(timeout=self._idle_seconds)
         return None

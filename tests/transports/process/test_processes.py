@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from bridle.transports.process import processes
 from bridle.transports.process.processes import CHILD_ID_VARIABLE, descendants, identity, kill_identity, marked_with
 from bridle.transports.process.short_runs import run_with_descendants
 from tests.contract import shows
@@ -99,14 +98,13 @@ def test_names_with_brackets_and_spaces(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/bin/ps").exists(), reason="there is no /bin/ps here")
-def test_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_there_is_no_proc() -> None:
     """The way of macOS, as far as Linux can show it."""
-    monkeypatch.setattr(processes, "_ON_LINUX", False)
     with started(PARENT) as process:
-        ((child, start_time),) = descendants(process.pid)
+        ((child, start_time),) = descendants(process.pid, linux=False)
         assert " " not in start_time
-        assert identity(child) == (child, start_time)
-        assert marked_with("x") == []
+        assert identity(child, linux=False) == (child, start_time)
+        assert marked_with("x", linux=False) == []
         process.communicate(b"")
         assert wait_gone(child)
 

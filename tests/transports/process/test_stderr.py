@@ -55,9 +55,8 @@ def test_a_callback_that_blocks_holds_up_nobody_else(pipe: tuple[int, int]) -> N
 
 
 def test_a_callback_far_behind_gets_the_first_lines_and_the_log_the_number(
-    pipe: tuple[int, int], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    pipe: tuple[int, int], caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("bridle.transports.process.stderr._WAITING_LINES", 5)
     reading, writing = pipe
     go_on = threading.Event()
     lines: list[str] = []
@@ -67,7 +66,7 @@ def test_a_callback_far_behind_gets_the_first_lines_and_the_log_the_number(
         lines.append(line)
 
     kept = LineCallback(callback)
-    drain = StderrDrain(reading, tail_bytes=10, on_line=kept, name="bridle-test")
+    drain = StderrDrain(reading, tail_bytes=10, on_line=kept, name="bridle-test", waiting_lines=5)
     os.write(writing, b"".join(b"%d\n" % number for number in range(100)))
     drain.start()
     drain.finish()

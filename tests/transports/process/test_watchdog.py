@@ -132,11 +132,12 @@ def test_a_watchdog_that_was_killed_is_replaced_with_the_next_child(dog: Watchdo
         os.kill(first, 9)
         assert wait_gone(first)
         dog.add(TWO)
-        assert dog.pid not in {None, first}
-        assert dog._process is not None
-        assert dog._process.stdin is not None
-        dog._process.stdin.close()  # as if the host were gone
+        second = dog.pid
+        assert second is not None
+        assert second != first
+        dog.after_fork()  # lets go of the pipe, as if the host were gone
         assert wait_gone(process.pid)
+        os.waitpid(second, 0)
     finally:
         process.kill()
         process.communicate()

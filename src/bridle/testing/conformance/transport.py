@@ -33,6 +33,7 @@ def check_transport(
     shells: Sequence[Shell] = SHELLS,
     python: Sequence[str] = (sys.executable, "-I", "-S"),
     only: Sequence[str] = (),
+    seconds: float = CHECK_SECONDS,
     on_finding: Callable[[Finding], object] | None = None,
 ) -> Report:
     """Return what a transport does of what the rules in `bridle.transports.base` ask for.
@@ -49,6 +50,7 @@ def check_transport(
         shells: in which to check: `asyncio`, `trio`, `threads`.
         python: the command that runs Python (3.8 or newer) at the other end.
         only: names of checks, if not all are wanted.
+        seconds: how long one check may take.
         on_finding: called with each finding as it is made.
     """
     report = Report(f"Transport {source!r}")
@@ -57,7 +59,7 @@ def check_transport(
             if only and check.name not in only:
                 continue
             began = time.monotonic()
-            status, detail = _run(source, shell, check, python)
+            status, detail = _run(source, shell, check, python, seconds)
             finding = Finding(
                 "transport",
                 check.name,
@@ -74,7 +76,9 @@ def check_transport(
     return report
 
 
-def _run(source: TransportSource, shell: Shell, check: TransportCheck, python: Sequence[str]) -> tuple[Status, str]:
+def _run(
+    source: TransportSource, shell: Shell, check: TransportCheck, python: Sequence[str], seconds: float
+) -> tuple[Status, str]:
     from bridle.errors import NotSupportedError
 
     try:
@@ -92,7 +96,7 @@ def _run(source: TransportSource, shell: Shell, check: TransportCheck, python: S
             raise
 
     try:
-        run_bounded(wire, run, CHECK_SECONDS)
+        run_bounded(wire, run, seconds)
     except Skipped as reason:
         return "skipped", str(reason)
     except Failed as failure:

@@ -15,15 +15,15 @@ import sys
 __all__ = ["CHILD_ID_VARIABLE", "Identity", "descendants", "identity", "kill_identity", "marked_with"]
 
 CHILD_ID_VARIABLE = "BRIDLE_CHILD_ID"
-_ON_LINUX = sys.platform.startswith("linux")
+ON_LINUX = sys.platform.startswith("linux")
 
 Identity = tuple[int, str]
 """A pid and the start time of the process, as the operating system gives it."""
 
 
-def identity(pid: int) -> Identity | None:
+def identity(pid: int, *, linux: bool = ON_LINUX) -> Identity | None:
     """Return who `pid` is now, or None if it is gone or a zombie."""
-    if _ON_LINUX:
+    if linux:
         status = _linux_status(pid)
         return None if status is None or status[0] in {"Z", "X"} else (pid, status[2])
     for row in _ps_rows():
@@ -32,9 +32,9 @@ def identity(pid: int) -> Identity | None:
     return None
 
 
-def descendants(pid: int) -> list[Identity]:
+def descendants(pid: int, *, linux: bool = ON_LINUX) -> list[Identity]:
     """Return the children of `pid`, their children, and so on, oldest generation first."""
-    if _ON_LINUX:
+    if linux:
         return _linux_descendants(pid)
     children: dict[int, list[Identity]] = {}
     for child, parent, started in _ps_rows():
@@ -42,9 +42,9 @@ def descendants(pid: int) -> list[Identity]:
     return _walk(pid, lambda parent: children.get(parent, []))
 
 
-def marked_with(child_id: str) -> list[Identity]:
+def marked_with(child_id: str, *, linux: bool = ON_LINUX) -> list[Identity]:
     """Return the processes of this user whose environment says that they descend from the child `child_id` (Linux only)."""
-    if not _ON_LINUX or not child_id:
+    if not linux or not child_id:
         return []
     wanted = f"{CHILD_ID_VARIABLE}={child_id}".encode()
     found: list[Identity] = []

@@ -31,8 +31,8 @@ logger = logging.getLogger("bridle")
 _READ_BYTES = 65_536
 _LONGEST_LINE = 65_536
 """A line for the callback is cut here: a child that never ends a line must not fill the memory."""
-_WAITING_LINES = 10_000
-"""So many lines wait for a callback that is slower than the child; of what comes then, the number is logged."""
+WAITING_LINES = 10_000
+"""So many lines wait for a callback that is slower than the child; of those that come then, the number is logged."""
 
 
 class LineCallback:
@@ -53,10 +53,11 @@ class LineCallback:
 class _Lines:
     """Splits what comes into lines and calls back from a thread of its own, which ends with the last line."""
 
-    def __init__(self, callback: LineCallback, name: str) -> None:
+    def __init__(self, callback: LineCallback, name: str, most: int) -> None:
         self._callback = weakref.ref(callback)
         self._partial = b""
         self._waiting: deque[bytes] = deque()
+        self._most = most
         self._left_out = 0
         self._closed = False
         self._changed = threading.Condition()
@@ -71,7 +72,7 @@ class _Lines:
             lines.append(self._partial)
             self._partial = b""
         with self._changed:
-            room = max(0, _WAITING_LINES - len(self._waiting))
+            room = max(0, self._most - len(self._waiting))
             self._waiting.extend(lines[:room])
             self._left_out += len(lines[room:])
             self._changed.notify()
@@ -116,13 +117,22 @@ class StderrDrain:
         tail_bytes: how much of the end to keep.
         on_line: called with each line, without its line end; referred to weakly.
         name: for the threads.
+        waiting_lines: how many lines wait for a callback that is slower than the child.
     """
 
-    def __init__(self, descriptor: int, *, tail_bytes: int, on_line: LineCallback | None, name: str) -> None:
+    def __init__(
+        self,
+        descriptor: int,
+        *,
+        tail_bytes: int,
+        on_line: LineCallback | None,
+        name: str,
+        waiting_lines: int = WAITING_LINES,
+    ) -> None:
         self._tail_bytes = tail_bytes
         self._tail = bytearray()
         self._lock = threading.Lock()
-        self._lines = _Lines(on_line, f"{name}-lines") if on_line is not None else None
+        self._lines = _Lines(on_line, f"{name}-lines", waiting_lines) if on_line is not None else None
         self._stop = Wakeup()
         self._descriptor = descriptor
         os.set_blocking(descriptor, False)

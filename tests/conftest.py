@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.contract.outcomes import Outcomes
 from tests.support.patience import patience
+from tests.support.tiers import Tiers
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -47,10 +48,22 @@ def catch_ignored_signals() -> None:
 catch_ignored_signals()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--quick` and `--shell`."""
+    group = parser.getgroup("bridle")
+    group.addoption(
+        "--quick", action="store_true", help="when the whole suite runs, leave out what tests/support/tiers.py lists"
+    )
+    group.addoption(
+        "--shell", choices=("asyncio", "trio", "threads"), help="run tests that have a shell on this one only"
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Let tests say which behaviours they show, and CI insist on them."""
     config.addinivalue_line("markers", "shows(*behaviours): keeps these promises of tests/contract/behaviours.toml")
     config.pluginmanager.register(Outcomes(), "bridle-behaviours")
+    config.pluginmanager.register(Tiers(), "bridle-tiers")
 
 
 def pinned_cli_path() -> Path:

@@ -47,6 +47,12 @@ class Outcomes:
 def enforced(config: pytest.Config) -> bool:
     """True for a run of all tests with BRIDLE_CI=1."""
     options = config.option
-    chosen = options.keyword or options.markexpr or options.deselect or options.collectonly
+    chosen = (
+        options.keyword
+        or options.markexpr
+        or options.deselect
+        or options.collectonly
+        or getattr(options, "quick", False)
+    )
     everything = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     return os.environ.get("BRIDLE_CI") == "1" and everything and not chosen

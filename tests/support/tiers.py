@@ -1,0 +1,111 @@
+"""The two tiers of the suite: `--quick` runs a part of it and says at its end what it left out; without the flag everything runs.
+
+The flag counts for a run of the whole suite only: a test that is named on the command line always runs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+import pytest
+
+FIRST_SHELL, OTHER_SHELLS = "asyncio", {"trio", "threads"}
+# These run first: they start no process, and fail within seconds when the core is broken.
+CORE = (
+    "protocol", "messages", "checked", "options", "launch", "hooks", "permissions", "tools", "session/test_deadlines", "waiting",
+)  # fmt: skip
+# These run on every shell: they are about the shells.
+ON_EVERY_SHELL = ("contract", "queries/test_one_shot", "queries/test_hard_cases")
+# Of the tests that need the real CLI, these run.
+MAIN_PATHS = (
+    "real_cli/test_one_shot", "real_cli/test_sessions.py", "real_cli/test_steered", "cli/test_real_cli", "messages", "tools",
+    "protocol", "testing/script",
+)  # fmt: skip
+# What they are about is tried at random, or in a pytest of its own: each file takes a minute and more.
+AT_RANDOM = ("session/test_random_stops", "real_cli/test_abandonment", "testing/faults/test_random")
+SLOW = ("testing/plugin/test_fixtures", "testing/plugin/test_runners", "session/test_many", "project/test_imports")
+
+
+class Test(NamedTuple):
+    """What the rules ask about a test: its path below `tests/`, the shell it runs on, if it needs the real CLI."""
+
+    path: str
+    shell: str | None
+    real_cli: bool
+
+    def among(self, paths: tuple[str, ...]) -> bool:
+        """True if its file is one of these, or in one of these folders."""
+        return self.path.startswith(paths)
+
+
+def left_out(test: Test) -> str | None:
+    """Return why the quick tier leaves a test out, None if it runs it. The first reason counts."""
+    if test.among(("fidelity",)):
+        return "comparisons of the simulated CLI with the real one"
+    if test.among(("testing/conformance",)):
+        return "conformance checks"
+    if test.among(AT_RANDOM):
+        return "stops and faults at random moments"
+    if test.among(SLOW):
+        return "slow tests of plugins, imports and hundreds of sessions"
+    if test.real_cli and not test.among(MAIN_PATHS):
+        return "tests of the real CLI beyond its main paths"
+    if test.shell in OTHER_SHELLS and not test.among(ON_EVERY_SHELL):
+        return "tests on trio and threads that passed on asyncio"
+    return None
+
+
+def described(item: pytest.Item) -> Test:
+    """Return what the rules ask about an item."""
+    path = item.path.relative_to(item.config.rootpath / "tests").as_posix()
+    parameters: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
+    shells = {value for value in parameters.values() if isinstance(value, str)} & {FIRST_SHELL, *OTHER_SHELLS}
+    return Test(path, next(iter(shells), None), item.get_closest_marker("real_cli") is not None)
+
+
+def applies(config: pytest.Config) -> bool:
+    """True for a quick run of the whole suite."""
+    options = config.option
+    chosen = options.keyword or options.markexpr or options.deselect
+    return bool(options.quick) and not chosen and config.args_source is pytest.Config.ArgsSource.TESTPATHS
+
+
+class Tiers:
+    """A pytest plugin: sorts and selects, counts what it leaves out, and says so at the end."""
+
+    def __init__(self) -> None:
+        self._left_out: Counter[str] = Counter()
+
+    @pytest.hookimpl(trylast=True)  # after the marker `real_cli` was set
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Put the core first, and take out what the tier does not run."""
+        tests = {item: described(item) for item in items}
+        items.sort(key=lambda item: not tests[item].among(CORE) or tests[item].real_cli)
+        if applies(config):
+            reasons = {item: left_out(test) for item, test in tests.items()}
+            config.hook.pytest_deselected(items=[item for item in items if reasons[item]])
+            items[:] = [item for item in items if not reasons[item]]
+            self._left_out = Counter(reason for reason in reasons.values() if reason)
+        if only := config.option.shell:
+            others = [item for item in items if tests[item].shell not in {None, only}]
+            config.hook.pytest_deselected(items=others)
+            items[:] = [item for item in items if item not in others]
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Hand what a worker of xdist counted to the process that started it."""
+        if hasattr(session.config, "workeroutput"):
+            session.config.workeroutput["left_out"] = dict(self._left_out)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take what a worker counted; all of them counted the same."""
+        self._left_out = Counter(getattr(node, "workeroutput", {}).get("left_out", {})) or self._left_out
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say what was left out."""
+        if self._left_out:
+            terminalreporter.section("left out by --quick")
+            for reason, count in self._left_out.most_common():
+                terminalreporter.line(f"{count:5} {reason}")
+            terminalreporter.line("`./dev test --thorough` runs them; `./dev test PATH` runs all of a file or folder.")

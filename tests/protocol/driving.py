@@ -101,7 +101,7 @@ class Driver:
 
     def pause(self, seconds: float) -> None:
         """Move bytes for a while: for what must not happen."""
-        end = monotonic() + patience(seconds)
+        end = monotonic() + seconds
         while monotonic() < end and not self.connection.over:
             self._take()
             self._move(end)

@@ -26,6 +26,16 @@ ALL_ALLOWED = ("--permission-mode", "bypassPermissions")
 ASKING = ("--permission-prompt-tool", "stdio")
 
 
+# A command that runs until `release` is called.
+HELD = "while [ ! -e released ]; do sleep 0.05; done"
+
+
+def release(driver: Driver, real_cli: RealCLI) -> None:
+    """Let a held command end, after the CLI has read all that was sent to it."""
+    driver.ask("get_settings")
+    (real_cli.cwd / "released").touch()
+
+
 def bash(command: str, **more: Any) -> ToolCall:
     return ToolCall("Bash", {"command": command, "description": "test", **more})
 
@@ -103,15 +113,16 @@ def test_a_conversation_from_the_handshake_to_the_end(drive: Any) -> None:
 
 
 @shows("session.turns.merged")
-def test_two_prompts_that_one_result_answers_end_together(drive: Any) -> None:
+def test_two_prompts_that_one_result_answers_end_together(drive: Any, real_cli: RealCLI) -> None:
     with (
-        ScriptedModel(Reply(bash("sleep 1")), "Both answered.") as model,
+        ScriptedModel(Reply(bash(HELD)), "Both answered.") as model,
         drive(model, *ALL_ALLOWED) as driver,
     ):
         ready(driver)
         first = driver.connection.send_prompt("first")
         driver.until(lambda: any(isinstance(m, AssistantMessage) for m in driver.messages()))
         second = driver.connection.send_prompt("second")
+        release(driver, real_cli)
         driver.until(over(driver, first, second))
 
         batch = next(
@@ -417,20 +428,20 @@ def test_a_subagent_in_the_background_is_waited_for(drive: Any) -> None:
 
 
 @shows("session.turns.nobodys")
-def test_a_prompt_that_comes_while_the_cli_works_for_itself_gets_its_result(drive: Any) -> None:
+def test_a_prompt_that_comes_while_the_cli_works_for_itself_gets_its_result(drive: Any, real_cli: RealCLI) -> None:
     script = (
         Reply(bash("sleep 0.3; echo done", run_in_background=True)),
         "Started.",
-        Reply(bash("sleep 1.5")),
+        Reply(bash(f"touch begun; {HELD}")),
         "Both.",
     )
     with ScriptedModel(*script) as model, drive(model, *ALL_ALLOWED) as driver:
         ready(driver)
         first = driver.connection.send_prompt("go")
         driver.until(over(driver, first))
-        driver.until(lambda: len(model.requests_of("main")) == 3)
-        driver.pause(0.5)
+        driver.until((real_cli.cwd / "begun").exists)
         second = driver.connection.send_prompt("and this")
+        release(driver, real_cli)
         driver.until(over(driver, second))
         assert state(driver, second) is TurnState.COMPLETED
         assert texts(driver, second) == ["Both."]

@@ -152,7 +152,7 @@ def test_an_api_that_is_down_meets_the_deadline_of_the_turn(shell: Shell, drivin
     async def scenario() -> None:
         with ScriptedModel() as model:
             nowhere = {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
-            stream = shell.query("Hi", driving(model, env=nowhere, timeouts=Timeouts(turn=3)))
+            stream = shell.query("Hi", driving(model, env=nowhere, timeouts=Timeouts(turn=patience(3))))
             collected = await stream.collect()
             assert isinstance(collected.terminal_error, bridle.TurnTimeoutError)
             assert any(isinstance(message, APIRetryMessage) for message in collected.messages)

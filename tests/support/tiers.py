@@ -22,9 +22,9 @@ MAIN_PATHS = (
     "real_cli/test_one_shot", "real_cli/test_sessions.py", "real_cli/test_steered", "cli/test_real_cli", "messages", "tools",
     "protocol", "testing/script",
 )  # fmt: skip
-# What they are about is tried at random, or in a pytest of its own: each file takes a minute and more.
+# Each of these takes half a minute and more.
 AT_RANDOM = ("session/test_random_stops", "real_cli/test_abandonment", "testing/faults/test_random")
-SLOW = ("testing/plugin/test_fixtures", "testing/plugin/test_runners", "session/test_many", "project/test_imports")
+SLOW = ("cli/test_untrusted_text", "testing/plugin", "session/test_many", "project/test_imports")
 
 
 class Test(NamedTuple):
@@ -48,7 +48,7 @@ def left_out(test: Test) -> str | None:
     if test.among(AT_RANDOM):
         return "stops and faults at random moments"
     if test.among(SLOW):
-        return "slow tests of plugins, imports and hundreds of sessions"
+        return "slow tests: plugins, imports, hundreds of sessions, untrusted text in every command"
     if test.real_cli and not test.among(MAIN_PATHS):
         return "tests of the real CLI beyond its main paths"
     if test.shell in OTHER_SHELLS and not test.among(ON_EVERY_SHELL):

@@ -6,12 +6,12 @@ The joint rules are functions, so they are drawn by asking them: from a state in
 from __future__ import annotations
 
 from enum import Enum
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from bridle.protocol.states import session as states
 from bridle.protocol.states.session import (
     Activity,
-    Asked,
     Ending,
     Exit,
     Half,
@@ -25,6 +25,8 @@ from bridle.protocol.states.session import (
     Snapshot,
     TurnHappening,
     TurnState,
+    Work,
+    WorkHappening,
 )
 
 if TYPE_CHECKING:
@@ -53,6 +55,12 @@ MEANINGS: dict[Enum, str] = {
     Half.OPEN: "open",
     Half.CLOSING: "to be closed when the joint rule holds",
     Half.CLOSED: "closed",
+    Half.BROKEN: "the CLI stopped reading, unasked",
+    Work.UNKNOWN: "neither a state nor a result has come",
+    Work.IDLE: "the CLI says that it is idle",
+    Work.ANSWERED: "a result came, and no state since",
+    Work.DUE: "a background task ended: a turn or a state follows",
+    Work.WORKING: "a turn runs",
     Process.ALIVE: "it runs",
     Process.EXITED: "it has ended, and was reaped",
 }
@@ -62,7 +70,7 @@ HAPPENINGS: dict[Enum, str] = {
     LifecycleHappening.INITIALIZE_SENT: "initialize is written",
     LifecycleHappening.CONFIRMED: "the handshake is done",
     LifecycleHappening.STOP: "stop()",
-    LifecycleHappening.ENDED_WELL: "the CLI has exited, nothing was open",
+    LifecycleHappening.ENDED_WELL: "the end, and nothing was lost",
     LifecycleHappening.FAILURE: "a failure",
     HandshakeHappening.SENT: "initialize is written",
     HandshakeHappening.REQUEST: "the CLI asks something",
@@ -86,9 +94,20 @@ HAPPENINGS: dict[Enum, str] = {
     HalfHappening.CLOSE_ASKED: "finish()",
     HalfHappening.CLOSED: "end of the pipe",
     HalfHappening.BROKEN: "the other side is gone",
+    WorkHappening.TURN_BEGINS: "an init message",
+    WorkHappening.RESULT: "a result",
+    WorkHappening.TASK_ENDED: "a background task ends",
+    WorkHappening.SAYS_IDLE: "reported as idle",
+    WorkHappening.SAYS_BUSY: "reported as running",
+    WorkHappening.SETTLED: "silence for 5 s",
+    WorkHappening.ENDED: "the session ends",
     ProcessHappening.EXITED: "exit",
 }
-ASKED = {Asked.NOTHING: "nothing", Asked.FINISH: "`finish()`", Asked.STOP: "`stop()`"}
+STAGES = {
+    "it starts": (Lifecycle.NEW, Lifecycle.STARTING, Lifecycle.INITIALIZING),
+    "it runs, also after `finish()`": (Lifecycle.RUNNING,),
+    "it is being stopped": (Lifecycle.STOPPING,),
+}
 EXITS = {
     Exit.CLEAN: "code 0",
     Exit.AFTER_ERROR_RESULT: "another code, and the last result was an error",
@@ -114,8 +133,14 @@ FIELDS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "hold_until_confirmed": ("a hook must not be missed (`on_failure='block'`)", (False, True)),
 }
 RULES: dict[str, tuple[Callable[[Snapshot], bool], Snapshot]] = {
-    "prompts and operations are written at once": (states.operations_flow, Snapshot(handshake=Handshake.CONFIRMED)),
-    "a frame that is written may still be read": (states.may_write, Snapshot()),
+    "prompts and operations are written at once": (
+        lambda now: states.operations_flow(now.handshake, now.hold_until_confirmed),
+        Snapshot(handshake=Handshake.CONFIRMED),
+    ),
+    "a frame that is written may still be read": (
+        lambda now: states.somebody_reads(now.input, now.output, now.process, now.peer_only_listens),
+        Snapshot(),
+    ),
     "the session is quiet: `wait_idle()` returns": (states.is_quiet, Snapshot(activity=Activity.IDLE)),
     "stdin is closed after `finish()`": (
         states.input_may_close,
@@ -167,16 +192,19 @@ def rules() -> list[str]:
 
 
 def endings() -> list[str]:
-    """Return how a session ends, as a table."""
-    rows = ["| what was asked for | a prompt is open | how the CLI exited | the last event |", "|---|---|---|---|"]
-    for asked, asked_words in ASKED.items():
-        for open_turn in (False, True):
-            by_ending: dict[Ending, list[Exit]] = {}
-            for code in Exit:
-                by_ending.setdefault(states.ENDINGS[asked, open_turn, code], []).append(code)
-            for ending, codes in by_ending.items():
-                how = "however" if len(codes) == len(Exit) else "; ".join(EXITS[code] for code in codes)
-                rows.append(f"| {asked_words} | {'yes' if open_turn else 'no'} | {how} | {ENDINGS[ending]} |")
+    """Return how a session ends with its process, as a table."""
+    rows = ["| the session | a prompt is open | how the CLI exited | the last event |", "|---|---|---|---|"]
+    for stage, lifecycles in STAGES.items():
+        found: dict[tuple[Ending, bool], dict[Exit, None]] = {}
+        for lifecycle, open_prompt, code in product(lifecycles, (False, True), Exit):
+            found.setdefault((states.ENDINGS[lifecycle, open_prompt, code], open_prompt), {})[code] = None
+        for (ending, open_prompt), codes in found.items():
+            other = found.get((ending, not open_prompt))
+            if other == codes and open_prompt:
+                continue
+            prompt = "yes or no" if other == codes else "yes" if open_prompt else "no"
+            how = "however" if len(codes) == len(Exit) else "; ".join(EXITS[code] for code in codes)
+            rows.append(f"| {stage} | {prompt} | {how} | {ENDINGS[ending]} |")
     return rows
 
 
@@ -186,6 +214,7 @@ def parts() -> dict[str, list[str]]:
         "session": picture(states.LIFECYCLE, Lifecycle.NEW),
         "handshake": picture(states.HANDSHAKE, Handshake.UNSENT),
         "turn": picture(states.TURN, TurnState.QUEUED),
+        "work": picture(states.WORK, Work.UNKNOWN),
         "input": picture(states.INPUT, Half.OPEN),
         "output": picture(states.OUTPUT, Half.OPEN),
         "process": picture(states.PROCESS, Process.ALIVE),

@@ -69,6 +69,7 @@ class HostMachine(RuleBasedStateMachine):
         super().__init__()
         counter = itertools.count()
         self.connection = Connection(limits=LIMITS, random_bytes=lambda n: next(counter).to_bytes(n, "big"))
+        self.initialize_id = ""
         self.issued: set[str] = set()
         self.answered: Counter[str] = Counter()
         self.received: set[str] = set()
@@ -166,7 +167,8 @@ class HostMachine(RuleBasedStateMachine):
         connection = self.connection
         if connection.handshake is Handshake.UNSENT and connection.lifecycle in (Lifecycle.NEW, Lifecycle.STARTING):
             with contextlib.suppress(BridleError):
-                self.asked.add(connection.send_initialize({"hooks": None}))
+                self.initialize_id = connection.send_initialize({"hooks": None})
+                self.asked.add(self.initialize_id)
 
     @rule(content=st.text(max_size=5))
     def prompt(self, content: str) -> None:
@@ -208,7 +210,9 @@ class HostMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def withdraw(self, data: st.DataObject) -> None:
-        self.connection.withdraw_prompt(data.draw(st.sampled_from(self.turn_ids())))
+        record = self.connection.turns.get(data.draw(st.sampled_from(self.turn_ids())))
+        if record is not None and not record.written:
+            self.connection.expire_turn(record.id)
 
     @rule()
     def settle(self) -> None:
@@ -300,8 +304,7 @@ class HostMachine(RuleBasedStateMachine):
         assert not connection.data_to_send()
         assert connection.lifecycle in (Lifecycle.STOPPED, Lifecycle.FAILED)
         assert {turn for turn, count in self.ended_turns.items() if count} == self.prompts
-        handshake = {connection._initialize_id}
-        assert set(self.resolved) | self.given_up | handshake >= self.asked
+        assert set(self.resolved) | self.given_up | {self.initialize_id} >= self.asked
         assert self.handshakes == 1 or (connection.lifecycle is Lifecycle.STOPPED and not self.asked)
         with contextlib.suppress(BridleError):
             connection.send_prompt("too late")
@@ -377,7 +380,7 @@ class PairMachine(RuleBasedStateMachine):
         self.cli_prompts: list[str] = []
         self.host_prompts: list[str] = []
         self.outcomes: Counter[tuple[Connection, str]] = Counter()
-        self.host.send_initialize({"hooks": {}})
+        self.initialize_id = self.host.send_initialize({"hooks": {}})
 
     @rule(which=st.booleans(), size=st.integers(1, 400))
     def move(self, which: bool, size: int) -> None:
@@ -425,7 +428,7 @@ class PairMachine(RuleBasedStateMachine):
         if not open_now:
             return
         request_id = data.draw(st.sampled_from(open_now))
-        is_initialize = connection is self.cli and request_id == self.cli._initialize_id
+        is_initialize = connection is self.cli and request_id == self.initialize_id
         if good or is_initialize:
             assert connection.send_response(request_id, {"models": []})
         else:

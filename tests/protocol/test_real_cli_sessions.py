@@ -74,7 +74,7 @@ def texts(driver: Driver, turn_id: str | None = None) -> list[str]:
 
 def finish(driver: Driver) -> events.Ended:
     driver.connection.close_input()
-    driver.until(lambda: driver.of(events.InputMayClose))
+    driver.until(lambda: driver.connection.input_may_close)
     driver.close()
     driver.until(lambda: driver.connection.over)
     [ended] = driver.of(events.Ended)
@@ -238,8 +238,8 @@ def test_the_background_outlives_the_result_and_is_waited_for(drive: Any) -> Non
         assert not driver.connection.quiet
         assert driver.connection.background_tasks
         driver.connection.close_input()
-        assert not driver.of(events.InputMayClose)
-        driver.until(lambda: driver.of(events.InputMayClose))
+        assert not driver.connection.input_may_close
+        driver.until(lambda: driver.connection.input_may_close)
         # Quiet, and not a moment earlier: the turn that the CLI starts by itself is over too.
         assert texts(driver) == ["Started.", "It is done."]
         assert texts(driver, turn) == ["Started."]
@@ -419,9 +419,9 @@ def test_a_subagent_in_the_background_is_waited_for(drive: Any) -> None:
         turn = driver.connection.send_prompt("go")
         driver.until(over(driver, turn))
         driver.connection.close_input()
-        driver.until(lambda: driver.of(events.InputMayClose))
+        driver.until(lambda: driver.connection.input_may_close)
         assert texts(driver)[-1] == "It has looked."
-        assert len(driver.of(events.InputMayClose)) == 1
+        assert driver.connection.input_may_close
         driver.close()
         driver.until(lambda: driver.connection.over)
     assert driver.connection.ending is Ending.COMPLETED

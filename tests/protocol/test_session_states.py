@@ -19,7 +19,7 @@ LACKING: dict[str, set[tuple[str, str]]] = {
         *((state.name, "LAUNCHED") for state in Lifecycle if state is not Lifecycle.NEW),
         ("STARTING", "START"),
         ("STARTING", "CONFIRMED"),
-        ("STARTING", "ENDED_WELL"),
+        ("NEW", "STOP"),
         *((state, "START") for state in ("INITIALIZING", "RUNNING", "STOPPING", "STOPPED", "FAILED")),
         *((state, "INITIALIZE_SENT") for state in ("INITIALIZING", "RUNNING", "STOPPING", "STOPPED", "FAILED")),
         ("INITIALIZING", "ENDED_WELL"),
@@ -37,9 +37,9 @@ LACKING: dict[str, set[tuple[str, str]]] = {
     "TURN": set(),
     "INPUT": set(),
     "OUTPUT": {
-        ("OPEN", "CLOSE_ASKED"),
-        ("CLOSED", "CLOSE_ASKED"),
-        *(("CLOSING", happening) for happening in ("CLOSE_ASKED", "CLOSED", "BROKEN")),
+        *(("OPEN", happening) for happening in ("CLOSE_ASKED", "BROKEN")),
+        *(("CLOSED", happening) for happening in ("CLOSE_ASKED", "BROKEN")),
+        *((state, happening.name) for state in ("CLOSING", "BROKEN") for happening in s.HalfHappening),
     },
     "PROCESS": set(),
     "WORK": set(),
@@ -71,7 +71,7 @@ def test_every_cell_is_there_or_known_to_be_lacking(name: str, table: Any, kind:
         (s.LIFECYCLE, Lifecycle.NEW, {Lifecycle.STOPPED, Lifecycle.FAILED}),
         (s.HANDSHAKE, Handshake.UNSENT, {Handshake.CONFIRMED, Handshake.UNCONFIRMED, Handshake.FAILED}),
         (s.TURN, TurnState.QUEUED, {TurnState.COMPLETED, TurnState.INTERRUPTED, TurnState.FAILED}),
-        (s.INPUT, Half.OPEN, {Half.CLOSED}),
+        (s.INPUT, Half.OPEN, {Half.CLOSED, Half.BROKEN}),
         (s.OUTPUT, Half.OPEN, {Half.CLOSED}),
         (s.PROCESS, Process.ALIVE, {Process.EXITED}),
     ],
@@ -98,8 +98,13 @@ def test_an_end_is_reached_from_everywhere_and_never_left(table: Any, first: Any
 
 
 def test_every_end_has_a_cell() -> None:
-    assert set(s.ENDINGS) == set(product(s.Asked, (False, True), s.Exit))
-    assert all(s.ENDINGS[s.Asked.STOP, turn, code] is s.Ending.STOPPED for turn in (False, True) for code in s.Exit)
+    live = set(Lifecycle) - {Lifecycle.STOPPED, Lifecycle.FAILED}
+    assert set(s.ENDINGS) == set(product(live, (False, True), s.Exit))
+    for at, turn, code in s.ENDINGS:
+        stopped = s.ENDINGS[at, turn, code] is s.Ending.STOPPED
+        assert stopped is (at is Lifecycle.STOPPING), "that we stopped it is one state in one place"
+        if turn or at in {Lifecycle.NEW, Lifecycle.STARTING, Lifecycle.INITIALIZING}:
+            assert s.ENDINGS[at, turn, code] is not s.Ending.COMPLETED
 
 
 @shows("session.turns.states")
@@ -148,15 +153,21 @@ def test_input_stays_open_while_something_is_owed_or_nobody_asked(change: dict[s
 @pytest.mark.parametrize("handshake", list(Handshake))
 @pytest.mark.parametrize("hold", [False, True])
 def test_operations_flow_from_the_first_sign_on(handshake: Handshake, hold: bool) -> None:
-    flows = s.operations_flow(Snapshot(handshake=handshake, hold_until_confirmed=hold))
+    flows = s.operations_flow(handshake, hold)
     expected = {Handshake.CONFIRMED, Handshake.UNCONFIRMED} | (set() if hold else {Handshake.IMPLICIT})
     assert flows is (handshake in expected)
 
 
 @pytest.mark.parametrize(
-    "change", [{"input": Half.CLOSED}, {"output": Half.CLOSED}, {"process": Process.EXITED}], ids=str
+    "change",
+    [{"input": Half.CLOSED}, {"input": Half.BROKEN}, {"output": Half.CLOSED}, {"process": Process.EXITED}],
+    ids=str,
 )
 def test_nothing_is_written_for_nobody(change: dict[str, Any]) -> None:
-    assert s.may_write(IDLE)
-    assert not s.may_write(IDLE._replace(**change))
-    assert s.may_write(IDLE._replace(**change, peer_only_listens=True)) is ("output" in change)
+    def reads(*, peer_only_listens: bool = False, **more: Any) -> bool:
+        now = IDLE._replace(**more)
+        return s.somebody_reads(now.input, now.output, now.process, peer_only_listens)
+
+    assert reads()
+    assert not reads(**change)
+    assert reads(**change, peer_only_listens=True) is ("output" in change)

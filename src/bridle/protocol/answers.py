@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw
 
 from bridle.errors import DecodeError
+from bridle.messages import decode
 from bridle.messages.base import NO_RAW
+from bridle.messages.control import ControlRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from bridle.errors import StreamWarning
     from bridle.messages.control import ControlResponse
 
-__all__ = ["Answer", "error_text", "read_answer"]
+__all__ = ["Answer", "error_text", "open_requests", "read_answer"]
+
+logger = logging.getLogger("bridle")
 
 
 class Answer(msgspec.Struct):
@@ -26,6 +34,11 @@ class Answer(msgspec.Struct):
     error_code: str | None = None
     pending_permission_requests: Raw = NO_RAW
     pending_user_dialog_requests: Raw = NO_RAW
+
+    @property
+    def failed(self) -> bool:
+        """True if it says no."""
+        return self.subtype == "error" or (self.subtype is None and bool(self.error))
 
 
 _decode_answer = msgspec.json.Decoder(Answer).decode
@@ -56,6 +69,18 @@ def read_answer(frame: ControlResponse) -> Answer:
         except (ValueError, RecursionError):
             continue
     return Answer(**values)
+
+
+def open_requests(answer: Answer, warn: Callable[[StreamWarning], None]) -> Iterator[ControlRequest]:
+    """Yield the requests that the CLI still wants to have answered when it answers `initialize`."""
+    for pending in (answer.pending_permission_requests, answer.pending_user_dialog_requests):
+        try:
+            for request in msgspec.json.decode(pending, type=list[Raw]) if pending else []:
+                frame = decode(bytes(request), warn)
+                if isinstance(frame, ControlRequest):
+                    yield frame
+        except (ValueError, RecursionError, DecodeError):
+            logger.debug("pending requests in the answer to `initialize` could not be read")
 
 
 def error_text(error: Raw) -> str:

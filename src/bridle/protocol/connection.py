@@ -1,64 +1,92 @@
-"""The core of a session: bytes and happenings in, events and bytes out. It never waits and knows no clock.
+"""The core of a query or session: bytes and happenings in, events and bytes out. It never waits and knows no clock.
 
-A shell calls `receive_data`, `receive_eof` and `process_exited`, takes `events_received()` and writes `data_to_send()`; whatever it
-wants it asks for with the `send_*` methods. Deadlines are the shell's: it tells what passed with `expire`. What arrives never raises;
-what we ask for raises only before anything was changed.
+Four verbs move bytes: `receive_data` and `receive_eof` in, `events_received` and `data_to_send` out; `process_exited` brings the exit.
+The `send_*` methods start what we want, and `expire` applies timeouts, which belong to shells. Receiving never raises for what the peer
+sent; sending raises only before anything was changed.
 
 `Role.HOST` is the library, `Role.CLI` its opposite: same framing, same exchanges, same handshake, so that each is tested by the other.
+
+A connection is composed of parts that know of each other only what they are given: `Life` (lifecycle, handshake, ending), `Halves` (input,
+output, process), the ledgers in `OwnRequests` and `PeerRequests`, the open prompts in `TurnTable` and, for what comes in, `Reading`,
+`Conversation` and `EventQueue`. What concerns several of them stands here.
 """
 
 from __future__ import annotations
 
+import logging
+import os
 from typing import TYPE_CHECKING, Any
 
 from bridle.errors import (
-    ControlTimeoutError,
+    CLIExitedDuringInitError,
+    DecodeError,
+    InitializationError,
     InitializationTimeoutError,
-    InitQueueOverflowError,
-    TooManyPendingRequestsError,
+    LineTooLongError,
+    SessionClosedError,
+    TooManyDecodeErrors,
 )
+from bridle.messages import Message, UserMessage
+from bridle.messages.control import ControlCancelRequest, ControlRequest, ControlResponse
+from bridle.options.bounds import Limits
 from bridle.protocol import events, frames
-from bridle.protocol.connection_arrivals import Arrivals
-from bridle.protocol.connection_base import Role
-from bridle.protocol.control import encode_request, row_for
-from bridle.protocol.exchanges import PendingRequest
+from bridle.protocol.answers import error_text, open_requests, read_answer
+from bridle.protocol.conversation import Conversation
+from bridle.protocol.diagnostics import exit_code_hint, process_failure, refused_option
+from bridle.protocol.event_queue import EventQueue
+from bridle.protocol.framing import OversizedLine
+from bridle.protocol.halves import Halves
+from bridle.protocol.life import Life, Role
+from bridle.protocol.own_requests import OwnRequests
+from bridle.protocol.peer_requests import PeerRequests
+from bridle.protocol.reading import NOTHING_PLAIN, PLAIN, PLAIN_AND_NAMELESS, Reading
+from bridle.protocol.results import ServerInfo, decode_result
+from bridle.protocol.states import session as states
 from bridle.protocol.states.session import (
-    HANDSHAKE,
-    INPUT,
-    LIFECYCLE,
-    Asked,
+    ENDINGS,
+    Activity,
     Ending,
+    Exit,
     Half,
     HalfHappening,
     Handshake,
     HandshakeHappening,
     Lifecycle,
     LifecycleHappening,
+    Process,
+    Snapshot,
     TurnHappening,
     TurnState,
+    Work,
     WorkHappening,
 )
-from bridle.protocol.turns import Turn
+from bridle.protocol.turns import PromptRecord, TurnTable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from bridle.errors import BridleError
+    from bridle.messages import Frame, ResultMessage
+    from bridle.messages.system import BackgroundTask
+    from bridle.protocol.answers import Answer
+    from bridle.protocol.exchanges import InFlightRequest, PendingRequest
     from bridle.protocol.frames import Payload
+    from bridle.protocol.reading import Kinds
 
 __all__ = ["SETTLE_SECONDS", "Connection", "Role"]
 
+logger = logging.getLogger("bridle")
+
 SETTLE_SECONDS = 5.0
 """How long the CLI may say nothing after a background task ended, before it is believed that nothing follows. Seen: 0.03 s."""
-_INTERNAL_REQUESTS = 256
-"""Of the requests for whose answers nobody waits, so many are remembered: a peer may answer none of them."""
 
 
-class Connection(Arrivals):
-    """One end of a session.
+class Connection:
+    """One end of a query or session.
 
     Args:
         role: which end.
-        limits: every bound; `line_bytes`, `consecutive_decode_errors`, `queued_operations`, `pending_requests`, `early_requests` count.
+        limits: `line_bytes`, `consecutive_decode_errors`, `queued_operations`, `pending_requests` and `early_requests` count here.
         hold_until_confirmed: nothing is sent on an implicit confirmation: a guard depends on what the CLI says about itself.
         one_way: the launch gives the prompt and reads nothing more (`--print`): no handshake, nothing is written, control frames mean
             nothing. `RUNNING` from `begin_start` on. Read `events_received()`: messages in batches, `Warned`, `BadLine`, `IncompleteLine`,
@@ -70,13 +98,265 @@ class Connection(Arrivals):
         random_bytes: where ids come from.
 
     Attributes:
-        server_info: what the CLI said of itself, once it did.
-        terminal_error: why the session failed, if it did.
-        exit_code: the process's, once it is known.
-        turns: the prompts of ours that are open.
+        server_info: the CLI's description of itself, once it has answered `initialize`.
+        turns: the open prompts.
     """
 
-    # -- out -----------------------------------------------------------------------------------------------------------
+    def __init__(
+        self,
+        role: Role = Role.HOST,
+        *,
+        limits: Limits | None = None,
+        hold_until_confirmed: bool = False,
+        one_way: bool = False,
+        long_lines_end: bool = False,
+        results_excuse: bool = False,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self.server_info: ServerInfo | None = None
+        self.turns = TurnTable()
+        self._limits = limits or Limits()
+        self._long_lines_end = long_lines_end
+        self._results_excuse = results_excuse
+        self._random_bytes = random_bytes
+        self._queue = queue = EventQueue(self.turns)
+        self._reading = Reading(self._limits.line_bytes, queue, self._plain)
+        self._halves = halves = Halves(one_way=one_way, peer_only_listens=role is Role.CLI)
+        self._life = life = Life(role, halves, queue, one_way=one_way, hold_until_confirmed=hold_until_confirmed)
+        self._conversation = Conversation(life, self.turns, queue)
+        self._own = OwnRequests(self._limits, life, halves, queue, random_bytes)
+        self._peers = PeerRequests(self._limits, life, halves, queue)
+
+    # -- how it stands -------------------------------------------------------------------------------------------------
+
+    @property
+    def role(self) -> Role:
+        """Which end of the wire this is."""
+        return self._life.role
+
+    @property
+    def lifecycle(self) -> Lifecycle:
+        """Where the session stands, as its user sees it."""
+        return self._life.lifecycle
+
+    @property
+    def handshake(self) -> Handshake:
+        """How far `initialize` has come."""
+        return self._life.handshake
+
+    @property
+    def over(self) -> bool:
+        """True once nothing more can happen: the process, if it lives, is to be stopped."""
+        return self._life.over
+
+    @property
+    def ending(self) -> Ending | None:
+        """How it ended, once it has."""
+        return self._life.ending
+
+    @property
+    def terminal_error(self) -> BridleError | None:
+        """Why it failed, if it did."""
+        return self._life.error
+
+    @property
+    def activity(self) -> Activity:
+        """What the CLI says it is doing."""
+        return self._conversation.activity
+
+    @property
+    def session_id(self) -> str | None:
+        """The session, as soon as a message has named it."""
+        return self._queue.session_id
+
+    @property
+    def background_tasks(self) -> tuple[BackgroundTask, ...]:
+        """The running background tasks, ambient ones included."""
+        return self._conversation.background_tasks
+
+    @property
+    def last_result(self) -> ResultMessage | None:
+        """The last result."""
+        return self._conversation.last_result
+
+    @property
+    def message_count(self) -> int:
+        """The number of messages so far."""
+        return self._queue.messages
+
+    @property
+    def received(self) -> bool:
+        """True once any byte has come."""
+        return self._reading.received
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code of the process, once it is known."""
+        return self._halves.exit_code
+
+    @property
+    def stderr_tail(self) -> bytes:
+        """The last part of the process's stderr, once it has exited."""
+        return self._halves.stderr_tail
+
+    @property
+    def exited(self) -> bool:
+        """True once the exit status is known and the output was read to its end."""
+        return self._halves.exited
+
+    @property
+    def quiet(self) -> bool:
+        """True while nothing goes on: no prompt of ours is open, nothing runs in the background, and the CLI is idle."""
+        return states.is_quiet(self.snapshot())
+
+    @property
+    def unsettled(self) -> bool:
+        """True between the end of a background task and the CLI's next word; after `SETTLE_SECONDS` of it, call `settle`."""
+        return self._conversation.work is Work.DUE
+
+    @property
+    def working(self) -> bool:
+        """True while the CLI is at work: on a prompt of ours, or in a turn that it began by itself."""
+        return bool(len(self.turns)) or self._conversation.work is Work.WORKING
+
+    @property
+    def at_work(self) -> bool:
+        """True while the model may be at work, now or soon: it works, a task runs in the background, or one has just ended."""
+        return self.working or self.unsettled or self._conversation.busy_tasks > 0
+
+    @property
+    def input_may_close(self) -> bool:
+        """True while stdin may be closed: it was asked for and the joint rule holds."""
+        # Read after every step of a driver, so the rest of the rule is looked at only once closing was asked for.
+        return self._halves.input is Half.CLOSING and not self.over and states.input_may_close(self.snapshot())
+
+    @property
+    def finishing(self) -> bool:
+        """True once stdin was asked to be closed: no prompt is taken any more."""
+        return self._halves.input is not Half.OPEN
+
+    @property
+    def input_closed(self) -> bool:
+        """True once nothing can be written any more."""
+        return self._halves.input in (Half.CLOSED, Half.BROKEN)
+
+    @property
+    def pending_requests(self) -> tuple[PendingRequest, ...]:
+        """Our requests that wait for an answer."""
+        return tuple(self._own.pending)
+
+    @property
+    def in_flight_requests(self) -> tuple[InFlightRequest, ...]:
+        """The peer's requests that wait for our answer."""
+        return tuple(self._peers.in_flight)
+
+    def snapshot(self) -> Snapshot:
+        """Return what the joint rules look at."""
+        return Snapshot(
+            lifecycle=self._life.lifecycle,
+            handshake=self._life.handshake,
+            input=self._halves.input,
+            output=self._halves.output,
+            process=self._halves.process,
+            activity=self._conversation.activity,
+            open_turns=len(self.turns),
+            pending_requests=self._own.waited_for,
+            in_flight_requests=len(self._peers.in_flight) + len(self._peers.early),
+            background_tasks=self._conversation.busy_tasks,
+            unsettled=self.unsettled,
+            hold_until_confirmed=self._life.hold_until_confirmed,
+            peer_only_listens=self._halves.peer_only_listens,
+        )
+
+    # -- bytes in ------------------------------------------------------------------------------------------------------
+
+    def receive_data(self, data: bytes) -> None:
+        """Read bytes from the peer."""
+        if self.over or self._halves.output is Half.CLOSED:
+            return
+        for arrived in self._reading.receive_data(data):
+            self._take(arrived)
+            if self.over:
+                return
+        self._queue.flush()
+
+    def receive_eof(self) -> None:
+        """Apply the end of the peer's output. A session has ended when the exit status is known too.
+
+        A host that closed its side still reads: the role CLI goes on, and only its own requests are resolved.
+        """
+        if self._halves.output is Half.CLOSED:
+            return
+        tail = self._reading.receive_eof()
+        if tail is not None and not self.over:
+            self._take(tail)
+            self._queue.flush()
+        self._halves.output_ended()
+        if self._halves.process is Process.EXITED:
+            self._end_with_process()
+        elif self.role is Role.CLI and not self.over:
+            self._own.end()
+
+    def process_exited(self, exit_code: int | None, stderr_tail: bytes = b"") -> None:
+        """Apply the exit of the process. The session has ended when the output has been read to its end too.
+
+        Args:
+            exit_code: negative for a signal; None if the process had to be stopped because it did not exit by itself. The role CLI
+                tells its own.
+            stderr_tail: the last part of its stderr.
+        """
+        if self._halves.process is Process.EXITED:
+            return
+        self._halves.process_exited(exit_code, stderr_tail)
+        if self._halves.output is Half.CLOSED or self.role is Role.CLI:
+            self._end_with_process()
+
+    def _plain(self) -> Kinds:
+        if self.role is Role.CLI:
+            return NOTHING_PLAIN
+        return PLAIN_AND_NAMELESS if self.turns.names_matter else PLAIN
+
+    def _take(self, arrived: Frame | DecodeError | OversizedLine | bytes) -> None:
+        match arrived:
+            case DecodeError():
+                self._on_bad_line(arrived)
+            case OversizedLine():
+                self._on_long_line(arrived)
+            case bytes():
+                self._queue.emit(events.IncompleteLine(arrived))
+            case Message() if self.role is Role.HOST:
+                self._conversation.receive(arrived)
+            case UserMessage():
+                self._queue.emit(events.PromptReceived(arrived, arrived.uuid))
+            case ControlRequest() if not self._life.one_way:
+                self._peers.receive(arrived)
+            case ControlResponse() if not self._life.one_way:
+                self._on_response(arrived)
+            case ControlCancelRequest() if not self._life.one_way:
+                self._peers.cancelled(arrived)
+            case _:
+                logger.debug("a frame of type %r was dropped", arrived.type)
+
+    def _on_long_line(self, line: OversizedLine) -> None:
+        limit = self._limits.line_bytes
+        if self._long_lines_end:
+            self.fail(LineTooLongError(line.size, limit, line.head))
+            return
+        self._queue.warn(
+            "OVERSIZED_LINE_SKIPPED",
+            f"A line of at least {line.size:,} bytes was skipped; `Limits.line_bytes` is {limit:,}.",
+            size=line.size,
+            head=line.head,
+        )
+
+    def _on_bad_line(self, error: DecodeError) -> None:
+        self._queue.emit(events.BadLine(error))
+        count = self._reading.bad_lines
+        excused = self._results_excuse and self.last_result is not None and not len(self.turns)
+        if count >= self._limits.consecutive_decode_errors and not excused:
+            self.fail(TooManyDecodeErrors(count, error))
+
+    # -- events and bytes out ------------------------------------------------------------------------------------------
 
     def events_received(self) -> list[events.Event]:
         """Return what happened since the last call, in order."""
@@ -89,17 +369,13 @@ class Connection(Arrivals):
 
     def data_to_send(self) -> bytes:
         """Return what is to be written: whole lines. It counts as written."""
-        data = b"".join(self._out)
-        self._out.clear()
-        return data
+        return self._halves.take()
 
-    # -- starting and ending -------------------------------------------------------------------------------------------
+    # -- the start -----------------------------------------------------------------------------------------------------
 
     def begin_start(self) -> None:
-        """Take that the process is being started."""
-        one_way = self._handshake is Handshake.NONE
-        started = LifecycleHappening.LAUNCHED if one_way else LifecycleHappening.START
-        self._lifecycle = LIFECYCLE[self._lifecycle, started]
+        """Apply that the process is being started."""
+        self._life.happened(LifecycleHappening.LAUNCHED if self._life.one_way else LifecycleHappening.START)
 
     def send_initialize(self, fields: Mapping[str, Any] | None = None) -> str:
         """Write `initialize`; return its request id, for `expire`.
@@ -109,77 +385,63 @@ class Connection(Arrivals):
             TypeError: if a field has the wrong type.
             SessionClosedError: if the session is over.
         """
-        self._require_open()
-        if self._handshake is not Handshake.UNSENT:
+        self._life.require_open()
+        if self.handshake is not Handshake.UNSENT:
             raise RuntimeError("`initialize` was sent already; to send it again is a request like others")
-        request_id = self._next_id()
-        frame = frames.request_frame(request_id, "initialize", encode_request("initialize", dict(fields or {})))
-        request = PendingRequest(request_id, "initialize", row_for("initialize"))
-        request.written = True
-        self._pending.add(request)
-        self._initialize_id = request_id
-        self._lifecycle = LIFECYCLE[self._lifecycle, LifecycleHappening.INITIALIZE_SENT]
-        self._handshake = HANDSHAKE[self._handshake, HandshakeHappening.SENT]
-        self._write(frame)
-        early, self._early = self._early, {}
-        for waiting in early.values():
-            self._on_request(waiting)
+        request_id = self._own.initialize(fields or {})
+        self._life.happened(LifecycleHappening.INITIALIZE_SENT)
+        self._life.handshake_happened(HandshakeHappening.SENT)
+        self._peers.receive_early()
         return request_id
 
-    def close_input(self) -> None:
-        """Ask for stdin to be closed as soon as the joint rule allows it; `InputMayClose` tells when. No prompt is taken any more."""
-        self._input = INPUT[self._input, HalfHappening.CLOSE_ASKED]
-        if self._asked is Asked.NOTHING:
-            self._asked = Asked.FINISH
-        self._look_at_rules()
-
-    def input_was_closed(self) -> None:
-        """Take that stdin is closed."""
-        self._input = INPUT[self._input, HalfHappening.CLOSED]
-        self._out.clear()
-
-    def input_broke(self) -> None:
-        """Take that the peer does not read any more. Its end, which follows, resolves what is open."""
-        self._input = INPUT[self._input, HalfHappening.BROKEN]
-        self._out.clear()
-
-    def begin_stop(self) -> None:
-        """Stop the session: nothing new is accepted, waiters wake, and what the CLI asks gets the safe answer at once.
-
-        A turn stays open until its result comes or the process has ended: `interrupt()` may still be sent.
-        """
-        self._asked = Asked.STOP
-        before = self._lifecycle
-        self._lifecycle = LIFECYCLE[before, LifecycleHappening.STOP]
-        if before is Lifecycle.NEW:
-            self._end(Ending.STOPPED, None)
-        if before is self._lifecycle or self.over:
+    def _on_response(self, frame: ControlResponse) -> None:
+        answer = read_answer(frame)
+        request = self._own.waiting_for(answer.request_id or frame.outer_request_id or "")
+        if request is None:
             return
-        self._held.clear()
-        starting = self._handshake in (Handshake.UNSENT, Handshake.SENT, Handshake.IMPLICIT)
-        for request in self._pending:
-            self._resolve(request, error=self.closed_error())
-        if starting:
-            self._handshake = HANDSHAKE[self._handshake, HandshakeHappening.ENDED]
-            self._queue.emit(events.HandshakeFailed(self.closed_error()))
-        self._tell_turns(self.turns.end(TurnHappening.STOPPED, only_unwritten=True), error=True)
-        for waiting in self._in_flight:
-            self._fail(waiting, "the session is stopping", "stopping")
-        early, self._early = self._early, {}
-        for frame in early.values():
-            self._on_request(frame)
+        if request.request_id == self._own.initialize_id:
+            self._initialize_answered(request, answer)
+            return
+        result = self._own.answered(request, answer)
+        if isinstance(result, ServerInfo):
+            self.server_info = result
 
-    def settle(self) -> None:
-        """Take that the CLI has said nothing for long enough after a background task ended."""
-        self._cli.happened(WorkHappening.SETTLED)
-        self._look_at_rules()
+    def _initialize_answered(self, request: PendingRequest, answer: Answer) -> None:
+        self._own.pending.remove(request.request_id)
+        if answer.failed:
+            self._life.handshake_happened(HandshakeHappening.ERROR)
+            self.fail(InitializationError(error_text(answer.error)))
+            return
+        self.server_info = decode_result(ServerInfo, answer.response, self._queue.warned)
+        self._conversation.learn(self.server_info.capabilities)
+        self._ready(HandshakeHappening.ANSWER)
+        for open_request in open_requests(answer, self._queue.warned):
+            self._peers.receive(open_request)
 
-    # -- what we ask for -----------------------------------------------------------------------------------------------
+    def _initialize_expired(self, request_id: str, seconds: float | None) -> None:
+        if self.handshake is not Handshake.IMPLICIT:
+            self._life.handshake_happened(HandshakeHappening.DEADLINE)
+            self.fail(self._start_error() or InitializationTimeoutError(seconds or 0.0, self._captured()))
+            return
+        self._own.pending.remove(request_id)
+        self._queue.warn(
+            "INIT_UNCONFIRMED",
+            "The CLI works with us and has not answered `initialize`: nothing is known about what it can do.",
+            seconds=seconds,
+        )
+        self._ready(HandshakeHappening.DEADLINE)
+
+    def _ready(self, happening: HandshakeHappening) -> None:
+        self._life.handshake_happened(happening)
+        self._life.happened(LifecycleHappening.CONFIRMED)
+        self._queue.emit(events.HandshakeCompleted(self.server_info))
+
+    # -- prompts and requests of ours ----------------------------------------------------------------------------------
 
     def send_prompt(
         self, content: object, *, turn_id: str | None = None, fields: Mapping[str, Any] | None = None
     ) -> str:
-        """Send a prompt; return its id, a uuid. Before the session is ready it waits, without a bound.
+        """Send a prompt; return its id, a uuid. Before the session is ready it waits, without a limit.
 
         Args:
             content: a string, or a list of content blocks.
@@ -190,16 +452,21 @@ class Connection(Arrivals):
             ValueError: if JSON cannot hold it, or the id is taken.
             SessionClosedError: if the session is over, being stopped, or was asked to finish.
         """
-        self._require_open()
-        if self._lifecycle is Lifecycle.STOPPING or self._input is not Half.OPEN:
+        self._life.require_open()
+        if self._life.stopping or self.finishing:
             raise self.closed_error()
-        turn = Turn(turn_id or self._uuid())
-        if turn.id in self.turns:
-            raise ValueError(f"a prompt with the id {turn.id!r} is open already")
-        frame = frames.user_frame(content, turn.id, fields)
-        self.turns.add(turn)
-        self._write_or_hold(turn, frame)
-        return turn.id
+        record = PromptRecord(turn_id or self._uuid())
+        if record.id in self.turns:
+            raise ValueError(f"a prompt with the id {record.id!r} is open already")
+        frame = frames.user_frame(content, record.id, fields)
+        self.turns.add(record)
+        self._halves.send(record, frame, flows=self._life.flows)
+        return record.id
+
+    def _uuid(self) -> str:
+        import uuid
+
+        return str(uuid.UUID(bytes=self._random_bytes(16), version=4))
 
     def send_request(
         self,
@@ -215,7 +482,7 @@ class Connection(Arrivals):
             subtype: which one; one that has no row is sent as it is.
             fields: what it carries.
             operation: what its user calls it, for errors.
-            internal: nobody waits for it: its ending is not reported.
+            internal: no caller waits for it: its ending is not reported.
 
         Raises:
             TypeError: if a field is missing or has the wrong type.
@@ -224,122 +491,57 @@ class Connection(Arrivals):
             TooManyPendingRequestsError: if `Limits.pending_requests` wait already.
             InitQueueOverflowError: if the session is not ready and `Limits.queued_operations` wait already.
         """
-        self._require_open()
-        if self._lifecycle is Lifecycle.STOPPING:
+        self._life.require_open()
+        if self._life.stopping:
             raise self.closed_error()
-        return self._request(subtype, fields, operation or subtype, internal)
+        return self._own.send(subtype, fields or {}, operation or subtype, internal=internal)
 
     def interrupt(self, *, cancel_queued: bool = False, internal: bool = False) -> str:
         """Send an interrupt; return its request id. It is accepted while the session stops, and while it finishes."""
-        self._require_open()
+        self._life.require_open()
         fields = {"cancel_queued": True} if cancel_queued else {}
-        return self._request("interrupt", fields, "interrupt", internal)
+        return self._own.send("interrupt", fields, "interrupt", internal=internal)
 
     def cancel_request(self, request_id: str) -> bool:
-        """Give a request of ours up: its waiter has gone, and its answer will be nobody's. True if it was open."""
-        if request_id == self._initialize_id and self.role is Role.HOST:
-            return False  # without it there is no session: stop that instead
-        request = self._pending.remove(request_id)
-        if request is None:
-            return False
-        if request.written:
-            self._write(frames.cancel_frame(request_id))
-        else:
-            self._unhold(request)
-        self._look_at_rules()
-        return True
-
-    def withdraw_prompt(self, turn_id: str) -> bool:
-        """Take back a prompt that was not written yet; True if there was one. One that was is the CLI's to cancel."""
-        turn = self.turns.get(turn_id)
-        if turn is None or turn.written:
-            return False
-        self._unhold(turn)
-        self._tell_turns(self.turns.withdraw(turn_id))
-        self._look_at_rules()
-        return True
+        """Give up a request of ours: its answer will be dropped. True if it was open."""
+        return self._own.cancel(request_id)
 
     def expire(self, request_id: str, seconds: float | None = None, stderr_tail: bytes = b"") -> bool:
-        """Take that a deadline passed: of a request of ours, of `initialize`, or of one that we are handling.
+        """Apply an expired timeout: of a request of ours, of `initialize`, or of one that we are handling.
 
         Args:
             request_id: which request.
-            seconds: the length of the deadline, for messages.
+            seconds: the length of the timeout, for messages.
             stderr_tail: what the process has printed, for a start that failed.
 
         Returns:
             True if it was open.
         """
-        if request_id == self._initialize_id and request_id in self._pending:
-            self._initialize_expired(seconds, stderr_tail)
+        if self._own.awaits_initialize(request_id):
+            self._halves.stderr_tail = stderr_tail or self._halves.stderr_tail
+            self._initialize_expired(request_id, seconds)
             return True
-        request = self._pending.get(request_id)
-        if request is not None:
-            if not request.written:
-                self._unhold(request)
-            self._resolve(request, error=ControlTimeoutError(request.operation, request_id, seconds))
-            self._look_at_rules()
-            return True
-        waiting = self._in_flight.get(request_id)
-        if waiting is None:
-            return False
-        within = f" within {seconds:g} s" if seconds is not None else " in time"
-        self._fail(waiting, f"it was not answered{within}", "expired")
-        self._look_at_rules()
-        return True
+        return self._own.expire(request_id, seconds) or self._peers.expire(request_id, seconds)
 
     def expire_turn(self, turn_id: str) -> bool:
-        """Take that a deadline of a prompt passed: it is interrupted, or withdrawn; its end is reported as always. True if it was open."""
-        turn = self.turns.get(turn_id)
-        if turn is None or not self._somebody_reads:
+        """Interrupt or cancel a prompt whose timeout has passed; its end is reported as always. True if it was open."""
+        record = self.turns.get(turn_id)
+        if record is None or not self._halves.open:
             return False
-        if not turn.written:
-            return self.withdraw_prompt(turn_id)
-        if turn.state is TurnState.STARTED:
+        if not record.written:
+            self._halves.drop(record)
+            self._conversation.tell(self.turns.withdraw(turn_id))
+        elif record.state is TurnState.STARTED:
             self.interrupt(internal=True)
-        elif self._lifecycle is not Lifecycle.STOPPING:
+        elif not self._life.stopping:
             self.send_request("cancel_async_message", {"message_uuid": turn_id}, internal=True)
         return True
 
-    def _request(self, subtype: str, fields: Mapping[str, Any] | None, operation: str, internal: bool) -> str:
-        wire = encode_request(subtype, dict(fields or {}))
-        pending = sum(not request.internal for request in self._pending)
-        if pending >= self._limits.pending_requests and not internal:
-            raise TooManyPendingRequestsError(operation, pending, self._limits.pending_requests)
-        if self.role is Role.HOST and not self._flows_was_said and not internal:
-            waiting = sum(isinstance(what, PendingRequest) for what, _ in self._held)
-            if waiting >= self._limits.queued_operations:
-                raise InitQueueOverflowError(operation, waiting, self._limits.queued_operations)
-        request_id = self._next_id()
-        frame = frames.request_frame(request_id, subtype, wire)
-        request = PendingRequest(request_id, subtype, row_for(subtype), operation=operation, internal=internal)
-        self._pending.add(request)
-        if internal:
-            self._internal.append(request_id)
-            if len(self._internal) > _INTERNAL_REQUESTS:
-                self._pending.remove(self._internal.popleft())
-        self._write_or_hold(request, frame)
-        return request_id
+    def settle(self) -> None:
+        """Apply that the CLI has said nothing for long enough after a background task ended."""
+        self._conversation.happened(WorkHappening.SETTLED)
 
-    def _initialize_expired(self, seconds: float | None, stderr_tail: bytes) -> None:
-        self._stderr_tail = stderr_tail or self._stderr_tail
-        implicit = self._handshake is Handshake.IMPLICIT
-        self._handshake = HANDSHAKE[self._handshake, HandshakeHappening.DEADLINE]
-        if not implicit:
-            self.fail(self._start_error() or InitializationTimeoutError(seconds or 0.0, self._captured()))
-            return
-        self._pending.remove(self._initialize_id or "")
-        self._lifecycle = LIFECYCLE[self._lifecycle, LifecycleHappening.CONFIRMED]
-        self._queue.warn(
-            "INIT_UNCONFIRMED",
-            "The CLI works with us and has not answered `initialize`: nothing is known about what it can do.",
-            seconds=seconds,
-        )
-        self._queue.emit(events.InitUnconfirmed())
-        self._queue.emit(events.HandshakeCompleted(None))
-        self._release()
-
-    # -- what we answer ------------------------------------------------------------------------------------------------
+    # -- answers of ours -----------------------------------------------------------------------------------------------
 
     def send_response(self, request_id: str, payload: Payload | None = None) -> bool:
         """Answer a request of the peer. The first ending counts: later ones do nothing.
@@ -349,27 +551,24 @@ class Connection(Arrivals):
             payload: the answer: an object, or ready JSON that is copied as it is.
 
         Returns:
-            True if it was still open and the answer was written: after our input was closed nobody reads it.
+            True if it was still open and the answer was written: after our input was closed it cannot be read.
 
         Raises:
             ValueError: if JSON cannot hold it; the request stays open.
         """
-        if request_id not in self._in_flight:
+        if request_id not in self._peers.in_flight:
             return False
-        return self._answer(request_id, frames.success_frame(request_id, payload))
+        return self._peers.answer(request_id, frames.success_frame(request_id, payload))
 
     def send_error(self, request_id: str, error: str, code: str | None = None) -> bool:
         """Answer a request of the peer with an error; returns what `send_response` does."""
-        if request_id not in self._in_flight:
+        if request_id not in self._peers.in_flight:
             return False
-        return self._answer(request_id, frames.error_frame(request_id, error, code), HandshakeHappening.ERROR)
+        return self._peers.answer(request_id, frames.error_frame(request_id, error, code), HandshakeHappening.ERROR)
 
     def fail_request(self, request_id: str, reason: str) -> bool:
         """Answer a request of the peer safely, as its row says; returns what `send_response` does."""
-        waiting = self._in_flight.get(request_id)
-        if waiting is None:
-            return False
-        return self._answer(request_id, self._safe_frame(waiting.row, waiting.frame, request_id, reason))
+        return self._peers.fail(request_id, reason)
 
     def send_message(self, message: Payload) -> None:
         """Send any other frame: for the role CLI, and for frames that have no method.
@@ -377,5 +576,110 @@ class Connection(Arrivals):
         Raises:
             ValueError: if it is not a JSON object.
         """
-        self._require_open()
-        self._write(frames.message_frame(message))
+        self._life.require_open()
+        self._halves.write(frames.message_frame(message))
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def close_input(self) -> None:
+        """Ask for stdin to be closed as soon as `input_may_close` says so. No prompt is taken any more."""
+        self._halves.input_happened(HalfHappening.CLOSE_ASKED)
+
+    def input_was_closed(self) -> None:
+        """Apply that stdin is closed."""
+        self._halves.input_happened(HalfHappening.CLOSED)
+
+    def input_broke(self) -> None:
+        """Apply that the peer does not read any more. Its end, which follows, resolves what is open."""
+        self._halves.input_happened(HalfHappening.BROKEN)
+
+    def begin_stop(self) -> None:
+        """Stop the session: nothing new is accepted, waiters wake, and requests of the CLI get the safe answer immediately.
+
+        A turn stays open until its result comes or the process has ended: `interrupt()` may still be sent.
+        """
+        before, starting = self.lifecycle, self._life.starting
+        if before is Lifecycle.NEW:
+            self._end(Ending.STOPPED, None)
+            return
+        self._life.happened(LifecycleHappening.STOP)
+        if before is self.lifecycle:
+            return
+        self._halves.drop_all()
+        self._own.end()
+        if starting:
+            self._life.handshake_happened(HandshakeHappening.ENDED)
+            self._queue.emit(events.HandshakeFailed(self.closed_error()))
+        self._conversation.tell(self.turns.end(TurnHappening.STOPPED, only_unwritten=True), ended=True)
+        self._peers.stop()
+
+    def fail(self, error: BridleError) -> None:
+        """End the session with an error: the process could not be started, or its shell gives up. Everything open is resolved."""
+        self._end(Ending.STOPPED if self._life.stopping else Ending.FAILED, error)
+
+    def closed_error(self) -> BridleError:
+        """Return a fresh error for a caller who wants something of a session that is over, or is being stopped."""
+        return self._life.closed_error()
+
+    def process_failure(self, exit_code: int | None, stderr_tail: bytes) -> BridleError:
+        """Return the error for a process that ended, or had to be stopped, without success."""
+        return process_failure(
+            exit_code,
+            stderr_tail=stderr_tail,
+            stdout_was_empty=not self.received,
+            message_count=self.message_count,
+            last_non_json_line=self._reading.last_bad_line,
+            last_result=self.last_result,
+        )
+
+    def _start_error(self) -> BridleError | None:
+        """Return the cause of a failed start, if the CLI has named one."""
+        if (refused := refused_option(self._halves.stderr)) is not None:
+            return refused
+        last = self.last_result
+        if last is not None and last.is_error:
+            return InitializationError("; ".join(last.errors) or last.result or "no reason given")
+        return None
+
+    def _captured(self) -> str:
+        printed = self.stderr_tail
+        return (printed if printed.strip() else self._reading.last_bad_line or b"").decode("utf-8", "replace")
+
+    def _end_with_process(self) -> None:
+        if self.over:
+            return
+        if self.role is Role.CLI:
+            self._end(Ending.COMPLETED, None)
+            return
+        code, last = self.exit_code, self.last_result
+        how = Exit.CLEAN if code == 0 else Exit.ERROR
+        if code is not None and code > 0 and last is not None and last.is_error:
+            how = Exit.AFTER_ERROR_RESULT
+        open_turns = len(self.turns) > 0
+        ending = ENDINGS[self.lifecycle, open_turns, how]
+        error: BridleError | None = None
+        if ending is Ending.FAILED and self.lifecycle is not Lifecycle.RUNNING:
+            error = self._start_error() or CLIExitedDuringInitError(code, self._captured())
+        elif ending is Ending.FAILED:
+            hint = exit_code_hint(code, stdout_was_empty=not self.received)
+            reason = f"the CLI exited{' while a prompt was open' if open_turns else ''}. {hint}"
+            error = SessionClosedError(expected=False, reason=reason, exit_code=code, stderr_tail=self._halves.stderr)
+        self._end(ending, error)
+
+    def _end(self, ending: Ending, error: BridleError | None) -> None:
+        """End: everything that is open is resolved, once."""
+        if self.over:
+            return
+        starting = self._life.starting
+        self._queue.flush()
+        self._life.end(ending, error)
+        self._halves.input_happened(HalfHappening.CLOSED)
+        self._halves.drop_all()
+        if starting:
+            self._queue.emit(events.HandshakeFailed(self.closed_error()))
+        self._own.end()
+        self._peers.end()
+        death = TurnHappening.DIED if ending is Ending.FAILED else TurnHappening.STOPPED
+        self._conversation.tell(self.turns.end(death), ended=True)
+        self._conversation.end()
+        self._queue.emit(events.Ended(ending, self.terminal_error, self.exit_code, by_exit=self.exited))

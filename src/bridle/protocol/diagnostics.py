@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bridle.errors import BridleError
     from bridle.messages import ResultMessage
 
-__all__ = ["exit_code_hint", "process_failure"]
+__all__ = ["exit_code_hint", "process_failure", "refused_option"]
 
 # The CLI quotes the whole argument. Its value may be secret, and may be long: the flag is what matters.
 _UNKNOWN_OPTION = re.compile(r"unknown option '?([^'=\n]+)", re.IGNORECASE)
@@ -94,6 +94,19 @@ def _troubleshooting(exit_code: int | None, stderr: str, *, stdout_was_empty: bo
     return advice
 
 
+def refused_option(stderr: str) -> UnsupportedCLIVersionError | None:
+    """Return the error for a CLI that does not know an option; None if its stderr says nothing of the kind."""
+    refused = _UNKNOWN_OPTION.search(stderr)
+    if refused is None:
+        return None
+    return UnsupportedCLIVersionError(
+        None,
+        "a version that knows it",
+        "Update the CLI with `npm install -g @anthropic-ai/claude-code@latest`, or leave the option out.",
+        detail=f"it does not know the option {printable(refused[1].strip(), 80)!r}",
+    )
+
+
 def process_failure(
     exit_code: int | None,
     *,
@@ -105,13 +118,8 @@ def process_failure(
 ) -> BridleError:
     """Build the error for a process that ended without success: the known cause first, the exit code last."""
     stderr = stderr_tail.decode("utf-8", "replace")
-    if message_count == 0 and (refused := _UNKNOWN_OPTION.search(stderr)):
-        return UnsupportedCLIVersionError(
-            None,
-            "a version that knows it",
-            "Update the CLI with `npm install -g @anthropic-ai/claude-code@latest`, or leave the option out.",
-            detail=f"it does not know the option {printable(refused[1].strip(), 80)!r}",
-        )
+    if message_count == 0 and (refused := refused_option(stderr)) is not None:
+        return refused
     return ProcessError(
         exit_code,
         Diagnostic(

@@ -10,7 +10,6 @@ from bridle.protocol import events
 if TYPE_CHECKING:
     from bridle.errors import WarningCode
     from bridle.messages import Message
-    from bridle.protocol.activity import CliActivity
     from bridle.protocol.turns import TurnTable
 
 __all__ = ["EventQueue"]
@@ -21,33 +20,22 @@ class EventQueue:
 
     Args:
         turns: knows which prompts a message belongs to that names none.
-        activity: learns from each delivered message.
 
     Attributes:
-        batch: the messages that came since the last event. Append to it; read it through `take`.
+        batch: the messages since the last event: to be appended to.
+        messages: the number of messages so far.
+        session_id: the session, from the first message that names it.
     """
 
-    __slots__ = ("_activity", "_events", "_turns", "batch")
-
-    def __init__(self, turns: TurnTable, activity: CliActivity) -> None:
+    def __init__(self, turns: TurnTable) -> None:
         self.batch: list[Message] = []
+        self.messages = 0
+        self.session_id: str | None = None
         self._events: list[events.Event] = []
         self._turns = turns
-        self._activity = activity
 
     def __bool__(self) -> bool:
         return bool(self._events or self.batch)
-
-    def flush(self) -> None:
-        """Make an event of the collected messages."""
-        if self.batch:
-            batch, self.batch = self.batch, []
-            self._add(batch, self._turns.current_ids)
-
-    def deliver(self, message: Message, turn_ids: tuple[str, ...]) -> None:
-        """Add a message of known prompts."""
-        self.flush()
-        self._add([message], turn_ids)
 
     def emit(self, event: events.Event) -> None:
         """Add an event."""
@@ -56,11 +44,22 @@ class EventQueue:
 
     def warn(self, code: WarningCode, message: str, **context: object) -> None:
         """Add a warning."""
-        self.emit(events.Warned(StreamWarning(code, message, context)))
+        self.warned(StreamWarning(code, message, context))
 
     def warned(self, warning: StreamWarning) -> None:
         """Add a ready warning."""
         self.emit(events.Warned(warning))
+
+    def deliver(self, message: Message, turn_ids: tuple[str, ...]) -> None:
+        """Add a message of known prompts."""
+        self.flush()
+        self._add([message], turn_ids)
+
+    def flush(self) -> None:
+        """Make an event of the collected messages."""
+        if self.batch:
+            batch, self.batch = self.batch, []
+            self._add(batch, self._turns.current_ids)
 
     def take(self) -> list[events.Event]:
         """Return all events, and forget them."""
@@ -69,5 +68,8 @@ class EventQueue:
         return happened
 
     def _add(self, messages: list[Message], turn_ids: tuple[str, ...]) -> None:
-        self._activity.heard(messages)
+        self.messages += len(messages)
+        if self.session_id is None:
+            ids = (getattr(message, "session_id", None) for message in messages)
+            self.session_id = next((found for found in ids if isinstance(found, str) and found), None)
         self._events.append(events.MessagesReceived(messages, turn_ids))

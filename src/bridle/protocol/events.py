@@ -27,10 +27,7 @@ __all__ = [
     "Event",
     "HandshakeCompleted",
     "HandshakeFailed",
-    "HostFinished",
     "IncompleteLine",
-    "InitUnconfirmed",
-    "InputMayClose",
     "MessagesReceived",
     "OperationsReleased",
     "PromptReceived",
@@ -74,10 +71,6 @@ class OperationsReleased(Event, frozen=True, eq=False):
     """
 
     implicitly: bool
-
-
-class InitUnconfirmed(Event, frozen=True, eq=False):
-    """The deadline for `initialize` passed after an implicit confirmation. A `Warned` says so too; `HandshakeCompleted` follows."""
 
 
 class RequestReceived(Event, frozen=True, eq=False):
@@ -137,11 +130,6 @@ class MessagesReceived(Event, frozen=True, eq=False):
     messages: list[Message]
     turn_ids: tuple[str, ...] = ()
 
-    @property
-    def turn_id(self) -> str | None:
-        """The first of `turn_ids`."""
-        return self.turn_ids[0] if self.turn_ids else None
-
 
 class TurnStateChanged(Event, frozen=True, eq=False):
     """A prompt of ours has come one step further.
@@ -175,10 +163,6 @@ class BackgroundTasksChanged(Event, frozen=True, eq=False):
     """
 
     tasks: tuple[BackgroundTask, ...]
-
-
-class InputMayClose(Event, frozen=True, eq=False):
-    """Closing was asked for and nothing stands against it any more. Look at `input_may_close` again before you do."""
 
 
 class Warned(Event, frozen=True, eq=False):
@@ -221,10 +205,6 @@ class PromptReceived(Event, frozen=True, eq=False):
 
     message: UserMessage
     uuid: str | None
-
-
-class HostFinished(Event, frozen=True, eq=False):
-    """Role CLI only: the host closed its side. It still reads; what we asked it is resolved."""
 
 
 class Ended(Event, frozen=True, eq=False):

@@ -6,7 +6,7 @@ class does not name is in `data`. Field names are the wire's in snake_case.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -387,11 +387,12 @@ class PermissionRules(ControlResult, frozen=True, kw_only=True):
     state: PermissionRulesState = msgspec.field(default_factory=PermissionRulesState)
 
 
+R = TypeVar("R", bound=ControlResult)
 _NULL = msgspec.Raw(b"null")
 _decoders: dict[type[ControlResult], Callable[[Raw], Any]] = {}
 
 
-def decode_result(kind: type[ControlResult], payload: Raw, warn: Callable[[StreamWarning], None]) -> ControlResult:
+def decode_result(kind: type[R], payload: Raw, warn: Callable[[StreamWarning], None]) -> R:
     """Return the answer of an operation; never raises, whatever the payload is.
 
     Args:
@@ -405,19 +406,19 @@ def decode_result(kind: type[ControlResult], payload: Raw, warn: Callable[[Strea
     if decode is None:
         decode = _decoders[kind] = msgspec.json.Decoder(kind).decode
     try:
-        result: ControlResult = decode(payload)
+        result: R = decode(payload)
     except (ValueError, RecursionError):
         result = _decode_slowly(kind, payload, warn)
     force_setattr(result, "raw", bytes(payload))
     return result
 
 
-def _decode_slowly(kind: type[ControlResult], payload: Raw, warn: Callable[[StreamWarning], None]) -> ControlResult:
+def _decode_slowly(kind: type[R], payload: Raw, warn: Callable[[StreamWarning], None]) -> R:
     from bridle.messages import degrade
 
     report = degrade.Report("control_response", warn)
     try:
-        result: ControlResult = degrade.build(kind, degrade.split_line(bytes(payload)), "", report)
+        result: R = degrade.build(kind, degrade.split_line(bytes(payload)), "", report)
     except (DecodeError, ValueError, RecursionError) as error:
         report.dropped("response", str(error))
         result = kind()

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from bridle.protocol.states.session import TURN, TurnHappening, TurnState
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
     from bridle.messages import ResultMessage
 
-__all__ = ["Turn", "TurnTable"]
+__all__ = ["PromptRecord", "TurnTable"]
 
 _REPORTS = {
     "queued": TurnHappening.REPORTED_QUEUED,
@@ -34,28 +36,13 @@ _AT_IDLE = {
 }
 
 
-class Turn:
-    """One prompt of ours.
+class PromptRecord(msgspec.Struct, eq=False):
+    """One prompt of ours: `verdict` is the last word of the CLI's reports about it, until its result comes."""
 
-    Attributes:
-        id: its uuid.
-        state: where it stands.
-        written: False while it waits for the session to be ready.
-        verdict: the last word of the CLI's reports about it, until its result comes.
-        result: the result that ended it.
-    """
-
-    __slots__ = ("id", "result", "state", "verdict", "written")
-
-    def __init__(self, turn_id: str) -> None:
-        self.id = turn_id
-        self.state = TurnState.QUEUED
-        self.written = False
-        self.verdict: str | None = None
-        self.result: ResultMessage | None = None
-
-    def __repr__(self) -> str:
-        return f"Turn({self.id!r}, {self.state.name})"
+    id: str
+    state: TurnState = TurnState.QUEUED
+    written: bool = False
+    verdict: str | None = None
 
 
 class TurnTable:
@@ -69,7 +56,7 @@ class TurnTable:
     __slots__ = ("_open", "current_ids", "reported")
 
     def __init__(self) -> None:
-        self._open: dict[str, Turn] = {}
+        self._open: dict[str, PromptRecord] = {}
         self.reported = False
         self.current_ids: tuple[str, ...] = ()
 
@@ -80,11 +67,11 @@ class TurnTable:
         return turn_id in self._open
 
     @property
-    def open(self) -> list[Turn]:
+    def open(self) -> list[PromptRecord]:
         """The prompts that are not over."""
         return list(self._open.values())
 
-    def get(self, turn_id: str) -> Turn | None:
+    def get(self, turn_id: str) -> PromptRecord | None:
         """Return an open prompt."""
         return self._open.get(turn_id)
 
@@ -97,11 +84,11 @@ class TurnTable:
                     return True
         return False
 
-    def add(self, turn: Turn) -> None:
+    def add(self, turn: PromptRecord) -> None:
         """Take a prompt."""
         self._open[turn.id] = turn
 
-    def _happen(self, turn: Turn, happening: TurnHappening) -> list[Turn]:
+    def _happen(self, turn: PromptRecord, happening: TurnHappening) -> list[PromptRecord]:
         before = turn.state
         turn.state = TURN[before, happening]
         if turn.state.over:
@@ -109,7 +96,7 @@ class TurnTable:
         self.current_ids = tuple(other.id for other in self._open.values() if other.state is TurnState.STARTED)
         return [turn] if turn.state is not before else []
 
-    def report(self, turn_id: str, word: str) -> list[Turn]:
+    def report(self, turn_id: str, word: str) -> list[PromptRecord]:
         """Take a `command_lifecycle` frame; return the prompts whose state it changed."""
         self.reported = True
         turn = self._open.get(turn_id)
@@ -119,11 +106,11 @@ class TurnTable:
         happening = _REPORTS.get(word)
         return self._happen(turn, happening) if happening is not None else []
 
-    def withdraw(self, turn_id: str) -> list[Turn]:
+    def withdraw(self, turn_id: str) -> list[PromptRecord]:
         """Take that a prompt was taken back before it was written; return it."""
         return self._happen(self._open[turn_id], TurnHappening.WITHDRAWN)
 
-    def named(self, turn_ids: Iterable[str]) -> list[Turn]:
+    def named(self, turn_ids: Iterable[str]) -> list[PromptRecord]:
         """Take that the CLI works on these prompts; return those whose state it changed."""
         changed = []
         for turn_id in turn_ids:
@@ -132,14 +119,14 @@ class TurnTable:
                 changed += self._happen(turn, TurnHappening.NAMED)
         return changed
 
-    def work_begins(self) -> list[Turn]:
+    def work_begins(self) -> list[PromptRecord]:
         """Take that the CLI works on something it does not name: the oldest prompt, if it never names any."""
         if self.reported or self.current_ids:
             return []
         oldest = next(iter(self._open.values()), None)
         return self._happen(oldest, TurnHappening.NAMED) if oldest is not None and oldest.written else []
 
-    def finished_by(self, result: ResultMessage) -> list[Turn]:
+    def finished_by(self, result: ResultMessage) -> list[PromptRecord]:
         """Take a result; return the prompts that it ended."""
         named = dict.fromkeys(result.user_message_uuids or ())
         if result.user_message_uuid:
@@ -151,12 +138,10 @@ class TurnTable:
                 ids = [turn.id for turn in self.open[:1] if turn.written]
         ended = []
         for turn_id in ids:
-            turn = self._open[turn_id]
-            turn.result = result
-            ended += self._happen(turn, _verdict(result))
+            ended += self._happen(self._open[turn_id], _verdict(result))
         return ended
 
-    def idle(self) -> list[Turn]:
+    def idle(self) -> list[PromptRecord]:
         """Take that the CLI is idle; return the prompts that had been reported as over and got no result."""
         ended = []
         for turn in self.open:
@@ -165,7 +150,7 @@ class TurnTable:
                 ended += self._happen(turn, happening)
         return ended
 
-    def end(self, happening: TurnHappening, *, only_unwritten: bool = False) -> list[Turn]:
+    def end(self, happening: TurnHappening, *, only_unwritten: bool = False) -> list[PromptRecord]:
         """Take that the session ends; return all prompts that were open."""
         ended = []
         for turn in self.open:

@@ -20,7 +20,6 @@ __all__ = [
     "TURN",
     "WORK",
     "Activity",
-    "Asked",
     "Ending",
     "Exit",
     "Half",
@@ -39,7 +38,6 @@ __all__ = [
     "activity_named",
     "input_may_close",
     "is_quiet",
-    "may_write",
     "operations_flow",
     "somebody_reads",
 ]
@@ -85,11 +83,12 @@ LIFECYCLE: dict[tuple[Lifecycle, LifecycleHappening], Lifecycle] = {
     (_L.NEW, _LH.START): _L.STARTING,
     (_L.NEW, _LH.LAUNCHED): _L.RUNNING,
     (_L.NEW, _LH.INITIALIZE_SENT): _L.INITIALIZING,
-    (_L.NEW, _LH.STOP): _L.STOPPED,
     (_L.NEW, _LH.ENDED_WELL): _L.STOPPED,
     (_L.NEW, _LH.FAILURE): _L.FAILED,
     (_L.STARTING, _LH.INITIALIZE_SENT): _L.INITIALIZING,
     (_L.STARTING, _LH.STOP): _L.STOPPING,
+    # The role CLI: it is ready from the start on.
+    (_L.STARTING, _LH.ENDED_WELL): _L.STOPPED,
     (_L.STARTING, _LH.FAILURE): _L.FAILED,
     (_L.INITIALIZING, _LH.CONFIRMED): _L.RUNNING,
     (_L.INITIALIZING, _LH.STOP): _L.STOPPING,
@@ -234,6 +233,8 @@ class Half(Member):
     CLOSING = auto()
     """Input only: closing was asked for and waits for the joint rule."""
     CLOSED = auto()
+    BROKEN = auto()
+    """Input only: the peer stopped reading, and nobody had asked for that."""
 
 
 class HalfHappening(Member):
@@ -249,19 +250,17 @@ _F, _FH = Half, HalfHappening
 INPUT: dict[tuple[Half, HalfHappening], Half] = {
     (_F.OPEN, _FH.CLOSE_ASKED): _F.CLOSING,
     (_F.OPEN, _FH.CLOSED): _F.CLOSED,
-    (_F.OPEN, _FH.BROKEN): _F.CLOSED,
+    (_F.OPEN, _FH.BROKEN): _F.BROKEN,
     (_F.CLOSING, _FH.CLOSE_ASKED): _F.CLOSING,
     (_F.CLOSING, _FH.CLOSED): _F.CLOSED,
     (_F.CLOSING, _FH.BROKEN): _F.CLOSED,
-    **{(_F.CLOSED, happening): _F.CLOSED for happening in _FH},
+    **{(state, happening): state for state in (_F.CLOSED, _F.BROKEN) for happening in _FH},
 }
-"""Our writing. Closed by us, or broken by a peer that does not read any more."""
+"""Our writing."""
 
 OUTPUT: dict[tuple[Half, HalfHappening], Half] = {
     (_F.OPEN, _FH.CLOSED): _F.CLOSED,
-    (_F.OPEN, _FH.BROKEN): _F.CLOSED,
     (_F.CLOSED, _FH.CLOSED): _F.CLOSED,
-    (_F.CLOSED, _FH.BROKEN): _F.CLOSED,
 }
 """Our reading."""
 
@@ -362,14 +361,6 @@ WORK: dict[tuple[Work, WorkHappening], Work] = {
 }
 
 
-class Asked(Member):
-    """What we had asked for when the process ended."""
-
-    NOTHING = auto()
-    FINISH = auto()
-    STOP = auto()
-
-
 class Exit(Member):
     """How the process ended."""
 
@@ -383,27 +374,28 @@ class Ending(Member):
     """How a session ended."""
 
     COMPLETED = auto()
-    """The CLI ended by itself and nothing of ours was open."""
+    """The CLI ended by itself, and no prompt was open."""
     STOPPED = auto()
     FAILED = auto()
 
 
-_A, _X, _E = Asked, Exit, Ending
+_X, _E = Exit, Ending
 
-ENDINGS: dict[tuple[Asked, bool, Exit], Ending] = {
-    # The key's second part: was a prompt of ours open?
-    **{(_A.STOP, open_turn, code): _E.STOPPED for open_turn in (False, True) for code in _X},
-    **{(asked, True, code): _E.FAILED for asked in (_A.NOTHING, _A.FINISH) for code in _X},
+ENDINGS: dict[tuple[Lifecycle, bool, Exit], Ending] = {
+    # Where the session stood when the process ended; whether a prompt was open; how the process ended.
     **{
-        (asked, False, code): ending
-        for asked in (_A.NOTHING, _A.FINISH)
-        for code, ending in (
-            (_X.CLEAN, _E.COMPLETED),
-            (_X.AFTER_ERROR_RESULT, _E.COMPLETED),
-            (_X.ERROR, _E.FAILED),
-        )
+        (start, prompt, code): _E.FAILED
+        for start in (_L.NEW, _L.STARTING, _L.INITIALIZING)
+        for prompt in (False, True)
+        for code in _X
     },
+    **{(_L.RUNNING, True, code): _E.FAILED for code in _X},
+    (_L.RUNNING, False, _X.CLEAN): _E.COMPLETED,
+    (_L.RUNNING, False, _X.AFTER_ERROR_RESULT): _E.COMPLETED,
+    (_L.RUNNING, False, _X.ERROR): _E.FAILED,
+    **{(_L.STOPPING, prompt, code): _E.STOPPED for prompt in (False, True) for code in _X},
 }
+"""How a session ends with its process."""
 
 
 class Snapshot(NamedTuple):
@@ -426,22 +418,17 @@ class Snapshot(NamedTuple):
     """Role CLI: a host that has closed its side still reads what we write."""
 
 
-def operations_flow(now: Snapshot) -> bool:
+def operations_flow(handshake: Handshake, hold_until_confirmed: bool) -> bool:
     """Return whether prompts and control operations are written at once: from the first sign that `initialize` was taken."""
-    if now.handshake is Handshake.IMPLICIT:
-        return not now.hold_until_confirmed
-    return now.handshake in (Handshake.CONFIRMED, Handshake.UNCONFIRMED)
-
-
-def may_write(now: Snapshot) -> bool:
-    """Return whether a frame that is written may still be read by somebody."""
-    return somebody_reads(now.input, now.output, now.process, now.peer_only_listens)
+    if handshake is Handshake.IMPLICIT:
+        return not hold_until_confirmed
+    return handshake is Handshake.CONFIRMED or handshake is Handshake.UNCONFIRMED
 
 
 def somebody_reads(input: Half, output: Half, process: Process, peer_only_listens: bool) -> bool:  # noqa: A002 - its name
-    """Return the same, of what it depends on: it is asked for every frame."""
+    """Return whether a frame that is written may still be read. Of what it depends on alone: it is asked for every frame."""
     listens = output is not Half.CLOSED or peer_only_listens
-    return input is not Half.CLOSED and listens and process is Process.ALIVE
+    return (input is Half.OPEN or input is Half.CLOSING) and listens and process is Process.ALIVE
 
 
 def is_quiet(now: Snapshot) -> bool:

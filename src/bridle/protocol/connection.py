@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import os
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from bridle.errors import (
@@ -81,6 +82,11 @@ SETTLE_SECONDS = 5.0
 """How long the CLI may say nothing after a background task ended, before it is believed that nothing follows. Seen: 0.03 s."""
 
 
+def _part(path: str, doc: str) -> Any:
+    """Return a property that reads an attribute of a part."""
+    return property(attrgetter(path), doc=doc)
+
+
 class Connection:
     """One end of a query or session.
 
@@ -129,80 +135,23 @@ class Connection:
 
     # -- how it stands -------------------------------------------------------------------------------------------------
 
-    @property
-    def role(self) -> Role:
-        """Which end of the wire this is."""
-        return self._life.role
-
-    @property
-    def lifecycle(self) -> Lifecycle:
-        """Where the session stands, as its user sees it."""
-        return self._life.lifecycle
-
-    @property
-    def handshake(self) -> Handshake:
-        """How far `initialize` has come."""
-        return self._life.handshake
-
-    @property
-    def over(self) -> bool:
-        """True once nothing more can happen: the process, if it lives, is to be stopped."""
-        return self._life.over
-
-    @property
-    def ending(self) -> Ending | None:
-        """How it ended, once it has."""
-        return self._life.ending
-
-    @property
-    def terminal_error(self) -> BridleError | None:
-        """Why it failed, if it did."""
-        return self._life.error
-
-    @property
-    def activity(self) -> Activity:
-        """What the CLI says it is doing."""
-        return self._conversation.activity
-
-    @property
-    def session_id(self) -> str | None:
-        """The session, as soon as a message has named it."""
-        return self._queue.session_id
-
-    @property
-    def background_tasks(self) -> tuple[BackgroundTask, ...]:
-        """The running background tasks, ambient ones included."""
-        return self._conversation.background_tasks
-
-    @property
-    def last_result(self) -> ResultMessage | None:
-        """The last result."""
-        return self._conversation.last_result
-
-    @property
-    def message_count(self) -> int:
-        """The number of messages so far."""
-        return self._queue.messages
-
-    @property
-    def received(self) -> bool:
-        """True once any byte has come."""
-        return self._reading.received
-
-    @property
-    def exit_code(self) -> int | None:
-        """The exit code of the process, once it is known."""
-        return self._halves.exit_code
-
-    @property
-    def stderr_tail(self) -> bytes:
-        """The last part of the process's stderr, once it has exited."""
-        return self._halves.stderr_tail
-
-    @property
-    def exited(self) -> bool:
-        """True once the exit status is known and the output was read to its end."""
-        return self._halves.exited
+    role: Role = _part("_life.role", "The end of the wire that this is.")
+    lifecycle: Lifecycle = _part("_life.lifecycle", "The state of the session, as its user sees it.")
+    handshake: Handshake = _part("_life.handshake", "The state of the handshake.")
+    over: bool = _part("_life.over", "True once nothing more can happen: the process, if it lives, is to be stopped.")
+    ending: Ending | None = _part("_life.ending", "How it ended, once it has.")
+    terminal_error: BridleError | None = _part("_life.error", "Why it failed, if it did.")
+    activity: Activity = _part("_conversation.activity", "The state that the CLI has reported.")
+    session_id: str | None = _part("_queue.session_id", "The session, as soon as a message has named it.")
+    last_result: ResultMessage | None = _part("_conversation.last_result", "The last result.")
+    background_tasks: tuple[BackgroundTask, ...] = _part(
+        "_conversation.background_tasks", "The running background tasks, ambient ones included."
+    )
+    message_count: int = _part("_queue.messages", "The number of messages so far.")
+    received: bool = _part("_reading.received", "True once any byte has come.")
+    exit_code: int | None = _part("_halves.exit_code", "The exit code of the process, once it is known.")
+    stderr_tail: bytes = _part("_halves.stderr_tail", "The last part of stderr, once the process has exited.")
+    exited: bool = _part("_halves.exited", "True once the exit status is known and the output was read to its end.")
 
     @property
     def quiet(self) -> bool:

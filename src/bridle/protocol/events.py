@@ -1,4 +1,4 @@
-"""What the core of a session reports. Values; what happened is already true of the connection when they are taken.
+"""Events of a connection. Values; what happened is already true of the connection when they are taken.
 
 Messages come in batches, because one read may bring a thousand and none of them should cost more than its place in a list.
 """
@@ -44,31 +44,19 @@ class Event(msgspec.Struct, frozen=True, eq=False):
 
 
 class HandshakeCompleted(Event, frozen=True, eq=False):
-    """The session is ready.
-
-    Attributes:
-        server_info: what the CLI said of itself; None if the handshake was only confirmed implicitly.
-    """
+    """The session is ready. `server_info` is None if the handshake was only confirmed implicitly."""
 
     server_info: ServerInfo | None
 
 
 class HandshakeFailed(Event, frozen=True, eq=False):
-    """The session did not become ready: `Ended` follows.
-
-    Attributes:
-        error: why.
-    """
+    """The session did not become ready: `Ended` follows."""
 
     error: BridleError
 
 
 class OperationsReleased(Event, frozen=True, eq=False):
-    """What was queued while the session was not ready has been written, in order.
-
-    Attributes:
-        implicitly: True if the CLI has not answered `initialize` yet.
-    """
+    """The frames that were held for the handshake were written; `implicitly` if the CLI has not answered `initialize` yet."""
 
     implicitly: bool
 
@@ -78,9 +66,9 @@ class RequestReceived(Event, frozen=True, eq=False):
 
     Attributes:
         request_id: to be given to `send_response`, `send_error`, `fail_request` or `expire`.
-        subtype: what is asked for.
+        subtype: the kind of request.
         frame: the whole request: `frame.request_raw` are its bytes, `frame.request` is decoded when touched.
-        row: its row in the table, with the class of its deadline and what it gets in case of failure.
+        row: its row in the table, with the class of its timeout and its answer in case of failure.
     """
 
     request_id: str
@@ -90,12 +78,9 @@ class RequestReceived(Event, frozen=True, eq=False):
 
 
 class RequestCancelled(Event, frozen=True, eq=False):
-    """A request of the peer is over without an answer of its handler, who is to be stopped.
+    """A request of the peer is over without an answer of its handler, which is to be stopped.
 
-    Attributes:
-        request_id: which one.
-        subtype: what was asked for.
-        reason: `cancelled` by the peer (nothing is written), `expired` or `stopping` (the safe answer was written), or `ended`.
+    It was `cancelled` by the peer (nothing is written), `expired` or `stopping` (the safe answer was written), or `ended` with the session.
     """
 
     request_id: str
@@ -104,14 +89,7 @@ class RequestCancelled(Event, frozen=True, eq=False):
 
 
 class RequestResolved(Event, frozen=True, eq=False):
-    """A request of ours is over.
-
-    Attributes:
-        request_id: which one.
-        operation: what it is called.
-        result: the answer, if it was a good one.
-        error: what it was otherwise: rejected, too late, cancelled, or the session ended.
-    """
+    """A request of ours is over: with its answer, or with an error: rejected, too late, cancelled, or the session ended."""
 
     request_id: str
     operation: str
@@ -120,25 +98,14 @@ class RequestResolved(Event, frozen=True, eq=False):
 
 
 class MessagesReceived(Event, frozen=True, eq=False):
-    """Messages, in the order of the wire.
-
-    Attributes:
-        messages: at least one.
-        turn_ids: the prompts that they belong to: none, one, or all that are answered together.
-    """
+    """Messages, at least one, in the order of the wire, of these prompts: none, one, or all that are answered together."""
 
     messages: list[Message]
     turn_ids: tuple[str, ...] = ()
 
 
 class TurnStateChanged(Event, frozen=True, eq=False):
-    """A prompt of ours has come one step further.
-
-    Attributes:
-        turn_id: which one.
-        state: where it is now.
-        error: why it failed, if the session's end is the reason; a failed result speaks for itself.
-    """
+    """A prompt of ours has come one step further. `error` is the session's, if its end is the reason; a failed result speaks for itself."""
 
     turn_id: str
     state: TurnState
@@ -146,62 +113,37 @@ class TurnStateChanged(Event, frozen=True, eq=False):
 
 
 class ActivityChanged(Event, frozen=True, eq=False):
-    """The CLI says that it does something else now.
-
-    Attributes:
-        activity: what it does.
-    """
+    """The CLI reports another state."""
 
     activity: Activity
 
 
 class BackgroundTasksChanged(Event, frozen=True, eq=False):
-    """Other tasks run in the background now.
-
-    Attributes:
-        tasks: all of them.
-    """
+    """Other tasks run in the background: these."""
 
     tasks: tuple[BackgroundTask, ...]
 
 
 class Warned(Event, frozen=True, eq=False):
-    """Something was degraded.
-
-    Attributes:
-        warning: what.
-    """
+    """Something was degraded."""
 
     warning: StreamWarning
 
 
 class BadLine(Event, frozen=True, eq=False):
-    """A line was no JSON object.
-
-    Attributes:
-        error: which one, and why.
-    """
+    """A line was not a JSON object."""
 
     error: DecodeError
 
 
 class IncompleteLine(Event, frozen=True, eq=False):
-    """The output ended in the middle of a line that cannot be read.
-
-    Attributes:
-        line: the bytes that came.
-    """
+    """The output ended in the middle of a line that cannot be read."""
 
     line: bytes
 
 
 class PromptReceived(Event, frozen=True, eq=False):
-    """Role CLI only: the host sent a prompt.
-
-    Attributes:
-        message: it.
-        uuid: its id, if it has one.
-    """
+    """Role CLI only: the host sent a prompt."""
 
     message: UserMessage
     uuid: str | None
@@ -213,8 +155,8 @@ class Ended(Event, frozen=True, eq=False):
     Attributes:
         ending: how.
         error: why it failed, if it did.
-        exit_code: the process's, if it is known.
-        by_exit: True if it was the process's exit that ended it.
+        exit_code: the exit code of the process, if it is known.
+        by_exit: True if the exit of the process ended it.
     """
 
     ending: Ending

@@ -120,10 +120,6 @@ class OwnRequests:
         self._resolve(request, result=result)
         return result
 
-    def initialize_is_over(self) -> None:
-        """Close the handshake's request."""
-        self.pending.remove(self.initialize_id or "")
-
     def cancel(self, request_id: str) -> bool:
         """Give a request up; return whether it was open."""
         if request_id == self.initialize_id:

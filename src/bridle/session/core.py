@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from bridle.protocol.results import ServerInfo
     from bridle.session.events import SessionEvent
 
-__all__ = ["SessionCore"]
+__all__ = ["SessionCore", "driver_error"]
 
 logger = logging.getLogger("bridle")
 
@@ -287,6 +287,12 @@ class SessionCore:
         after_error = exit_code is not None and exit_code > 0 and last is not None and last.is_error
         return bool(self.connection.turns.open) or (exit_code != 0 and not after_error)
 
+    def lost(self, reason: str, now: float) -> None:
+        """End the session, if it has not ended, because nothing drives it any more."""
+        if not self.connection.over:
+            self.connection.fail(SessionClosedError(expected=False, reason=reason))
+        self.pump(now)
+
     def process_gone(self, exit_code: int | None, stderr_tail: bytes) -> None:
         """Take that the process is gone."""
         self.connection.receive_eof()
@@ -499,6 +505,14 @@ class SessionCore:
         if self.stream is not None:
             self.stream.end(event)
         self.settled.wake()
+
+
+def driver_error(error: Exception) -> BridleError:
+    """Return what ends a session whose driver, or its transport, raised; log what should not happen."""
+    if isinstance(error, BridleError):
+        return error
+    logger.error("a session's driver failed", exc_info=error)
+    return SessionClosedError(expected=False, reason=f"{type(error).__name__}: {error}")
 
 
 def _log(event: core_events.Event) -> None:

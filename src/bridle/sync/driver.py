@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING
 
 from bridle.answering.servers import CLOSE_SECONDS
-from bridle.errors import BridleError, SessionClosedError
+from bridle.session.core import driver_error
 from bridle.sync.callbacks import Runner
 from bridle.sync.relief import Relief
 from bridle.transports.base import SyncPushTransport
@@ -55,6 +55,8 @@ class Driver:
         self._push = transport if isinstance(transport, SyncPushTransport) else None
         self._unwritten = False
         self._own: Job | None = None
+        self._exited = False
+        self._exit_code: int | None = None
         self._thread: threading.Thread | None = None
         self._runner = Runner(self._finish)
         self._relief = Relief(self.run, self._run)
@@ -102,7 +104,7 @@ class Driver:
             self.flush()
 
     def _run(self) -> None:
-        core, connection, transport = self._core, self._core.connection, self._transport
+        core, transport = self._core, self._transport
         self._thread = threading.current_thread()
         handed_over = False
         try:
@@ -110,20 +112,19 @@ class Driver:
                 handed_over = self._move()
                 if handed_over:
                     return
-            except BridleError as error:
-                with self._lock:
-                    connection.fail(error)
             except Exception as error:
-                logger.exception("a session's driver failed")
+                failure = driver_error(error)  # before the lock: it may log
                 with self._lock:
-                    connection.fail(SessionClosedError(expected=False, reason=f"{type(error).__name__}: {error}"))
+                    core.connection.fail(failure)
             with self._lock:
                 self.flush()
-                turn_open = core.turn_open
+                # Stopped before the exit is reported: then all of stderr has been read, and the diagnosis is complete.
+                turn_open = core.crashed(self._exit_code) if self._exited else core.turn_open
             transport.stop(turn_open=turn_open)
-            exit_code = transport.wait_exit(1.0)
+            if not self._exited:
+                self._exit_code = transport.wait_exit(1.0)
             with self._lock:
-                core.process_gone(exit_code, transport.stderr_tail)
+                core.process_gone(self._exit_code, transport.stderr_tail)
                 self.flush()
             self._wait_served()
         except Exception:
@@ -134,16 +135,14 @@ class Driver:
                 self._end()
 
     def _end(self) -> None:
-        core, connection = self._core, self._core.connection
         with self._lock:
             try:
-                if not connection.over:
-                    connection.fail(SessionClosedError(expected=False, reason="its thread has ended"))
+                self._core.lost("its thread has ended", time.monotonic())
                 self.flush()
             except Exception:
                 logger.exception("the end of a session could not be told")
             self.running = False
-            core.ended.set()
+            self._core.ended.set()
         self._tell()
         self._relief.close()
         self._runner.close()
@@ -206,34 +205,26 @@ class Driver:
             logger.exception("a callback could not be finished")
 
     def _see_the_end(self) -> None:
-        """The output has ended: by itself, or because somebody stops the transport."""
-        core, connection, transport = self._core, self._core.connection, self._transport
+        """Wait for the exit. The output has ended: by itself, or because another thread stops the transport."""
+        core = self._core
         with self._lock:
-            if self._is_over():
+            if core.stop_asked or core.connection.over:
                 return
-            connection.receive_eof()
+            core.connection.receive_eof()
             core.output_ended(time.monotonic())
-        exit_code: int | None = None
-        while exit_code is None:
+        while not self._exited:
             with self._lock:
                 self.flush()
                 seconds = core.deadlines.wait_seconds(time.monotonic())
             self._tell()
-            exit_code = transport.wait_exit(seconds)
+            self._exit_code = self._transport.wait_exit(seconds)
             with self._lock:
                 if core.stop_asked:
                     return
-                core.expire(time.monotonic(), transport.stderr_tail)
-                if connection.over:
+                core.expire(time.monotonic(), self._transport.stderr_tail)
+                if core.connection.over:
                     return
-                crashed = core.crashed(exit_code)
-        # Stopped first: then everything that was on stderr has been read, and the diagnosis is complete.
-        transport.stop(turn_open=crashed)
-        with self._lock:
-            connection.process_exited(exit_code, transport.stderr_tail)
-
-    def _is_over(self) -> bool:
-        return self._core.stop_asked or self._core.connection.over
+                self._exited = self._exit_code is not None
 
     def _serve_callbacks(self, *, keeps_one: bool) -> None:
         for job in self._core.callbacks.take():

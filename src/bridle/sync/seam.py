@@ -14,7 +14,6 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bridle.errors import SessionClosedError
 from bridle.sync.driver import Driver
 from bridle.sync.teller import Teller
 
@@ -222,8 +221,7 @@ class Seam:
         self._teller = Teller(core, self.lock)
         # Another thread may have been at work in the core.
         with contextlib.suppress(Exception):
-            core.connection.fail(SessionClosedError(expected=False, reason="this is a forked copy of its process"))
-            core.pump(time.monotonic())
+            core.lost("this is a forked copy of its process", time.monotonic())
         core.ended.set()
 
 

@@ -12,7 +12,7 @@ import pytest
 import bridle
 import bridle.sync
 from bridle import Options
-from bridle.transports.checking import checked_async, checked_sync
+from bridle.transports.checking import check_shape
 from bridle.transports.process.subprocess_async import AsyncChildProcess
 from bridle.transports.process.subprocess_sync import SyncChildProcess
 
@@ -74,12 +74,12 @@ class Delegating(Asynchronous):
 
 @pytest.mark.parametrize("good", [Asynchronous(), Pushing(), Delegating(), AsyncChildProcess()])
 def test_an_async_transport_is_taken_in_both_shapes(good: Any) -> None:
-    assert checked_async(good) is good
+    check_shape(good, blocking=False)
 
 
 @pytest.mark.parametrize("good", [Blocking(), PushingBlocking(), SyncChildProcess()])
 def test_a_blocking_transport_is_taken_in_both_shapes(good: Any) -> None:
-    assert checked_sync(good) is good
+    check_shape(good, blocking=True)
 
 
 def changed(base: type, **members: Any) -> Any:
@@ -139,5 +139,6 @@ def test_a_source_is_held_to_the_same() -> None:
 
 
 def test_mocks_are_transports() -> None:
-    assert checked_async(mock := AsyncMock(spec=Asynchronous)) is mock
+    mock = AsyncMock(spec=Asynchronous)
+    check_shape(mock, blocking=False)
     assert asyncio.iscoroutinefunction(mock.send)

@@ -16,6 +16,7 @@ import os
 import sys
 import threading
 import time
+from sys import _current_frames  # documented, in spite of its name
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 if TYPE_CHECKING:
@@ -69,10 +70,10 @@ class LeakError(AssertionError):
 
 
 class Snapshot:
-    """What there is now: processes, threads and descriptors of this program."""
+    """The processes, threads and descriptors of this program now, as `there`."""
 
     def __init__(self) -> None:
-        self._there = {(leak.kind, leak.key) for leak in _everything()}
+        self.there = {(leak.kind, leak.key) for leak in _everything()}
 
     def left(
         self, seconds: float = DEFAULT_SECONDS, allowed: Callable[[Leak], bool] = lambda leak: False
@@ -86,7 +87,7 @@ class Snapshot:
         until = time.monotonic() + seconds
         collected = False
         while True:
-            left = [leak for leak in _everything() if (leak.kind, leak.key) not in self._there and not allowed(leak)]
+            left = [leak for leak in _everything() if (leak.kind, leak.key) not in self.there and not allowed(leak)]
             if not left:
                 return []
             if not collected:
@@ -99,7 +100,7 @@ class Snapshot:
 
     def add_since(self, before: Snapshot) -> None:
         """Add what is there now and was not `before`."""
-        self._there |= Snapshot()._there - before._there
+        self.there |= Snapshot().there - before.there
 
 
 def _wait_for(left: list[Leak]) -> None:
@@ -154,7 +155,7 @@ def _threads() -> Iterable[Leak]:
 
 def _target(thread: threading.Thread) -> str:
     """Return what a thread runs just now, in the outermost function that is not of `threading`."""
-    frame = sys._current_frames().get(thread.ident or 0)
+    frame = _current_frames().get(thread.ident or 0)
     outermost = None
     while frame is not None:
         if frame.f_code.co_filename != threading.__file__:

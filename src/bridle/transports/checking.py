@@ -19,51 +19,42 @@ from bridle.transports.base import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["checked_async", "checked_sync"]
+__all__ = ["check_shape"]
 
 _MISSING = object()
 _AWAITABLES = ("Awaitable", "Coroutine", "Future", "Task")
 
 
-def checked_async(transport: object, parameter: str = "`transport`") -> AsyncTransport:
-    """Return `transport` if it has the shape of an async transport, or of an async push transport.
+def check_shape(transport: object, *, blocking: bool, parameter: str = "`transport`") -> None:
+    """Do nothing if `transport` has the shape of a pull transport, or of a push transport.
+
+    Args:
+        transport: the object to check.
+        blocking: True for the form of `bridle.sync`, False for the async form.
+        parameter: the name of the object in the message.
 
     Raises:
         TypeError: it has not; the message names each wrong member.
     """
-    _check(transport, parameter, AsyncTransport, AsyncPushTransport)
-    return transport  # type: ignore[return-value]
-
-
-def checked_sync(transport: object, parameter: str = "`transport`") -> SyncTransport:
-    """Return `transport` if it has the shape of a blocking transport, or of a blocking push transport.
-
-    Raises:
-        TypeError: it has not; the message names each wrong member.
-    """
-    _check(transport, parameter, SyncTransport, SyncPushTransport)
-    return transport  # type: ignore[return-value]
-
-
-def _check(transport: object, parameter: str, pull: type, push: type) -> None:
+    pull, push = (SyncTransport, SyncPushTransport) if blocking else (AsyncTransport, AsyncPushTransport)
     members = dict(_members(pull))
     extra = {name: wanted for name, wanted in _members(push) if name not in members}
-    kind, name = pull.__name__, type(transport).__name__
-    article = "an" if kind.startswith("A") else "a"
+    protocol, given = pull.__name__, type(transport).__name__
+    article = "a" if blocking else "an"
     if isinstance(transport, type) or not any(_of(transport, member) is not _MISSING for member in members):
-        given = f"the class {transport.__name__} itself" if isinstance(transport, type) else name
+        given = f"the class {transport.__name__} itself" if isinstance(transport, type) else given
         raise TypeError(
-            f"{parameter} must be {article} {kind} or a TransportSource, not {given}: see `bridle.transports.base`"
+            f"{parameter} must be {article} {protocol} or a TransportSource, not {given}: see `bridle.transports.base`"
         )
     if any(_of(transport, member) is not _MISSING for member in extra):
-        kind = push.__name__
+        protocol = push.__name__
         members |= extra
     problems = [
         text for member, wanted in members.items() if (text := _problem(_of(transport, member), wanted, member))
     ]
     if problems:
         raise TypeError(
-            f"{parameter}: {name} is not {article} {kind}: {', '.join(problems)}. See `bridle.transports.base`."
+            f"{parameter}: {given} is not {article} {protocol}: {', '.join(problems)}. See `bridle.transports.base`."
         )
 
 

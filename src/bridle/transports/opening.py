@@ -7,10 +7,10 @@ that no process is started.
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, runtime_checkable
 
 from bridle.transports.base import AsyncTransport, SyncTransport, TransportSource
-from bridle.transports.checking import checked_async, checked_sync
+from bridle.transports.checking import check_shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from bridle.options.options import Options
 
 __all__ = ["ChildWrapper", "RecordedBy", "Recorder", "open_async", "open_sync", "recorder"]
-
-T = TypeVar("T")
 
 
 @runtime_checkable
@@ -38,21 +36,20 @@ class ChildWrapper(TransportSource, Protocol):
 
 
 class Recorder(Protocol):
-    """Stands between a shell and its transport.
+    """Stands between a shell and its transport."""
 
-    `make` makes the transport; `local` is True if that is the local child process, for which a CLI is searched. The methods return the
-    transport to use, and whether that is a local child process in the end.
-    """
+    def open(
+        self, make: Callable[[], Any], options: Options, *, local: bool, blocking: bool, name: str | None
+    ) -> tuple[Any, bool]:
+        """Return the transport to use, and whether it is a local child process in the end.
 
-    def open_async(
-        self, make: Callable[[], AsyncTransport], options: Options, *, local: bool
-    ) -> tuple[AsyncTransport, bool]:
-        """Return the transport, and whether it is a local child process in the end."""
-
-    def open_sync(
-        self, make: Callable[[], SyncTransport], options: Options, *, local: bool
-    ) -> tuple[SyncTransport, bool]:
-        """Return the transport, and whether it is a local child process in the end."""
+        Args:
+            make: makes the transport.
+            options: those of the query or session.
+            local: True if `make` makes the local child process, for which a CLI is searched.
+            blocking: True for a `SyncTransport`, False for an `AsyncTransport`.
+            name: the name that the user gave the session, if any.
+        """
 
 
 recorder: ContextVar[Recorder | None] = ContextVar("bridle_recorder", default=None)
@@ -65,11 +62,18 @@ class RecordedBy:
     Args:
         by: the recorder.
         inner: the transport to record; a local child process if None.
+        name: the name of the session in the recording.
     """
 
-    def __init__(self, by: Recorder, inner: AsyncTransport | SyncTransport | TransportSource | None = None) -> None:
+    def __init__(
+        self,
+        by: Recorder,
+        inner: AsyncTransport | SyncTransport | TransportSource | None = None,
+        name: str | None = None,
+    ) -> None:
         self.by = by
         self.inner = inner
+        self.name = name
 
     def for_async(self) -> AsyncTransport:
         """Return the recorded transport, with default options: for wrappers that call this themselves."""
@@ -88,72 +92,6 @@ def _no_child() -> NoReturn:
     raise TypeError("A recorded child process must be given as `transport=` itself, not inside another source.")
 
 
-class _Form(Generic[T]):
-    """One form of transports: the same steps with other names.
-
-    Args:
-        checked: checks the shape of a transport.
-        made: returns a new transport of a source.
-        around: returns the transport to use for a child process.
-        recorded: asks a recorder.
-        traced: returns a transport with `Options(trace=...)` before it.
-    """
-
-    def __init__(
-        self,
-        checked: Callable[[object], T],
-        made: Callable[[TransportSource], T],
-        around: Callable[[ChildWrapper, T], T],
-        recorded: Callable[[Recorder, Callable[[], T], Options, bool], tuple[T, bool]],
-        traced: Callable[[Any, T, Options, bool], T],
-    ) -> None:
-        self._checked, self._made, self._around, self._recorded, self._traced = checked, made, around, recorded, traced
-
-    def open(self, given: object, make_child: Callable[[], T], options: Options) -> tuple[T, bool]:
-        """Return the transport, and whether it is a local child process."""
-        active, source = recorder.get(), given
-        if isinstance(given, RecordedBy):
-            active, source = given.by, given.inner
-        local = source is None
-        if source is None:
-            make = make_child
-        elif isinstance(source, ChildWrapper) and source.wraps_child:
-            wrapper, local = source, True
-            make = lambda: self._around(wrapper, make_child())  # noqa: E731
-        elif isinstance(source, TransportSource):
-            known = source
-            make = lambda: self._made(known)  # noqa: E731
-        else:
-            transport = self._checked(source)
-            make = lambda: transport  # noqa: E731
-        if active is None:
-            opened = make()
-        else:
-            opened, local = self._recorded(active, make, options, local)
-        self._checked(opened)
-        if options.trace is not None:
-            from bridle.transports.recording import wrappers
-
-            opened = self._traced(wrappers, opened, options, local)
-        return opened, local
-
-
-_ASYNC = _Form[AsyncTransport](
-    checked_async,
-    lambda source: source.for_async(),
-    lambda wrapper, transport: wrapper.around_async(transport),
-    lambda active, make, options, local: active.open_async(make, options, local=local),
-    lambda wrappers, transport, options, local: wrappers.trace_async(transport, options, local=local),
-)
-_SYNC = _Form[SyncTransport](
-    checked_sync,
-    lambda source: source.for_sync(),
-    lambda wrapper, transport: wrapper.around_sync(transport),
-    lambda active, make, options, local: active.open_sync(make, options, local=local),
-    lambda wrappers, transport, options, local: wrappers.trace_sync(transport, options, local=local),
-)
-
-
 def open_async(
     given: AsyncTransport | TransportSource | None, make_child: Callable[[], AsyncTransport], options: Options
 ) -> tuple[AsyncTransport, bool]:
@@ -162,7 +100,7 @@ def open_async(
     Raises:
         TypeError: the transport has not the shape of an async one.
     """
-    return _ASYNC.open(given, make_child, options)
+    return _open(given, make_child, options, blocking=False)
 
 
 def open_sync(
@@ -173,4 +111,29 @@ def open_sync(
     Raises:
         TypeError: the transport has not the shape of a blocking one.
     """
-    return _SYNC.open(given, make_child, options)
+    return _open(given, make_child, options, blocking=True)
+
+
+def _open(given: object, make_child: Callable[[], Any], options: Options, *, blocking: bool) -> tuple[Any, bool]:
+    active, source, name = recorder.get(), given, None
+    if isinstance(given, RecordedBy):
+        active, source, name = given.by, given.inner, given.name
+    local, make = source is None, make_child
+    if isinstance(source, ChildWrapper) and source.wraps_child:
+        local, around = True, source.around_sync if blocking else source.around_async
+        make = lambda: around(make_child())  # noqa: E731
+    elif isinstance(source, TransportSource):
+        make = source.for_sync if blocking else source.for_async
+    elif source is not None:
+        check_shape(source, blocking=blocking)
+        make = lambda: source  # noqa: E731
+    if active is None:
+        opened = make()
+    else:
+        opened, local = active.open(make, options, local=local, blocking=blocking, name=name)
+    check_shape(opened, blocking=blocking)
+    if options.trace is not None:
+        from bridle.transports.recording.wrappers import traced
+
+        opened = traced(opened, options, local=local, blocking=blocking)
+    return opened, local

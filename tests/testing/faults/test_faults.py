@@ -171,9 +171,9 @@ def test_faults_that_make_no_sense_are_refused(wrong: Callable[[], object]) -> N
 def test_what_is_no_fault_and_what_is_no_transport() -> None:
     with pytest.raises(TypeError, match="instances"):
         with_faults(None, Split)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="neither"):
+    with pytest.raises(TypeError, match="must be a SyncTransport or a TransportSource, not object"):
         with_faults(object()).for_sync()  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="neither"):
+    with pytest.raises(TypeError, match="must be a SyncTransport or a TransportSource, not object"):
         with_faults(object()).for_async()  # type: ignore[arg-type]
     assert "Split" in repr(with_faults(Memory(), Split(1)))
 

@@ -309,35 +309,17 @@ class Cassette:
             inner: what is recorded; a local child process if None. In a replay it is not used.
             name: the session is replayed by the one that has the same name.
         """
-        return RecordedBy(_Named(self, name), inner)
+        return RecordedBy(self, inner, name)
 
-    def open_async(
-        self, make: Callable[[], AsyncTransport], options: Options, *, local: bool
-    ) -> tuple[AsyncTransport, bool]:
-        """Return the transport of an async session, and whether it is a local child process."""
-        return self._open_async(make, options, local, None)
-
-    def open_sync(
-        self, make: Callable[[], SyncTransport], options: Options, *, local: bool
-    ) -> tuple[SyncTransport, bool]:
-        """Return the transport of a blocking session, and whether it is a local child process."""
-        return self._open_sync(make, options, local, None)
-
-    def _open_async(
-        self, make: Callable[[], AsyncTransport], options: Options, local: bool, name: str | None
-    ) -> tuple[AsyncTransport, bool]:
+    def open(
+        self, make: Callable[[], Any], options: Options, *, local: bool, blocking: bool, name: str | None
+    ) -> tuple[Any, bool]:
+        """Return the transport of a session, and whether it is a local child process."""
         player, index = self._next(options, name)
         if player is not None:
-            return ReplayAsync(player), False
-        return RecordedAsync(make(), lambda plan: self._record(plan, options, local, index, name)), local
-
-    def _open_sync(
-        self, make: Callable[[], SyncTransport], options: Options, local: bool, name: str | None
-    ) -> tuple[SyncTransport, bool]:
-        player, index = self._next(options, name)
-        if player is not None:
-            return ReplaySync(player), False
-        return RecordedSync(make(), lambda plan: self._record(plan, options, local, index, name)), local
+            return (ReplaySync if blocking else ReplayAsync)(player), False
+        recorded = RecordedSync if blocking else RecordedAsync
+        return recorded(make(), lambda plan: self._record(plan, options, local, index, name)), local
 
     def _next(self, options: Options, name: str | None) -> tuple[Player | None, int]:
         """Return the player of a session that is opened now, or None if it is to be recorded; and its index."""
@@ -423,23 +405,3 @@ class _Shared:
 
     def close(self) -> None:
         """The file is closed when all are done."""
-
-
-class _Named:
-    """The recorder of one session that has a name."""
-
-    def __init__(self, tape: Cassette, name: str | None) -> None:
-        self._tape = tape
-        self._name = name
-
-    def open_async(
-        self, make: Callable[[], AsyncTransport], options: Options, *, local: bool
-    ) -> tuple[AsyncTransport, bool]:
-        """Return the transport of an async session."""
-        return self._tape._open_async(make, options, local, self._name)
-
-    def open_sync(
-        self, make: Callable[[], SyncTransport], options: Options, *, local: bool
-    ) -> tuple[SyncTransport, bool]:
-        """Return the transport of a blocking session."""
-        return self._tape._open_sync(make, options, local, self._name)

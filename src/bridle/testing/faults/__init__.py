@@ -14,13 +14,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from bridle.testing.faults.flow import FaultState, Stage
 from bridle.testing.faults.frames import Corrupt, Direction, Drop, Duplicate, Insert, Note, Reorder
 from bridle.testing.faults.pieces import Cut, Delay, Silence, SlowReader, Split, StalledWriter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bridle.transports.base import AsyncTransport, SyncTransport, TransportSource
 
 __all__ = [
@@ -100,37 +102,31 @@ class FaultySource:
         """Return a new faulty transport for asyncio or trio.
 
         Raises:
-            TypeError: what it is put around is no async transport.
+            TypeError: the inner transport is not an async one.
         """
-        from bridle.transports.base import AsyncTransport, TransportSource
+        from bridle.transports.process.subprocess_async import AsyncChildProcess
 
-        base = self._base
-        if base is None:
-            from bridle.transports.process.subprocess_async import AsyncChildProcess
-
-            return self.around_async(AsyncChildProcess())
-        base = base.for_async() if isinstance(base, TransportSource) else base
-        if not isinstance(base, AsyncTransport):
-            raise TypeError(f"with_faults: {type(base).__name__} is neither an AsyncTransport nor a TransportSource")
-        return self.around_async(base)
+        return self.around_async(self._inner(AsyncChildProcess, blocking=False))
 
     def for_sync(self) -> SyncTransport:
         """Return a new faulty transport without an event loop.
 
         Raises:
-            TypeError: what it is put around is no blocking transport.
+            TypeError: the inner transport is not a blocking one.
         """
-        from bridle.transports.base import SyncTransport, TransportSource
+        from bridle.transports.process.subprocess_sync import SyncChildProcess
 
-        base = self._base
-        if base is None:
-            from bridle.transports.process.subprocess_sync import SyncChildProcess
+        return self.around_sync(self._inner(SyncChildProcess, blocking=True))
 
-            return self.around_sync(SyncChildProcess())
-        base = base.for_sync() if isinstance(base, TransportSource) else base
-        if not isinstance(base, SyncTransport):
-            raise TypeError(f"with_faults: {type(base).__name__} is neither a SyncTransport nor a TransportSource")
-        return self.around_sync(base)
+    def _inner(self, child: Callable[[], Any], *, blocking: bool) -> Any:
+        from bridle.transports.base import TransportSource
+        from bridle.transports.checking import check_shape
+
+        inner: Any = child() if self._base is None else self._base
+        if isinstance(inner, TransportSource):
+            inner = inner.for_sync() if blocking else inner.for_async()
+        check_shape(inner, blocking=blocking, parameter="with_faults: the source")
+        return inner
 
     def around_async(self, transport: AsyncTransport) -> AsyncTransport:
         """Return a transport that does what `transport` does, with the faults."""

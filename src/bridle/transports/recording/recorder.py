@@ -25,13 +25,12 @@ from bridle.errors import printable
 from bridle.protocol.framing import LineFramer, OversizedLine
 from bridle.transports.process.prepare import known_versions
 from bridle.transports.recording.pieces import Pieces
-from bridle.transports.recording.redaction import CATEGORIES
+from bridle.transports.recording.redaction import CATEGORIES, Redactor, Vault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridle.launch.plan import LaunchPlan
-    from bridle.transports.recording.redaction import Redactor
 
 __all__ = [
     "FORMAT",
@@ -223,6 +222,13 @@ class SessionRecord:
         self._exit_known = False
         self._lock = threading.RLock()
 
+    @classmethod
+    def none(cls) -> SessionRecord:
+        """Return a record that has ended: nothing is written."""
+        record = cls(FunctionSink(print), Redactor(Vault()), 0, 1)
+        record.ended = True
+        return record
+
     def _seconds(self) -> float:
         return round(time.monotonic() - self._began, 4)
 
@@ -277,7 +283,10 @@ class SessionRecord:
                     self._keep("out", line)
 
     def received(self, data: bytes) -> None:
-        """Take bytes of the CLI."""
+        """Take bytes of the CLI; b"" is their end."""
+        if not data:
+            self.output_ended()
+            return
         with self._lock:
             if self.ended:
                 return

@@ -1,50 +1,65 @@
-"""Transports that are written down: around any other one, for cassettes and for `Options(trace=...)`.
+"""Transports that are recorded: around any other one, for cassettes and for `Options(trace=...)`.
 
-They pass everything on as it is. What goes to the peer is written down before it is sent, so that an answer never stands before its
-question.
+They pass everything on as it is. Data for the peer is recorded before it is sent, so that an answer never stands before its question.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import anyio
 
 from bridle.errors import BridleError, OptionsError, printable
+from bridle.transports.base import AsyncTransport, SyncTransport, Transport
 from bridle.transports.recording.recorder import FunctionSink, SessionRecord, TapeFile, header_line
 from bridle.transports.recording.redaction import Redactor, Vault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from typing import Any
 
     from bridle.launch.plan import LaunchPlan
     from bridle.options.options import Options
-    from bridle.transports.base import AsyncTransport, SyncTransport
     from bridle.transports.recording.recorder import Sink
 
-__all__ = ["RecordedAsync", "RecordedSync", "trace_async", "trace_sync"]
+__all__ = ["RecordedAsync", "RecordedSync", "traced"]
+
+T = TypeVar("T", bound=Transport)
 
 _EXIT_SECONDS = 1.0
-"""How long a peer that was stopped is asked for its exit status."""
+"""How long the exit status of a peer that was stopped is waited for."""
 
 
-class _Recorded:
-    """What both kinds of recorded transports share. `begin` makes the record when the launch plan is known."""
+class _Recorded(Generic[T]):
+    """The members that both forms of a recorded transport share.
 
-    _inner: AsyncTransport | SyncTransport
+    Args:
+        inner: the transport to record.
+        begin: makes the record when the launch plan is known; before that nothing is recorded.
+    """
 
-    def __init__(self, begin: Callable[[LaunchPlan], SessionRecord]) -> None:
+    def __init__(self, inner: T, begin: Callable[[LaunchPlan], SessionRecord]) -> None:
+        self._inner = inner
         self._begin = begin
-        self._made: SessionRecord | None = None
+        self._made = False
         self._up = False
+        self._record = SessionRecord.none()
 
-    def _record_of(self, plan: LaunchPlan) -> SessionRecord:
-        if self._made is None:  # a start that was cancelled is gone on with
-            self._made = self._begin(plan)
-            self._made.begin(plan)
-        return self._made
+    @contextmanager
+    def _starting(self, plan: LaunchPlan) -> Iterator[None]:
+        if not self._made:  # a start that was cancelled is gone on with
+            self._record = self._begin(plan)
+            self._made = True
+            self._record.begin(plan)
+        try:
+            yield
+        except (BridleError, OSError) as error:
+            self._record.start_failed(error)
+            raise
+        self._up = True
 
     @property
     def pid(self) -> int | None:
@@ -57,141 +72,103 @@ class _Recorded:
         return self._inner.stderr_tail
 
     def abandon(self) -> None:
-        """End the peer without waiting for anything."""
+        """Stop the peer without waiting."""
         self._inner.abandon()
-        if self._made is not None:
-            self._made.abandoned()
+        self._record.abandoned()
+
+    @property
+    def _lacks_exit(self) -> bool:
+        return self._up and not self._record.ended and not self._record.exit_known
 
 
-class RecordedAsync(_Recorded):
-    """An async transport that is written down."""
-
-    def __init__(self, inner: AsyncTransport, begin: Callable[[LaunchPlan], SessionRecord]) -> None:
-        super().__init__(begin)
-        self._inner: AsyncTransport = inner
+class RecordedAsync(_Recorded[AsyncTransport]):
+    """An async transport that is recorded."""
 
     async def start(self, plan: LaunchPlan) -> None:
         """Start the peer."""
-        record = self._record_of(plan)
-        try:
+        with self._starting(plan):
             await self._inner.start(plan)
-        except (BridleError, OSError) as error:
-            record.start_failed(error)
-            raise
-        self._up = True
 
     async def send(self, data: bytes) -> None:
-        """Write down and write."""
-        if self._made is not None:
-            self._made.sent(data)
+        """Record and write."""
+        self._record.sent(data)
         await self._inner.send(data)
 
     async def end_input(self) -> None:
         """Close the peer's input."""
-        if self._made is not None:
-            self._made.input_ended()
+        self._record.input_ended()
         await self._inner.end_input()
 
     async def receive(self) -> bytes:
-        """Read and write down."""
+        """Read and record."""
         data = await self._inner.receive()
-        if self._made is not None:
-            if data:
-                self._made.received(data)
-            else:
-                self._made.output_ended()
+        self._record.received(data)
         return data
 
     async def wait_exit(self) -> int | None:
         """Wait until the peer has exited."""
         code = await self._inner.wait_exit()
-        if self._made is not None:
-            self._made.exited(code)
+        self._record.exited(code)
         return code
 
     async def stop(self, *, turn_open: bool) -> None:
-        """End the peer, and the record."""
-        record = self._made
-        if record is not None:
-            record.stopped(turn_open=turn_open)
+        """Stop the peer, and end the record."""
+        self._record.stopped(turn_open=turn_open)
         try:
             await self._inner.stop(turn_open=turn_open)
         finally:
-            if record is not None and not record.ended:
+            if self._lacks_exit:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(_EXIT_SECONDS):
-                    if self._up and not record.exit_known:
-                        record.exited(await self._inner.wait_exit())
-                record.end(self._inner.stderr_tail)  # by now all of it was read
+                    self._record.exited(await self._inner.wait_exit())
+            self._record.end(self._inner.stderr_tail)  # by now all of it was read
 
 
-class RecordedSync(_Recorded):
-    """A blocking transport that is written down."""
-
-    def __init__(self, inner: SyncTransport, begin: Callable[[LaunchPlan], SessionRecord]) -> None:
-        super().__init__(begin)
-        self._inner: SyncTransport = inner
+class RecordedSync(_Recorded[SyncTransport]):
+    """A blocking transport that is recorded."""
 
     def start(self, plan: LaunchPlan) -> None:
         """Start the peer."""
-        record = self._record_of(plan)
-        try:
+        with self._starting(plan):
             self._inner.start(plan)
-        except (BridleError, OSError) as error:
-            record.start_failed(error)
-            raise
-        self._up = True
 
     def send(self, data: bytes) -> None:
-        """Write down and write."""
-        if self._made is not None:
-            self._made.sent(data)
+        """Record and write."""
+        self._record.sent(data)
         self._inner.send(data)
 
     def end_input(self) -> None:
         """Close the peer's input."""
-        if self._made is not None:
-            self._made.input_ended()
+        self._record.input_ended()
         self._inner.end_input()
 
     def receive(self, timeout: float | None = None) -> bytes | None:
-        """Read and write down."""
+        """Read and record."""
         data = self._inner.receive(timeout)
-        if self._made is not None and data is not None:
-            if data:
-                self._made.received(data)
-            else:
-                self._made.output_ended()
+        if data is not None:
+            self._record.received(data)
         return data
 
     def wait_exit(self, timeout: float | None = None) -> int | None:
         """Wait until the peer has exited."""
         code = self._inner.wait_exit(timeout)
-        if self._made is not None and code is not None:
-            self._made.exited(code)
+        if code is not None:
+            self._record.exited(code)
         return code
 
     def stop(self, *, turn_open: bool) -> None:
-        """End the peer, and the record."""
-        record = self._made
-        if record is not None:
-            record.stopped(turn_open=turn_open)
+        """Stop the peer, and end the record."""
+        self._record.stopped(turn_open=turn_open)
         try:
             self._inner.stop(turn_open=turn_open)
         finally:
-            if record is not None and not record.ended:
-                if self._up and not record.exit_known:
-                    record.exited(self._inner.wait_exit(_EXIT_SECONDS))
-                record.end(self._inner.stderr_tail)  # by now all of it was read
+            if self._lacks_exit:
+                self._record.exited(self._inner.wait_exit(_EXIT_SECONDS))
+            self._record.end(self._inner.stderr_tail)  # by now all of it was read
 
 
-def trace_async(transport: AsyncTransport, options: Options, *, local: bool) -> AsyncTransport:
+def traced(transport: Any, options: Options, *, local: bool, blocking: bool) -> RecordedAsync | RecordedSync:
     """Return the transport with `Options(trace=...)` before it."""
-    return RecordedAsync(transport, lambda plan: _begin_trace(plan, options, local))
-
-
-def trace_sync(transport: SyncTransport, options: Options, *, local: bool) -> SyncTransport:
-    """Return the transport with `Options(trace=...)` before it."""
-    return RecordedSync(transport, lambda plan: _begin_trace(plan, options, local))
+    return (RecordedSync if blocking else RecordedAsync)(transport, lambda plan: _begin_trace(plan, options, local))
 
 
 def _begin_trace(plan: LaunchPlan, options: Options, local: bool) -> SessionRecord:

@@ -173,7 +173,7 @@ def test_what_is_no_fault_and_what_is_no_transport() -> None:
         with_faults(None, Split)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="must be a SyncTransport or a TransportSource, not object"):
         with_faults(object()).for_sync()  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="must be a SyncTransport or a TransportSource, not object"):
+    with pytest.raises(TypeError, match="must be an AsyncTransport or a TransportSource, not object"):
         with_faults(object()).for_async()  # type: ignore[arg-type]
     assert "Split" in repr(with_faults(Memory(), Split(1)))
 

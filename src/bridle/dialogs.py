@@ -11,27 +11,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, Unpack
 
 import msgspec
 from msgspec import Raw
 
-from bridle.checked.functions import (
-    AnswerError,
-    Asked,
-    as_bytes,
-    decode_asked,
-    ignore_warning,
-    json_copy,
-    reached,
-)
+from bridle.checked.functions import AnswerError, Around, Question, decode_question, json_copy
 from bridle.messages.base import NO_RAW, plain
 from bridle.messages.lazy import decoded_once
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bridle.errors import StreamWarning
 
 __all__ = [
     "CANCELLED",
@@ -55,27 +42,7 @@ CANCELLED: Mapping[str, Any] = {"behavior": "cancelled"}
 """The answer to a dialog that nobody answers."""
 
 
-class _Question(Asked, frozen=True, kw_only=True):
-    """What both kinds of questions have."""
-
-    request_id: str = msgspec.field(default="", name="(request_id)")
-
-    @property
-    def session(self) -> Any:
-        """The session that asks; None if there is none, or nobody else holds it any more.
-
-        In a plain function, which runs in a thread, its methods block; in an async one they are awaited, except with `bridle.sync`.
-        """
-        return reached(self.__dict__.get("(session)"))
-
-    @property
-    def cancelled(self) -> bool:
-        """True once nobody waits for the answer any more: close the dialog."""
-        cancelled = self.__dict__.get("(cancelled)")
-        return bool(cancelled()) if cancelled is not None else False
-
-
-class ElicitationRequest(_Question, frozen=True, kw_only=True):
+class ElicitationRequest(Question, frozen=True, kw_only=True):
     """An MCP server asks the user for something.
 
     Texts were written by the server: escape them before they reach a terminal (`bridle.errors.printable`), and show which server asks.
@@ -116,7 +83,7 @@ class ElicitationRequest(_Question, frozen=True, kw_only=True):
         return value if isinstance(value, dict) else {}
 
 
-class UserDialogRequest(_Question, frozen=True, kw_only=True):
+class UserDialogRequest(Question, frozen=True, kw_only=True):
     """The CLI wants a dialog of a kind that `supported_dialog_kinds` named to be shown, and waits for its end.
 
     Attributes:
@@ -204,40 +171,24 @@ class UserDialogResult(msgspec.Struct, frozen=True):
         return cls("cancelled")
 
 
-def decode_elicitation(request: bytes | Raw | Mapping[str, Any], **more: Any) -> ElicitationRequest:
+def decode_elicitation(request: bytes | Raw | Mapping[str, Any], **around: Unpack[Around]) -> ElicitationRequest:
     """Return what an `elicitation` request asks; fields of the wrong shape are left out. See `decode_user_dialog`."""
-    asked: ElicitationRequest = _decoded(ElicitationRequest, request, "elicitation", **more)
+    asked: ElicitationRequest = decode_question(ElicitationRequest, "elicitation", request, around)
     return asked
 
 
-def decode_user_dialog(request: bytes | Raw | Mapping[str, Any], **more: Any) -> UserDialogRequest:
+def decode_user_dialog(request: bytes | Raw | Mapping[str, Any], **around: Unpack[Around]) -> UserDialogRequest:
     """Return what a `request_user_dialog` request asks; fields of the wrong shape are left out.
 
     Args:
         request: the payload of the control request.
-        more: `request_id`; `session`, the session that asks; `cancelled`, which tells whether anybody still waits;
+        around: `request_id`; `session`, the session that asks; `cancelled`, which tells whether anybody still waits;
             `warn`, called for each field that was left out.
 
     Raises:
         DecodeError, ValueError: it is no JSON object.
     """
-    asked: UserDialogRequest = _decoded(UserDialogRequest, request, "request_user_dialog", **more)
-    return asked
-
-
-def _decoded(
-    kind: type[_Question],
-    request: bytes | Raw | Mapping[str, Any],
-    label: str,
-    *,
-    request_id: str = "",
-    session: Any = None,
-    cancelled: Callable[[], bool] | None = None,
-    warn: Callable[[StreamWarning], None] = ignore_warning,
-) -> Any:
-    asked = decode_asked(kind, as_bytes(request), label, warn)
-    msgspec.structs.force_setattr(asked, "request_id", request_id)
-    asked.__dict__.update({"(session)": session, "(cancelled)": cancelled})
+    asked: UserDialogRequest = decode_question(UserDialogRequest, "request_user_dialog", request, around)
     return asked
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 import msgspec
 from msgspec import Raw
@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AnswerError",
+    "Around",
     "Asked",
+    "Question",
     "Reach",
     "as_bytes",
     "check_callback",
     "decode_asked",
+    "decode_question",
     "ignore_warning",
     "is_async",
     "json_copy",
@@ -104,6 +107,26 @@ def ignore_warning(warning: StreamWarning) -> None:
     """Do nothing with a warning."""
 
 
+class Question(Asked, frozen=True, kw_only=True):
+    """A request that a callback answers with its one argument: permissions and dialogs."""
+
+    request_id: str = msgspec.field(default="", name="(request_id)")
+
+    @property
+    def session(self) -> Any:
+        """The session that asks; None if there is none, or nobody else holds it any more.
+
+        In a plain function, which runs in a thread, its methods block; in an async one they are awaited, except with `bridle.sync`.
+        """
+        return reached(self.__dict__.get("(session)"))
+
+    @property
+    def cancelled(self) -> bool:
+        """True once the CLI has taken the question back: an answer would not be read any more."""
+        cancelled = self.__dict__.get("(cancelled)")
+        return bool(cancelled()) if cancelled is not None else False
+
+
 def as_bytes(payload: bytes | Raw | Mapping[str, Any]) -> bytes:
     """Return the JSON of what the CLI asked; bytes stay what they are.
 
@@ -147,6 +170,27 @@ def _decode_slowly(kind: Any, payload: bytes, label: str, warn: Callable[[Stream
     except RecursionError:
         raise DecodeError(payload, "too-deep", "nested deeper than the interpreter's recursion limit") from None
     report.finish()
+    return asked
+
+
+class Around(TypedDict, total=False):
+    """Where a question comes from: the control request's id, the session, whether it was taken back, and who hears of odd fields."""
+
+    request_id: str
+    session: Any
+    cancelled: Callable[[], bool] | None
+    warn: Callable[[StreamWarning], None]
+
+
+def decode_question(kind: Any, label: str, request: bytes | Raw | Mapping[str, Any], around: Around) -> Any:
+    """Return a `Question` of `kind` from the payload of a control request; fields of the wrong shape are left out.
+
+    Raises:
+        DecodeError, ValueError: it is no JSON object.
+    """
+    asked = decode_asked(kind, as_bytes(request), label, around.get("warn", ignore_warning))
+    force_setattr(asked, "request_id", around.get("request_id", ""))
+    asked.__dict__.update({"(session)": around.get("session"), "(cancelled)": around.get("cancelled")})
     return asked
 
 

@@ -1,4 +1,4 @@
-"""What the inputs of all hook events share."""
+"""What the inputs of all hook events share. The class `StopHookInput` is the input of the event `Stop`: its name says the event."""
 
 from __future__ import annotations
 
@@ -90,6 +90,11 @@ class HookInput(Asked, frozen=True, kw_only=True):
     agent_id: str | None = None
     agent_type: str | None = None
     effort: HookEffort | None = None
+
+    def __init_subclass__(cls) -> None:
+        """Take the event from the name of the class; private bases and `UnknownHookInput` have none."""
+        name = cls.__name__.removesuffix("HookInput")
+        cls.wire_event = "" if name == "Unknown" or name.startswith("_") else name
 
 
 class UnknownHookInput(HookInput, frozen=True, kw_only=True):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bridle.checked.fields import suggestion
 from bridle.checked.functions import AnswerError, json_copy, object_bytes
 from bridle.errors import StreamWarning, printable
+from bridle.hooks.decode import HOOK_EVENTS
 from bridle.hooks.outputs import HookOutput
 from bridle.permissions.results import Allow, Deny, decision_wire
 
@@ -16,78 +18,46 @@ if TYPE_CHECKING:
 
 __all__ = ["HookOutputError"]
 
-_PERMISSION = {
-    "permission_decision": "permissionDecision",
-    "permission_decision_reason": "permissionDecisionReason",
+_PERMISSION = "permission_decision permission_decision_reason"
+_RENAMED = {
+    "continue_": "continue",
+    "permission": "decision",
+    "updated_mcp_tool_output": "updatedMCPToolOutput",
 }
-_CONTEXT = {"additional_context": "additionalContext"}
-_TITLE = {"session_title": "sessionTitle"}
-_SUPPRESS = {"suppress_original_prompt": "suppressOriginalPrompt"}
-_WATCH = {"watch_paths": "watchPaths"}
-_ANSWER = {"action": "action", "content": "content"}
+
+
+def _fields(names: str) -> dict[str, str]:
+    """Return the names on the wire of fields of `HookOutput`."""
+    return {name: _RENAMED.get(name) or re.sub("_(.)", lambda found: found[1].upper(), name) for name in names.split()}
+
 
 SPECIFIC_FIELDS: dict[str, dict[str, str]] = {
-    "PreToolUse": {**_PERMISSION, "updated_input": "updatedInput", **_CONTEXT},
-    "PostToolUse": {
-        **_CONTEXT,
-        "classifier_context": "classifierContext",
-        "updated_tool_output": "updatedToolOutput",
-        "updated_mcp_tool_output": "updatedMCPToolOutput",
-    },
-    "PostToolUseFailure": _CONTEXT,
-    "PostToolBatch": _CONTEXT,
-    "Notification": _CONTEXT,
-    "UserPromptSubmit": {**_CONTEXT, **_TITLE, **_SUPPRESS},
-    "UserPromptExpansion": {**_CONTEXT, **_SUPPRESS},
-    "SessionStart": {
-        **_CONTEXT,
-        "initial_user_message": "initialUserMessage",
-        **_TITLE,
-        **_WATCH,
-        "reload_skills": "reloadSkills",
-    },
-    "Setup": _CONTEXT,
-    "Stop": _CONTEXT,
-    "SubagentStart": _CONTEXT,
-    "SubagentStop": _CONTEXT,
-    "PreModelSwitch": _PERMISSION,
-    "PostModelSwitch": _CONTEXT,
-    "PermissionRequest": {"permission": "decision"},
-    "PermissionDenied": {"retry": "retry"},
-    "Elicitation": _ANSWER,
-    "ElicitationResult": _ANSWER,
-    "WorktreeCreate": {"worktree_path": "worktreePath"},
-    "CwdChanged": _WATCH,
-    "FileChanged": _WATCH,
-    "MessageDisplay": {"display_content": "displayContent"},
+    "PreToolUse": _fields(f"{_PERMISSION} updated_input additional_context"),
+    "PostToolUse": _fields("additional_context classifier_context updated_tool_output updated_mcp_tool_output"),
+    "PostToolUseFailure": _fields("additional_context"),
+    "PostToolBatch": _fields("additional_context"),
+    "Notification": _fields("additional_context"),
+    "UserPromptSubmit": _fields("additional_context session_title suppress_original_prompt"),
+    "UserPromptExpansion": _fields("additional_context suppress_original_prompt"),
+    "SessionStart": _fields("additional_context initial_user_message session_title watch_paths reload_skills"),
+    "Setup": _fields("additional_context"),
+    "Stop": _fields("additional_context"),
+    "SubagentStart": _fields("additional_context"),
+    "SubagentStop": _fields("additional_context"),
+    "PreModelSwitch": _fields(_PERMISSION),
+    "PostModelSwitch": _fields("additional_context"),
+    "PermissionRequest": _fields("permission"),
+    "PermissionDenied": _fields("retry"),
+    "Elicitation": _fields("action content"),
+    "ElicitationResult": _fields("action content"),
+    "WorktreeCreate": _fields("worktree_path"),
+    "CwdChanged": _fields("watch_paths"),
+    "FileChanged": _fields("watch_paths"),
+    "MessageDisplay": _fields("display_content"),
 }
 """The fields of `hookSpecificOutput`, ours and the CLI's, for each event that has one."""
 
-_NO_SPECIFIC = frozenset(
-    (
-        "SessionEnd",
-        "StopFailure",
-        "PreCompact",
-        "PostCompact",
-        "TeammateIdle",
-        "TaskCreated",
-        "TaskCompleted",
-        "ConfigChange",
-        "WorktreeRemove",
-        "InstructionsLoaded",
-        "DirectoryAdded",
-    )
-)
-
-_COMMON = {
-    "continue_": "continue",
-    "stop_reason": "stopReason",
-    "decision": "decision",
-    "reason": "reason",
-    "system_message": "systemMessage",
-    "suppress_output": "suppressOutput",
-    "terminal_sequence": "terminalSequence",
-}
+_COMMON = _fields("continue_ stop_reason decision reason system_message suppress_output terminal_sequence")
 _ASYNC = {"async", "asyncTimeout"}
 _SPELLINGS = {"continue_": "continue", "async_": "async"}
 
@@ -158,7 +128,7 @@ def _encode_output(output: HookOutput, event: str, warnings: list[StreamWarning]
         _warn(warnings, event, "async_timeout", "was left out: the answer is not asynchronous")
     _as_permission(given, event, warnings)
     specific_names = SPECIFIC_FIELDS.get(event)
-    if specific_names is None and event not in _NO_SPECIFIC:
+    if specific_names is None and event not in HOOK_EVENTS:
         # An event that this version does not know: the field's usual name is the best guess.
         specific_names = {ours: wire for fields in SPECIFIC_FIELDS.values() for ours, wire in fields.items()}
     wire: dict[str, Any] = {}
@@ -281,7 +251,7 @@ def _encode_specific(value: Any, event: str, warnings: list[StreamWarning]) -> d
     path = "hookSpecificOutput"
     if not isinstance(value, Mapping):
         raise AnswerError(f"`{path}` must be a dict, not {type(value).__name__}", path)
-    if event in _NO_SPECIFIC:
+    if event in HOOK_EVENTS and event not in SPECIFIC_FIELDS:
         _warn(warnings, event, path, f"was left out: {event} has none")
         return None
     named = value.get("hookEventName", event)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -35,13 +35,19 @@ class TeammateIdleHookInput(HookInput, frozen=True, kw_only=True):
         team_name: the team; deprecated by the CLI.
     """
 
-    wire_event: ClassVar[str] = "TeammateIdle"
-
     teammate_name: str = ""
     team_name: str | None = None
 
 
-class TaskCreatedHookInput(HookInput, frozen=True, kw_only=True):
+class _OfTask(HookInput, frozen=True, kw_only=True):
+    task_id: str = ""
+    task_subject: str = ""
+    task_description: str | None = None
+    teammate_name: str | None = None
+    team_name: str | None = None
+
+
+class TaskCreatedHookInput(_OfTask, frozen=True, kw_only=True):
     """An item was added to the task list.
 
     Attributes:
@@ -52,16 +58,8 @@ class TaskCreatedHookInput(HookInput, frozen=True, kw_only=True):
         team_name: the team; deprecated by the CLI.
     """
 
-    wire_event: ClassVar[str] = "TaskCreated"
 
-    task_id: str = ""
-    task_subject: str = ""
-    task_description: str | None = None
-    teammate_name: str | None = None
-    team_name: str | None = None
-
-
-class TaskCompletedHookInput(HookInput, frozen=True, kw_only=True):
+class TaskCompletedHookInput(_OfTask, frozen=True, kw_only=True):
     """An item of the task list was completed.
 
     Attributes:
@@ -71,14 +69,6 @@ class TaskCompletedHookInput(HookInput, frozen=True, kw_only=True):
         teammate_name: who has it.
         team_name: the team; deprecated by the CLI.
     """
-
-    wire_event: ClassVar[str] = "TaskCompleted"
-
-    task_id: str = ""
-    task_subject: str = ""
-    task_description: str | None = None
-    teammate_name: str | None = None
-    team_name: str | None = None
 
 
 class ElicitationHookInput(HookInput, frozen=True, kw_only=True):
@@ -92,8 +82,6 @@ class ElicitationHookInput(HookInput, frozen=True, kw_only=True):
         elicitation_id: the question, in mode `url`.
         requested_schema_raw: the exact bytes of the form's JSON schema.
     """
-
-    wire_event: ClassVar[str] = "Elicitation"
 
     mcp_server_name: str = ""
     message: str = ""
@@ -123,8 +111,6 @@ class ElicitationResultHookInput(HookInput, frozen=True, kw_only=True):
         content_raw: the exact bytes of the form's values.
     """
 
-    wire_event: ClassVar[str] = "ElicitationResult"
-
     mcp_server_name: str = ""
     elicitation_id: str | None = None
     mode: str | None = None
@@ -149,8 +135,6 @@ class ConfigChangeHookInput(HookInput, frozen=True, kw_only=True):
         file_path: the file.
     """
 
-    wire_event: ClassVar[str] = "ConfigChange"
-
     source: str = ""
     file_path: str | None = None
 
@@ -167,8 +151,6 @@ class InstructionsLoadedHookInput(HookInput, frozen=True, kw_only=True):
         parent_file_path: the file that includes it.
     """
 
-    wire_event: ClassVar[str] = "InstructionsLoaded"
-
     file_path: str = ""
     memory_type: str = ""
     load_reason: str = ""
@@ -184,8 +166,6 @@ class WorktreeCreateHookInput(HookInput, frozen=True, kw_only=True):
         name: its name.
     """
 
-    wire_event: ClassVar[str] = "WorktreeCreate"
-
     name: str = ""
 
 
@@ -195,8 +175,6 @@ class WorktreeRemoveHookInput(HookInput, frozen=True, kw_only=True):
     Attributes:
         worktree_path: its folder.
     """
-
-    wire_event: ClassVar[str] = "WorktreeRemove"
 
     worktree_path: str = ""
 
@@ -208,8 +186,6 @@ class CwdChangedHookInput(HookInput, frozen=True, kw_only=True):
         old_cwd: the old one.
         new_cwd: the new one.
     """
-
-    wire_event: ClassVar[str] = "CwdChanged"
 
     old_cwd: str = ""
     new_cwd: str = ""
@@ -223,8 +199,6 @@ class FileChangedHookInput(HookInput, frozen=True, kw_only=True):
         event: `change`, `add` or `unlink`.
     """
 
-    wire_event: ClassVar[str] = "FileChanged"
-
     file_path: str = ""
     event: str = ""
 
@@ -236,8 +210,6 @@ class DirectoryAddedHookInput(HookInput, frozen=True, kw_only=True):
         directory: the folder.
         source: `slash_command` or `register_repo_root`.
     """
-
-    wire_event: ClassVar[str] = "DirectoryAdded"
 
     directory: str = ""
     source: str = ""

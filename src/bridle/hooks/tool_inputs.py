@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -58,20 +58,8 @@ class PostToolBatchToolCall(Record, frozen=True, kw_only=True, dict=True, gc=Tru
         return plain(self.tool_response_raw) if self.tool_response_raw else None
 
 
-class PreToolUseHookInput(HookInput, frozen=True, kw_only=True):
-    """A tool is about to run.
-
-    Attributes:
-        tool_name: the tool; `mcp__<server>__<tool>` for a tool of a server.
-        tool_use_id: the call.
-        mcp_server: where the tool comes from, if a server has it.
-        tool_input_raw: the exact bytes of the tool's input.
-    """
-
-    wire_event: ClassVar[str] = "PreToolUse"
-
+class _OfTool(HookInput, frozen=True, kw_only=True):
     tool_name: str = ""
-    tool_use_id: str = ""
     mcp_server: McpServerProvenance | None = None
     tool_input_raw: Raw = msgspec.field(default=NO_RAW, name="tool_input")
 
@@ -85,7 +73,20 @@ class PreToolUseHookInput(HookInput, frozen=True, kw_only=True):
         return plain(self.tool_input_raw) if self.tool_input_raw else None
 
 
-class PostToolUseHookInput(HookInput, frozen=True, kw_only=True):
+class PreToolUseHookInput(_OfTool, frozen=True, kw_only=True):
+    """A tool is about to run.
+
+    Attributes:
+        tool_name: the tool; `mcp__<server>__<tool>` for a tool of a server.
+        tool_use_id: the call.
+        mcp_server: where the tool comes from, if a server has it.
+        tool_input_raw: the exact bytes of the tool's input.
+    """
+
+    tool_use_id: str = ""
+
+
+class PostToolUseHookInput(_OfTool, frozen=True, kw_only=True):
     """A tool has run.
 
     Attributes:
@@ -97,23 +98,9 @@ class PostToolUseHookInput(HookInput, frozen=True, kw_only=True):
         duration_ms: how long it took, in milliseconds.
     """
 
-    wire_event: ClassVar[str] = "PostToolUse"
-
-    tool_name: str = ""
     tool_use_id: str = ""
-    mcp_server: McpServerProvenance | None = None
-    tool_input_raw: Raw = msgspec.field(default=NO_RAW, name="tool_input")
     tool_response_raw: Raw = msgspec.field(default=NO_RAW, name="tool_response")
     duration_ms: Number | None = None
-
-    @decoded_once
-    def tool_input(self) -> Any:
-        """The tool's input, whatever shape it has, decoded when first asked for.
-
-        Raises:
-            DecodeError: if it is nested deeper than the interpreter's recursion limit allows at this place.
-        """
-        return plain(self.tool_input_raw) if self.tool_input_raw else None
 
     @decoded_once
     def tool_response(self) -> Any:
@@ -125,7 +112,7 @@ class PostToolUseHookInput(HookInput, frozen=True, kw_only=True):
         return plain(self.tool_response_raw) if self.tool_response_raw else None
 
 
-class PostToolUseFailureHookInput(HookInput, frozen=True, kw_only=True):
+class PostToolUseFailureHookInput(_OfTool, frozen=True, kw_only=True):
     """A tool has failed.
 
     Attributes:
@@ -138,24 +125,10 @@ class PostToolUseFailureHookInput(HookInput, frozen=True, kw_only=True):
         duration_ms: how long it took, in milliseconds.
     """
 
-    wire_event: ClassVar[str] = "PostToolUseFailure"
-
-    tool_name: str = ""
     tool_use_id: str = ""
-    mcp_server: McpServerProvenance | None = None
-    tool_input_raw: Raw = msgspec.field(default=NO_RAW, name="tool_input")
     error: str = ""
     is_interrupt: bool | None = None
     duration_ms: Number | None = None
-
-    @decoded_once
-    def tool_input(self) -> Any:
-        """The tool's input, whatever shape it has, decoded when first asked for.
-
-        Raises:
-            DecodeError: if it is nested deeper than the interpreter's recursion limit allows at this place.
-        """
-        return plain(self.tool_input_raw) if self.tool_input_raw else None
 
 
 class PostToolBatchHookInput(HookInput, frozen=True, kw_only=True):
@@ -165,12 +138,10 @@ class PostToolBatchHookInput(HookInput, frozen=True, kw_only=True):
         tool_calls: the calls.
     """
 
-    wire_event: ClassVar[str] = "PostToolBatch"
-
     tool_calls: list[PostToolBatchToolCall] = msgspec.field(default_factory=list)
 
 
-class PermissionRequestHookInput(HookInput, frozen=True, kw_only=True):
+class PermissionRequestHookInput(_OfTool, frozen=True, kw_only=True):
     """The user is about to be asked whether a tool may run.
 
     Attributes:
@@ -180,21 +151,7 @@ class PermissionRequestHookInput(HookInput, frozen=True, kw_only=True):
         suggestions_raw: the exact bytes of the suggested updates.
     """
 
-    wire_event: ClassVar[str] = "PermissionRequest"
-
-    tool_name: str = ""
-    mcp_server: McpServerProvenance | None = None
-    tool_input_raw: Raw = msgspec.field(default=NO_RAW, name="tool_input")
     suggestions_raw: Raw = msgspec.field(default=NO_RAW, name="permission_suggestions")
-
-    @decoded_once
-    def tool_input(self) -> Any:
-        """The tool's input, whatever shape it has, decoded when first asked for.
-
-        Raises:
-            DecodeError: if it is nested deeper than the interpreter's recursion limit allows at this place.
-        """
-        return plain(self.tool_input_raw) if self.tool_input_raw else None
 
     @decoded_once
     def permission_suggestions(self) -> tuple[PermissionUpdate, ...]:
@@ -202,7 +159,7 @@ class PermissionRequestHookInput(HookInput, frozen=True, kw_only=True):
         return decode_updates(self.suggestions_raw) if self.suggestions_raw else ()
 
 
-class PermissionDeniedHookInput(HookInput, frozen=True, kw_only=True):
+class PermissionDeniedHookInput(_OfTool, frozen=True, kw_only=True):
     """A tool was denied.
 
     Attributes:
@@ -213,19 +170,5 @@ class PermissionDeniedHookInput(HookInput, frozen=True, kw_only=True):
         reason: why.
     """
 
-    wire_event: ClassVar[str] = "PermissionDenied"
-
-    tool_name: str = ""
     tool_use_id: str = ""
-    mcp_server: McpServerProvenance | None = None
-    tool_input_raw: Raw = msgspec.field(default=NO_RAW, name="tool_input")
     reason: str = ""
-
-    @decoded_once
-    def tool_input(self) -> Any:
-        """The tool's input, whatever shape it has, decoded when first asked for.
-
-        Raises:
-            DecodeError: if it is nested deeper than the interpreter's recursion limit allows at this place.
-        """
-        return plain(self.tool_input_raw) if self.tool_input_raw else None

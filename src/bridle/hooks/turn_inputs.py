@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import msgspec
 
 from bridle.hooks.base import BackgroundTaskSummary, HookInput, SessionCronSummary
@@ -41,8 +39,6 @@ class SessionStartHookInput(HookInput, frozen=True, kw_only=True):
         estimated_cache_write_usd: what writing it again may cost.
     """
 
-    wire_event: ClassVar[str] = "SessionStart"
-
     source: str = ""
     model: str | None = None
     session_title: str | None = None
@@ -59,8 +55,6 @@ class SessionEndHookInput(HookInput, frozen=True, kw_only=True):
         reason: why: `clear`, `resume`, `logout`, `prompt_input_exit` or `other`.
     """
 
-    wire_event: ClassVar[str] = "SessionEnd"
-
     reason: str = ""
 
 
@@ -70,8 +64,6 @@ class SetupHookInput(HookInput, frozen=True, kw_only=True):
     Attributes:
         trigger: `init` or `maintenance`.
     """
-
-    wire_event: ClassVar[str] = "Setup"
 
     trigger: str = ""
 
@@ -84,8 +76,6 @@ class UserPromptSubmitHookInput(HookInput, frozen=True, kw_only=True):
         source: who wrote it: `user`, `sdk`, `system`, ...
         session_title: the session's title.
     """
-
-    wire_event: ClassVar[str] = "UserPromptSubmit"
 
     prompt: str = ""
     source: str | None = None
@@ -102,8 +92,6 @@ class UserPromptExpansionHookInput(HookInput, frozen=True, kw_only=True):
         command_source: where it is defined.
         prompt: what it became.
     """
-
-    wire_event: ClassVar[str] = "UserPromptExpansion"
 
     expansion_type: str = ""
     command_name: str = ""
@@ -123,8 +111,6 @@ class MessageDisplayHookInput(HookInput, frozen=True, kw_only=True):
         delta: the text.
     """
 
-    wire_event: ClassVar[str] = "MessageDisplay"
-
     turn_id: str = ""
     message_id: str = ""
     index: Number | None = None
@@ -141,14 +127,19 @@ class NotificationHookInput(HookInput, frozen=True, kw_only=True):
         notification_type: its kind.
     """
 
-    wire_event: ClassVar[str] = "Notification"
-
     message: str = ""
     title: str | None = None
     notification_type: str = ""
 
 
-class StopHookInput(HookInput, frozen=True, kw_only=True):
+class _Stop(HookInput, frozen=True, kw_only=True):
+    stop_hook_active: bool = False
+    last_assistant_message: str | None = None
+    background_tasks: list[BackgroundTaskSummary] = msgspec.field(default_factory=list)
+    session_crons: list[SessionCronSummary] = msgspec.field(default_factory=list)
+
+
+class StopHookInput(_Stop, frozen=True, kw_only=True):
     """The turn is about to end.
 
     Attributes:
@@ -157,13 +148,6 @@ class StopHookInput(HookInput, frozen=True, kw_only=True):
         background_tasks: what still runs in the background.
         session_crons: prompts that are scheduled.
     """
-
-    wire_event: ClassVar[str] = "Stop"
-
-    stop_hook_active: bool = False
-    last_assistant_message: str | None = None
-    background_tasks: list[BackgroundTaskSummary] = msgspec.field(default_factory=list)
-    session_crons: list[SessionCronSummary] = msgspec.field(default_factory=list)
 
 
 class StopFailureHookInput(HookInput, frozen=True, kw_only=True):
@@ -175,8 +159,6 @@ class StopFailureHookInput(HookInput, frozen=True, kw_only=True):
         last_assistant_message: the last text of the reply.
     """
 
-    wire_event: ClassVar[str] = "StopFailure"
-
     error: str = ""
     error_details: str | None = None
     last_assistant_message: str | None = None
@@ -185,10 +167,8 @@ class StopFailureHookInput(HookInput, frozen=True, kw_only=True):
 class SubagentStartHookInput(HookInput, frozen=True, kw_only=True):
     """A subagent starts; `agent_id` and `agent_type` say which."""
 
-    wire_event: ClassVar[str] = "SubagentStart"
 
-
-class SubagentStopHookInput(HookInput, frozen=True, kw_only=True):
+class SubagentStopHookInput(_Stop, frozen=True, kw_only=True):
     """A subagent is about to stop; `agent_id` and `agent_type` say which.
 
     Attributes:
@@ -199,13 +179,7 @@ class SubagentStopHookInput(HookInput, frozen=True, kw_only=True):
         session_crons: prompts that are scheduled.
     """
 
-    wire_event: ClassVar[str] = "SubagentStop"
-
     agent_transcript_path: str = ""
-    stop_hook_active: bool = False
-    last_assistant_message: str | None = None
-    background_tasks: list[BackgroundTaskSummary] = msgspec.field(default_factory=list)
-    session_crons: list[SessionCronSummary] = msgspec.field(default_factory=list)
 
 
 class PreCompactHookInput(HookInput, frozen=True, kw_only=True):
@@ -215,8 +189,6 @@ class PreCompactHookInput(HookInput, frozen=True, kw_only=True):
         trigger: `manual` or `auto`.
         custom_instructions: what the user asked for.
     """
-
-    wire_event: ClassVar[str] = "PreCompact"
 
     trigger: str = ""
     custom_instructions: str | None = None
@@ -230,13 +202,23 @@ class PostCompactHookInput(HookInput, frozen=True, kw_only=True):
         compact_summary: what is left of it.
     """
 
-    wire_event: ClassVar[str] = "PostCompact"
-
     trigger: str = ""
     compact_summary: str = ""
 
 
-class PreModelSwitchHookInput(HookInput, frozen=True, kw_only=True):
+class _ModelSwitch(HookInput, frozen=True, kw_only=True):
+    from_model: str = ""
+    to_model: str = ""
+    requested_model: str | None = None
+    source: str = ""
+    context_tokens: Number | None = None
+    prompt_cache_warm: bool | None = None
+    cache_ttl: str | None = None
+    estimated_cache_write_usd: Number | None = None
+    pricing: str | None = None
+
+
+class PreModelSwitchHookInput(_ModelSwitch, frozen=True, kw_only=True):
     """The model is about to be switched.
 
     Attributes:
@@ -251,20 +233,8 @@ class PreModelSwitchHookInput(HookInput, frozen=True, kw_only=True):
         pricing: where the estimate's prices are from.
     """
 
-    wire_event: ClassVar[str] = "PreModelSwitch"
 
-    from_model: str = ""
-    to_model: str = ""
-    requested_model: str | None = None
-    source: str = ""
-    context_tokens: Number | None = None
-    prompt_cache_warm: bool | None = None
-    cache_ttl: str | None = None
-    estimated_cache_write_usd: Number | None = None
-    pricing: str | None = None
-
-
-class PostModelSwitchHookInput(HookInput, frozen=True, kw_only=True):
+class PostModelSwitchHookInput(_ModelSwitch, frozen=True, kw_only=True):
     """The model was switched.
 
     Attributes:
@@ -278,15 +248,3 @@ class PostModelSwitchHookInput(HookInput, frozen=True, kw_only=True):
         estimated_cache_write_usd: what writing the new model's cache may cost.
         pricing: where the estimate's prices are from.
     """
-
-    wire_event: ClassVar[str] = "PostModelSwitch"
-
-    from_model: str = ""
-    to_model: str = ""
-    requested_model: str | None = None
-    source: str = ""
-    context_tokens: Number | None = None
-    prompt_cache_warm: bool | None = None
-    cache_ttl: str | None = None
-    estimated_cache_write_usd: Number | None = None
-    pricing: str | None = None

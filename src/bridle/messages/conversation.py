@@ -98,7 +98,7 @@ class Usage(Record, frozen=True, kw_only=True):
     iterations: Any = None
 
 
-class ModelUsage(Record, frozen=True, kw_only=True):
+class ModelUsage(Record, frozen=True, kw_only=True, rename="camel"):
     """What one model used and cost in the conversation so far; the numbers to account with.
 
     Attributes:
@@ -118,27 +118,27 @@ class ModelUsage(Record, frozen=True, kw_only=True):
         cost_basis: where the price comes from: `list`, `managed` or `unknown`.
     """
 
-    input_tokens: int = msgspec.field(default=0, name="inputTokens")
-    output_tokens: int = msgspec.field(default=0, name="outputTokens")
-    thinking_tokens: int | None = msgspec.field(default=None, name="thinkingTokens")
-    cache_read_input_tokens: int = msgspec.field(default=0, name="cacheReadInputTokens")
-    cache_creation_input_tokens: int = msgspec.field(default=0, name="cacheCreationInputTokens")
+    input_tokens: int = 0
+    output_tokens: int = 0
+    thinking_tokens: int | None = None
+    cache_read_input_tokens: int = 0
+    cache_creation_input_tokens: int = 0
     cache_creation_ephemeral_5m_input_tokens: int | None = msgspec.field(
         default=None, name="cacheCreationEphemeral5mInputTokens"
     )
     cache_creation_ephemeral_1h_input_tokens: int | None = msgspec.field(
         default=None, name="cacheCreationEphemeral1hInputTokens"
     )
-    web_search_requests: int = msgspec.field(default=0, name="webSearchRequests")
+    web_search_requests: int = 0
     cost_usd: float = msgspec.field(default=0.0, name="costUSD")
-    context_window: int = msgspec.field(default=0, name="contextWindow")
-    max_output_tokens: int = msgspec.field(default=0, name="maxOutputTokens")
-    canonical_model: str | None = msgspec.field(default=None, name="canonicalModel")
+    context_window: int = 0
+    max_output_tokens: int = 0
+    canonical_model: str | None = None
     provider: str | None = None
-    cost_basis: str | None = msgspec.field(default=None, name="costBasis")
+    cost_basis: str | None = None
 
 
-class MessageOrigin(Record, frozen=True, kw_only=True):
+class MessageOrigin(Record, frozen=True, kw_only=True, rename="camel"):
     """Where a message came from.
 
     Attributes:
@@ -159,15 +159,15 @@ class MessageOrigin(Record, frozen=True, kw_only=True):
     kind: str = ""
     server: str | None = None
     from_: str | None = msgspec.field(default=None, name="from")
-    from_mode: str | None = msgspec.field(default=None, name="fromMode")
+    from_mode: str | None = None
     name: str | None = None
-    from_session: str | None = msgspec.field(default=None, name="fromSession")
-    sender_task_id: str | None = msgspec.field(default=None, name="senderTaskId")
+    from_session: str | None = None
+    sender_task_id: str | None = None
     body: str | None = None
-    verified_peer_pid: int | None = msgspec.field(default=None, name="verifiedPeerPid")
+    verified_peer_pid: int | None = None
     subkind: str | None = None
-    fire_reason: str | None = msgspec.field(default=None, name="fireReason")
-    run_id: str | None = msgspec.field(default=None, name="runId")
+    fire_reason: str | None = None
+    run_id: str | None = None
 
 
 class ContextCategory(Record, frozen=True, kw_only=True):

@@ -188,7 +188,7 @@ class AuthStatusMessage(Message, frozen=True, kw_only=True, tag="auth_status"):
     error: str | None = None
 
 
-class RateLimitInfo(Record, frozen=True, kw_only=True):
+class RateLimitInfo(Record, frozen=True, kw_only=True, rename="camel"):
     """How much of the plan's limits is used.
 
     Attributes:
@@ -210,22 +210,20 @@ class RateLimitInfo(Record, frozen=True, kw_only=True):
     """
 
     status: str = ""
-    resets_at: Number | None = msgspec.field(default=None, name="resetsAt")
-    rate_limit_type: str | None = msgspec.field(default=None, name="rateLimitType")
+    resets_at: Number | None = None
+    rate_limit_type: str | None = None
     utilization: Number | None = None
-    overage_status: str | None = msgspec.field(default=None, name="overageStatus")
-    overage_resets_at: Number | None = msgspec.field(default=None, name="overageResetsAt")
-    overage_disabled_reason: str | None = msgspec.field(default=None, name="overageDisabledReason")
-    is_using_overage: bool | None = msgspec.field(default=None, name="isUsingOverage")
-    overage_in_use: bool | None = msgspec.field(default=None, name="overageInUse")
-    overage_enabled: bool | None = msgspec.field(default=None, name="overageEnabled")
-    surpassed_threshold: Number | None = msgspec.field(default=None, name="surpassedThreshold")
-    limit_scope: str | None = msgspec.field(default=None, name="limitScope")
-    error_code: str | None = msgspec.field(default=None, name="errorCode")
-    can_user_purchase_credits: bool | None = msgspec.field(default=None, name="canUserPurchaseCredits")
-    has_chargeable_saved_payment_method: bool | None = msgspec.field(
-        default=None, name="hasChargeableSavedPaymentMethod"
-    )
+    overage_status: str | None = None
+    overage_resets_at: Number | None = None
+    overage_disabled_reason: str | None = None
+    is_using_overage: bool | None = None
+    overage_in_use: bool | None = None
+    overage_enabled: bool | None = None
+    surpassed_threshold: Number | None = None
+    limit_scope: str | None = None
+    error_code: str | None = None
+    can_user_purchase_credits: bool | None = None
+    has_chargeable_saved_payment_method: bool | None = None
 
 
 class RateLimitEvent(Message, frozen=True, kw_only=True, tag="rate_limit_event"):

@@ -156,7 +156,6 @@ class InitMessage(SystemMessage, frozen=True, kw_only=True):
     """
 
     wire_subtype: ClassVar[str | None] = "init"
-
     model: str = ""
     cwd: str = ""
     tools: list[str] = msgspec.field(default_factory=list)
@@ -234,7 +233,6 @@ class CompactBoundaryMessage(SystemMessage, frozen=True, kw_only=True):
     """
 
     wire_subtype: ClassVar[str | None] = "compact_boundary"
-
     compact_metadata: CompactMetadata = msgspec.field(default_factory=CompactMetadata)
 
 
@@ -250,7 +248,6 @@ class StatusMessage(SystemMessage, frozen=True, kw_only=True):
     """
 
     wire_subtype: ClassVar[str | None] = "status"
-
     status: str | None = None
     permission_mode: str | None = msgspec.field(default=None, name="permissionMode")
     compact_result: str | None = None
@@ -283,7 +280,6 @@ class APIRetryMessage(SystemMessage, frozen=True, kw_only=True):
     """
 
     wire_subtype: ClassVar[str | None] = "api_retry"
-
     attempt: int = 0
     max_retries: int = 0
     retry_delay_ms: Number = 0
@@ -305,7 +301,6 @@ class ControlRequestProgressMessage(SystemMessage, frozen=True, kw_only=True):
     """
 
     wire_subtype: ClassVar[str | None] = "control_request_progress"
-
     request_id: str = ""
     status: str = ""
     attempt: int | None = None
@@ -332,7 +327,6 @@ class ModelRefusalFallbackMessage(SystemMessage, frozen=True, kw_only=True):
     """
 
     wire_subtype: ClassVar[str | None] = "model_refusal_fallback"
-
     content: str = ""
     trigger: str = ""
     direction: str = ""
@@ -359,7 +353,6 @@ class ModelRefusalNoFallbackMessage(SystemMessage, frozen=True, kw_only=True):
     """
 
     wire_subtype: ClassVar[str | None] = "model_refusal_no_fallback"
-
     content: str = ""
     original_model: str = ""
     request_id: str | None = None
@@ -376,7 +369,6 @@ class LocalCommandOutputMessage(SystemMessage, frozen=True, kw_only=True):
     """
 
     wire_subtype: ClassVar[str | None] = "local_command_output"
-
     content: str = ""
 
 
@@ -415,7 +407,6 @@ class HookProgressMessage(HookEventMessage, frozen=True, kw_only=True):
     """
 
     wire_subtype: ClassVar[str | None] = "hook_progress"
-
     stdout: str = ""
     stderr: str = ""
     output: str = ""
@@ -433,7 +424,6 @@ class HookResponseMessage(HookEventMessage, frozen=True, kw_only=True):
     """
 
     wire_subtype: ClassVar[str | None] = "hook_response"
-
     outcome: str = ""
     exit_code: int | None = None
     stdout: str = ""
@@ -451,7 +441,6 @@ class PluginInstallMessage(SystemMessage, frozen=True, kw_only=True):
     """
 
     wire_subtype: ClassVar[str | None] = "plugin_install"
-
     status: str = ""
     name: str | None = None
     error: str | None = None
@@ -471,7 +460,7 @@ class TaskUsage(Record, frozen=True, kw_only=True):
     duration_ms: Number = 0
 
 
-class McpResourceLink(Record, frozen=True, kw_only=True):
+class McpResourceLink(Record, frozen=True, kw_only=True, rename="camel"):
     """A file of an MCP server.
 
     Attributes:
@@ -488,7 +477,7 @@ class McpResourceLink(Record, frozen=True, kw_only=True):
     name: str = ""
     title: str | None = None
     description: str | None = None
-    mime_type: str | None = msgspec.field(default=None, name="mimeType")
+    mime_type: str | None = None
     size: Number | None = None
     annotations: dict[str, Any] | None = None
 
@@ -513,7 +502,6 @@ class TaskStartedMessage(SystemMessage, frozen=True, kw_only=True):
     """
 
     wire_subtype: ClassVar[str | None] = "task_started"
-
     task_id: str = ""
     run_id: str | None = None
     tool_use_id: str | None = None
@@ -544,7 +532,6 @@ class TaskProgressMessage(SystemMessage, frozen=True, kw_only=True):
     """
 
     wire_subtype: ClassVar[str | None] = "task_progress"
-
     task_id: str = ""
     run_id: str | None = None
     tool_use_id: str | None = None
@@ -565,7 +552,6 @@ class TaskUpdatedMessage(SystemMessage, frozen=True, kw_only=True):
     """
 
     wire_subtype: ClassVar[str | None] = "task_updated"
-
     task_id: str = ""
     run_id: str | None = None
     patch: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -595,7 +581,6 @@ class TaskNotificationMessage(SystemMessage, frozen=True, kw_only=True):
     """
 
     wire_subtype: ClassVar[str | None] = "task_notification"
-
     task_id: str = ""
     run_id: str | None = None
     tool_use_id: str | None = None
@@ -639,7 +624,6 @@ class BackgroundTasksChangedMessage(SystemMessage, frozen=True, kw_only=True):
     """
 
     wire_subtype: ClassVar[str | None] = "background_tasks_changed"
-
     tasks: list[BackgroundTask] = msgspec.field(default_factory=list)
 
 
@@ -653,7 +637,6 @@ class ThinkingTokensMessage(SystemMessage, frozen=True, kw_only=True):
     """
 
     wire_subtype: ClassVar[str | None] = "thinking_tokens"
-
     estimated_tokens: Number = 0
     estimated_tokens_delta: Number = 0
     user_message_uuid: str | None = None
@@ -668,7 +651,6 @@ class SessionStateChangedMessage(SystemMessage, frozen=True, kw_only=True):
     """
 
     wire_subtype: ClassVar[str | None] = "session_state_changed"
-
     state: str = ""
     sdk_host_only: bool | None = None
 
@@ -681,11 +663,10 @@ class WorkerShuttingDownMessage(SystemMessage, frozen=True, kw_only=True):
     """
 
     wire_subtype: ClassVar[str | None] = "worker_shutting_down"
-
     reason: str = ""
 
 
-class SlashCommand(Record, frozen=True, kw_only=True):
+class SlashCommand(Record, frozen=True, kw_only=True, rename="camel"):
     """A slash command.
 
     Attributes:
@@ -698,7 +679,7 @@ class SlashCommand(Record, frozen=True, kw_only=True):
 
     name: str = ""
     description: str = ""
-    argument_hint: str = msgspec.field(default="", name="argumentHint")
+    argument_hint: str = ""
     aliases: list[str] = msgspec.field(default_factory=list)
     builtin: bool | None = None
 
@@ -711,7 +692,6 @@ class CommandsChangedMessage(SystemMessage, frozen=True, kw_only=True):
     """
 
     wire_subtype: ClassVar[str | None] = "commands_changed"
-
     commands: list[SlashCommand] = msgspec.field(default_factory=list)
 
 
@@ -727,7 +707,6 @@ class NotificationMessage(SystemMessage, frozen=True, kw_only=True):
     """
 
     wire_subtype: ClassVar[str | None] = "notification"
-
     key: str = ""
     text: str = ""
     priority: str = ""
@@ -769,7 +748,6 @@ class FilesPersistedMessage(SystemMessage, frozen=True, kw_only=True):
     """
 
     wire_subtype: ClassVar[str | None] = "files_persisted"
-
     files: list[PersistedFile] = msgspec.field(default_factory=list)
     failed: list[FailedFile] = msgspec.field(default_factory=list)
     processed_at: str = ""
@@ -798,7 +776,6 @@ class MemoryRecallMessage(SystemMessage, frozen=True, kw_only=True):
     """
 
     wire_subtype: ClassVar[str | None] = "memory_recall"
-
     mode: str = ""
     memories: list[RecalledMemory] = msgspec.field(default_factory=list)
 
@@ -812,7 +789,6 @@ class ElicitationCompleteMessage(SystemMessage, frozen=True, kw_only=True):
     """
 
     wire_subtype: ClassVar[str | None] = "elicitation_complete"
-
     mcp_server_name: str = ""
     elicitation_id: str = ""
 
@@ -830,7 +806,6 @@ class PermissionDeniedMessage(SystemMessage, frozen=True, kw_only=True):
     """
 
     wire_subtype: ClassVar[str | None] = "permission_denied"
-
     tool_name: str = ""
     tool_use_id: str = ""
     agent_id: str | None = None
@@ -839,7 +814,7 @@ class PermissionDeniedMessage(SystemMessage, frozen=True, kw_only=True):
     message: str = ""
 
 
-class SessionKey(Record, frozen=True, kw_only=True):
+class SessionKey(Record, frozen=True, kw_only=True, rename="camel"):
     """Where a session is kept in a store.
 
     Attributes:
@@ -848,8 +823,8 @@ class SessionKey(Record, frozen=True, kw_only=True):
         subpath: the part of it.
     """
 
-    project_key: str = msgspec.field(default="", name="projectKey")
-    session_id: str = msgspec.field(default="", name="sessionId")
+    project_key: str = ""
+    session_id: str = ""
     subpath: str | None = None
 
 
@@ -862,7 +837,6 @@ class MirrorErrorMessage(SystemMessage, frozen=True, kw_only=True):
     """
 
     wire_subtype: ClassVar[str | None] = "mirror_error"
-
     error: str = ""
     key: SessionKey | None = None
 
@@ -879,7 +853,6 @@ class InformationalMessage(SystemMessage, frozen=True, kw_only=True):
     """
 
     wire_subtype: ClassVar[str | None] = "informational"
-
     content: str = ""
     level: str = ""
     tool_use_id: str | None = None
@@ -897,7 +870,6 @@ class SessionWritesLostMessage(SystemMessage, frozen=True, kw_only=True):
     """
 
     wire_subtype: ClassVar[str | None] = "session_writes_lost"
-
     error_code: str = ""
     lost: list[str] = msgspec.field(default_factory=list)
     transcript_session_ids: list[str] = msgspec.field(default_factory=list)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 from msgspec import Raw
 
-from bridle.checked.functions import Asked, as_bytes, decode_asked, ignore_warning, reached
+from bridle.checked.functions import Around, Question, check_callback, decode_question
 from bridle.errors import DecodeError
 from bridle.messages.base import NO_RAW, Record, plain
 from bridle.messages.lazy import decoded_once
 from bridle.permissions.updates import PermissionUpdate, decode_updates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from bridle.errors import StreamWarning
+    from collections.abc import Mapping
 
 __all__ = [
     "MatchedAskRule",
@@ -57,7 +55,7 @@ class MatchedAskRule(Record, frozen=True, kw_only=True):
     rule_content: str | None = None
 
 
-class PermissionRequest(Asked, frozen=True, kw_only=True):
+class PermissionRequest(Question, frozen=True, kw_only=True):
     """The CLI asks whether a tool may run.
 
     Texts were written by the model or by a server: escape them before they reach a terminal (`bridle.errors.printable`).
@@ -102,7 +100,6 @@ class PermissionRequest(Asked, frozen=True, kw_only=True):
     suppress_always_allow_rule: bool | None = None
     server_policy_ask_only: bool | None = None
     matched_ask_rule: MatchedAskRule | None = None
-    request_id: str = msgspec.field(default="", name="(request_id)")
     input_raw: Raw = msgspec.field(default=NO_RAW, name="input")
     suggestions_raw: Raw = msgspec.field(default=NO_RAW, name="permission_suggestions")
 
@@ -121,43 +118,20 @@ class PermissionRequest(Asked, frozen=True, kw_only=True):
         """What the CLI would offer as "do not ask again": for `Allow(updated_permissions=request.suggestions)`."""
         return decode_updates(self.suggestions_raw) if self.suggestions_raw else ()
 
-    @property
-    def session(self) -> Any:
-        """The session that asks; None if there is none, or nobody else holds it any more.
 
-        In a plain function, which runs in a thread, its methods block; in an async one they are awaited, except with `bridle.sync`.
-        """
-        return reached(self.__dict__.get("(session)"))
-
-    @property
-    def cancelled(self) -> bool:
-        """True once the CLI has taken the question back: an answer would not be read any more."""
-        cancelled = self.__dict__.get("(cancelled)")
-        return bool(cancelled()) if cancelled is not None else False
-
-
-def decode_permission_request(
-    request: bytes | Raw | Mapping[str, Any],
-    *,
-    request_id: str = "",
-    session: Any = None,
-    cancelled: Callable[[], bool] | None = None,
-    warn: Callable[[StreamWarning], None] = ignore_warning,
-) -> PermissionRequest:
+def decode_permission_request(request: bytes | Raw | Mapping[str, Any], **around: Unpack[Around]) -> PermissionRequest:
     """Return what a `can_use_tool` request asks; fields of the wrong shape are left out.
 
     Args:
         request: the payload of the control request; as bytes, so that the input can be sent back as it came.
-        request_id: the id of the control request.
-        session: the session that asks.
-        cancelled: tells whether the CLI has taken the request back.
-        warn: called for each field that was left out.
+        around: `request_id`, the id of the control request; `session`, the session that asks; `cancelled`, which tells whether the CLI
+            has taken the request back; `warn`, called for each field that was left out.
 
     Raises:
         PermissionRequestError: it does not say which tool would run with which input: there is nothing to allow.
     """
     try:
-        asked: PermissionRequest = decode_asked(PermissionRequest, as_bytes(request), "can_use_tool", warn)
+        asked: PermissionRequest = decode_question(PermissionRequest, "can_use_tool", request, around)
     except (DecodeError, ValueError) as error:
         detail = getattr(error, "detail", None) or error
         raise PermissionRequestError(f"The permission request cannot be read: {detail}") from None
@@ -165,13 +139,9 @@ def decode_permission_request(
         raise PermissionRequestError("The permission request names no tool.")
     if bytes(memoryview(asked.input_raw)[:1]) != b"{":
         raise PermissionRequestError(f"The permission request for {asked.tool_name} has no input object.")
-    msgspec.structs.force_setattr(asked, "request_id", request_id)
-    asked.__dict__.update({"(session)": session, "(cancelled)": cancelled})
     return asked
 
 
 def check_can_use_tool(value: object, path: str) -> object:
     """Accept a permission callback; see `bridle.checked.functions.check_callback`."""
-    from bridle.checked.functions import check_callback
-
     return check_callback(value, path, ("request",))

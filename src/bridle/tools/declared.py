@@ -9,7 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import partial, update_wrapper
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Union, get_args, get_origin, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    ParamSpec,
+    TypedDict,
+    TypeVar,
+    Union,
+    Unpack,
+    get_args,
+    get_origin,
+    overload,
+)
 
 from bridle.errors import OptionsError
 from bridle.tools.arguments import REQUIRED, ArgumentsError, Parameter, PlainArguments, TypedArguments, schema_of
@@ -256,6 +268,22 @@ class _OneArgument:
             raise ArgumentsError(str(error).replace(f"`{self._name}.", "`")) from None
 
 
+class _Facts(TypedDict, total=False):
+    """Keywords that every form of `tool` takes; it says what they mean."""
+
+    output_schema: Mapping[str, Any] | type | None
+    title: str | None
+    read_only: bool | None
+    destructive: bool | None
+    idempotent: bool | None
+    open_world: bool | None
+    search_hint: str | None
+    always_load: bool | None
+    max_result_size_chars: int | None
+    annotations: Mapping[str, Any] | None
+    meta: Mapping[str, Any] | None
+
+
 @overload
 def tool(
     function: Callable[P, R],
@@ -264,17 +292,7 @@ def tool(
     name: str | None = ...,
     description: str | None = ...,
     input_schema: Mapping[str, Any] | type | None = ...,
-    output_schema: Mapping[str, Any] | type | None = ...,
-    title: str | None = ...,
-    read_only: bool | None = ...,
-    destructive: bool | None = ...,
-    idempotent: bool | None = ...,
-    open_world: bool | None = ...,
-    search_hint: str | None = ...,
-    always_load: bool | None = ...,
-    max_result_size_chars: int | None = ...,
-    annotations: Mapping[str, Any] | None = ...,
-    meta: Mapping[str, Any] | None = ...,
+    **facts: Unpack[_Facts],
 ) -> Tool[P, R]: ...
 
 
@@ -284,18 +302,7 @@ def tool(
     description: str | None = ...,
     input_schema: Mapping[str, Any] | type | None = ...,
     /,
-    *,
-    output_schema: Mapping[str, Any] | type | None = ...,
-    title: str | None = ...,
-    read_only: bool | None = ...,
-    destructive: bool | None = ...,
-    idempotent: bool | None = ...,
-    open_world: bool | None = ...,
-    search_hint: str | None = ...,
-    always_load: bool | None = ...,
-    max_result_size_chars: int | None = ...,
-    annotations: Mapping[str, Any] | None = ...,
-    meta: Mapping[str, Any] | None = ...,
+    **facts: Unpack[_Facts],
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 
@@ -305,17 +312,7 @@ def tool(
     name: str | None = ...,
     description: str | None = ...,
     input_schema: Mapping[str, Any] | type | None = ...,
-    output_schema: Mapping[str, Any] | type | None = ...,
-    title: str | None = ...,
-    read_only: bool | None = ...,
-    destructive: bool | None = ...,
-    idempotent: bool | None = ...,
-    open_world: bool | None = ...,
-    search_hint: str | None = ...,
-    always_load: bool | None = ...,
-    max_result_size_chars: int | None = ...,
-    annotations: Mapping[str, Any] | None = ...,
-    meta: Mapping[str, Any] | None = ...,
+    **facts: Unpack[_Facts],
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 
 
@@ -363,7 +360,7 @@ def tool(
     Raises:
         OptionsError: no schema can be made of the signature, or a name or value is not allowed.
     """
-    import sys
+    import inspect
 
     if isinstance(function, str):
         function, name = None, function
@@ -379,7 +376,7 @@ def tool(
         "anthropic/alwaysLoad": _boolean("always_load", always_load),
         "anthropic/maxResultSizeChars": _positive("max_result_size_chars", max_result_size_chars),
     }
-    namespace = _visible(sys._getframe(1))
+    namespace = _visible(inspect.currentframe())
 
     def declare(plain: Callable[..., Any]) -> Tool[..., Any]:
         if isinstance(plain, Tool):
@@ -471,6 +468,7 @@ def _hints(function: Any, namespace: Mapping[str, Any], tool_name: str) -> dict[
 def _visible(frame: Any) -> dict[str, Any]:
     """Return the names that annotations written as text may mean where the tool is declared: in functions, and in their classes."""
     names: dict[str, Any] = {}
+    frame = frame.f_back  # of the caller of `tool`
     while frame is not None and frame.f_code.co_name != "<module>":
         names = {**frame.f_locals, **names}
         if "__qualname__" not in frame.f_locals:

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Raw
 
 from bridle.checked.functions import AnswerError, Around, Question, decode_question, json_copy
-from bridle.messages.base import NO_RAW, plain
+from bridle.messages.base import NO_RAW, plain_object
 from bridle.messages.lazy import decoded_once
 
 __all__ = [
@@ -74,13 +74,8 @@ class ElicitationRequest(Question, frozen=True, kw_only=True):
 
     @decoded_once
     def requested_schema(self) -> dict[str, Any]:
-        """The JSON schema of the form, decoded when first asked for; empty if there is none.
-
-        Raises:
-            DecodeError: if it is nested deeper than the interpreter's recursion limit allows at this place.
-        """
-        value = plain(self.requested_schema_raw) if self.requested_schema_raw else {}
-        return value if isinstance(value, dict) else {}
+        """The JSON schema of the form; empty if there is none."""
+        return plain_object(self.requested_schema_raw)
 
 
 class UserDialogRequest(Question, frozen=True, kw_only=True):
@@ -99,13 +94,8 @@ class UserDialogRequest(Question, frozen=True, kw_only=True):
 
     @decoded_once
     def payload(self) -> dict[str, Any]:
-        """What the dialog is to show, by its kind's own rules; decoded when first asked for.
-
-        Raises:
-            DecodeError: if it is nested deeper than the interpreter's recursion limit allows at this place.
-        """
-        value = plain(self.payload_raw) if self.payload_raw else {}
-        return value if isinstance(value, dict) else {}
+        """What the dialog is to show, by its kind's own rules."""
+        return plain_object(self.payload_raw)
 
 
 class ElicitationResult(msgspec.Struct, frozen=True):

@@ -516,9 +516,6 @@ class CheckpointingNotEnabledError(ControlError):
 class NotSupportedError(ControlError):
     """What was asked for cannot be done here: by this transport, or by this version of the library."""
 
-    def __init__(self, operation: str, message: str) -> None:
-        super().__init__(operation, message)
-
 
 class SessionClosedError(BridleError):
     """The session ended while, or before, this was asked of it.

@@ -92,36 +92,19 @@ class Job:
         rpc: the owner of its JSON-RPC call, and the call's id; None if it is none.
     """
 
-    __slots__ = (
-        "begin",
-        "call",
-        "cancelled",
-        "ended",
-        "fail",
-        "finish",
-        "is_async",
-        "kind",
-        "name",
-        "over",
-        "plan",
-        "queued",
-        "request_id",
-        "rpc",
-        "stop",
-    )
+    is_async = over = queued = cancelled = False
+    plan: ToolCallPlan | None = None
+    stop: Callable[[], object] | None = None
+    ended: Callable[[object, BaseException | None], None] | None = None
+    begin: Callable[[], None] | None = None
+    rpc: tuple[object, Any] | None = None
 
     def __init__(self, request_id: str, kind: str) -> None:
         self.request_id = request_id
         self.kind = self.name = kind
         self.call: Callable[[], Any] = _none
-        self.is_async = self.over = self.queued = self.cancelled = False
         self.finish: Callable[[Any], dict[str, Any]] = _nothing
         self.fail: Callable[[str], dict[str, Any] | None] = _none
-        self.plan: ToolCallPlan | None = None
-        self.stop: Callable[[], object] | None = None
-        self.ended: Callable[[object, BaseException | None], None] | None = None
-        self.begin: Callable[[], None] | None = None
-        self.rpc: tuple[object, Any] | None = None
 
     def take(self) -> Callable[[], Any]:
         """Return `call`, once: it refers to the job, which must not keep it alive."""

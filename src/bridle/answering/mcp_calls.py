@@ -13,11 +13,12 @@ import msgspec
 from msgspec import Raw
 
 from bridle.answering.mcp_objects import McpObjects
-from bridle.answering.rpc import ACKNOWLEDGEMENT, METHOD_NOT_FOUND, Head, answered, cancel_call, failed, send_message
+from bridle.answering.rpc import ACKNOWLEDGEMENT, Head, answered, cancel_call, failed, send_message
 from bridle.answering.servers import Entry, Servers
 from bridle.checked.functions import AnswerError, is_async
 from bridle.errors import printable
-from bridle.tools import CancelledCall, ToolCallPlan, rpc_error, server_kind
+from bridle.tools import CancelledCall, ToolCallPlan, server_kind
+from bridle.tools.server import METHOD_NOT_FOUND, rpc_error
 
 if TYPE_CHECKING:
     from bridle.answering.jobs import Job, Jobs, SessionParts

@@ -14,18 +14,10 @@ import msgspec
 
 from bridle.answering.jobs import Job
 from bridle.answering.object_run import ObjectRun
-from bridle.answering.rpc import (
-    ACKNOWLEDGEMENT,
-    INTERNAL_ERROR,
-    INVALID_REQUEST,
-    Head,
-    answered,
-    cancel_call,
-    failed,
-    send_message,
-)
+from bridle.answering.rpc import ACKNOWLEDGEMENT, Head, answered, cancel_call, failed, send_message
 from bridle.errors import OptionsError, printable, text_of
-from bridle.tools import mcp_instance, rpc_error
+from bridle.tools import mcp_instance
+from bridle.tools.server import INTERNAL_ERROR, INVALID_REQUEST, rpc_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

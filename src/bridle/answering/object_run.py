@@ -10,20 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.answering.rpc import INVALID_REQUEST, METHOD_NOT_FOUND, Head
+from bridle.answering.rpc import Head
 from bridle.errors import printable
-from bridle.tools import mcp_instance, rpc_error
+from bridle.tools import mcp_instance
+from bridle.tools.server import INVALID_REQUEST, METHOD_NOT_FOUND, rpc_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["ObjectRun"]
 
-_CAPABILITIES = {
-    "sampling/createMessage": "sampling",
-    "elicitation/create": "elicitation",
-    "roots/list": "roots",
-}
+_CAPABILITIES = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
 """Requests of a server, and the capability that the client must have declared for each."""
 
 

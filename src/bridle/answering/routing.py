@@ -49,13 +49,7 @@ class Callbacks:
         servers: these servers.
     """
 
-    def __init__(
-        self,
-        options: Options,
-        hooks: Registration,
-        servers: dict[str, Any],
-        parts: SessionParts,
-    ) -> None:
+    def __init__(self, options: Options, hooks: Registration, servers: dict[str, Any], parts: SessionParts) -> None:
         self._jobs = jobs = Jobs(options.limits.inflight_callbacks, parts)
         self.to_run, self.to_stop, self.take = jobs.to_run, jobs.to_stop, jobs.take
         self.finish, self.expire, self.cancelled = jobs.finish, jobs.expire, jobs.cancelled

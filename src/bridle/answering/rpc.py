@@ -9,29 +9,16 @@ import msgspec
 from msgspec import Raw
 
 from bridle.errors import printable
-from bridle.tools import rpc_error
+from bridle.tools.server import INTERNAL_ERROR, rpc_error
 
 if TYPE_CHECKING:
     from bridle.answering.jobs import Jobs
     from bridle.protocol.connection import Connection
 
-__all__ = [
-    "ACKNOWLEDGEMENT",
-    "INTERNAL_ERROR",
-    "INVALID_REQUEST",
-    "METHOD_NOT_FOUND",
-    "Head",
-    "answered",
-    "cancel_call",
-    "failed",
-    "send_message",
-]
+__all__ = ["ACKNOWLEDGEMENT", "Head", "answered", "cancel_call", "failed", "send_message"]
 
 logger = logging.getLogger("bridle")
 
-INVALID_REQUEST = -32600
-METHOD_NOT_FOUND = -32601
-INTERNAL_ERROR = -32603
 ACKNOWLEDGEMENT = {"jsonrpc": "2.0", "id": 0, "result": {}}
 """The answer to a notification."""
 

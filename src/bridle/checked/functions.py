@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
 from msgspec import Raw
@@ -12,8 +12,7 @@ from msgspec.structs import force_setattr
 
 from bridle.checked.checks import fail
 from bridle.errors import DecodeError, OptionsError
-from bridle.messages.base import Record, plain
-from bridle.messages.lazy import decoded_once
+from bridle.messages.base import Kept
 
 if TYPE_CHECKING:
     from bridle.errors import StreamWarning
@@ -48,37 +47,8 @@ class AnswerError(ValueError):
         super().__init__(message)
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """What the CLI hands to a callback. Equal if the typed fields are; the bytes they came from do not count.
-
-    Attributes:
-        raw: the exact bytes.
-    """
-
-    # Decoding always overwrites it, so the wire cannot set it; the odd name keeps a wire field called `raw` out of it.
-    raw: bytes = msgspec.field(default=b"", name="(raw)")
-
-    payload_shapes: ClassVar[dict[str, bytes]] = {}
-
-    @decoded_once
-    def data(self) -> dict[str, Any]:
-        """Everything as plain Python values, wire names and unknown fields included. Decoded when first asked for.
-
-        Raises:
-            DecodeError: if it is nested deeper than the interpreter's recursion limit allows at this place.
-        """
-        value = plain(self.raw) if self.raw else {}
-        return value if isinstance(value, dict) else {}
-
-    def __eq__(self, other: object) -> bool:
-        if other.__class__ is not self.__class__:
-            return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self.__struct_fields__ if name != "raw")
-
-    def __hash__(self) -> int:
-        return hash((self.__class__, getattr(self, "tool_use_id", None)))
-
-    __repr__ = Record.__repr__
+class Asked(Kept, frozen=True, kw_only=True):
+    """What the CLI hands to a callback."""
 
 
 class Reach:

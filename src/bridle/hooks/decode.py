@@ -86,9 +86,7 @@ def _optional(payload: Raw) -> str | None:
 
 
 def decode_hook_input(
-    event: str,
-    raw: bytes | Raw | Mapping[str, Any],
-    warn: Callable[[StreamWarning], None] = ignore_warning,
+    event: str, raw: bytes | Raw | Mapping[str, Any], warn: Callable[[StreamWarning], None] = ignore_warning
 ) -> HookInput:
     """Return the typed input of `event`. Never raises: what cannot be read is an `UnknownHookInput` with a `problem`.
 

@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["HookOutputError"]
 
 _PERMISSION = "permission_decision permission_decision_reason"
-_RENAMED = {
-    "continue_": "continue",
-    "permission": "decision",
-    "updated_mcp_tool_output": "updatedMCPToolOutput",
-}
+_RENAMED = {"continue_": "continue", "permission": "decision", "updated_mcp_tool_output": "updatedMCPToolOutput"}
 
 
 def _fields(names: str) -> dict[str, str]:

@@ -92,11 +92,7 @@ class ElicitationHookInput(HookInput, frozen=True, kw_only=True):
 
     @decoded_once
     def requested_schema(self) -> Any:
-        """The form's JSON schema; None without one, decoded when first asked for.
-
-        Raises:
-            DecodeError: if it is nested deeper than the interpreter's recursion limit allows at this place.
-        """
+        """The form's JSON schema; None without one."""
         return plain(self.requested_schema_raw) if self.requested_schema_raw else None
 
 
@@ -119,11 +115,7 @@ class ElicitationResultHookInput(HookInput, frozen=True, kw_only=True):
 
     @decoded_once
     def content(self) -> Any:
-        """The form's values; None without any, decoded when first asked for.
-
-        Raises:
-            DecodeError: if it is nested deeper than the interpreter's recursion limit allows at this place.
-        """
+        """The form's values; None without any."""
         return plain(self.content_raw) if self.content_raw else None
 
 

@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from bridle.hooks.base import HookInput
 from bridle.messages.base import NO_RAW, Number, Record, plain
-from bridle.messages.lazy import decoded_once
+from bridle.messages.lazy import computed_once, decoded_once
 from bridle.permissions.requests import McpServerProvenance  # noqa: TC001 - msgspec reads it
 from bridle.permissions.updates import PermissionUpdate, decode_updates
 
@@ -41,20 +41,12 @@ class PostToolBatchToolCall(Record, frozen=True, kw_only=True, dict=True, gc=Tru
 
     @decoded_once
     def tool_input(self) -> Any:
-        """The tool's input, whatever shape it has, decoded when first asked for.
-
-        Raises:
-            DecodeError: if it is nested deeper than the interpreter's recursion limit allows at this place.
-        """
+        """The tool's input, whatever shape it has."""
         return plain(self.tool_input_raw) if self.tool_input_raw else None
 
     @decoded_once
     def tool_response(self) -> Any:
-        """The tool's result, whatever shape it has; None without one, decoded when first asked for.
-
-        Raises:
-            DecodeError: if it is nested deeper than the interpreter's recursion limit allows at this place.
-        """
+        """The tool's result, whatever shape it has; None without one."""
         return plain(self.tool_response_raw) if self.tool_response_raw else None
 
 
@@ -65,11 +57,7 @@ class _OfTool(HookInput, frozen=True, kw_only=True):
 
     @decoded_once
     def tool_input(self) -> Any:
-        """The tool's input, whatever shape it has, decoded when first asked for.
-
-        Raises:
-            DecodeError: if it is nested deeper than the interpreter's recursion limit allows at this place.
-        """
+        """The tool's input, whatever shape it has."""
         return plain(self.tool_input_raw) if self.tool_input_raw else None
 
 
@@ -104,11 +92,7 @@ class PostToolUseHookInput(_OfTool, frozen=True, kw_only=True):
 
     @decoded_once
     def tool_response(self) -> Any:
-        """The tool's result, whatever shape it has, decoded when first asked for.
-
-        Raises:
-            DecodeError: if it is nested deeper than the interpreter's recursion limit allows at this place.
-        """
+        """The tool's result, whatever shape it has."""
         return plain(self.tool_response_raw) if self.tool_response_raw else None
 
 
@@ -153,7 +137,7 @@ class PermissionRequestHookInput(_OfTool, frozen=True, kw_only=True):
 
     suggestions_raw: Raw = msgspec.field(default=NO_RAW, name="permission_suggestions")
 
-    @decoded_once
+    @computed_once
     def permission_suggestions(self) -> tuple[PermissionUpdate, ...]:
         """What would be offered as "do not ask again"."""
         return decode_updates(self.suggestions_raw) if self.suggestions_raw else ()

@@ -60,6 +60,12 @@ def plain(payload: bytes | Raw) -> Any:
         raise DecodeError(bytes(payload), "not-json", str(error)) from None
 
 
+def plain_object(payload: bytes | Raw) -> dict[str, Any]:
+    """Return a JSON object as `plain` does; empty if there is none."""
+    value = plain(payload) if payload else {}
+    return value if isinstance(value, dict) else {}
+
+
 def _integer(digits: str) -> Number:
     # Python refuses to read more than 4300 digits at once; as a float they are infinity, like every other excess.
     try:
@@ -114,7 +120,36 @@ def _represent(value: msgspec.Struct) -> str:
     return f"{type(value).__name__}({', '.join(shown)})"
 
 
-class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True, tag_field="type", tag=None):
+class Kept(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """What the CLI sent, with its bytes. Equal if the typed fields are; the bytes they came from do not count.
+
+    Attributes:
+        raw: the exact bytes.
+    """
+
+    # Decoding always overwrites it, so the wire cannot set it; the odd name keeps a wire field called `raw` out of it.
+    raw: bytes = msgspec.field(default=b"", name="(raw)")
+
+    payload_shapes: ClassVar[dict[str, bytes]] = {}
+
+    @decoded_once
+    def data(self) -> dict[str, Any]:
+        """Everything as plain Python values, wire names and unknown fields included."""
+        return plain_object(self.raw)
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__struct_fields__ if name != "raw")
+
+    def __hash__(self) -> int:
+        return hash((self.__class__, getattr(self, "uuid", None), getattr(self, "tool_use_id", None)))
+
+    def __repr__(self) -> str:
+        return _represent(self)
+
+
+class Frame(Kept, frozen=True, kw_only=True, tag_field="type", tag=None):
     """One line of the CLI's output, decoded.
 
     Frames are equal if their typed fields are; the bytes they came from do not count.
@@ -122,11 +157,6 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True, tag_field="typ
     Attributes:
         raw: the exact bytes of the line, without the line end.
     """
-
-    # Decoding always overwrites it, so the wire cannot set it; the odd name keeps a wire field called `raw` out of it.
-    raw: bytes = msgspec.field(default=b"", name="(raw)")
-
-    payload_shapes: ClassVar[dict[str, bytes]] = {}
 
     @property
     def type(self) -> str:
@@ -138,27 +168,6 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, dict=True, tag_field="typ
     def raw_json(self) -> str:
         """The line as text."""
         return self.raw.decode("utf-8", "replace")
-
-    @decoded_once
-    def data(self) -> dict[str, Any]:
-        """The whole line as plain Python values, wire names and unknown fields included. Decoded when first asked for.
-
-        Raises:
-            DecodeError: if it is nested deeper than the interpreter's recursion limit allows at this place.
-        """
-        value = plain(self.raw) if self.raw else {}
-        return value if isinstance(value, dict) else {}
-
-    def __eq__(self, other: object) -> bool:
-        if other.__class__ is not self.__class__:
-            return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self.__struct_fields__ if name != "raw")
-
-    def __hash__(self) -> int:
-        return hash((self.__class__, getattr(self, "uuid", None)))
-
-    def __repr__(self) -> str:
-        return _represent(self)
 
 
 class Message(Frame, frozen=True, kw_only=True):

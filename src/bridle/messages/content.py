@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 from msgspec import Raw
 
-from bridle.messages.base import NO_RAW, Record, check_shape, plain
+from bridle.messages.base import NO_RAW, Record, check_shape, plain, plain_object
 from bridle.messages.lazy import decoded_once
 
 __all__ = [
@@ -105,13 +105,8 @@ class _Call(Block, frozen=True, kw_only=True, dict=True, gc=True):
 
     @decoded_once
     def input(self) -> dict[str, Any]:
-        """The arguments. Decoded when first asked for; `bytes(block.input_raw)` is what came.
-
-        Raises:
-            DecodeError: if they are nested deeper than the interpreter's recursion limit allows at this place.
-        """
-        value = plain(self.input_raw) if self.input_raw else {}
-        return value if isinstance(value, dict) else {}
+        """The arguments."""
+        return plain_object(self.input_raw)
 
 
 class ToolUseBlock(_Call, frozen=True, kw_only=True, tag="tool_use"):
@@ -157,13 +152,7 @@ class _Outcome(Block, frozen=True, kw_only=True, dict=True, gc=True):
 
     @decoded_once
     def content(self) -> Any:
-        """What the tool returned, as plain Python values. Decoded when first asked for.
-
-        `bytes(block.content_raw)` is what came.
-
-        Raises:
-            DecodeError: if it is nested deeper than the interpreter's recursion limit allows at this place.
-        """
+        """What the tool returned, as plain Python values."""
         return plain(self.content_raw) if self.content_raw else None
 
     @property
@@ -254,8 +243,7 @@ class _Sourced(Block, frozen=True, kw_only=True, dict=True, gc=True):
     @decoded_once
     def source(self) -> dict[str, Any]:
         """Where the content comes from: `base64` with `media_type` and `data`, `url`, `file`, `text` or `content`."""
-        value = plain(self.source_raw) if self.source_raw else {}
-        return value if isinstance(value, dict) else {}
+        return plain_object(self.source_raw)
 
 
 class ImageBlock(_Sourced, frozen=True, kw_only=True, tag="image"):

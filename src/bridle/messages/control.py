@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import Raw
 
-from bridle.messages.base import NO_RAW, Frame, check_shape, plain
+from bridle.messages.base import NO_RAW, Frame, check_shape, plain, plain_object
 from bridle.messages.lazy import decoded_once
 
 __all__ = ["ControlCancelRequest", "ControlRequest", "ControlResponse", "KeepAlive", "TranscriptMirror"]
@@ -39,8 +39,7 @@ class ControlRequest(Frame, frozen=True, kw_only=True, tag="control_request"):
     @decoded_once
     def request(self) -> dict[str, Any]:
         """The request; empty if it is not an object."""
-        value = plain(self.request_raw) if self.request_raw else {}
-        return value if isinstance(value, dict) else {}
+        return plain_object(self.request_raw)
 
     @property
     def subtype(self) -> str | None:
@@ -71,8 +70,7 @@ class ControlResponse(Frame, frozen=True, kw_only=True, tag="control_response"):
     @decoded_once
     def response(self) -> dict[str, Any]:
         """The answer; empty if it is not an object."""
-        value = plain(self.response_raw) if self.response_raw else {}
-        return value if isinstance(value, dict) else {}
+        return plain_object(self.response_raw)
 
     @property
     def request_id(self) -> str | None:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from bridle.errors import BridleError, printable
-from bridle.messages.base import NO_RAW, Message, Number, Record, check_shape, plain
+from bridle.messages.base import NO_RAW, Message, Number, Record, check_shape, plain, plain_object
 from bridle.messages.content import ContentBlock, KnownBlock, TextBlock
 from bridle.messages.lazy import decoded_once
 
@@ -397,13 +397,7 @@ class UserMessage(Message, frozen=True, kw_only=True, tag="user"):
 
     @decoded_once
     def tool_use_result(self) -> Any:
-        """The tool's whole structured output. Decoded when first asked for.
-
-        `bytes(message.tool_use_result_raw)` is what came.
-
-        Raises:
-            DecodeError: if it is nested deeper than the interpreter's recursion limit allows at this place.
-        """
+        """The tool's whole structured output."""
         return plain(self.tool_use_result_raw) if self.tool_use_result_raw else None
 
 
@@ -426,9 +420,8 @@ class PermissionDenial(Record, frozen=True, kw_only=True, dict=True, gc=True):
 
     @decoded_once
     def tool_input(self) -> dict[str, Any]:
-        """The arguments. Decoded when first asked for."""
-        value = plain(self.tool_input_raw) if self.tool_input_raw else {}
-        return value if isinstance(value, dict) else {}
+        """The arguments."""
+        return plain_object(self.tool_input_raw)
 
 
 class DeferredToolUse(Record, frozen=True, kw_only=True, dict=True, gc=True):
@@ -450,9 +443,8 @@ class DeferredToolUse(Record, frozen=True, kw_only=True, dict=True, gc=True):
 
     @decoded_once
     def input(self) -> dict[str, Any]:
-        """The arguments. Decoded when first asked for."""
-        value = plain(self.input_raw) if self.input_raw else {}
-        return value if isinstance(value, dict) else {}
+        """The arguments."""
+        return plain_object(self.input_raw)
 
 
 class InvalidConfigFile(Record, frozen=True, kw_only=True):
@@ -577,13 +569,7 @@ class ResultMessage(Message, frozen=True, kw_only=True, tag="result"):
 
     @decoded_once
     def structured_output(self) -> Any:
-        """The typed output that `output_format` asked for, or None. Decoded when first asked for.
-
-        `bytes(message.structured_output_raw)` is what came.
-
-        Raises:
-            DecodeError: if it is nested deeper than the interpreter's recursion limit allows at this place.
-        """
+        """The typed output that `output_format` asked for, or None."""
         return plain(self.structured_output_raw) if self.structured_output_raw else None
 
     def raise_for_error(self) -> None:

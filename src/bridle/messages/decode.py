@@ -1,6 +1,6 @@
 """Turns one line of the CLI's output into a typed frame, whatever the CLI sent.
 
-The tables of types are made of the classes: a class with a new `tag` or `wire_subtype` is in them, and nothing else has to be changed.
+The tables of types are made of the classes: a class with a new `tag` is in them, and so is a new `SystemMessage`.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ __all__ = ["Report", "build", "split_line"]
 _MOST_WARNINGS = 20
 """Of one line. A line full of wrong fields says enough with that many."""
 
+_KINDS = {b"{": "object", b"[": "array", b'"': "string", b"t": "boolean", b"f": "boolean", b"n": "null", b"": "nothing"}
 _DROPPED: Any = object()
 _split_object = msgspec.json.Decoder(dict[str, Raw]).decode
 _split_array = msgspec.json.Decoder(list[Raw]).decode
@@ -186,13 +187,4 @@ def _mapping(payload: Raw, wanted: Any, path: str, report: Report) -> dict[str, 
 
 def _kind(payload: bytes | Raw) -> str:
     first = bytes(memoryview(payload)[:64]).lstrip(b" \t\r\n")[:1]
-    kinds = {
-        b"{": "object",
-        b"[": "array",
-        b'"': "string",
-        b"t": "boolean",
-        b"f": "boolean",
-        b"n": "null",
-        b"": "nothing",
-    }
-    return kinds.get(first, "number")
+    return _KINDS.get(first, "number")

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import Raw
 
-from bridle.messages.base import NO_RAW, Message, Number, Record, plain, repair_surrogates
+from bridle.messages.base import NO_RAW, Message, Number, Record, plain_object, repair_surrogates
 from bridle.messages.lazy import decoded_once
 
 __all__ = [
@@ -68,13 +68,8 @@ class StreamEvent(Message, frozen=True, kw_only=True, tag="stream_event"):
 
     @decoded_once
     def event(self) -> dict[str, Any]:
-        """The Messages API's stream event. Decoded when first asked for.
-
-        Raises:
-            DecodeError: if it is nested deeper than the interpreter's recursion limit allows at this place.
-        """
-        value = plain(self.event_raw) if self.event_raw else {}
-        return value if isinstance(value, dict) else {}
+        """The Messages API's stream event."""
+        return plain_object(self.event_raw)
 
     def _glance(self) -> _Event:
         # Reads three fields without building the whole event: this is asked of every token.

@@ -1,7 +1,8 @@
-"""`system` frames: one class for each subtype."""
+"""`system` frames: one class for each subtype. `CompactBoundaryMessage` is the class of `compact_boundary`: its name says the subtype."""
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar
 
 import msgspec
@@ -61,6 +62,12 @@ __all__ = [
 
 class SystemMessage(Message, frozen=True, kw_only=True, tag="system"):
     """The base of all `system` messages; `subtype` says which it is."""
+
+    def __init_subclass__(cls) -> None:
+        """Take the subtype from the name of the class; base classes set None."""
+        if "wire_subtype" not in vars(cls):
+            words = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__.removesuffix("Message"))
+            cls.wire_subtype = words.lower()
 
     @property
     def subtype(self) -> str | None:
@@ -155,7 +162,6 @@ class InitMessage(SystemMessage, frozen=True, kw_only=True):
         user_message_uuids: the prompts that this turn has taken up.
     """
 
-    wire_subtype: ClassVar[str | None] = "init"
     model: str = ""
     cwd: str = ""
     tools: list[str] = msgspec.field(default_factory=list)
@@ -232,7 +238,6 @@ class CompactBoundaryMessage(SystemMessage, frozen=True, kw_only=True):
         compact_metadata: what was done.
     """
 
-    wire_subtype: ClassVar[str | None] = "compact_boundary"
     compact_metadata: CompactMetadata = msgspec.field(default_factory=CompactMetadata)
 
 
@@ -247,7 +252,6 @@ class StatusMessage(SystemMessage, frozen=True, kw_only=True):
         user_message_uuids: the prompts that this turn has taken up.
     """
 
-    wire_subtype: ClassVar[str | None] = "status"
     status: str | None = None
     permission_mode: str | None = msgspec.field(default=None, name="permissionMode")
     compact_result: str | None = None
@@ -279,7 +283,6 @@ class APIRetryMessage(SystemMessage, frozen=True, kw_only=True):
         no_response: set if the API did not answer at all.
     """
 
-    wire_subtype: ClassVar[str | None] = "api_retry"
     attempt: int = 0
     max_retries: int = 0
     retry_delay_ms: Number = 0
@@ -300,7 +303,6 @@ class ControlRequestProgressMessage(SystemMessage, frozen=True, kw_only=True):
         error_status: the HTTP status; None if there was no answer.
     """
 
-    wire_subtype: ClassVar[str | None] = "control_request_progress"
     request_id: str = ""
     status: str = ""
     attempt: int | None = None
@@ -326,7 +328,6 @@ class ModelRefusalFallbackMessage(SystemMessage, frozen=True, kw_only=True):
         refused_user_message_uuid: the prompt that was refused, if a person wrote it.
     """
 
-    wire_subtype: ClassVar[str | None] = "model_refusal_fallback"
     content: str = ""
     trigger: str = ""
     direction: str = ""
@@ -352,7 +353,6 @@ class ModelRefusalNoFallbackMessage(SystemMessage, frozen=True, kw_only=True):
         refused_user_message_uuid: the prompt that was refused, if a person wrote it.
     """
 
-    wire_subtype: ClassVar[str | None] = "model_refusal_no_fallback"
     content: str = ""
     original_model: str = ""
     request_id: str | None = None
@@ -368,7 +368,6 @@ class LocalCommandOutputMessage(SystemMessage, frozen=True, kw_only=True):
         content: what it printed.
     """
 
-    wire_subtype: ClassVar[str | None] = "local_command_output"
     content: str = ""
 
 
@@ -380,6 +379,8 @@ class HookEventMessage(SystemMessage, frozen=True, kw_only=True):
         hook_name: the hook.
         hook_event: the event it runs for.
     """
+
+    wire_subtype: ClassVar[str | None] = None
 
     hook_id: str = ""
     hook_name: str = ""
@@ -394,8 +395,6 @@ class HookEventMessage(SystemMessage, frozen=True, kw_only=True):
 class HookStartedMessage(HookEventMessage, frozen=True, kw_only=True):
     """A hook began."""
 
-    wire_subtype: ClassVar[str | None] = "hook_started"
-
 
 class HookProgressMessage(HookEventMessage, frozen=True, kw_only=True):
     """A hook printed something.
@@ -406,7 +405,6 @@ class HookProgressMessage(HookEventMessage, frozen=True, kw_only=True):
         output: both.
     """
 
-    wire_subtype: ClassVar[str | None] = "hook_progress"
     stdout: str = ""
     stderr: str = ""
     output: str = ""
@@ -423,7 +421,6 @@ class HookResponseMessage(HookEventMessage, frozen=True, kw_only=True):
         output: both.
     """
 
-    wire_subtype: ClassVar[str | None] = "hook_response"
     outcome: str = ""
     exit_code: int | None = None
     stdout: str = ""
@@ -440,7 +437,6 @@ class PluginInstallMessage(SystemMessage, frozen=True, kw_only=True):
         error: why it failed.
     """
 
-    wire_subtype: ClassVar[str | None] = "plugin_install"
     status: str = ""
     name: str | None = None
     error: str | None = None
@@ -501,7 +497,6 @@ class TaskStartedMessage(SystemMessage, frozen=True, kw_only=True):
         ambient: True if it is no real activity.
     """
 
-    wire_subtype: ClassVar[str | None] = "task_started"
     task_id: str = ""
     run_id: str | None = None
     tool_use_id: str | None = None
@@ -531,7 +526,6 @@ class TaskProgressMessage(SystemMessage, frozen=True, kw_only=True):
         summary: what it has done.
     """
 
-    wire_subtype: ClassVar[str | None] = "task_progress"
     task_id: str = ""
     run_id: str | None = None
     tool_use_id: str | None = None
@@ -551,7 +545,6 @@ class TaskUpdatedMessage(SystemMessage, frozen=True, kw_only=True):
         patch: the fields that changed, by their names on the wire.
     """
 
-    wire_subtype: ClassVar[str | None] = "task_updated"
     task_id: str = ""
     run_id: str | None = None
     patch: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -580,7 +573,6 @@ class TaskNotificationMessage(SystemMessage, frozen=True, kw_only=True):
         ambient: True if it was no real activity.
     """
 
-    wire_subtype: ClassVar[str | None] = "task_notification"
     task_id: str = ""
     run_id: str | None = None
     tool_use_id: str | None = None
@@ -623,7 +615,6 @@ class BackgroundTasksChangedMessage(SystemMessage, frozen=True, kw_only=True):
         tasks: all of them; replaces what was known.
     """
 
-    wire_subtype: ClassVar[str | None] = "background_tasks_changed"
     tasks: list[BackgroundTask] = msgspec.field(default_factory=list)
 
 
@@ -636,7 +627,6 @@ class ThinkingTokensMessage(SystemMessage, frozen=True, kw_only=True):
         user_message_uuid: the prompt.
     """
 
-    wire_subtype: ClassVar[str | None] = "thinking_tokens"
     estimated_tokens: Number = 0
     estimated_tokens_delta: Number = 0
     user_message_uuid: str | None = None
@@ -650,7 +640,6 @@ class SessionStateChangedMessage(SystemMessage, frozen=True, kw_only=True):
         sdk_host_only: True if the CLI sends it because Bridle asked for it.
     """
 
-    wire_subtype: ClassVar[str | None] = "session_state_changed"
     state: str = ""
     sdk_host_only: bool | None = None
 
@@ -662,7 +651,6 @@ class WorkerShuttingDownMessage(SystemMessage, frozen=True, kw_only=True):
         reason: why, in a word.
     """
 
-    wire_subtype: ClassVar[str | None] = "worker_shutting_down"
     reason: str = ""
 
 
@@ -691,7 +679,6 @@ class CommandsChangedMessage(SystemMessage, frozen=True, kw_only=True):
         commands: all of them; replaces what was known.
     """
 
-    wire_subtype: ClassVar[str | None] = "commands_changed"
     commands: list[SlashCommand] = msgspec.field(default_factory=list)
 
 
@@ -706,7 +693,6 @@ class NotificationMessage(SystemMessage, frozen=True, kw_only=True):
         timeout_ms: how long to show it, in milliseconds.
     """
 
-    wire_subtype: ClassVar[str | None] = "notification"
     key: str = ""
     text: str = ""
     priority: str = ""
@@ -747,7 +733,6 @@ class FilesPersistedMessage(SystemMessage, frozen=True, kw_only=True):
         processed_at: when.
     """
 
-    wire_subtype: ClassVar[str | None] = "files_persisted"
     files: list[PersistedFile] = msgspec.field(default_factory=list)
     failed: list[FailedFile] = msgspec.field(default_factory=list)
     processed_at: str = ""
@@ -775,7 +760,6 @@ class MemoryRecallMessage(SystemMessage, frozen=True, kw_only=True):
         memories: the memories.
     """
 
-    wire_subtype: ClassVar[str | None] = "memory_recall"
     mode: str = ""
     memories: list[RecalledMemory] = msgspec.field(default_factory=list)
 
@@ -788,7 +772,6 @@ class ElicitationCompleteMessage(SystemMessage, frozen=True, kw_only=True):
         elicitation_id: what it asked for.
     """
 
-    wire_subtype: ClassVar[str | None] = "elicitation_complete"
     mcp_server_name: str = ""
     elicitation_id: str = ""
 
@@ -805,7 +788,6 @@ class PermissionDeniedMessage(SystemMessage, frozen=True, kw_only=True):
         message: what the model was told.
     """
 
-    wire_subtype: ClassVar[str | None] = "permission_denied"
     tool_name: str = ""
     tool_use_id: str = ""
     agent_id: str | None = None
@@ -836,7 +818,6 @@ class MirrorErrorMessage(SystemMessage, frozen=True, kw_only=True):
         key: which part.
     """
 
-    wire_subtype: ClassVar[str | None] = "mirror_error"
     error: str = ""
     key: SessionKey | None = None
 
@@ -852,7 +833,6 @@ class InformationalMessage(SystemMessage, frozen=True, kw_only=True):
         tag: what it belongs to.
     """
 
-    wire_subtype: ClassVar[str | None] = "informational"
     content: str = ""
     level: str = ""
     tool_use_id: str | None = None
@@ -869,7 +849,6 @@ class SessionWritesLostMessage(SystemMessage, frozen=True, kw_only=True):
         transcript_session_ids: sessions that lost something.
     """
 
-    wire_subtype: ClassVar[str | None] = "session_writes_lost"
     error_code: str = ""
     lost: list[str] = msgspec.field(default_factory=list)
     transcript_session_ids: list[str] = msgspec.field(default_factory=list)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import msgspec
 
 from bridle.messages.base import Message
@@ -31,5 +33,7 @@ class UnknownMessage(Message, frozen=True, kw_only=True):
 
 class UnknownSystemMessage(UnknownMessage, SystemMessage, frozen=True, kw_only=True):
     """A `system` message of a subtype that is not known: both a `SystemMessage` and an `UnknownMessage`."""
+
+    wire_subtype: ClassVar[str | None] = None
 
     type: str = msgspec.field(default="system", name="(type)")

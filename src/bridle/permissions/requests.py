@@ -9,8 +9,8 @@ from msgspec import Raw
 
 from bridle.checked.functions import Around, Question, check_callback, decode_question
 from bridle.errors import DecodeError
-from bridle.messages.base import NO_RAW, Record, plain
-from bridle.messages.lazy import decoded_once
+from bridle.messages.base import NO_RAW, Record, plain_object
+from bridle.messages.lazy import computed_once, decoded_once
 from bridle.permissions.updates import PermissionUpdate, decode_updates
 
 if TYPE_CHECKING:
@@ -105,15 +105,10 @@ class PermissionRequest(Question, frozen=True, kw_only=True):
 
     @decoded_once
     def input(self) -> dict[str, Any]:
-        """The tool's input, decoded when first asked for. Changing it changes nothing: use `Allow(updated_input=...)`.
+        """The tool's input. Changing it changes nothing: use `Allow(updated_input=...)`."""
+        return plain_object(self.input_raw)
 
-        Raises:
-            DecodeError: if it is nested deeper than the interpreter's recursion limit allows at this place.
-        """
-        value = plain(self.input_raw) if self.input_raw else {}
-        return value if isinstance(value, dict) else {}
-
-    @decoded_once
+    @computed_once
     def suggestions(self) -> tuple[PermissionUpdate, ...]:
         """What the CLI would offer as "do not ask again": for `Allow(updated_permissions=request.suggestions)`."""
         return decode_updates(self.suggestions_raw) if self.suggestions_raw else ()

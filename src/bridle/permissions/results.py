@@ -15,13 +15,7 @@ from bridle.permissions.updates import PermissionUpdate, encode_update
 if TYPE_CHECKING:
     from bridle.permissions.requests import PermissionRequest
 
-__all__ = [
-    "Allow",
-    "Deny",
-    "PermissionDecisionClassification",
-    "PermissionResult",
-    "PermissionResultError",
-]
+__all__ = ["Allow", "Deny", "PermissionDecisionClassification", "PermissionResult", "PermissionResultError"]
 
 PermissionDecisionClassification: TypeAlias = Literal["user_temporary", "user_permanent", "user_reject"]
 _CLASSIFICATIONS = ("user_temporary", "user_permanent", "user_reject")

@@ -230,19 +230,16 @@ class Tool(Generic[P, R]):
         return PlainArguments(receiver, {"type": "object", "properties": {}} | dict(input_schema))
 
     def _defined(self, title: str | None, annotations: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, Any]:
-        definition: dict[str, Any] = {"name": self.name}
-        if title is not None:
-            definition["title"] = title
-        if self.description:
-            definition["description"] = self.description
-        definition["inputSchema"] = self.input_schema
-        if self.output_schema is not None:
-            definition["outputSchema"] = self.output_schema
-        if annotations:
-            definition["annotations"] = dict(annotations)
-        if meta:
-            definition["_meta"] = dict(meta)
-        return definition
+        definition = {
+            "name": self.name,
+            "title": title,
+            "description": self.description or None,
+            "inputSchema": self.input_schema,
+            "outputSchema": self.output_schema,
+            "annotations": dict(annotations) or None,
+            "_meta": dict(meta) or None,
+        }
+        return {name: value for name, value in definition.items() if value is not None}
 
 
 class _OneArgument:

@@ -128,11 +128,7 @@ class ToolServer:
         self._list = {"tools": [tool.definition for tool in self.tools.values()]}
 
     def handle(
-        self,
-        message: object,
-        *,
-        session: Any = None,
-        notify: Callable[[dict[str, Any]], object] | None = None,
+        self, message: object, *, session: Any = None, notify: Callable[[dict[str, Any]], object] | None = None
     ) -> dict[str, Any] | ToolCallPlan:
         """Answer a JSON-RPC message, or plan the call that it asks for. Never raises.
 

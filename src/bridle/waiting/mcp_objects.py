@@ -80,10 +80,7 @@ async def serve(run: Run) -> None:
         return
     package = load()
     crash: Exception | None = None
-    async with (
-        package.streams() as ((read, write), (server_read, server_write)),
-        anyio.create_task_group() as group,
-    ):
+    async with package.streams() as ((read, write), (server_read, server_write)), anyio.create_task_group() as group:
         group.start_soon(_listen, run, read)
         group.start_soon(_feed, run, signals, package, write)
         group.start_soon(_see_it_end, run, signals.closed, group.cancel_scope)

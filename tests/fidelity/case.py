@@ -26,7 +26,8 @@ class Case:
         set: options.
         does: what the host does in its session; by default it sends every prompt.
         one_shot: `sync.run` instead of a session.
-        but: rules like those of `differences.py`, for this case alone, with their reasons.
+        but: paths whose values differ in this case alone, with their reasons.
+        lacks: paths and kinds of frames that only the real CLI has in this case, with their reasons.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Case:
     does: Callable[[Host], object] | None = None
     one_shot: bool = False
     but: dict[str, str] = field(default_factory=dict)
+    lacks: dict[str, str] = field(default_factory=dict)
 
     def script(self, folder: Path) -> Script:
         script = Script()

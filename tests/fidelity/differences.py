@@ -16,23 +16,18 @@ _ACCOUNTING = "is accounting that nobody is billed for here"
 NOT_COMPARED: dict[str, str] = {}
 """Kinds of frames that are left out."""
 
-ONLY_SIMULATED_FRAMES: dict[str, str] = {}
-"""Kinds of frames that only the simulated CLI sends."""
-
 DIFFERENT_VALUES: dict[str, str] = {
-    "result/*.subagent_stats": _ACCOUNTING,
     "system/task_progress.usage": _ACCOUNTING,
     "*.transcript_path": "names a file that is not written",
     "*.agent_transcript_path": "names a file that is not written",
     "*.output_file": "names a file that is not written",
     "*.ttft_ms": _MEASURED,
+    "*.totalDurationMs": _MEASURED,
+    "*.harnessSectionHash": "is a hash of texts that only the real CLI builds",
     "*.end_time": _MEASURED,
     "*.pre_tokens": _ACCOUNTING,
     "*.post_tokens": _ACCOUNTING,
     "system/api_retry.retry_delay_ms": "is what the script says; the real CLI adds chance",
-    "*.uuid": _VOLATILE,
-    "*.session_id": _VOLATILE,
-    "*.request_id": _VOLATILE,
     "*.timestamp": _VOLATILE,
     "*duration_ms": _MEASURED,
     "*duration_api_ms": _MEASURED,
@@ -43,7 +38,7 @@ DIFFERENT_VALUES: dict[str, str] = {
     "system/init.capabilities": "names what the real CLI can do beyond what is simulated",
     "system/init.apiKeySource": "is `none`: there is no key",
 }
-"""What both have, with other values."""
+"""What both have, with other values of the same form."""
 
 ONLY_REAL: dict[str, str] = {
     "system/compact_boundary.logical_parent_uuid": "is not simulated",

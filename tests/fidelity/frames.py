@@ -1,4 +1,4 @@
-"""What a CLI sent, without what no two runs have in common, and where two runs differ."""
+"""The frames of one run, and the differences between two runs: presence, values, and the links that ids make."""
 
 from __future__ import annotations
 
@@ -7,23 +7,57 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from math import isclose
-from typing import Any
+from typing import Any, NamedTuple
 
-from tests.fidelity.differences import DIFFERENT_VALUES, NOT_COMPARED, ONLY_REAL, ONLY_SIMULATED_FRAMES, SHAPE_ONLY
+from bridle.errors import DecodeError
+from bridle.messages import decode
+from bridle.testing.conformance.drift import unmodelled_fields
+from bridle.testing.conformance.drift_baseline import FIELDS
+from tests.fidelity.differences import DIFFERENT_VALUES, NOT_COMPARED, ONLY_REAL, SHAPE_ONLY
 
 Frame = dict[str, Any]
 
-_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_NAMES = [
-    (re.compile(r"req_\d+_[0-9a-f]+"), "request"),
-    (re.compile(r"toolu_\w+"), "call"),
-    (re.compile(r"msg_\w+"), "message"),
-    (re.compile(r"hook-<id>"), "batch"),
-    (re.compile(r"\b(run-[0-9a-f]{8}|[0-9a-z]{9}-[0-9a-f]{8})\b"), "run"),
-    (re.compile(r"\ba[0-9a-f]{16}\b"), "agent"),
-    (re.compile(r"(?:<home>)?/[^\s\]]*/tool-results/mcp-\w+-blob-[\w-]+\.\w+"), "file"),
+_IDS = {
+    "id": r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|req_\d+_[0-9a-f]+",
+    "call": r"toolu_\w+",
+    "message": r"msg_\w+",
+    "agent": r"\ba[0-9a-f]{16}\b",
+    "run": r"\b[0-9a-z]{9}-[0-9a-f]{8}\b",
+}
+_MARK = re.compile("\0([a-z]+):([^\0]*)\0")
+_PLAIN = [
+    (re.compile(r"127\.0\.0\.1:\d+"), "<address>"),
+    (re.compile(r"duration_ms: \d+"), "duration_ms: <ms>"),
+    (re.compile(r"(?:<home>)?/[^\s\]]*/tasks/\0[a-z]+:\w+\0\.output"), "<output file>"),
+    (re.compile(r"(?:<home>|/simulated)/\S*/\0id:[0-9a-f-]+\0\.jsonl"), "<transcript>"),
+    (re.compile(r"(?:<home>)?/[^\s\]]*/tool-results/mcp-\w+-blob-[\w\0:-]+\.\w+"), "<file>"),
 ]
-_PORT = re.compile(r"127\.0\.0\.1:\d+")
+
+
+class Rules(NamedTuple):
+    """What is allowed to differ in one case, beside the tables of `differences.py`.
+
+    Attributes:
+        values: paths whose values differ.
+        missing: paths, or whole kinds of frames, that the simulated CLI does not have.
+        exact: the tables of `differences.py` do not count.
+    """
+
+    values: dict[str, str]
+    missing: dict[str, str]
+    exact: bool = False
+
+
+class Found(NamedTuple):
+    """The differences between two runs.
+
+    Attributes:
+        differences: in words; empty if the runs agree.
+        new_fields: fields that neither a message class nor the drift baseline knows.
+    """
+
+    differences: list[str]
+    new_fields: set[str]
 
 
 def kind_of(frame: Frame) -> str:
@@ -57,105 +91,186 @@ class Recording:
         self.places: list[tuple[str, str]] = []
 
     def frames(self) -> list[Frame]:
-        """What the CLI sent, normalised; each answer with the name of the operation."""
+        """What the CLI sent, with marked ids; each answer with the name of the operation."""
         operations = {
             frame["request_id"]: frame["request"]["subtype"]
             for frame in self.sent
             if frame.get("type") == "control_request"
         }
-        named = []
-        for frame in self.received:
-            if frame.get("type") == "control_response":
-                frame = {**frame, "operation": operations.get(frame["response"]["request_id"])}
-            named.append(frame)
-        # Nothing in the ids of tasks tells them from words.
-        tasks = {str(frame["task_id"]) for frame in self.received if "task_id" in frame}
-        names = _Names([*self.places, *((task, "<task>") for task in tasks)])
-        return [names.normal(frame) for frame in named]
+        named = [
+            {**frame, "operation": operations.get(frame["response"]["request_id"])}
+            if frame.get("type") == "control_response"
+            else frame
+            for frame in self.received
+        ]
+        return [self._marked(frame) for frame in named]
+
+    def prompts(self) -> list[str]:
+        """The ids of the host's prompts, in order."""
+        return [str(frame.get("uuid")) for frame in self.sent if frame.get("type") == "user"]
+
+    def _marked(self, frame: Frame) -> Frame:
+        versions = {
+            (str(each["claude_code_version"]), "<version>") for each in self.received if kind_of(each) == "system/init"
+        }
+        # Nothing in the id of a task tells it from a word.
+        tasks = "|".join(sorted({re.escape(str(each["task_id"])) for each in self.received if "task_id" in each}))
+        ids = {**({"task": rf"\b(?:{tasks})\b"} if tasks else {}), **_IDS}
+        pattern = re.compile("|".join(f"(?P<{name}>{form})" for name, form in ids.items()))
+        places = [*self.places, *versions]
+
+        def marked(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {_MARK.sub(r"<\1>", marked(name)): marked(part) for name, part in value.items()}
+            if isinstance(value, list):
+                return [marked(part) for part in value]
+            if isinstance(value, str):
+                for path, name in places:
+                    value = value.replace(path, name)
+                value = pattern.sub(lambda found: f"\0{found.lastgroup}:{found.group()}\0", value)
+                for form, name in _PLAIN:
+                    value = form.sub(name, value)
+            return value
+
+        return marked(frame)  # type: ignore[no-any-return]
 
 
-class _Names:
-    def __init__(self, places: list[tuple[str, str]]) -> None:
-        self._places = places
+class _Links:
+    """Which id of the one run stands for which of the other: an id that returns here has to return there."""
 
-    def normal(self, value: Any) -> Any:
-        if isinstance(value, dict):
-            return {self.normal(name): self.normal(part) for name, part in value.items()}
-        if isinstance(value, list):
-            return [self.normal(part) for part in value]
-        if isinstance(value, str):
-            for path, name in self._places:
-                value = value.replace(path, name)
-            value = _PORT.sub("<address>", _UUID.sub("<id>", value))
-            for pattern, name in _NAMES:
-                value = pattern.sub(f"<{name}>", value)
-        return value
+    def __init__(self, pairs: Iterator[tuple[str, str]]) -> None:
+        self._there: dict[str, str] = {}
+        self._here: dict[str, str] = {}
+        for real, simulated in pairs:
+            self.pair(real, simulated)
+
+    def pair(self, real: str, simulated: str) -> bool:
+        return self._there.setdefault(real, simulated) == simulated and self._here.setdefault(simulated, real) == real
+
+    def same(self, real: str, simulated: str) -> str | None:
+        """Return how two texts differ; None if they do not."""
+        if _MARK.sub(r"<\1>", real) != _MARK.sub(r"<\1>", simulated):
+            return f"is {_short(real)} and {_short(simulated)}"
+        for (kind, theirs), (_, ours) in zip(_MARK.findall(real), _MARK.findall(simulated), strict=True):
+            if not self.pair(theirs, ours):
+                return (
+                    f"links to another {kind}: {theirs} is {self._there.get(theirs, 'new')} elsewhere, and not {ours}, "
+                    f"which is {self._here.get(ours, 'new')}"
+                )
+        return None
 
 
 def streams(frames: list[Frame]) -> dict[str, list[Frame]]:
-    """Frames by what orders them: talk with servers goes on beside the turns, and so do answers to the host."""
-    parts: dict[str, list[Frame]] = {"turns": [], "servers": [], "answers": []}
+    """Frames by the activity that orders them: servers, answers to the host, and subagents run beside the turns."""
+    parts: dict[str, list[Frame]] = {"turns": [], "servers": [], "answers": [], "agents": []}
+    beside = {frame["task_id"] for frame in frames if frame.get("is_backgrounded") and "prompt" in frame}
     for frame in frames:
         kind = kind_of(frame)
-        if kind in NOT_COMPARED:
-            continue
-        where = "servers" if kind.startswith("mcp/") else "answers" if kind.startswith("answers/") else "turns"
+        first = kind.partition("/")[0]
+        where = {"mcp": "servers", "answers": "answers"}.get(first, "turns")
+        hook_input = frame["request"]["input"] if first == "hook" else {}
+        agent = hook_input.get("agent_id") or frame.get("agent_id")
+        if kind == "system/task_progress":
+            agent = frame["task_id"]
+        # The hook before a tool of a subagent races with the frame of the call.
+        if (agent in beside and kind != "hook/SubagentStart") or (agent and kind == "hook/PreToolUse"):
+            where = "agents"
         parts[where].append(frame)
     return parts
 
 
-def differences(real: list[Frame], simulated: list[Frame], but: dict[str, str]) -> list[str]:
-    """Where the two disagree, in words; nothing if they agree.
-
-    `but` are rules for this case alone: about a path, or a whole kind of frame that only one of them sends.
-    """
-    found: list[str] = []
-    real = [frame for frame in real if kind_of(frame) not in but]
-    simulated = [frame for frame in simulated if kind_of(frame) not in but]
-    theirs, ours = streams(real), streams(simulated)
+def compare(real: Recording, simulated: Recording, rules: Rules) -> Found:
+    """Return where two runs disagree."""
+    comparison = _Comparison(rules, _Links(zip(real.prompts(), simulated.prompts(), strict=False)))
+    theirs, ours = (
+        streams([frame for frame in run.frames() if not comparison.listed(kind_of(frame), NOT_COMPARED, rules.missing)])
+        for run in (real, simulated)
+    )
     for name in theirs:
-        ours[name] = [frame for frame in ours[name] if kind_of(frame) not in ONLY_SIMULATED_FRAMES]
         kinds = [kind_of(frame) for frame in theirs[name]], [kind_of(frame) for frame in ours[name]]
         if kinds[0] != kinds[1]:
-            found.append(f"{name}, the real CLI:\n    " + "\n    ".join(kinds[0]))
-            found.append(f"{name}, the simulated one:\n    " + "\n    ".join(kinds[1]))
+            comparison.found.append(f"{name}, the real CLI:\n    " + "\n    ".join(kinds[0]))
+            comparison.found.append(f"{name}, the simulated one:\n    " + "\n    ".join(kinds[1]))
             continue
         for place, (left, right) in enumerate(zip(theirs[name], ours[name], strict=True)):
-            kind = kind_of(left)
-            found += [f"{name} {place}, {kind}: {text}" for text in _differ(kind, "", left, right, but)]
-    return found
+            comparison.frame(f"{name} {place}, {kind_of(left)}", left, right)
+    if real.exit_code != simulated.exit_code:
+        comparison.found.append(f"exit codes: {real.exit_code} and {simulated.exit_code}")
+    return Found(comparison.found, comparison.new_fields)
 
 
-def _differ(kind: str, path: str, real: Any, simulated: Any, but: dict[str, str]) -> Iterator[str]:
-    rule = f"{kind}{path}"
-    if _listed(DIFFERENT_VALUES, rule) or _listed(but, rule):
-        return
-    if _listed(SHAPE_ONLY, rule):
-        yield from _shape(rule, real, simulated)
-        return
-    if isinstance(real, dict) and isinstance(simulated, dict):
-        for name in real.keys() | simulated.keys():
-            inner = f"{path}.{name}"
-            if name not in simulated:
-                if not any(_listed(table, f"{kind}{inner}") for table in (ONLY_REAL, DIFFERENT_VALUES, but)):
-                    yield f"only the real CLI has {inner}: {_short(real[name])}"
-            elif name not in real:
-                if not any(_listed(table, f"{kind}{inner}") for table in (DIFFERENT_VALUES, but)):
-                    yield f"only the simulated CLI has {inner}: {_short(simulated[name])}"
-            else:
-                yield from _differ(kind, inner, real[name], simulated[name], but)
-    elif isinstance(real, list) and isinstance(simulated, list):
-        if len(real) != len(simulated):
-            yield f"{path} has {len(real)} and {len(simulated)} items: {_short(real)} and {_short(simulated)}"
+class _Comparison:
+    def __init__(self, rules: Rules, links: _Links) -> None:
+        self.rules = rules
+        self.links = links
+        self.found: list[str] = []
+        self.new_fields: set[str] = set()
+        self._internal: dict[str, str] = {}
+
+    def frame(self, where: str, real: Frame, simulated: Frame) -> None:
+        self._internal = _unmodelled(real)
+        self.found += [f"{where}: {text}" for text in self._differ(kind_of(real), "", real, simulated)]
+
+    def listed(self, path: str, *tables: dict[str, str]) -> bool:
+        """Return whether a rule is about this path, or about what it is a part of."""
+        for table in tables:
+            general = table is not self.rules.values and table is not self.rules.missing
+            for rule in () if general and self.rules.exact else table:
+                if _pattern(rule).fullmatch(path):
+                    USED.add(rule)
+                    return True
+        return False
+
+    def _differ(self, kind: str, path: str, real: Any, simulated: Any, *, free: bool = False) -> Iterator[str]:
+        """Compare two values; `free` ones only in their form."""
+        rule = f"{kind}{path}"
+        if self.listed(rule, SHAPE_ONLY):
+            yield from _shape(rule, real, simulated)
             return
-        for left, right in zip(real, simulated, strict=True):
-            yield from _differ(kind, f"{path}[]", left, right, but)
-    elif not _same(real, simulated):
-        yield f"{path} is {_short(real)} and {_short(simulated)}"
+        free = free or self.listed(rule, DIFFERENT_VALUES, self.rules.values)
+        if isinstance(real, dict) and isinstance(simulated, dict):
+            for name in [*real, *(name for name in simulated if name not in real)]:
+                inner = f"{path}.{name}"
+                if name not in simulated:
+                    yield from self._only_real(f"{kind}{inner}", inner, name, real[name])
+                elif name not in real:
+                    yield f"only the simulated CLI has {inner}: {_short(simulated[name])}"
+                else:
+                    yield from self._differ(kind, inner, real[name], simulated[name], free=free)
+        elif isinstance(real, list) and isinstance(simulated, list):
+            if len(real) != len(simulated) and not free:
+                yield f"{path} has {len(real)} and {len(simulated)} items: {_short(real)} and {_short(simulated)}"
+                return
+            for left, right in zip(real, simulated, strict=False):
+                yield from self._differ(kind, f"{path}[]", left, right, free=free)
+        elif free:
+            yield from _shape(rule, real, simulated)
+        elif isinstance(real, str) and isinstance(simulated, str):
+            if (how := self.links.same(real, simulated)) is not None:
+                yield f"{path} {how}"
+        elif not _same(real, simulated):
+            yield f"{path} is {_short(real)} and {_short(simulated)}"
+
+    def _only_real(self, rule: str, path: str, name: str, value: Any) -> Iterator[str]:
+        if self.listed(rule, ONLY_REAL, self.rules.missing):
+            return
+        if name in self._internal and self._internal[name] not in FIELDS:
+            self.new_fields.add(self._internal[name])
+            return
+        yield f"only the real CLI has {path}: {_short(value)}"
+
+
+def _unmodelled(frame: Frame) -> dict[str, str]:
+    """Return the fields of a frame that no message class has: by name, with the class that lacks it."""
+    try:
+        decoded = decode(json.dumps(frame).encode(), lambda warning: None)
+    except DecodeError:
+        return {}
+    return {name: f"{owner}.{name}" for owner, name in unmodelled_fields(decoded)}
 
 
 def _shape(path: str, real: Any, simulated: Any) -> Iterator[str]:
-    """The simulated value may have less than the real one, and nothing else."""
+    """Compare forms and not values; the simulated value may have less than the real one."""
     if isinstance(real, dict) and isinstance(simulated, dict):
         for name in simulated:
             if name in real:
@@ -174,12 +289,9 @@ def _json_type(value: Any) -> str:
 
 
 def _same(real: Any, simulated: Any) -> bool:
-    # Texts of the CLI about itself are long and belong to it; the simulated CLI has their beginnings.
-    if isinstance(real, str) and isinstance(simulated, str) and min(len(real), len(simulated)) >= 15:
-        return real.startswith(simulated.removesuffix("."))
     if _json_type(real) == _json_type(simulated) == "number":
         return isclose(real, simulated, rel_tol=1e-6)
-    return bool(real == simulated)
+    return _json_type(real) == _json_type(simulated) and bool(real == simulated)
 
 
 @cache
@@ -187,19 +299,10 @@ def _pattern(rule: str) -> re.Pattern[str]:
     return re.compile(re.escape(rule).replace(r"\*", ".*") + r"(\..*|\[\].*)?", re.DOTALL)
 
 
-def _listed(table: dict[str, str], path: str) -> bool:
-    """Return whether a rule of a table is about this path, or about what it is a part of."""
-    for rule in table:
-        if _pattern(rule).fullmatch(path):
-            USED.add(rule)
-            return True
-    return False
-
-
 USED: set[str] = set()
 """Rules that were needed."""
 
 
 def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) < 200 else text[:200] + "..."
+    text = _MARK.sub(r"<\1>", json.dumps(value, ensure_ascii=False).replace("\\u0000", "\0"))
+    return text if len(text) < 400 else text[:400] + "..."

@@ -67,7 +67,15 @@ def gifts(script: Script, folder: Path) -> None:
 
 
 UNKNOWN = "11111111-1111-4111-8111-111111111111"
-SHOP = {"shop": tool_server("shop", [price, broken])}
+
+
+@tool
+def order(article: str, pieces: int = 1) -> str:
+    """Order an article, which nobody sells."""
+    raise LookupError(f"no {article}")
+
+
+SHOP = {"shop": tool_server("shop", [price, broken, order])}
 TICKING = threading.Event()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +12,7 @@ from bridle.testing.model.environment import isolated_environment
 from tests.fidelity.case import Case
 from tests.fidelity.cases import CASES
 from tests.fidelity.driving import play
-from tests.fidelity.frames import differences
+from tests.fidelity.frames import Rules, compare
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +31,34 @@ def real_options(home: Path, claude_path: str) -> Options:
     return Options(cli_path=claude_path, env=environment, inherit_env=False, version_check="skip")
 
 
-ISOLATED = Options(env={"PATH": "/usr/bin:/bin"}, inherit_env=False)
+ISOLATED = Options(env={"PATH": "/usr/bin:/bin", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}, inherit_env=False)
+
+
+class Reports:
+    """The new fields that a test of this run has reported: each field fails one test, and not all of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def is_new(self, name: str) -> bool:
+        try:
+            (self._folder / name).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+
+@pytest.fixture(scope="session")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> Reports:
+    """One folder for all worker processes of a run."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "new-fields"
+    folder.mkdir(exist_ok=True)
+    return Reports(folder)
+
+
+RUNS = 3
+"""Chance orders some frames of the real CLI: one of its runs has to agree."""
 
 
 def made(folder: Path) -> Path:
@@ -44,13 +72,16 @@ def test_names_are_unique() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
-def test_both_send_the_same(case: Case, real_options: Options, home: Path, tmp_path: Path) -> None:
+def test_both_send_the_same(case: Case, real_options: Options, home: Path, tmp_path: Path, reports: Reports) -> None:
     simulated = play(case, made(tmp_path / "simulated"), ISOLATED, how="memory", home=home)
-    real_one = play(case, made(tmp_path / "real"), real_options, how="real", home=home)
-    found = differences(real_one.frames(), simulated.frames(), case.but)
-    if real_one.exit_code != simulated.exit_code:
-        found.append(f"exit codes: {real_one.exit_code} and {simulated.exit_code}")
-    assert not found, "\n".join(found)
+    for attempt in range(RUNS):
+        real_one = play(case, made(tmp_path / f"real{attempt}"), real_options, how="real", home=home)
+        found = compare(real_one, simulated, Rules(case.but, case.lacks))
+        if not found.differences:
+            break
+    new = [name for name in sorted(found.new_fields) if reports.is_new(name)]
+    assert not new, f"a new version sends fields that no message class has: {', '.join(new)}"
+    assert not found.differences, "\n".join(found.differences)
 
 
 PROGRAMS = [
@@ -70,6 +101,5 @@ def test_the_program_sends_what_is_sent_in_memory(name: str, tmp_path: Path) -> 
     case = next(case for case in CASES if case.name == name)
     memory = play(case, made(tmp_path / "memory"), ISOLATED, how="memory", home=tmp_path / "home")
     program = play(case, made(tmp_path / "work"), ISOLATED, how="program", home=tmp_path / "home")
-    for one, other in zip(memory.frames(), program.frames(), strict=True):
-        assert {**one, "response": None} == {**other, "response": None} or "pid" in str(one)
-    assert memory.exit_code == program.exit_code
+    rules = Rules({"answers/initialize.response.response.pid": "is the one of the process"}, {}, exact=True)
+    assert compare(memory, program, rules).differences == []

@@ -35,6 +35,7 @@ FIELDS = frozenset(
         "StreamEvent.api_message_id",
         "StreamEvent.owed_rows",
         "StreamEvent.thinking_display",
+        "TaskNotificationMessage.summary_is_report",
         "Usage.fallback_credit",
         "UserMessage.tool_result_meta",
     }

@@ -32,6 +32,7 @@ class _Saved(msgspec.Struct, frozen=True, kw_only=True):
     unmet: list[int] = []
     waiting: int | None = None
     log: list[str] = []
+    numbers: int = 0
     sessions: dict[str, int] = {}
 
 
@@ -50,6 +51,8 @@ class ScriptRun:
         unmet: expectations that did not hold, by their place.
         waiting: the place of the step that only an interrupt ends, while it waits for it.
         sessions: every session that there was: how often the model has answered in it.
+        numbers: how many numbers were given to ids.
+        log: what happened last, for the report.
     """
 
     def __init__(self, script: Script, before: ScriptRun | None = None) -> None:
@@ -60,8 +63,9 @@ class ScriptRun:
         self.unmet: list[int] = [] if before is None else [*before.unmet]
         self.waiting: int | None = None
         self.sessions: dict[str, int] = {}
-        self._log: deque[str] = deque([] if before is None else before._log, _LOG_LINES)
-        self._noted = len(self._log)
+        self.numbers: int = 0 if before is None else before.numbers
+        self.log: deque[str] = deque([] if before is None else before.log, _LOG_LINES)
+        self._noted = len(self.log)
 
     # -- going on -----------------------------------------------------------------------------------------------------
 
@@ -98,12 +102,17 @@ class ScriptRun:
                 self.missed.append(self.position)
             self.position += 1
 
+    def next_number(self) -> int:
+        """Return the next number for an id; numbers do not repeat in a run."""
+        self.numbers += 1
+        return self.numbers
+
     # -- telling ------------------------------------------------------------------------------------------------------
 
     def note(self, line: str) -> None:
         """Remember what happened, for the report."""
         self._noted += 1
-        self._log.append(printable(shorten(line, 300)))
+        self.log.append(printable(shorten(line, 300)))
 
     def problem(self, text: str) -> None:
         """Remember what did not fit."""
@@ -170,9 +179,9 @@ class ScriptRun:
         if end < len(steps):
             lines.append(f"  ({len(steps) - end} steps after)")
         lines.append("What happened")
-        if self._noted > len(self._log):
-            lines.append(f"  ({self._noted - len(self._log)} things before)")
-        lines += [f"  {line}" for line in self._log] or ["  nothing"]
+        if self._noted > len(self.log):
+            lines.append(f"  ({self._noted - len(self.log)} things before)")
+        lines += [f"  {line}" for line in self.log] or ["  nothing"]
         return "\n".join(lines)
 
     # -- over processes -----------------------------------------------------------------------------------------------
@@ -185,8 +194,9 @@ class ScriptRun:
             missed=self.missed,
             unmet=self.unmet,
             waiting=self.waiting,
-            log=[*self._log],
+            log=[*self.log],
             sessions=self.sessions,
+            numbers=self.numbers,
         )
         return msgspec.json.encode(saved)
 
@@ -203,9 +213,10 @@ class ScriptRun:
         self.position = min(saved.position, len(self.script.steps))
         self.problems, self.missed, self.unmet = saved.problems, saved.missed, saved.unmet
         self.waiting = saved.waiting
-        self._log = deque(saved.log, _LOG_LINES)
+        self.log = deque(saved.log, _LOG_LINES)
         self._noted = len(saved.log)
         self.sessions = saved.sessions
+        self.numbers = saved.numbers
 
 
 def holds(wanted: Mapping[str, Any], value: object) -> bool:

@@ -1,4 +1,4 @@
-"""What the result of a tool of this process becomes on its way to the model, as the real CLI (2.1.328) does it."""
+"""The conversion of an MCP tool's result for model, hooks and host, as the real CLI (2.1.328) does it."""
 
 from __future__ import annotations
 
@@ -15,21 +15,20 @@ _LARGEST_PLAIN = 1e21
 
 
 def server_outcome(tool: str, server: str, result: dict[str, Any], folder: str) -> Outcome:
-    """Return what a tool gave, in the forms in which the model, the hooks and the host get it.
+    """Return the result of a tool in the forms for the model, the hooks and the host.
 
     Args:
         tool: its whole name, `mcp__SERVER__NAME`.
         server: the server.
-        result: what the server answered to `tools/call`.
-        folder: where the real CLI would keep pictures and other files; nothing is written.
+        result: the server's response to `tools/call`.
+        folder: the folder where the real CLI keeps pictures and other files; nothing is written.
     """
-    where = {"name": server, "source": "sdk"}
     content = result.get("content")
     items = [item for item in content if isinstance(item, dict)] if isinstance(content, list) else []
     if result.get("isError") is True:
         # Only texts are shown, and no other part of it.
         text = flat_text([item for item in items if item.get("type") == "text"])
-        return Outcome(text or "Command failed with no output", None, failed=True, server=where)
+        return Outcome(text or "Command failed with no output", None, failed=True)
     meta, structured = result.get("_meta"), result.get("structuredContent")
     links = [_without_type(item) for item in items if item.get("type") == "resource_link"]
     shown: Any
@@ -46,7 +45,6 @@ def server_outcome(tool: str, server: str, result: dict[str, Any], folder: str) 
     return Outcome(
         f"({tool} completed with no output)" if silent else shown,
         shown,
-        server=where,
         whole={name: value for name, value in whole.items() if value is not None} if len(_set(whole)) > 1 else None,
     )
 

@@ -1,15 +1,15 @@
-"""What a simulated CLI knows of the real one: its tools, its errors, its prices, the form of its streams."""
+"""Facts about the real CLI (2.1.328): its tools, its errors, its prices, the form of its streams."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 TIME = "2026-01-01T00:00:00.000Z"
-"""What every frame says about the time: the same run gives the same frames."""
+"""The time in every frame: the same run gives the same frames."""
 TOOLS = [
     "Task",
     "Bash",
@@ -35,7 +35,7 @@ TOOLS = [
     "Write",
 ]
 ASKING_TOOLS = ("AskUserQuestion", "EnterPlanMode", "ExitPlanMode")
-"""Tools that only exist where somebody can be asked."""
+"""Tools that exist only if the host answers questions."""
 COMMANDS = ("compact", "context", "usage", "clear", "model")
 AGENTS = ("claude", "Explore", "general-purpose", "Plan", "statusline-setup")
 CAPABILITIES = [
@@ -50,9 +50,16 @@ CAPABILITIES = [
     "mcp_read_resource_v1",
 ]
 PRICES = {"haiku": (0.1, 0.5), "sonnet": (2.0, 10.0), "fable": (8.0, 40.0)}
-"""Dollars for a million tokens in and out; what is not here costs what `opus` does."""
+"""Dollars for a million tokens in and out; other models cost as much as `opus`."""
 USAGE = {"input_tokens": 10, "output_tokens": 1, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
 FINAL_USAGE = {**USAGE, "output_tokens": 5}
+CUT_OFF_USAGE: dict[str, Any] = {
+    **USAGE,
+    "output_tokens_details": {"thinking_tokens": 0},
+    "iterations": [],
+    "server_tool_use": {"web_search_requests": 0, "web_fetch_requests": 0},
+    "fallback_credit": None,
+}
 NO_USAGE = {
     "input_tokens": 0,
     "output_tokens": 0,
@@ -60,7 +67,22 @@ NO_USAGE = {
     "cache_read_input_tokens": 0,
     "server_tool_use": {"web_search_requests": 0, "web_fetch_requests": 0},
 }
-NO_SUBAGENTS = {
+AGENT_USAGE = {
+    "input_tokens": 10,
+    "output_tokens": 5,
+    "output_tokens_details": {"thinking_tokens": 0},
+    "cache_creation_input_tokens": 0,
+    "cache_read_input_tokens": 0,
+    "cache_creation": {"ephemeral_1h_input_tokens": 0, "ephemeral_5m_input_tokens": 0},
+    "server_tool_use": {"web_search_requests": 0, "web_fetch_requests": 0},
+    "service_tier": "standard",
+    "inference_geo": "",
+    "iterations": [],
+    "speed": "standard",
+    "fallback_credit": None,
+}
+"""The usage of a reply, as the report of a subagent has it."""
+NO_SUBAGENTS: dict[str, Any] = {
     "spawned": 0,
     "requested": {"background": 0, "foreground": 0, "unset": 0},
     "started_in_background": 0,
@@ -74,27 +96,42 @@ NO_SUBAGENTS = {
 }
 
 
-def price_of(model: str) -> float:
-    """Return what a reply costs: ten tokens in and five out."""
-    family = next((name for name in PRICES if name in model), "")
-    price_in, price_out = PRICES.get(family, (4.0, 20.0))
-    return (10 * price_in + 5 * price_out) / 1_000_000
+class Tokens(NamedTuple):
+    """Tokens that a model has read and written."""
+
+    read: int = 0
+    written: int = 0
+
+    def plus(self, other: Tokens, times: int = 1) -> Tokens:
+        """Return the sum with other tokens."""
+        return Tokens(self.read + other.read * times, self.written + other.written * times)
+
+    def price(self, model: str) -> float:
+        """Return the price in US dollars."""
+        family = next((name for name in PRICES if name in model), "")
+        price_in, price_out = PRICES.get(family, (4.0, 20.0))
+        return (self.read * price_in + self.written * price_out) / 1_000_000
 
 
-def model_usage(by_model: Mapping[str, int]) -> dict[str, Any]:
-    """Return what was used, by model."""
+A_REPLY = Tokens(10, 5)
+CUT_OFF = Tokens(10, 2)
+"""The tokens of a reply, and of one that an interrupt cuts off."""
+
+
+def model_usage(by_model: Mapping[str, Tokens]) -> dict[str, Any]:
+    """Return the usage by model."""
     return {
         model: {
-            "inputTokens": 10 * replies,
-            "outputTokens": 5 * replies,
+            "inputTokens": tokens.read,
+            "outputTokens": tokens.written,
             "cacheReadInputTokens": 0,
             "cacheCreationInputTokens": 0,
             "webSearchRequests": 0,
-            "costUSD": round(replies * price_of(model), 8),
+            "costUSD": round(tokens.price(model), 8),
             "contextWindow": 1_000_000,
             "maxOutputTokens": 128_000,
         }
-        for model, replies in by_model.items()
+        for model, tokens in by_model.items()
     }
 
 
@@ -145,11 +182,12 @@ ERRORS = {
 RETRY_ERRORS = {401: "authentication_failed", 429: "rate_limit", 529: "overloaded"}
 
 
-def failure_text(status: int, message: str) -> str:
-    """Return what the CLI says about an error of the API."""
+def failure_text(status: int, message: str, gateway: str | None) -> str:
+    """Return the CLI's text about an error of the API; `gateway` is the host of another address than Anthropic's."""
     text = f"API Error: {status} {message}"
     if status in (401, 403):
         return f"Failed to authenticate. {text}"
     if status >= 500:
-        return f"{text}. This is a server-side issue, usually temporary — try again in a moment."
+        where = "https://status.claude.com" if gateway is None else f"your inference gateway ({gateway})"
+        return f"{text}. This is a server-side issue, usually temporary — try again in a moment. If it persists, check {where}."
     return text

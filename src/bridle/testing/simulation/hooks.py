@@ -1,15 +1,22 @@
-"""The hooks of a simulated CLI: which are called, with what, and what becomes of their answers."""
+"""The hooks of a simulated CLI: their input, their calls, and their output."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bridle.testing.simulation.names import Agent, split_server
+from bridle.testing.simulation.names import split_server
+from bridle.testing.simulation.turn import Happened
 
 if TYPE_CHECKING:
-    from bridle.testing.simulation.simulation import Simulation
-    from bridle.testing.simulation.waits import Steps
+    from bridle.testing.script.run import ScriptRun
+    from bridle.testing.simulation.names import Agent
+    from bridle.testing.simulation.output import Output
+    from bridle.testing.simulation.questions import Questions
+    from bridle.testing.simulation.state import SessionState
+    from bridle.testing.simulation.turn import Turn
+    from bridle.testing.simulation.waits import Clock, Steps
 
 __all__ = ["Hooks"]
 
@@ -28,26 +35,23 @@ _WITHOUT_MODE = frozenset(
         "SubagentStart",
     }
 )
-"""Events whose input does not tell the permission mode."""
+"""Events whose input lacks the permission mode."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Hooks:
-    """Calls the hooks that the host has registered.
+    """Calls the hooks that the host has registered."""
 
-    Attributes:
-        happened: hooks and permission questions of this turn, for what the script expects of them.
-        stopped: a hook wants the turn to end.
-    """
+    state: SessionState
+    turn: Turn
+    output: Output
+    questions: Questions
+    clock: Clock
+    script: ScriptRun
 
-    def __init__(self, simulation: Simulation) -> None:
-        self.sim = simulation
-        self.happened: list[tuple[str, str, Any, Any]] = []
-        self.stopped = False
-
-    def begin(self) -> None:
-        """Begin a turn."""
-        self.happened = []
-        self.stopped = False
+    def has(self, event: str) -> bool:
+        """Return whether an event has hooks."""
+        return event in self.state.hooks
 
     def send(
         self,
@@ -58,55 +62,67 @@ class Hooks:
         agent: Agent | None = None,
         effort: bool = True,
     ) -> list[tuple[str, float | None]]:
-        """Call the hooks of an event; return the requests, each with its deadline."""
-        sim, state = self.sim, self.sim.state
+        """Call the hooks of an event; return the requests, each with the moment of its timeout."""
+        state = self.state
         sent: list[tuple[str, float | None]] = []
         subject = str(fields.get("tool_name") or fields.get("agent_type") or fields.get("trigger") or "")
         for matcher in state.hooks.get(event, ()):
             if not _matches(matcher.get("matcher"), subject):
                 continue
             timeout = matcher.get("timeout")
-            until = sim.clock() + timeout if isinstance(timeout, (int, float)) else None
+            until = self.clock.now() + timeout if isinstance(timeout, (int, float)) else None
             for callback_id in matcher.get("hookCallbackIds", ()):
-                payload: dict[str, Any] = {
-                    "session_id": state.session_id,
-                    "transcript_path": state.transcript_path,
-                    "cwd": sim.launch.cwd,
-                }
-                if state.prompted:
-                    payload["prompt_id"] = "51b00000-0000-4000-8000-00000000beef"
-                if event not in _WITHOUT_MODE:
-                    payload["permission_mode"] = state.mode
-                if agent is not None:
-                    payload |= {"agent_id": agent.id, "agent_type": agent.kind}
-                if effort:
-                    payload["effort"] = {"level": "medium"}
-                payload |= {"hook_event_name": event, **fields}
-                if event in _TOOL_EVENTS and split_server(subject)[0] in state.servers:
-                    payload["mcp_server"] = {"name": split_server(subject)[0], "source": "sdk"}
-                request = {"callback_id": callback_id, "input": payload, "tool_use_id": tool_use_id or sim.new_id()}
-                sent.append((sim.ask("hook_callback", request), until))
+                payload = self._common(event, subject, agent, effort=effort) | fields
+                request = {"callback_id": callback_id, "input": payload, "tool_use_id": tool_use_id or state.new_id()}
+                sent.append((self.questions.ask("hook_callback", request), until))
         return sent
 
+    def _common(self, event: str, subject: str, agent: Agent | None, *, effort: bool) -> dict[str, Any]:
+        """Return the fields that the input of every hook has."""
+        state = self.state
+        payload: dict[str, Any] = {
+            "session_id": state.session_id,
+            "transcript_path": state.transcript_path,
+            "cwd": state.launch.cwd,
+        }
+        if state.prompt_id is not None:
+            payload["prompt_id"] = state.prompt_id
+        if event not in _WITHOUT_MODE:
+            payload["permission_mode"] = state.mode
+        if agent is not None:
+            payload |= {"agent_id": agent.id, "agent_type": agent.kind}
+        if effort:
+            payload["effort"] = {"level": "medium"}
+        payload["hook_event_name"] = event
+        server = split_server(subject)[0]
+        if event in _TOOL_EVENTS and server in state.servers:
+            payload["mcp_server"] = {"name": server, "source": "sdk"}
+        return payload
+
     def collect(self, event: str, sent: list[tuple[str, float | None]]) -> Steps[list[dict[str, Any]]]:
-        """Wait for the answers of hooks; one that is too late is withdrawn, and counts as a refusal before a tool."""
-        sim = self.sim
+        """Wait for the output of hooks. A hook that times out is cancelled, and before a tool it counts as a refusal."""
+        questions = self.questions
         outputs = []
         for request_id, until in sent:
-            yield sim.until_answered(request_id, until)
-            late = not sim.answered(request_id)
+            yield questions.until_answered(request_id, until)
+            late = not questions.answered(request_id)
             if late:
-                sim.cancel(request_id)
-            output = sim.answer(request_id)
-            output = output if isinstance(output, dict) else {}
+                questions.cancel(request_id)
+            output = self.output_of(event, request_id)
             if late and event == "PreToolUse":
                 output = {"decision": "block", "reason": "the hook did not answer in time"}
-            sim.run.note(f"the hook {event} answers {output}")
-            self.happened.append(("hook", event, output, None))
             if output.get("continue") is False:
-                self.stopped = True
+                self.turn.stopped = True
             outputs.append(output)
         return outputs
+
+    def output_of(self, event: str, request_id: str) -> dict[str, Any]:
+        """Return the output of a hook that has answered, and note it."""
+        answer = self.questions.answer(request_id)
+        output = answer if isinstance(answer, dict) else {}
+        self.script.note(f"the hook {event} answers {output}")
+        self.turn.happened.append(Happened("hook", event, output))
+        return output
 
     def run(
         self,
@@ -117,27 +133,20 @@ class Hooks:
         agent: Agent | None = None,
         effort: bool = True,
     ) -> Steps[list[dict[str, Any]]]:
-        """Call the hooks of an event and wait for their answers."""
-        if event not in self.sim.state.hooks:
+        """Call the hooks of an event and wait for their output."""
+        if not self.has(event):
             return []
         sent = self.send(event, fields, tool_use_id=tool_use_id, agent=agent, effort=effort)
         outputs = yield from self.collect(event, sent)
         for output in outputs:
-            self.say_system_message(event, fields, output)
+            self.show_message(event, fields, output)
         return outputs
 
-    def say_system_message(self, event: str, fields: dict[str, Any], output: dict[str, Any]) -> None:
-        """Tell the host what a hook wants the user to read."""
+    def show_message(self, event: str, fields: dict[str, Any], output: dict[str, Any]) -> None:
+        """Report the text that a hook has for the user."""
         if text := output.get("systemMessage"):
             name = f"{event}:{fields['tool_name']}" if "tool_name" in fields else event
-            self.sim.emit(
-                {
-                    "type": "system",
-                    "subtype": "informational",
-                    "content": f"{name} says: {text}",
-                    "level": "notice",
-                }
-            )
+            self.output.system("informational", content=f"{name} says: {text}", level="notice")
 
 
 def _matches(matcher: Any, subject: str) -> bool:

@@ -1,9 +1,10 @@
-"""What a simulated CLI understands of its command line and its variables."""
+"""The command line and the variables of a simulated CLI."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -23,7 +24,7 @@ MODELS = {
     "sonnet": "claude-sonnet-5-5",
     "haiku": "claude-haiku-5-5",
 }
-"""What the names of models stand for."""
+"""The models that names stand for."""
 
 _Kind = Literal["switch", "value", "list", "optional"]
 _SWITCHES = (
@@ -52,12 +53,13 @@ _SAME = {"allowed-tools": "allowedTools", "disallowed-tools": "disallowedTools"}
 
 
 class Launch(msgspec.Struct, kw_only=True):
-    """How the simulated CLI was started.
+    """The way in which the simulated CLI was started.
 
     Attributes:
         one_shot: `--print` without `--input-format stream-json`.
         prompt: the prompt on the command line, if it is there.
-        refusal: what it prints to stderr before it exits 1, if it does not like its arguments.
+        refusal: the text for stderr before it exits with 1, if its arguments are invalid.
+        gateway: the host of `ANTHROPIC_BASE_URL`.
         other: every further flag, by name.
     """
 
@@ -81,6 +83,7 @@ class Launch(msgspec.Struct, kw_only=True):
     asks_host: bool = False
     json_schema: dict[str, Any] | None = None
     cwd: str = "/"
+    gateway: str | None = None
     reports_state: bool = False
     checkpoints: bool = False
     refusal: str | None = None
@@ -93,7 +96,7 @@ def resolve_model(name: str | None) -> str:
 
 
 def parse_launch(argv: Sequence[str], environment: Mapping[str, str], cwd: str | None = None) -> Launch:
-    """Return what the arguments after the program's name, and the variables, ask for."""
+    """Parse the arguments after the program's name, and the variables."""
     found: dict[str, list[str]] = {}
     words: list[str] = []
     refusal: str | None = None
@@ -170,6 +173,7 @@ def _build(
         asks_host=last("permission-prompt-tool") == "stdio",
         json_schema=schema if isinstance(schema, dict) else None,
         cwd=cwd or "/",
+        gateway=urlsplit(environment.get("ANTHROPIC_BASE_URL", "")).netloc or None,
         reports_state=_is_on(environment.get("CLAUDE_CODE_SDK_READS_SESSION_STATE")),
         checkpoints=_is_on(environment.get("CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING")),
         refusal=refusal,

@@ -2,82 +2,76 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from bridle.testing.script import steps
-from bridle.testing.simulation.facts import block_events
+from bridle.testing.simulation import frames
+from bridle.testing.simulation.facts import CUT_OFF, block_events
 from bridle.testing.simulation.waits import Pause, never
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bridle.testing.script.run import ScriptRun
     from bridle.testing.script.steps import ScriptStep
+    from bridle.testing.simulation.calls import OpenCalls
+    from bridle.testing.simulation.hooks import Hooks
     from bridle.testing.simulation.names import Agent
-    from bridle.testing.simulation.simulation import Simulation
-    from bridle.testing.simulation.turns import Conversation
-    from bridle.testing.simulation.waits import Steps
+    from bridle.testing.simulation.output import Output
+    from bridle.testing.simulation.state import SessionState
+    from bridle.testing.simulation.tasks import Tasks
+    from bridle.testing.simulation.turn import Turn
+    from bridle.testing.simulation.waits import Clock, Steps
 
-__all__ = ["Replies", "last_text", "take_reply"]
+__all__ = ["Replies", "take_reply"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Replies:
-    """What the model says in one turn.
+    """Sends the replies of the model."""
 
-    Attributes:
-        uuids: the prompts that are answered.
-        count: how often the model has answered.
-        streaming: the message that is being streamed, if one is.
-        cut_off: the text of a reply that will not go on.
-        stop_reason: why the last reply ended.
-    """
-
-    def __init__(self, simulation: Simulation, conversation: Conversation) -> None:
-        self.sim = simulation
-        self.conversation = conversation
-        self.begin([])
-
-    def begin(self, uuids: list[str]) -> None:
-        """Begin a turn."""
-        self.uuids = uuids
-        self.count = 0
-        self.streaming: str | None = None
-        self.cut_off: str | None = None
-        self.stop_reason: str | None = None
-        self._stamped: set[str] = set()
+    state: SessionState
+    turn: Turn
+    output: Output
+    hooks: Hooks
+    calls: OpenCalls
+    tasks: Tasks
+    clock: Clock
+    script: ScriptRun
 
     def say(self, reply: list[ScriptStep], agent: Agent | None) -> Steps[list[tuple[str, steps.Calls]]]:
         """Send the frames of one reply; return its calls with their ids."""
-        sim, state = self.sim, self.sim.state
-        state.replied()
+        self.state.replied()
+        message_id = self._new_message_id()
+        partial = self.state.launch.partial and agent is None
         if agent is None:
-            self.count += 1
-        sim.run.sessions[state.session_id] = state.replies
-        message_id = f"msg_simulated_{state.messages}"
-        partial = sim.launch.partial and agent is None
+            self.turn.replies += 1
         if partial:
-            self.send({"type": "system", "subtype": "status", "status": "requesting"}, many_only=True)
-            start = state.stream(message_id, state.message_start(message_id), ttft_ms=1)
-            self.send(start)
-            self.streaming = message_id
+            self._begin_stream(message_id)
         calls: list[tuple[str, steps.Calls]] = []
         for index, step in enumerate(reply):
-            yield from self._block(message_id, index, step, calls, agent)
-        stop_reason = "tool_use" if calls else "end_turn"
-        self.stop_reason = stop_reason
+            if isinstance(step, steps.Calls):
+                call = _completed(step)
+                calls.append((call.id or f"toolu_simulated_{self.state.new_number()}", call))
+                yield from self._send_block(message_id, index, call, agent, partial=partial, call_id=calls[-1][0])
+            else:
+                yield from self._send_block(message_id, index, step, agent, partial=partial)
+        self.turn.stop_reason = "tool_use" if calls else "end_turn"
         if partial:
-            sim.emit(state.stream(message_id, state.message_delta(stop_reason)))
-            sim.emit(state.stream(message_id, {"type": "message_stop"}))
-            self.streaming = None
+            self._stream(message_id, frames.message_delta(self.turn.stop_reason))
+            self._stream(message_id, {"type": "message_stop"})
+            self.turn.streaming = None
         return calls
 
-    def _block(
-        self,
-        message_id: str,
-        index: int,
-        step: ScriptStep,
-        calls: list[tuple[str, steps.Calls]],
-        agent: Agent | None,
+    def _new_message_id(self) -> str:
+        return f"msg_simulated_{self.state.new_number()}"
+
+    def _send_block(
+        self, message_id: str, index: int, step: ScriptStep, agent: Agent | None, *, partial: bool, call_id: str = ""
     ) -> Steps[None]:
-        sim, state = self.sim, self.sim.state
-        partial = sim.launch.partial and agent is None
         block: dict[str, Any]
         more: dict[str, Any] = {}
         chunk: int | None = None
@@ -89,89 +83,128 @@ class Replies:
                 block = {"type": "text", "text": step.text}
                 chunk, delay = step.chunk, step.delay
             case steps.Calls():
-                call_id = step.id or self.conversation.tools.new_call_id()
-                calls.append((call_id, step))
                 block = {"type": "tool_use", "id": call_id, "name": step.tool, "input": step.input}
-                more = self.conversation.tools.call_meta(step, call_id)
+                more = self.calls.meta(step, call_id)
             case _:
                 raise AssertionError(step)
         if partial:
             for event in block_events(index, block, chunk):
                 if delay and event["type"] == "content_block_delta":
-                    until = sim.seconds(delay)
-                    yield Pause(never, until)
-                if event.get("delta", {}).get("type") in ("thinking_delta", "signature_delta"):
-                    self._thinking_tokens(event["delta"])
-                sim.emit(state.stream(message_id, event))
-        elif delay and chunk:
-            yield Pause(never, sim.seconds(delay * max(1, len(block["text"]) // chunk)))
-        if not partial and isinstance(step, steps.Thinks) and agent is None:
-            self._thinking_tokens({"type": "thinking_delta", "thinking": step.text})
-            self._thinking_tokens({"type": "signature_delta"})
+                    yield self.clock.sleep(delay)
+                self._thinking_tokens(event.get("delta", {}))
+                self._stream(message_id, event)
+        else:
+            if delay and chunk:
+                yield self.clock.sleep(delay * max(1, len(block["text"]) // chunk))
+            if isinstance(step, steps.Thinks) and agent is None:
+                self._thinking_tokens({"type": "thinking_delta", "thinking": step.text})
+                self._thinking_tokens({"type": "signature_delta"})
         if isinstance(step, steps.Says) and agent is None:
             yield from self.display(step.text)
-        if agent is None:
-            self.send({**state.assistant(message_id, block), **more})
-        elif isinstance(step, steps.Calls) or agent.background or sim.launch.forwards_text:
-            if isinstance(step, steps.Calls):
-                self.conversation.tools.tasks.progress(agent, step)
-            sim.emit({**state.assistant(message_id, block, agent.tool_use_id), **agent.fields})
+        self._send_whole(message_id, block, step, agent, more)
         if isinstance(step, steps.Calls):
-            self.conversation.tools.ask_before(calls[-1][0], step, agent)
+            self.calls.open(call_id, step, agent)
         if partial:
-            sim.emit(state.stream(message_id, {"type": "content_block_stop", "index": index}))
+            self._stream(message_id, {"type": "content_block_stop", "index": index})
+
+    def _send_whole(
+        self, message_id: str, block: dict[str, Any], step: ScriptStep, agent: Agent | None, more: dict[str, Any]
+    ) -> None:
+        model = self.state.model
+        if agent is None:
+            self.send({**frames.assistant(model, message_id, block), **more})
+            return
+        called = isinstance(step, steps.Calls)
+        if isinstance(step, steps.Calls) and not agent.background:
+            self.tasks.progress(agent, step)
+        if called or agent.background or self.state.launch.forwards_text:
+            self.output.emit({**frames.assistant(model, message_id, block, agent.tool_use_id), **agent.fields, **more})
+        if isinstance(step, steps.Calls) and agent.background:
+            self.tasks.progress(agent, step)
 
     def display(self, text: str) -> Steps[None]:
         """Call the hooks that see each text that is shown."""
-        if "MessageDisplay" not in self.sim.state.hooks:
+        if not self.hooks.has("MessageDisplay"):
             return
-        message_id = self.sim.new_id()
-        fields = {
-            "turn_id": self.sim.new_id(),
-            "message_id": message_id,
-            "index": 0,
-            "final": True,
-            "delta": text,
-        }
-        yield from self.conversation.hooks.run("MessageDisplay", fields, tool_use_id=f"{message_id}-0", effort=False)
+        message_id = self.state.new_id()
+        fields = {"turn_id": self.turn.id, "message_id": message_id, "index": 0, "final": True, "delta": text}
+        yield from self.hooks.run("MessageDisplay", fields, tool_use_id=f"{message_id}-0", effort=False)
 
-    def _thinking_tokens(self, delta: dict[str, Any]) -> None:
-        count = max(1, len(str(delta["thinking"])) // 4) if "thinking" in delta else 2
-        total = count if "thinking" in delta else 3
-        frame = {
-            "type": "system",
-            "subtype": "thinking_tokens",
-            "estimated_tokens": total,
-            "estimated_tokens_delta": count,
-        }
-        if self.uuids:
-            frame["user_message_uuid"] = self.uuids[0]
-        self.sim.emit(frame)
-
-    def send(self, frame: dict[str, Any], *, many_only: bool = False) -> None:
-        """Send a frame; the first one of each kind in a turn tells which prompts it answers, and every status does."""
-        kind = str(frame["type"])
-        if self.uuids and (many_only or kind not in self._stamped):
-            self._stamped.add(kind)
-            frame["user_message_uuids"] = self.uuids
-            if not many_only:
-                frame["user_message_uuid"] = self.uuids[0]
-        self.sim.emit(frame)
+    def send(self, frame: dict[str, Any]) -> None:
+        """Send a frame; the first one of each kind in a turn, and each status, names the prompts that it answers."""
+        uuids, stamped, kind = self.turn.uuids, self.turn.stamped, str(frame["type"])
+        if uuids and (kind == "system" or kind not in stamped):
+            stamped.add(kind)
+            frame["user_message_uuids"] = uuids
+            if kind != "system":
+                frame["user_message_uuid"] = uuids[-1]
+        self.output.emit(frame)
 
     def until_interrupted(self, step: steps.Interrupted) -> Steps[None]:
-        """Say the beginning of a reply, and nothing more."""
-        sim, state = self.sim, self.sim.state
-        self.cut_off = step.after or None
-        if sim.launch.partial:
-            message_id = f"msg_simulated_{state.messages + 1}"
-            self.send({"type": "system", "subtype": "status", "status": "requesting"}, many_only=True)
-            self.send(state.stream(message_id, state.message_start(message_id), ttft_ms=1))
-            self.streaming = message_id
+        """Send the beginning of a reply, and nothing more."""
+        self.turn.cut_off = step.after or None
+        if step.after:
+            self.state.count(CUT_OFF)
+        if self.state.launch.partial:
+            message_id = self._new_message_id()
+            self._begin_stream(message_id)
             if step.after:
                 for event in block_events(0, {"type": "text", "text": step.after}, None):
-                    sim.emit(state.stream(message_id, event))
-        sim.wait_for_interrupt()
+                    self._stream(message_id, event)
+        yield from self.wait_for_interrupt()
+
+    def wait_for_interrupt(self) -> Steps[None]:
+        """Wait for the interrupt that the script demands. A one-shot takes none: it is interrupted by its end."""
+        if not self.state.launch.one_shot:
+            self.script.wait_for_interrupt()
         yield Pause(never)
+
+    # -- partial messages ---------------------------------------------------------------------------------------------
+
+    def _begin_stream(self, message_id: str) -> None:
+        self.send({"type": "system", "subtype": "status", "status": "requesting"})
+        self.send(frames.stream(message_id, frames.message_start(self.state.model, message_id), ttft_ms=1))
+        self.turn.streaming = message_id
+
+    def _stream(self, message_id: str, event: Mapping[str, Any]) -> None:
+        self.output.emit(frames.stream(message_id, event))
+
+    def show_cut_off(self) -> None:
+        """Send the text of a reply that an interrupt cuts off."""
+        turn = self.turn
+        if turn.cut_off is not None:
+            block = {"type": "text", "text": turn.cut_off}
+            whole = frames.assistant(self.state.model, turn.streaming or self._new_message_id(), block)
+            self.send({**whole, "aborted": True})
+
+    def break_stream(self, message_id: str, *, began: bool) -> None:
+        """Send the end of a streamed reply that an interrupt cuts off; `began` tells whether a block had begun."""
+        if began:
+            self._stream(message_id, {"type": "content_block_stop", "index": 0})
+        self._stream(message_id, frames.message_delta(None))
+        abandoned = {"api_message_id": message_id, "from_block_index": int(began)}
+        self.output.emit(frames.stream(message_id, {"type": "message_stop"}, abandoned_blocks=abandoned))
+        self.turn.streaming = None
+
+    def _thinking_tokens(self, delta: dict[str, Any]) -> None:
+        match delta:
+            case {"type": "thinking_delta", "thinking": str(text)}:
+                count = total = max(1, len(text) // 4)
+            case {"type": "signature_delta"}:
+                count, total = 2, 3
+            case _:
+                return
+        fields: dict[str, Any] = {"estimated_tokens": total, "estimated_tokens_delta": count}
+        if self.turn.uuids:
+            fields["user_message_uuid"] = self.turn.uuids[-1]
+        self.output.system("thinking_tokens", **fields)
+
+
+def _completed(call: steps.Calls) -> steps.Calls:
+    """Return a call with the defaults that the CLI adds to its input."""
+    if call.tool == "Edit":
+        return msgspec.structs.replace(call, input={"replace_all": False, **call.input})
+    return call
 
 
 def take_reply(source: Any) -> list[ScriptStep]:
@@ -183,8 +216,3 @@ def take_reply(source: Any) -> list[ScriptStep]:
             break
         reply.append(source.take())
     return reply
-
-
-def last_text(reply: list[ScriptStep]) -> str:
-    """Return the last text of a reply."""
-    return next((step.text for step in reversed(reply) if isinstance(step, steps.Says)), "")

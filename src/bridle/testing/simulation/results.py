@@ -1,41 +1,44 @@
-"""What a simulated tool gives: the text for the model, and the tool's own form of it."""
+"""The result of a simulated tool: the text for the model, and the tool's own form of it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from bridle.testing.script.steps import Calls, Says
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from bridle.testing.script.steps import Calls
+    from bridle.testing.script.steps import ScriptStep
 
-__all__ = ["Outcome", "default_outcome", "flat_text"]
+__all__ = ["Outcome", "default_outcome", "flat_text", "last_text"]
 
 NO_OUTPUT = "(Bash completed with no output)"
+IN_CONTEXT = " (file state is current in your context — no need to Read it back)"
 
 
 class Outcome(NamedTuple):
-    """What a tool gave.
+    """The result of a tool.
 
     Attributes:
-        content: what the model gets: text or blocks.
+        content: text or blocks for the model.
         structured: the tool's own form (`tool_use_result`).
-        failed: whether it is an error.
-        says_success: whether the result says that it is no error.
-        server: the MCP server it came from.
+        failed: the result is an error.
+        says_success: the result says that it is not an error.
         whole: the tool's own form for the host, where hooks get another one.
+        note: a text that only the model gets, behind the content.
     """
 
     content: Any
     structured: Any
     failed: bool = False
     says_success: bool = False
-    server: dict[str, Any] | None = None
     whole: dict[str, Any] | None = None
+    note: str = ""
 
 
 def default_outcome(call: Calls, arguments: Mapping[str, Any]) -> Outcome:
-    """Return what the script says a tool gives, in the form of the real one as far as it is known."""
+    """Return the result that the script has for a tool, in the form of the real one as far as it is known."""
     if call.error is not None:
         return Outcome(call.error, f"Error: {call.error}", failed=True)
     text = call.result
@@ -52,7 +55,7 @@ def default_outcome(call: Calls, arguments: Mapping[str, Any]) -> Outcome:
         text = output or NO_OUTPUT
     elif call.tool == "Write":
         path = arguments.get("file_path", "")
-        text = text or f"File created successfully at: {path}"
+        text = text or f"File created successfully at: {path}{IN_CONTEXT}"
         structured = {
             "type": "create",
             "filePath": path,
@@ -63,11 +66,12 @@ def default_outcome(call: Calls, arguments: Mapping[str, Any]) -> Outcome:
         }
     elif call.tool == "Edit":
         path = arguments.get("file_path", "")
-        text = text or f"The file {path} has been updated successfully."
+        text = text or f"The file {path} has been updated successfully.{IN_CONTEXT}"
         structured = {
             "filePath": path,
             "oldString": arguments.get("old_string", ""),
             "newString": arguments.get("new_string", ""),
+            "originalFile": None,
             "structuredPatch": [],
             "userModified": False,
             "replaceAll": arguments.get("replace_all", False),
@@ -101,3 +105,8 @@ def flat_text(content: Any) -> str:
         for block in content
         if isinstance(block, dict)
     )
+
+
+def last_text(items: Iterable[ScriptStep]) -> str:
+    """Return the last text of a reply, or of a subagent."""
+    return next((step.text for step in reversed([*items]) if isinstance(step, Says)), "")

@@ -1,4 +1,4 @@
-"""Whether a tool may be used, as far as a simulated CLI knows: permission modes, rules, and tools that only read."""
+"""The permission rules that a simulated CLI knows: modes, rules, and tools that only read."""
 
 from __future__ import annotations
 
@@ -64,6 +64,19 @@ _FILE_COMMANDS = frozenset(["touch", "mkdir", "rm", "rmdir", "mv", "cp", "sed"])
 _OPERATORS = frozenset(["|", "||", "&&", ";", "&"])
 
 
+_NO_WAY_AROUND = (
+    "IMPORTANT: You *may* attempt to accomplish this action using other tools that might naturally be used to accomplish this goal, e.g. "
+    "using head instead of cat. But you *should not* attempt to work around this denial in malicious ways, e.g. do not use your ability to "
+    "run tests to execute non-test actions. You should only try to work around this restriction in reasonable ways that do not attempt to "
+    "bypass the intent behind this denial. If you believe this capability is essential to complete the user's request, STOP and explain "
+    "to the user what you were trying to do and why you need this permission. Let the user decide how to proceed."
+)
+_ASKS_BEFORE = (
+    "The path is inside the working directories for this session ('{folder}'), and Claude Code asks before a shell command creates, "
+    "changes or removes files there."
+)
+
+
 class Verdict(NamedTuple):
     """What the rules say about one use of a tool.
 
@@ -122,12 +135,14 @@ def judge(
     ):
         return Verdict("allow", "subcommandResults" if tool == "Bash" else "mode")
     if mode == "dontAsk":
-        message = f"Permission to use {tool} has been denied because Claude Code is running in don't ask mode."
+        message = f"Permission to use {tool} has been denied because Claude Code is running in don't ask mode. {_NO_WAY_AROUND}"
         return Verdict("deny", "mode", message)
     if not can_ask:
         path = blocked_path(tool, arguments, cwd)
-        what = tool if path is None else f"{_words(arguments)[0]} in '{path}'"
-        return Verdict("deny", None, f"{what} needs approval.", "user-rejected")
+        message = f"{tool} needs approval."
+        if path is not None:
+            message = f"{_words(arguments)[0]} in '{path}' needs approval. {_ASKS_BEFORE.format(folder=cwd)}"
+        return Verdict("deny", None, message, "user-rejected")
     return Verdict("ask")
 
 

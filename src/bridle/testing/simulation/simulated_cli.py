@@ -92,7 +92,7 @@ class SimulatedCLI:
                 run.sessions = self._run.sessions
             simulation = Simulation(run, launch, time_scale=self._time_scale)
             if self._per_session:
-                self._runs[simulation.state.session_id] = run
+                self._runs[simulation.session_id] = run
             return simulation
 
     # -- as a program -------------------------------------------------------------------------------------------------

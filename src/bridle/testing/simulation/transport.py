@@ -103,7 +103,7 @@ class _Simulated:
         with self._lock:
             simulation = self._simulation
             if simulation is not None and not self._stopped:
-                if not simulation.conversation.in_turn:
+                if not simulation.in_turn:
                     simulation.receive_eof()
                 simulation.terminate()
                 simulation.kill()

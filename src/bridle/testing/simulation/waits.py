@@ -1,4 +1,4 @@
-"""What a simulated CLI waits for, and what stops it."""
+"""Waiting in a simulated CLI: pauses, their clock, and the interrupt that ends a turn."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-__all__ = ["Interruption", "Pause", "Steps"]
+__all__ = ["Clock", "Interruption", "Pause", "Steps", "never"]
 
 
 class Pause(NamedTuple):
-    """What a task waits for.
+    """A pause of a task.
 
     Attributes:
-        ready: asked after everything that happens.
-        until: the moment at which it goes on anyway, by the simulation's clock.
+        ready: checked after each event.
+        until: the moment at which the task continues anyway, by the simulation's clock.
     """
 
     ready: Callable[[], bool]
@@ -29,11 +29,30 @@ class Interruption(Exception):  # noqa: N818 - nothing went wrong
 T = TypeVar("T")
 if TYPE_CHECKING:
     Steps: TypeAlias = Generator[Pause, None, T]
-    """Something that waits on its way to a value."""
+    """A computation that pauses on its way to a value."""
 else:
     Steps = "Generator"
 
 
 def never() -> bool:
-    """Return False: for what only an interruption ends."""
+    """Return False: only time or an interrupt ends such a pause."""
     return False
+
+
+class Clock:
+    """The time of a simulated CLI.
+
+    Attributes:
+        now: returns the time in seconds.
+        elapsed: seconds of the script that have passed.
+    """
+
+    def __init__(self, now: Callable[[], float], scale: float) -> None:
+        self.now = now
+        self.elapsed = 0.0
+        self._scale = scale
+
+    def sleep(self, seconds: float) -> Pause:
+        """Return a pause of so many seconds of the script."""
+        self.elapsed += seconds
+        return Pause(never, self.now() + seconds * self._scale)

@@ -344,3 +344,14 @@ def test_no_field_of_the_wire_can_change_the_type() -> None:
     for line in (b'{"type":"system","subtype":"new","(type)":"x"}', b'{"type":"new","(type)":"x"}'):
         message = quietly(line)
         assert message.type == message.data["type"]
+
+
+@pytest.mark.parametrize("wrong", [19, 20, 21, 25])
+def test_the_warnings_of_one_line_have_a_limit_and_a_count_of_the_rest(wrong: int) -> None:
+    content = [{"type": "text", "text": 7}] * wrong
+    _, warnings = loudly(encode({"type": "assistant", "message": {"content": content}}))
+    named = [warning.context["field"] for warning in warnings if warning.context["field"]]
+    assert named == [f"message.content[{index}].text" for index in range(min(wrong, 20))]
+    rest = [(warning.message, warning.context["reason"]) for warning in warnings[20:]]
+    more = f"{wrong - 20} more fields"
+    assert rest == ([(f"{more} of a `assistant` frame were left out", more)] if wrong > 20 else [])

@@ -159,3 +159,29 @@ def test_errors_are_always_written() -> None:
         "error_code": "code",
     }
     assert json.loads(frames.cancel_frame("r")) == {"type": "control_cancel_request", "request_id": "r"}
+
+
+@pytest.mark.parametrize("wrong", [20, 21, 25])
+def test_fields_of_an_answer_that_are_left_out_are_counted_beyond_the_limit_of_warnings(wrong: int) -> None:
+    found: list[StreamWarning] = []
+    files = [7] * wrong
+    result = decode_result(RewindResult, msgspec.Raw(json.dumps({"filesChanged": files}).encode()), found.append)
+    assert isinstance(result, RewindResult)
+    assert result.files_changed == []
+    assert [warning.context["field"] for warning in found[:20]] == [f"filesChanged[{index}]" for index in range(20)]
+    assert [warning.context["reason"] for warning in found[20:]] == (
+        [f"{wrong - 20} more fields"] if wrong > 20 else []
+    )
+
+
+@pytest.mark.parametrize("payload", [b"[]", b"3", b'"text"', b"[" * 2_000])
+def test_an_answer_that_is_not_an_object_is_an_empty_one_and_named(payload: bytes) -> None:
+    found: list[StreamWarning] = []
+    result = decode_result(RewindResult, msgspec.Raw(payload), found.append)
+    assert (result.raw, result.data if payload.endswith(b"]") else {}) == (payload, {})
+    [warning] = found
+    assert (warning.code, warning.context["field"], warning.context["type"]) == (
+        "FIELD_DROPPED",
+        "response",
+        "control_response",
+    )

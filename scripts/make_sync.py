@@ -16,7 +16,7 @@ from generated_modules import PACKAGE
 if TYPE_CHECKING:
     from pathlib import Path
 
-MODULES = ("operations", "session")
+MODULES = ("life", "operations", "query", "session", "steered")
 
 HEADER = """\
 # Generated from src/bridle/aio/{name}.py by scripts/make_sync.py. Do not edit: edit the source and run `./dev format`.
@@ -31,8 +31,6 @@ DROPPED_LINES = (
 WORDS = {
     "aio": "sync",
     "open_async": "open_sync",
-    "subprocess_async": "subprocess_sync",
-    "AsyncChildProcess": "SyncChildProcess",
     "AsyncTransport": "SyncTransport",
     "AsyncIterator": "Iterator",
     "StopAsyncIteration": "StopIteration",
@@ -41,11 +39,17 @@ WORDS = {
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
     "aclose": "close",
+    "PERF401": "PERF402",
 }
 """Whole words, in code, comments and docstrings."""
 
 PHRASES = (
     (r"Sessions for asyncio and trio\.", "Sessions for threads."),
+    (r"(Queries.*) for asyncio and trio\b", r"\1 for threads"),
+    (r"Cancelled in the middle", "Interrupted in the middle"),
+    (r"after an error or a cancellation too", "after an error too"),
+    (r"(or an|or) \(async\) iterable of such", "or an iterable of such"),
+    (r"another task is reading", "another thread is reading"),
     (r"any task of the event loop", "any thread"),
     (r" None holds a cancel scope when it returns: [^.]*\.", ""),
     (r"any task, even of another event loop\. Cancellation does not shorten it\.", "any thread."),

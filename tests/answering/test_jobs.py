@@ -10,15 +10,16 @@ import pytest
 
 from bridle import HookMatcher, Options
 from bridle.session.core import SessionCore
+from bridle.session.readers import Readers
 
 
-def asked(callback: Callable[..., Any] = lambda asked, context: None) -> SessionCore:
+def asked(callback: Callable[..., Any] = lambda asked, context: None) -> SessionCore[Readers]:
     """A session whose CLI has called a hook, as request `r0`."""
 
     def post(function: Callable[[], None]) -> None:
         function()
 
-    core = SessionCore(Options(hooks={"PreToolUse": [HookMatcher(hooks=[callback])]}), post)
+    core = SessionCore(Options(hooks={"PreToolUse": [HookMatcher(hooks=[callback])]}), post, Readers)
     core.connection.begin_start()
     started = core.connection.send_initialize({})
     request = {"subtype": "hook_callback", "callback_id": "hook_0", "input": {"hook_event_name": "PreToolUse"}}
@@ -32,7 +33,7 @@ def asked(callback: Callable[..., Any] = lambda asked, context: None) -> Session
     return core
 
 
-def codes(core: SessionCore) -> list[str]:
+def codes(core: SessionCore[Readers]) -> list[str]:
     return [warning.code for warning in core.warnings]
 
 

@@ -6,10 +6,12 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridle import Limits, Options
 from bridle.messages import AssistantMessage, Message, ResultMessage, StreamEvent, TextBlock, decode
 from bridle.messages.decode import decode_run
 from bridle.protocol.framing import OversizedLine, _split
-from bridle.queries.ending import _PLAIN, OneShotConnection
+from bridle.protocol.reading import PLAIN
+from bridle.queries.plain import PlainQuery
 
 ASSISTANT = b'{"type":"assistant","message":{"content":[{"type":"text","text":"a"}]},"uuid":"u"}'
 EVENT = b'{"type":"stream_event","event":{"type":"ping"}}'
@@ -26,16 +28,22 @@ def test_splitting_is_splitting(data: bytes) -> None:
     assert _split(data) == data.split(b"\n")
 
 
+def started() -> PlainQuery:
+    query = PlainQuery(Options(limits=Limits(consecutive_decode_errors=1_000)))
+    query.begin(0.0)
+    return query
+
+
 @given(st.lists(st.sampled_from(LINES), max_size=12))
 def test_a_run_of_lines_gives_what_single_lines_give(lines: list[bytes]) -> None:
-    connection = OneShotConnection(line_bytes=1_000_000, bad_line_limit=1_000)
+    connection = started()
     connection.receive_data(b"".join(line + b"\n" for line in lines), 0.0)
-    together = [item for item in connection.items if isinstance(item, Message)]
+    together = [item for item in connection.core.items if isinstance(item, Message)]
     single: list[Message] = []
     for line in lines:
-        alone = OneShotConnection(line_bytes=1_000_000, bad_line_limit=1_000)
+        alone = started()
         alone.receive_data(line + b"\n", 0.0)
-        single += [item for item in alone.items if isinstance(item, Message)]
+        single += [item for item in alone.core.items if isinstance(item, Message)]
     assert together == single
     assert [message.raw for message in together] == [message.raw for message in single]
 
@@ -43,10 +51,10 @@ def test_a_run_of_lines_gives_what_single_lines_give(lines: list[bytes]) -> None
 def test_a_run_stops_at_what_needs_a_closer_look() -> None:
     for odd in (ODD_EVENT, STATUS, RESULT, NOT_UTF8, b"garbage", b"[]", OversizedLine(9, b"")):
         taken: list[Message] = []
-        assert decode_run(iter([ASSISTANT, EVENT, odd, ASSISTANT]), _PLAIN, taken.append) == (2, odd)
+        assert decode_run(iter([ASSISTANT, EVENT, odd, ASSISTANT]), PLAIN, taken.append) == (2, odd)
         assert [type(message) for message in taken] == [AssistantMessage, StreamEvent]
         assert taken[0].raw == ASSISTANT
-    assert ResultMessage not in _PLAIN
+    assert ResultMessage not in PLAIN
 
 
 def test_the_garbage_collector_is_spared_what_refers_to_nothing() -> None:

@@ -8,16 +8,23 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridle import Limits, Options
 from bridle.errors import StreamWarning
 from bridle.messages import MESSAGE_TYPES, Message, SessionStateChangedMessage
-from bridle.queries.ending import OneShotConnection
+from bridle.queries.plain import PlainQuery
 
 GOLDEN = (Path(__file__).parent.parent / "messages" / "frames.jsonl").read_bytes()
 NOISE = b'not json\n{"type":"from_the_future"}\r\n\n"text"\n{"type":"assistant","session_id":7}\n'
 
 
+def started() -> PlainQuery:
+    query = PlainQuery(Options(limits=Limits(line_bytes=1 << 20)))
+    query.begin(0.0)
+    return query
+
+
 def items(chunks: list[bytes]) -> list[object]:
-    core = OneShotConnection(line_bytes=1 << 20, bad_line_limit=5)
+    core = started()
     for chunk in chunks:
         core.receive_data(chunk, 0.0)
     core.receive_eof(0.0)
@@ -28,7 +35,7 @@ def items(chunks: list[bytes]) -> list[object]:
         else (item.code, item.context)
         if isinstance(item, StreamWarning)
         else repr(item)
-        for item in core.items
+        for item in core.core.items
     ]
 
 
@@ -37,18 +44,18 @@ EXPECTED = items([WHOLE])
 
 
 def test_the_golden_frames_cover_every_message_type() -> None:
-    core = OneShotConnection(line_bytes=1 << 20, bad_line_limit=5)
+    core = started()
     core.receive_data(GOLDEN, 0.0)
     # Session states that the library asked for on its own behalf are not delivered.
-    assert {type(item) for item in core.items} >= set(MESSAGE_TYPES.values()) - {SessionStateChangedMessage}
+    assert {type(item) for item in core.core.items} >= set(MESSAGE_TYPES.values()) - {SessionStateChangedMessage}
 
 
 def test_raw_equals_the_bytes() -> None:
-    core = OneShotConnection(line_bytes=1 << 20, bad_line_limit=5)
+    core = started()
     for line in GOLDEN.splitlines():
         core.receive_data(line + b"\n", 0.0)
-        while core.items:
-            message = core.items.popleft()
+        while core.core.items:
+            message = core.core.items.popleft()
             assert isinstance(message, Message)
             assert message.raw == line
 

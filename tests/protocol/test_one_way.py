@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.errors import LineTooLongError, ProcessError, SessionClosedError, TooManyDecodeErrors, TurnTimeoutError
+from bridle.errors import ProcessError, SessionClosedError, TooManyDecodeErrors, TurnTimeoutError
 from bridle.messages import MESSAGE_TYPES, SessionStateChangedMessage
 from bridle.options.bounds import Limits
 from bridle.protocol import events
@@ -24,7 +24,7 @@ NOISE = b'not json\n{"type":"from_the_future"}\r\n\n"text"\n{"type":"assistant",
 
 
 def started(**settings: Any) -> Connection:
-    connection = Connection(one_way=True, results_excuse=True, **settings)
+    connection = Connection(one_way=True, judges_lines=False, **settings)
     connection.begin_start()
     return connection
 
@@ -103,34 +103,29 @@ def test_a_wrong_field_warns_before_its_message() -> None:
     assert items(feed(started(), {**ASSISTANT, "session_id": 17})) == ["FIELD_DROPPED", "AssistantMessage"]
 
 
-def test_bad_lines_in_a_row_end_it_before_the_result_and_never_after_it() -> None:
-    limits = Limits(consecutive_decode_errors=3)
-    connection = started(limits=limits)
-    assert items(feed(connection, b"x", b"y", ASSISTANT, b"z", b"  ", b"z")) == [
-        "BadLine",
-        "BadLine",
-        "AssistantMessage",
-        "BadLine",
-        "BadLine",
-    ]
-    *_, ended = feed(connection, b"last", b"unread")
+def test_bad_lines_are_counted_in_a_row() -> None:
+    connection = started(limits=Limits(consecutive_decode_errors=3))
+    happened = feed(connection, b"x", b"y", ASSISTANT, b"z", b"  ", b"z", {"type": "keep_alive"}, *[b"last"] * 4)
+    bad = [(event.error.line, event.count) for event in happened if isinstance(event, events.BadLine)]
+    assert bad == [(b"x", 1), (b"y", 2), (b"z", 1), (b"z", 2), *((b"last", count) for count in (1, 2, 3, 4))]
+    assert not connection.over
+
+
+def test_bad_lines_in_a_row_end_a_connection_that_judges_lines() -> None:
+    connection = Connection(one_way=True, limits=Limits(consecutive_decode_errors=3))
+    connection.begin_start()
+    *_, ended = feed(connection, b"x", b"y", b"last", b"unread")
     assert isinstance(ended, events.Ended)
     assert isinstance(ended.error, TooManyDecodeErrors)
     assert (ended.error.count, ended.error.last.line, ended.by_exit) == (3, b"last", False)
-    after = started(limits=limits)
-    assert items(feed(after, RESULT, *[b"x"] * 7)) == ["ResultMessage", *["BadLine"] * 7]
-    assert not after.over
 
 
-def test_a_line_that_is_too_long_ends_it_or_is_skipped() -> None:
+def test_a_line_that_is_too_long_is_reported_and_skipped() -> None:
     limits = Limits(line_bytes=2_000)
-    [ended] = feed(started(limits=limits, long_lines_end=True), b"x" * 3_000, ASSISTANT)
-    assert isinstance(ended, events.Ended)
-    assert isinstance(ended.error, LineTooLongError)
-    assert items(feed(started(limits=limits), b"x" * 3_000, ASSISTANT)) == [
-        "OVERSIZED_LINE_SKIPPED",
-        "AssistantMessage",
-    ]
+    happened = feed(started(limits=limits), b"x" * 3_000, ASSISTANT)
+    assert items(happened) == ["LongLine", "AssistantMessage"]
+    assert isinstance(happened[0], events.LongLine)
+    assert (happened[0].size, happened[0].head) == (3_000, b"x" * 200)
 
 
 @pytest.mark.parametrize("code", [0, 1, -9, None])

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from bridle import Limits, Options, Timeouts
 from bridle.errors import (
     BridleError,
     DecodeError,
     LineTooLongError,
     ProcessError,
+    SlowConsumerError,
     StreamWarning,
     TooManyDecodeErrors,
     TurnTimeoutError,
@@ -20,7 +22,7 @@ from bridle.errors import (
 )
 from bridle.messages import AssistantMessage, ResultMessage, UnknownMessage
 from bridle.protocol.states.query import ONE_SHOT, Happening, State, Yield
-from bridle.queries.ending import Deadlines, OneShotConnection, PromptTaken
+from bridle.queries.plain import PlainQuery
 from tests.contract import shows
 
 ASSISTANT = b'{"type":"assistant","message":{"content":[{"type":"text","text":"hi"}]},"session_id":"s1"}\n'
@@ -30,20 +32,21 @@ ERROR_RESULT = b'{"type":"result","subtype":"error_during_execution","is_error":
 BAD = b"this is noise\n"
 
 
-def connection(**changes: Any) -> OneShotConnection:
-    settings: dict[str, Any] = {"line_bytes": 1000, "bad_line_limit": 5}
-    return OneShotConnection(**(settings | changes))
+def connection(*, line_bytes: int = 1000, now: float = 0.0, **options: Any) -> PlainQuery:
+    query = PlainQuery(Options(limits=Limits(line_bytes=line_bytes), **options))
+    query.begin(now)
+    return query
 
 
-def kinds(core: OneShotConnection) -> list[str]:
+def kinds(query: PlainQuery) -> list[str]:
     found: list[str] = []
-    while core.items:
-        item = core.items.popleft()
+    while query.core.items:
+        item = query.core.items.popleft()
         found.append(item.code if isinstance(item, StreamWarning) else type(item).__name__)
     return found
 
 
-def in_state(state: State, **changes: Any) -> OneShotConnection:
+def in_state(state: State, **changes: Any) -> PlainQuery:
     """Bring a connection into a state by what the outside can do."""
     core = connection(**changes)
     match state:
@@ -58,12 +61,12 @@ def in_state(state: State, **changes: Any) -> OneShotConnection:
             core.receive_data(RESULT, 0.0)
             core.receive_eof(0.0)
             core.process_exited(0, b"")
-    core.items.clear()
-    assert core.state is state
+    core.core.items.clear()
+    assert core.core.state is state
     return core
 
 
-def make_happen(core: OneShotConnection, happening: Happening) -> None:
+def make_happen(core: PlainQuery, happening: Happening) -> None:
     """Let something happen, by bytes, exits and time alone."""
     match happening:
         case Happening.MESSAGE:
@@ -92,15 +95,22 @@ def make_happen(core: OneShotConnection, happening: Happening) -> None:
             core.receive_eof(1.0)
             core.expire(100.0)
         case Happening.PROMPT:
-            core.take([PromptTaken()])
+            core.core.prompt_taken()
+        case Happening.FAILED:
+            core.connection.fail(SlowConsumerError(2, 1))
+            core.receive_eof(1.0)
+        case Happening.STOPPED:
+            core.connection.begin_stop()
+            core.receive_eof(1.0)
+            core.process_exited(-15, b"")
         case Happening.ASKED_AT_THE_END:
-            core.asked_at_the_end()
+            core.core.asked_at_the_end()
 
 
 SETTINGS: dict[Happening, dict[str, Any]] = {
-    Happening.OVERSIZED_LINE_SKIPPED: {"skip_oversized": True},
+    Happening.OVERSIZED_LINE_SKIPPED: {"on_oversize": "skip"},
     Happening.EXITED_WITH_ERROR_STRICT: {"strict_exit_status": True},
-    Happening.DEADLINE: {"deadlines": Deadlines(turn=50.0)},
+    Happening.DEADLINE: {"timeouts": Timeouts(turn=50.0)},
 }
 
 EXPECTED: Mapping[tuple[State, Happening], tuple[list[str], type[BridleError] | None]] = {
@@ -117,6 +127,8 @@ EXPECTED: Mapping[tuple[State, Happening], tuple[list[str], type[BridleError] | 
     (State.STREAMING, Happening.EXITED_WITH_ERROR_STRICT): ([], ProcessError),
     (State.STREAMING, Happening.DEADLINE): ([], TurnTimeoutError),
     (State.STREAMING, Happening.STILL_RUNNING): ([], ProcessError),
+    (State.STREAMING, Happening.FAILED): ([], SlowConsumerError),
+    (State.STREAMING, Happening.STOPPED): ([], None),
     (State.STREAMING, Happening.PROMPT): ([], None),
     (State.RESULT_RECEIVED, Happening.MESSAGE): (["AssistantMessage"], None),
     (State.RESULT_RECEIVED, Happening.RESULT): (["ResultMessage"], None),
@@ -128,6 +140,8 @@ EXPECTED: Mapping[tuple[State, Happening], tuple[list[str], type[BridleError] | 
     (State.RESULT_RECEIVED, Happening.EXITED_CLEAN): ([], None),
     (State.RESULT_RECEIVED, Happening.EXITED_WITH_ERROR): (["NONZERO_EXIT_AFTER_RESULT"], None),
     (State.RESULT_RECEIVED, Happening.EXITED_WITH_ERROR_STRICT): ([], ProcessError),
+    (State.RESULT_RECEIVED, Happening.FAILED): ([], SlowConsumerError),
+    (State.RESULT_RECEIVED, Happening.STOPPED): ([], None),
     (State.RESULT_RECEIVED, Happening.PROMPT): ([], None),
     (State.RESULT_RECEIVED, Happening.STILL_RUNNING): (["CLI_DID_NOT_EXIT"], None),
 } | {(state, happening): ([], None) for state in (State.ENDING, State.CLOSED) for happening in Happening}
@@ -147,10 +161,10 @@ def test_cell(cell: tuple[State, Happening]) -> None:
         core = in_state(state)
         make_happen(core, happening)
     assert kinds(core) == expected_items
-    assert type(core.terminal_error) is (expected_error or type(None))
+    assert type(core.core.terminal_error) is (expected_error or type(None))
     if happening is not Happening.INCOMPLETE_LAST_LINE:  # that one is followed by the exit
-        assert core.state is ONE_SHOT[cell].then
-    assert core.over is (core.state in {State.ENDING, State.CLOSED})
+        assert core.core.state is ONE_SHOT[cell].then
+    assert core.core.over is (core.core.state in {State.ENDING, State.CLOSED})
 
 
 def test_unreachable_cells_are_missing() -> None:
@@ -173,7 +187,7 @@ def test_a_message_resets_the_count_of_bad_lines() -> None:
     core.receive_data((BAD * 4 + ASSISTANT) * 3 + BAD * 4, 0.0)
     assert kinds(core) == (["DecodeError"] * 4 + ["AssistantMessage"]) * 3 + ["DecodeError"] * 4
     core.receive_data(BAD, 0.0)
-    error = core.terminal_error
+    error = core.core.terminal_error
     assert isinstance(error, TooManyDecodeErrors)
     assert error.count == 5
     assert error.last.line == BAD.strip()
@@ -192,7 +206,7 @@ def test_a_message_resets_the_count_of_bad_lines() -> None:
 def test_bad_lines_say_why(line: bytes, reason: str) -> None:
     core = connection(line_bytes=100_000)
     core.receive_data(line + b"\n", 0.0)
-    item = core.items.popleft()
+    item = core.core.items.popleft()
     assert isinstance(item, DecodeError)
     assert item.line == line
     assert item.reason in {reason, "not-json"} if reason == "too-deep" else item.reason == reason
@@ -204,7 +218,7 @@ def test_a_last_line_without_newline_that_parses_is_a_line() -> None:
     core.receive_eof(0.0)
     core.process_exited(0, b"")
     assert kinds(core) == ["AssistantMessage", "ResultMessage"]
-    assert core.state is State.CLOSED
+    assert core.core.state is State.CLOSED
 
 
 def test_any_exit_code_after_an_error_result_is_the_end() -> None:
@@ -214,8 +228,8 @@ def test_any_exit_code_after_an_error_result_is_the_end() -> None:
         core.receive_eof(0.0)
         core.process_exited(code, b"error: it went wrong")
         assert kinds(core) == ["ResultMessage"]
-        assert core.terminal_error is None
-        assert core.state is State.CLOSED
+        assert core.core.terminal_error is None
+        assert core.core.state is State.CLOSED
 
 
 @shows("errors.hints")
@@ -223,7 +237,7 @@ def test_an_unknown_option_is_named_as_the_cause() -> None:
     core = connection()
     core.receive_eof(0.0)
     core.process_exited(1, b"error: unknown option '--nonsense'\n")
-    error = core.terminal_error
+    error = core.core.terminal_error
     assert isinstance(error, UnsupportedCLIVersionError)
     assert "--nonsense" in str(error)
 
@@ -232,16 +246,16 @@ def test_an_unknown_option_is_named_without_its_value() -> None:
     core = connection()
     core.receive_eof(0.0)
     core.process_exited(1, b'error: unknown option \'--mcp-config={"env":{"KEY":"s3cr3t' + 200 * b"x" + b"\"}}'\n")
-    assert "--mcp-config'" in str(core.terminal_error)
-    assert "s3cr3t" not in str(core.terminal_error)
-    assert "xxx" not in str(core.terminal_error)
+    assert "--mcp-config'" in str(core.core.terminal_error)
+    assert "s3cr3t" not in str(core.core.terminal_error)
+    assert "xxx" not in str(core.core.terminal_error)
 
 
 def test_an_unknown_option_after_messages_is_not_the_cause() -> None:
     core = in_state(State.STREAMING)
     core.receive_eof(0.0)
     core.process_exited(1, b"error: unknown option '--nonsense'\n")
-    assert isinstance(core.terminal_error, ProcessError)
+    assert isinstance(core.core.terminal_error, ProcessError)
 
 
 @shows("errors.hints")
@@ -265,7 +279,7 @@ def test_exit_codes_have_hints(code: int, word: str, stderr: bytes, output: byte
     core.receive_data(output, 0.0) if output else None
     core.receive_eof(0.0)
     core.process_exited(code, stderr)
-    error = core.terminal_error
+    error = core.core.terminal_error
     assert isinstance(error, ProcessError)
     assert error.exit_code == code
     assert str(code) in str(error)
@@ -282,30 +296,29 @@ def test_control_characters_of_stderr_do_not_reach_the_message_raw() -> None:
     core = connection()
     core.receive_eof(0.0)
     core.process_exited(1, b"\x1b]0;owned\x07 \xe2\x80\xae text")
-    assert "\x1b" not in str(core.terminal_error)
-    assert "\u202e" not in str(core.terminal_error)
+    assert "\x1b" not in str(core.core.terminal_error)
+    assert "\u202e" not in str(core.core.terminal_error)
 
 
 # -- deadlines -----------------------------------------------------------------------------------------------------------
 
 
 def test_first_message_idle_and_turn_deadlines() -> None:
-    deadlines = Deadlines(first_message=5, idle=3, turn=60)
-    core = connection(deadlines=deadlines, now=100.0)
+    core = connection(timeouts=Timeouts(first_message=5, idle=3, turn=60), now=100.0)
     assert core.wait_seconds(101.0) == 4
     core.receive_data(ASSISTANT, 104.0)
     assert core.wait_seconds(104.0) == 3
     core.expire(106.9)
-    assert not core.over
+    assert not core.core.over
     core.expire(107.0)
-    error = core.terminal_error
+    error = core.core.terminal_error
     assert isinstance(error, TurnTimeoutError)
     assert (error.kind, error.seconds) == ("idle", 3)
     assert isinstance(error, TimeoutError)
 
 
 def test_keep_alives_extend_no_deadline() -> None:
-    core = connection(deadlines=Deadlines(first_message=5, idle=5))
+    core = connection(timeouts=Timeouts(first_message=5, idle=5))
     core.receive_data(b'{"type":"keep_alive"}\n', 4.0)
     assert kinds(core) == []
     assert core.wait_seconds(4.0) == 1
@@ -315,7 +328,7 @@ def test_keep_alives_extend_no_deadline() -> None:
 
 
 def test_after_the_result_idleness_counts_and_every_message_starts_it_anew() -> None:
-    core = connection(deadlines=Deadlines(after_result=30))
+    core = connection(timeouts=Timeouts(after_result=30))
     core.receive_data(RESULT, 10.0)
     assert core.wait_seconds(10.0) == 30
     core.receive_data(ASSISTANT, 39.0)
@@ -324,7 +337,7 @@ def test_after_the_result_idleness_counts_and_every_message_starts_it_anew() -> 
     assert core.wait_seconds(50.0) == 19
     core.expire(69.0)
     assert kinds(core)[-1] == "CLI_DID_NOT_EXIT"
-    assert core.over
+    assert core.core.over
 
 
 def test_with_background_tasks_the_longer_deadline_counts() -> None:
@@ -333,7 +346,7 @@ def test_with_background_tasks_the_longer_deadline_counts() -> None:
         "subtype": "background_tasks_changed",
         "tasks": [{"task_id": "b1", "task_type": "shell", "description": ""}],
     }
-    core = connection(deadlines=Deadlines(after_result=30, background=600))
+    core = connection(timeouts=Timeouts(after_result=30, background=600))
     core.receive_data(json.dumps(tasks).encode() + b"\n" + RESULT, 0.0)
     assert core.wait_seconds(0.0) == 600
     assert core.turn_open
@@ -358,11 +371,11 @@ def test_a_turn_that_the_cli_begins_by_itself_is_an_open_one() -> None:
 
 
 def test_after_the_end_of_output_the_exit_is_awaited_for_five_seconds() -> None:
-    core = in_state(State.STREAMING, deadlines=Deadlines(idle=1000))
+    core = in_state(State.STREAMING, timeouts=Timeouts(idle=1000))
     core.receive_eof(10.0)
     assert core.wait_seconds(10.0) == 5
     core.expire(15.0, b"tail")
-    error = core.terminal_error
+    error = core.core.terminal_error
     assert isinstance(error, ProcessError)
     assert error.exit_code is None
     assert error.diagnostic.stderr_tail == "tail"
@@ -387,7 +400,7 @@ def test_control_frames_are_not_delivered() -> None:
 def test_unknown_types_are_delivered_and_count_as_messages() -> None:
     core = connection()
     core.receive_data(b'{"type":"from_the_future","x":1}\n', 0.0)
-    item = core.items.popleft()
+    item = core.core.items.popleft()
     assert isinstance(item, UnknownMessage)
     assert item.raw == b'{"type":"from_the_future","x":1}'
 
@@ -401,15 +414,15 @@ def test_a_wrong_field_warns_before_its_message() -> None:
 def test_the_session_id_is_known_with_the_first_message_that_names_it() -> None:
     core = connection()
     core.receive_data(b'{"type":"from_the_future"}\n', 0.0)
-    assert core.session_id is None
+    assert core.connection.session_id is None
     core.receive_data(ASSISTANT, 0.0)
-    assert core.session_id == "s1"
+    assert core.connection.session_id == "s1"
 
 
 def test_results_are_kept_in_order() -> None:
     core = connection()
     core.receive_data(RESULT + ASSISTANT + RESULT.replace(b'"hi"', b'"again"'), 0.0)
-    assert [result.result for result in core.results] == ["hi", "again"]
-    assert core.last_result is core.results[-1]
-    assert isinstance(core.items[0], ResultMessage)
-    assert isinstance(core.items[1], AssistantMessage)
+    assert [result.result for result in core.core.results] == ["hi", "again"]
+    assert core.core.last_result is core.core.results[-1]
+    assert isinstance(core.core.items[0], ResultMessage)
+    assert isinstance(core.core.items[1], AssistantMessage)

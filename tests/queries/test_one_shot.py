@@ -683,7 +683,7 @@ def test_close_while_the_version_is_asked(shell: Shell, playing: StandIn) -> Non
 
         async def close_when_asked() -> None:
             until = time.monotonic() + patience(20)
-            while stream.wrapped._preparation is None or stream.wrapped._preparation._process is None:
+            while stream.wrapped._way.preparation._process is None:
                 assert time.monotonic() < until
                 await shell.let_others_run()
             await stream.close()

@@ -8,22 +8,25 @@ from typing import Any
 
 import pytest
 
-from bridle import HookMatcher, Options, TurnTimeoutError
+from bridle import HookMatcher, Options, StreamWarning, TurnTimeoutError
 from bridle.protocol.states.session import TurnState
+from bridle.session.audience import Audience
 from bridle.session.core import SessionCore
 from bridle.session.inbox import Progress
+from bridle.session.readers import Readers
+from bridle.session.steering import SteeredQuery
 from tests.contract import shows
 
 
 class Clocked:
     """A session that is ready, and a clock."""
 
-    def __init__(self, *, for_stream: bool = False, **options: Any) -> None:
+    def __init__(self, audience: type[Audience] = Readers, **options: Any) -> None:
         def post(function: Callable[[], None]) -> None:
             function()
 
         self.now = 1_000.0
-        self.core = SessionCore(Options(**options), post, for_stream=for_stream)
+        self.core = SessionCore(Options(**options), post, audience)
         self.core.connection.begin_start()
         request_id = self.core.connection.send_initialize({})
         self.take({"type": "control_response", "response": {"subtype": "success", "request_id": request_id}})
@@ -106,14 +109,15 @@ def test_keep_alives_do_not_put_off_that_a_session_is_idle() -> None:
 
 @shows("session.deadlines.keep-alives")
 def test_keep_alives_do_not_put_off_the_end_of_a_query() -> None:
-    session = Clocked(for_stream=True, timeouts={"after_result": 30.0})
-    assert session.core.stream is not None
-    session.core.stream.send_all("hello", session.now)
+    session = Clocked(SteeredQuery, timeouts={"after_result": 30.0})
+    query = session.core.audience
+    assert isinstance(query, SteeredQuery)
+    query.send_all("hello", session.now)
     session.take(RUNNING, RESULT)
     for _ in range(5):
         session.pass_by(9)
         session.take({"type": "keep_alive"})
-    assert [warning.code for warning in session.core.warnings] == ["CLI_DID_NOT_EXIT"]
+    assert [item.code for item in query.take() if isinstance(item, StreamWarning)] == ["CLI_DID_NOT_EXIT"]
     assert session.core.stop_asked
 
 
@@ -121,15 +125,16 @@ def test_keep_alives_do_not_put_off_the_end_of_a_query() -> None:
 @pytest.mark.parametrize("late", [0.0, 60.0])
 def test_what_is_said_does(late: float) -> None:
     """Also if it was there and nobody could look at it in time."""
-    session = Clocked(for_stream=True, timeouts={"after_result": 30.0})
-    assert session.core.stream is not None
-    session.core.stream.send_all("hello", session.now)
+    session = Clocked(SteeredQuery, timeouts={"after_result": 30.0})
+    query = session.core.audience
+    assert isinstance(query, SteeredQuery)
+    query.send_all("hello", session.now)
     session.take(RUNNING, RESULT)
     for _ in range(5):
         session.pass_by(29)
         session.now += late
         session.take(TEXT)
-    assert not session.core.warnings
+    assert not [item for item in query.take() if isinstance(item, StreamWarning)]
     assert not session.core.stop_asked
 
 

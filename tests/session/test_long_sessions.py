@@ -13,22 +13,23 @@ import pytest
 from bridle import HookMatcher, Limits, Options
 from bridle.protocol.states.session import TurnState
 from bridle.session.core import SessionCore
+from bridle.session.readers import Readers
 
 MANY = 10_000
 
 
-def running(**options: Any) -> SessionCore:
+def running(**options: Any) -> SessionCore[Readers]:
     def post(function: Callable[[], None]) -> None:
         function()
 
-    core = SessionCore(Options(**options), post)
+    core = SessionCore(Options(**options), post, Readers)
     core.connection.begin_start()
     request_id = core.connection.send_initialize({})
     take(core, {"type": "control_response", "response": {"subtype": "success", "request_id": request_id}})
     return core
 
 
-def take(core: SessionCore, *frames: dict[str, Any]) -> None:
+def take(core: SessionCore[Readers], *frames: dict[str, Any]) -> None:
     core.connection.receive_data(b"".join(json.dumps(frame).encode() + b"\n" for frame in frames))
     core.pump(time.monotonic())
 

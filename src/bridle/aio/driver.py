@@ -15,7 +15,7 @@ import contextvars
 import logging
 import time
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
@@ -51,7 +51,7 @@ class Driver:
         plan: how to start it.
     """
 
-    def __init__(self, core: SessionCore, transport: AsyncTransport, plan: LaunchPlan) -> None:
+    def __init__(self, core: SessionCore[Any], transport: AsyncTransport, plan: LaunchPlan) -> None:
         self._core = core
         self._transport = transport
         self._push = transport if isinstance(transport, AsyncPushTransport) else None

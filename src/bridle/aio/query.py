@@ -1,37 +1,175 @@
-"""One-shot queries for asyncio and trio.
+"""Queries for asyncio and trio.
 
-`QueryStream` moves bytes between a transport and the core and owns the clock; it decides nothing itself. It holds no task, scope or
-lock between calls. Messages that one read brought are handed out without touching the event loop.
+`QueryStream` takes items from the core of the query and gives them to its user; the launch decides how they get there. A plain query holds
+no task, scope or lock between calls: it reads when it is asked. A query over the bidirectional launch has a driver (`steered.py`).
 """
 
 from __future__ import annotations
 
+import logging
 import time
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast, overload
 
-import anyio
-
+from bridle.aio.waits import Preparing, child_process, is_cancellation, receive, wait_exit
 from bridle.errors import BridleError, ConcurrentUseError, DecodeError, StreamWarning
 from bridle.queries.outcomes import CollectResult, RunResult, conclude
-from bridle.queries.stream import SHORTEST_WAIT, StreamBase, is_steered, with_output_type
+from bridle.queries.plain import PlainQuery
+from bridle.queries.stream import StreamBase, is_steered, warn_before_start, with_output_type
 from bridle.transports.opening import open_async
 from bridle.transports.process.prepare import Preparation
-from bridle.transports.process.subprocess_async import AsyncChildProcess
-from bridle.waiting.offload import Call
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import AsyncIterator, Callable
     from types import TracebackType
 
     from bridle.launch import LaunchPlan
     from bridle.messages import Message, ResultMessage
     from bridle.options.options import Options
+    from bridle.queries.ending import Item, QueryCore
     from bridle.transports.base import AsyncTransport, TransportSource
 
 __all__ = ["QueryStream", "query", "run"]
 
+logger = logging.getLogger("bridle")
+
 T = TypeVar("T")
 A = TypeVar("A")
+
+_SHORTEST_WAIT = 0.01
+"""A timeout that has passed still leaves one look at what is readable, so that data which came in time counts."""
+
+
+class Way(Protocol):
+    """How the items of a query come, over one of the two launches.
+
+    Attributes:
+        transport: the connection to the CLI.
+        core: the items and the ending.
+        items: the items that the stream gives next.
+        gone: True once the CLI was stopped.
+    """
+
+    transport: AsyncTransport
+    core: QueryCore
+    items: deque[Item]
+    gone: bool
+
+    @property
+    def over(self) -> bool:
+        """True once no further item can come."""
+
+    async def start(self, *, resumable: bool) -> None:
+        """Start the CLI and give it the prompt; a `resumable` start that was cancelled is continued by the next call."""
+
+    def resumes(self, error: BaseException) -> bool:
+        """Return whether the next call of `start` can continue after this error."""
+
+    async def advance(self) -> None:
+        """Wait for one event and apply it."""
+
+    def close(self) -> None:
+        """End a start or a wait that goes on in another task or thread. `stop` follows."""
+
+    async def stop(self, *, turn_open: bool | None = None) -> None:
+        """Stop the CLI; `turn_open` tells whether the model may be at work (None: the core knows)."""
+
+    def abandon(self) -> None:
+        """End the CLI without waiting."""
+
+
+class _Plain:
+    """The one-way launch: the prompt goes with it, and the stream reads when it is asked."""
+
+    def __init__(self, prompt: str, options: Options, transport: AsyncTransport | TransportSource | None) -> None:
+        self.transport: AsyncTransport
+        self.transport, self._local = open_async(transport, lambda: child_process(options), options)
+        self.gone = False
+        self._query = PlainQuery(options)
+        self.core = self._query.core
+        self.items = self.core.items
+        self._options = options
+        self.preparation = Preparation(options, prompt, find=self._local)
+        self._preparing = Preparing(self.preparation)
+        self._plan: LaunchPlan | None = None
+        self._begun = False
+        self._fed = False
+        self._closed = False
+
+    @property
+    def over(self) -> bool:
+        """True once no further item can come."""
+        return self.core.over
+
+    async def start(self, *, resumable: bool) -> None:
+        """Start the CLI and give it the prompt."""
+        self._begun = True
+        if self._plan is None:
+            try:
+                plan = await self._preparing.plan()
+            except BaseException as error:
+                if not resumable and is_cancellation(error):
+                    self.preparation.cancel()
+                raise
+            warn_before_start(self._options, self.preparation.warnings)
+            if logger.isEnabledFor(logging.DEBUG):
+                logger.debug("starting\n%s", plan.describe())
+            self._plan = plan
+        if self._closed:
+            return
+        await self.transport.start(self._plan)
+        if not self._fed:
+            self._fed = True
+            self._query.begin(time.monotonic())
+            if self._plan.stdin:
+                await self.transport.send(self._plan.stdin)
+        await self.transport.end_input()
+
+    def resumes(self, error: BaseException) -> bool:
+        """Return whether the next call of `start` can continue after this error."""
+        return is_cancellation(error) and (self._local or self._plan is None)
+
+    async def advance(self) -> None:
+        """Wait for output, for the exit, or for the next timeout."""
+        query, transport = self._query, self.transport
+        seconds = query.wait_seconds(time.monotonic())
+        if seconds is not None:
+            seconds = max(_SHORTEST_WAIT, seconds)
+        if query.output_ended:
+            exited, exit_code = await wait_exit(transport, seconds)
+            if exited:
+                # Stopped first: then all of stderr has been read, and the diagnosis is complete.
+                await self.stop(turn_open=query.crashed(exit_code))
+                query.process_exited(exit_code, transport.stderr_tail)
+            else:
+                query.expire(time.monotonic(), transport.stderr_tail)
+            return
+        data = await receive(transport, seconds)
+        now = time.monotonic()
+        if data:
+            query.receive_data(data, now)
+        elif data is not None:
+            query.receive_eof(now)
+        if data is None or (seconds is not None and seconds <= _SHORTEST_WAIT):
+            query.expire(now, transport.stderr_tail)
+
+    def close(self) -> None:
+        """End a start that goes on in another task or thread."""
+        self._closed = True
+        if self._plan is None:
+            self.preparation.cancel()
+
+    async def stop(self, *, turn_open: bool | None = None) -> None:
+        """Stop the CLI."""
+        await self.transport.stop(turn_open=self._query.turn_open if turn_open is None else turn_open)
+        self.gone = True
+
+    def abandon(self) -> None:
+        """End the CLI without waiting, if it was started."""
+        if self._begun and not self.gone:
+            if self._plan is None:
+                self.preparation.cancel()
+            self.transport.abandon()
 
 
 class QueryStream(StreamBase):
@@ -49,18 +187,28 @@ class QueryStream(StreamBase):
         *,
         transport: AsyncTransport | TransportSource | None = None,
     ) -> None:
-        super().__init__(prompt, options)
-        self._transport: AsyncTransport
-        self._transport, self._own_transport = self._open(transport)
-        self._preparing: Call[LaunchPlan] | None = None
-        self._plan: LaunchPlan | None = None
-        self._fed = False
+        super().__init__(options)
+        self._way: Way
+        if is_steered(prompt, self.options):
+            from bridle.aio.steered import Steered
+
+            self._way = Steered(prompt, self.options, transport)
+        else:
+            self._way = _Plain(cast("str", prompt), self.options, transport)
+        self._core = self._way.core
+        self._items = self._way.items
         self._up = False
 
-    # -- life ----------------------------------------------------------------------------------------------------------
+    @property
+    def pid(self) -> int | None:
+        """The process id of the CLI; None before it is started, and if the transport has none."""
+        return self._way.transport.pid
 
-    def _open(self, transport: AsyncTransport | TransportSource | None) -> tuple[AsyncTransport, bool]:
-        return open_async(transport, lambda: AsyncChildProcess(**self._child_settings()), self.options)
+    def __del__(self) -> None:
+        if hasattr(self, "_up"):
+            self._way.abandon()
+
+    # -- life ----------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Start the CLI and hand it the prompt. Reading does this by itself; call it to meet start errors early.
@@ -75,59 +223,24 @@ class QueryStream(StreamBase):
             await self._start(resumable=False)
 
     async def _start(self, *, resumable: bool) -> None:
-        """Start, or go on with a start that was cancelled (`next_item` is safe to be called again, from its first call on)."""
-        self._started = True
-        transport = self._transport
+        """Start, or continue a start that was cancelled (`next_item` is safe to be called again, from its first call on)."""
         try:
-            if self._plan is None:
-                self._plan = await self._prepare(resumable=resumable)
-                self._prepared = True
-            plan = self._plan
-            if self._closing:
-                return
-            await transport.start(plan)
-            if not self._fed:
-                self._fed = True
-                self._connect(time.monotonic())
-                if plan.stdin:
-                    await transport.send(plan.stdin)
-            await transport.end_input()
-            self._up = True
+            await self._way.start(resumable=resumable)
         except BaseException as error:
-            at_our_transport = self._own_transport or not self._prepared
-            if resumable and at_our_transport and isinstance(error, anyio.get_cancelled_exc_class()):
+            if resumable and self._way.resumes(error):
                 raise
             self._ended = True
-            await self._stop(turn_open=True)
+            await self._way.stop(turn_open=True)
             if not (self._closing and isinstance(error, BridleError)):
-                raise  # what fails because somebody closed the stream meanwhile is an end, and no error
-
-    async def _prepare(self, *, resumable: bool) -> LaunchPlan:
-        if self._preparation is None or self._preparing is None:
-            self._preparation = Preparation(self.options, self._prompt, find=self._own_transport)
-            self._preparing = Call(self._preparation.run) if self._preparation.may_block else None
-        try:
-            plan = await self._preparing.wait() if self._preparing is not None else self._preparation.run()
-        except anyio.get_cancelled_exc_class():
-            if not resumable:
-                self._preparation.cancel()
-            raise
-        self._preparing = None
-        self._warn_before_start(self._preparation.warnings)
-        self._log_plan(plan)
-        return plan
-
-    async def _stop(self, *, turn_open: bool) -> None:
-        await self._transport.stop(turn_open=turn_open)
+                raise  # an error because the stream was closed meanwhile is an end, and no error
+        self._up = True
 
     async def aclose(self) -> None:
         """Stop the CLI, if it still runs, and end the stream: when this returns, no process is left. Idempotent."""
         self._closing = self._ended = True
         self._items.clear()
-        if self._preparation is not None and not self._prepared:
-            self._preparation.cancel()  # a start that is under way in another thread or task ends, too
-        await self._stop(turn_open=self._connection.turn_open)
-        self._finished = True
+        self._way.close()
+        await self._way.stop()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -163,7 +276,7 @@ class QueryStream(StreamBase):
             except BaseException:
                 # Cancelled in the middle of an iteration, which cannot be taken up again: the model must not work on for nobody.
                 self._ended = True
-                self._abandon()
+                self._way.abandon()
                 raise
 
     async def next_item(self) -> Message | StreamWarning | DecodeError | None:
@@ -229,59 +342,31 @@ class QueryStream(StreamBase):
         async with self:
             async for _ in self:
                 pass
-        return self._connection.last_result
+        return self._core.last_result
 
     async def _more(self, call: str) -> bool:
         """Wait until there is an item; False at the end. The end is given only when the process is gone."""
         if self._ended:
             return False
         with self._reading(call):
+            way = self._way
             if not self._up:
                 await self._start(resumable=call == "next_item")
-                if self._closing:
-                    await self._stop(turn_open=True)
-                    return False
-            connection = self._connection
-            while not self._items and not connection.over:
-                await self._advance()
-                if self._closing:
-                    self._items.clear()
-                    await self._stop(turn_open=connection.turn_open)
-                    return False
+            while not (self._closing or self._items or way.over):
+                await way.advance()
+            if self._closing:
+                self._items.clear()
+                await way.stop()
+                return False
             if self._items:
                 return True
-            if not self._finished:
-                # It was given its time, or may be at work for nobody: there is nothing to wait for.
-                await self._stop(turn_open=True)
-                self._finished = True
+            if not way.gone:
+                # It was given its time, or may be at work for no reader: there is nothing to wait for.
+                await way.stop(turn_open=True)
             error = self._give_end()
             if error is not None:
                 raise error
             return False
-
-    async def _advance(self) -> None:
-        """Wait for one happening and tell the core."""
-        connection, transport = self._connection, self._transport
-        seconds = self._wait_seconds(time.monotonic())
-        if connection.output_ended:
-            exit_code: int | None = None
-            with anyio.move_on_after(seconds) as patience:
-                exit_code = await transport.wait_exit()
-            if not patience.cancelled_caught:
-                # Stopped first: then everything that was on stderr has been read, and the diagnosis is complete.
-                await self._stop(turn_open=connection.crashed(exit_code))
-                self._finished = True
-                connection.process_exited(exit_code, transport.stderr_tail)
-            else:
-                connection.expire(time.monotonic(), transport.stderr_tail)
-            return
-        data: bytes | None = None
-        if seconds is None:
-            data = await transport.receive()
-        else:
-            with anyio.move_on_after(seconds):
-                data = await transport.receive()
-        self._took(data, transport.stderr_tail, due=seconds is not None and seconds <= SHORTEST_WAIT)
 
 
 # Exact classes: the core makes no others, and asking for subclasses costs three times as much for every message.
@@ -303,10 +388,6 @@ def query(
         TypeError: the prompt is nothing that can be a prompt.
         OptionsError: it is empty, or options do not go together.
     """
-    if is_steered(prompt, options):
-        from bridle.aio.steered import SteeredStream
-
-        return SteeredStream(prompt, options, transport=transport)
     return QueryStream(prompt, options, transport=transport)
 
 

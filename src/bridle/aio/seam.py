@@ -15,7 +15,6 @@ import anyio.lowlevel
 
 from bridle.aio.driver import Driver
 from bridle.aio.from_thread import SessionReach
-from bridle.waiting.offload import Call
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from bridle.session.core import SessionCore
     from bridle.session.inbox import Flag, Inbox
     from bridle.transports.base import AsyncTransport
-    from bridle.transports.process.prepare import Preparation
 
 __all__ = ["Seam", "Starting", "starting"]
 
@@ -48,12 +46,11 @@ class Seam:
     def __init__(self) -> None:
         self.lock: AbstractContextManager[object] = nullcontext()
         self.driver: Driver | None = None
-        self._core: SessionCore
+        self._core: SessionCore[Any]
         self._transport: AsyncTransport
-        self._preparing: Call[LaunchPlan] | None = None
         self._changes: anyio.Lock | None = None
 
-    def connect(self, core: SessionCore, transport: AsyncTransport) -> None:
+    def connect(self, core: SessionCore[Any], transport: AsyncTransport) -> None:
         """Set the core and the transport that belong to the session."""
         self._core = core
         self._transport = transport
@@ -163,24 +160,7 @@ class Seam:
             await anyio.lowlevel.checkpoint()  # before an item is taken: a cancellation must not lose it
             inbox.turn_began = time.monotonic()
 
-    @staticmethod
-    def is_cancellation(error: BaseException) -> bool:
-        """Return whether an exception is the cancellation of the task."""
-        return isinstance(error, anyio.get_cancelled_exc_class())
-
     # -- start and stop ------------------------------------------------------------------------------------------------
-
-    async def prepare(self, preparation: Preparation) -> LaunchPlan:
-        """Return the launch plan. The next call continues one that was cancelled.
-
-        Raises:
-            BridleError: as `Preparation.run`.
-        """
-        if not preparation.may_block:
-            return preparation.run()
-        if self._preparing is None:
-            self._preparing = Call(preparation.run)
-        return await self._preparing.wait()
 
     def launch(self, plan: LaunchPlan) -> None:
         """Start the driver, which starts the CLI.

@@ -6,25 +6,20 @@ closed in another. Everything that waits, locks or wakes is in `Seam`.
 
 from __future__ import annotations
 
-import copy
 import time
-import warnings
 import weakref
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
+from bridle.aio.life import Life
 from bridle.aio.operations import Operations
 from bridle.aio.seam import Seam, starting
-from bridle.errors import BridleError
 from bridle.messages import Message
 from bridle.protocol.results import ControlResult, McpServersChange
 from bridle.session.checks import checked_content, checked_timeout, sent_servers
-from bridle.session.core import SessionCore
 from bridle.session.events import SessionEvent
 from bridle.session.inbox import Inbox, Progress, TurnBase
+from bridle.session.readers import Readers
 from bridle.session.view import SessionBase
-from bridle.transports.opening import open_async
-from bridle.transports.process.prepare import Preparation
-from bridle.transports.process.subprocess_async import AsyncChildProcess
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -35,7 +30,7 @@ if TYPE_CHECKING:
     from bridle.options.options import Options
     from bridle.transports.base import AsyncTransport, TransportSource
 
-__all__ = ["EventCursor", "MessageCursor", "Session", "Turn", "start_session"]
+__all__ = ["EventCursor", "MessageCursor", "QuerySession", "Session", "Turn", "start_session"]
 
 Item = TypeVar("Item")
 R = TypeVar("R", bound=ControlResult)
@@ -174,34 +169,22 @@ class Session(SessionBase, Operations):
                     ...
     """
 
-    _for_stream = False
-
     def __init__(
         self, options: Options | None = None, *, transport: AsyncTransport | TransportSource | None = None
     ) -> None:
-        seam = self._seam = Seam()
-        core = self._core = SessionCore(options, seam.post, for_stream=self._for_stream)
-        core.session = seam.reach(weakref.ref(self))  # callbacks must not keep it alive
-        self._transport: AsyncTransport
-        self._transport, self._own_transport = open_async(transport, self._child_process, core.options)
-        seam.connect(core, self._transport)
-        self._preparation: Preparation | None = None
-        self._begun = False
-        self.first_turn: Turn | None = None
+        self._use(Life(options, transport, Readers))
 
-    def _child_process(self) -> AsyncChildProcess:
-        options = self._core.options
-        return AsyncChildProcess(
-            stop_grace=options.timeouts.stop_grace,
-            kill_grace=options.timeouts.kill_grace,
-            stderr_tail_bytes=options.limits.stderr_tail,
-            on_stderr=options.stderr,
-        )
+    def _use(self, life: Life[Any]) -> None:
+        self._life = life
+        self._core = life.core
+        self._seam = life.seam
+        self._core.session = life.seam.reach(weakref.ref(self))  # callbacks must not keep it alive
+        self.first_turn: Turn | None = None
 
     @property
     def pid(self) -> int | None:
         """The process id of the CLI; None before it is started, and if the transport has none."""
-        return self._transport.pid
+        return self._life.transport.pid
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -213,55 +196,7 @@ class Session(SessionBase, Operations):
             OptionsError: an option does not fit the file system.
             SessionClosedError: the session was stopped.
         """
-        await self._begin(resumable=False)
-
-    async def _begin(self, *, resumable: bool) -> None:
-        """Start. The next call continues a `resumable` start that was cancelled: the start of a query."""
-        core, seam = self._core, self._seam
-        mine = False
-        try:
-            with seam.lock:
-                first = not self._begun and not core.stop_asked
-                mine = first or (self._for_stream and not (seam.launched or core.stop_asked or core.ready.is_set))
-                if first:
-                    self._begun = True
-                    core.connection.begin_start()
-                elif not mine and core.stop_asked and not core.ready.is_set:
-                    core.start_error = core.connection.closed_error()
-                    core.ready.set()
-            if mine:
-                await self._launch()
-            await seam.wait(core.ready)
-        except BaseException as error:
-            if mine and not (resumable and seam.is_cancellation(error)):
-                await self.stop()
-            raise
-        if core.start_error is not None:
-            if seam.launched:
-                await seam.wait(core.ended)  # the process is gone when the error is raised
-            raise copy.copy(core.start_error)
-        if core.stop_asked or core.connection.over:
-            raise core.connection.closed_error()
-
-    async def _launch(self) -> None:
-        core, seam = self._core, self._seam
-        if self._preparation is None:
-            self._preparation = Preparation(core.options, None, session=True, find=self._own_transport)
-        try:
-            plan = await seam.prepare(self._preparation)
-            for warning in self._preparation.warnings:
-                with seam.lock:
-                    core.warn_before_start(warning)
-                warnings.warn(warning, stacklevel=5)
-            seam.launch(plan)
-        except BridleError as error:
-            with seam.lock:
-                if core.stop_asked:
-                    raise core.connection.closed_error() from None
-                core.connection.fail(error)
-                seam.wake()
-                core.ended.set()
-            seam.tell()
+        await self._life.begin()
 
     async def stop(self) -> None:
         """Interrupt a running turn and stop the CLI. When this returns, no process is left.
@@ -269,17 +204,7 @@ class Session(SessionBase, Operations):
         Idempotent; may be called from any task, even of another event loop. Cancellation does not shorten it. All pending calls fail
         with `SessionClosedError`.
         """
-        core, seam = self._core, self._seam
-        with seam.lock:
-            core.stop_asked = True
-            if self._preparation is not None:
-                self._preparation.cancel()
-            if not seam.launched:
-                core.begin_stop(time.monotonic())
-                core.process_gone(None, b"")
-                seam.wake()
-                core.ended.set()
-        await seam.stop()
+        await self._life.stop()
 
     async def finish(self, *, timeout: float | None = None) -> None:
         """Wait for open turns and background tasks, close stdin, and wait for the CLI to exit.
@@ -311,17 +236,8 @@ class Session(SessionBase, Operations):
         await self.stop()
 
     def __del__(self) -> None:
-        if getattr(self, "_begun", False):
-            self._abandon()
-
-    def _abandon(self) -> None:
-        """End the CLI without waiting: the session has no user any more."""
-        core = self._core
-        if not core.ended.is_set:
-            core.abandoned = core.stop_asked = True
-            if self._preparation is not None:
-                self._preparation.cancel()
-            self._transport.abandon()
+        if hasattr(self, "_life"):
+            self._life.abandon()
 
     # -- talking -------------------------------------------------------------------------------------------------------
 
@@ -349,14 +265,14 @@ class Session(SessionBase, Operations):
         """Return an iterator over all messages from now on, including those of other turns."""
         inbox = Inbox()
         with self._seam.lock:
-            self._core.add_cursor(inbox, events=False)
+            self._core.audience.add(inbox, events=False)
         return MessageCursor(self._seam, inbox)
 
     def events(self) -> EventCursor:
         """Return an iterator over all events from now on: turns, activity, background tasks, warnings, the end."""
         inbox = Inbox()
         with self._seam.lock:
-            self._core.add_cursor(inbox, events=True)
+            self._core.audience.add(inbox, events=True)
         return EventCursor(self._seam, inbox)
 
     async def wait_idle(self) -> None:
@@ -453,6 +369,17 @@ class Session(SessionBase, Operations):
                     core.give_up(answer)
                     seam.wake()
         return cast("R", answer.take())
+
+
+class QuerySession(Session):
+    """The session that the callbacks of a query get.
+
+    Args:
+        life: the CLI of the query.
+    """
+
+    def __init__(self, life: Life[Any]) -> None:
+        self._use(life)
 
 
 async def _begin(session: Session, content: str | list[Any] | None) -> Session:

@@ -1,96 +1,84 @@
-"""Queries that need the bidirectional protocol, for asyncio and trio: the same stream, read from a session.
-
-The session decodes, answers callbacks and keeps deadlines; what it brings goes, in order, through the core of one-shot streams, so that
-the same happening gives the same item, whichever way a query is run.
-"""
+"""Queries over the bidirectional launch, for asyncio and trio: a driver feeds the core, and the stream takes its items in portions."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from typing import TYPE_CHECKING
 
-import anyio
-import anyio.lowlevel
-
-from bridle.aio.query import QueryStream
-from bridle.aio.session import Session
+from bridle.aio.life import Life
+from bridle.aio.session import QuerySession
+from bridle.aio.waits import checkpoint, is_cancellation
 from bridle.errors import BridleError
-from bridle.queries.ending import SessionOver
-from bridle.queries.prompts import is_many, one_prompt
+from bridle.session.steering import SteeredQuery
 
 if TYPE_CHECKING:
-    from bridle.session.inbox import Inbox
-    from bridle.session.stream import StreamSide
+    from bridle.options.options import Options
+    from bridle.queries.ending import Item
     from bridle.transports.base import AsyncTransport, TransportSource
 
-__all__ = ["SteeredStream"]
-
-_OVER = SessionOver(None, b"", turn_open=False, stopped=True, error=None)
+__all__ = ["Steered"]
 
 
-class _StreamSession(Session):
-    """A session that a stream reads from."""
+class Steered:
+    """The bidirectional launch, as `query.Way` says."""
 
-    _for_stream = True
+    def __init__(self, prompt: object, options: Options, transport: AsyncTransport | TransportSource | None) -> None:
+        self._life = Life(options, transport, SteeredQuery)
+        self._session = QuerySession(self._life)  # callbacks find it as long as the stream lives
+        self._seam = self._life.seam
+        self._audience = self._life.core.audience
+        self.transport = self._life.transport
+        self.core = self._audience.core
+        self.items: deque[Item] = deque()
+        self.gone = False
+        self._prompt = prompt
+        self._fed = False
+        self._closed = False
 
+    @property
+    def over(self) -> bool:
+        """True once no further item can come."""
+        return self._audience.over
 
-class SteeredStream(QueryStream):
-    """The messages of one query that runs over the bidirectional protocol."""
-
-    _session: _StreamSession
-    _inbox: Inbox
-    _side: StreamSide
-
-    def _checked(self, prompt: object) -> Any:
-        if not is_many(prompt):
-            one_prompt(prompt)
-        return prompt
-
-    def _open(self, transport: AsyncTransport | TransportSource | None) -> tuple[AsyncTransport, bool]:
-        session = self._session = _StreamSession(self.options, transport=transport)
-        stream = session._core.stream
-        assert stream is not None  # noqa: S101 - for the type checker
-        self._side, self._inbox = stream, stream.inbox
-        return session._transport, session._own_transport
-
-    async def _start(self, *, resumable: bool) -> None:
-        self._started = True
-        session = self._session
+    async def start(self, *, resumable: bool) -> None:
+        """Send the prompt, which waits for the handshake, and start the CLI."""
+        if not self._fed:
+            self._fed = True
+            with self._seam.lock:
+                self._audience.send_all(self._prompt, time.monotonic())
         try:
-            if not self._fed:
-                self._fed = True
-                self._side.send_all(self._prompt, time.monotonic())
-            await session._begin(resumable=resumable)
-        except BaseException as error:
-            if resumable and isinstance(error, anyio.get_cancelled_exc_class()):
+            await self._life.begin(resumable=resumable)
+        except BridleError:
+            if not self._audience.tells_the_end:
                 raise
-            if isinstance(error, BridleError) and self._side.tells_the_end and not self._closing:
-                pass  # how is in the stream
-            else:
-                self._ended = True
-                await session.stop()
-                if not (self._closing and isinstance(error, BridleError)):
-                    raise
-        self._prepared = self._up = True
 
-    async def _stop(self, *, turn_open: bool) -> None:
-        # A reader sees at once that the stream is being closed.
-        driver, wake = self._session._seam.driver, self._inbox.more.wake
-        if driver is None or driver.is_here:
-            wake()
-        else:
-            driver.post(wake)
-        await self._session.stop()
+    def resumes(self, error: BaseException) -> bool:
+        """Return whether the next call of `start` can continue after this error."""
+        return is_cancellation(error)
 
-    def _abandon(self) -> None:
-        self._session._abandon()
+    async def advance(self) -> None:
+        """Take the next portion of items, or wait for one."""
+        await checkpoint()  # before items are taken: a cancellation must not lose them
+        audience = self._audience
+        with self._seam.lock:
+            portion = audience.take()
+            done, seen = self._closed or audience.over, audience.more.wakes
+        if portion:
+            self.items.extend(portion)
+        elif not done:
+            await self._seam.wait(audience.more, since=seen)
 
-    async def _advance(self) -> None:
-        inbox = self._inbox
-        await anyio.lowlevel.checkpoint()
-        if inbox.items:
-            self._connection.take(inbox.take_some())
-        elif inbox.over:
-            self._connection.take([_OVER])  # pragma: no cover - it was the last item
-        else:
-            await self._session._seam.wait(inbox.more)
+    def close(self) -> None:
+        """End a wait that goes on in another task or thread."""
+        self._closed = True
+        self._seam.post(self._audience.more.wake)
+
+    async def stop(self, *, turn_open: bool | None = None) -> None:
+        """Stop the CLI; the core knows whether a turn is open."""
+        await self._life.stop()
+        self.gone = True
+
+    def abandon(self) -> None:
+        """End the CLI without waiting, if it was started."""
+        self._life.abandon()

@@ -23,7 +23,6 @@ from bridle.errors import (
     DecodeError,
     InitializationError,
     InitializationTimeoutError,
-    LineTooLongError,
     SessionClosedError,
     TooManyDecodeErrors,
 )
@@ -33,7 +32,7 @@ from bridle.options.bounds import Limits
 from bridle.protocol import events, frames
 from bridle.protocol.answers import error_text, open_requests, read_answer
 from bridle.protocol.conversation import Conversation
-from bridle.protocol.diagnostics import exit_code_hint, process_failure, refused_option
+from bridle.protocol.diagnostics import exit_code_hint, line_skipped, process_failure, refused_option
 from bridle.protocol.event_queue import EventQueue
 from bridle.protocol.framing import OversizedLine
 from bridle.protocol.halves import Halves
@@ -95,12 +94,11 @@ class Connection:
         limits: `line_bytes`, `consecutive_decode_errors`, `queued_operations`, `pending_requests` and `early_requests` count here.
         hold_until_confirmed: nothing is sent on an implicit confirmation: a guard depends on what the CLI says about itself.
         one_way: the launch gives the prompt and reads nothing more (`--print`): no handshake, nothing is written, control frames mean
-            nothing. `RUNNING` from `begin_start` on. Read `events_received()`: messages in batches, `Warned`, `BadLine`, `IncompleteLine`,
-            `BackgroundTasksChanged`, `ActivityChanged`, and `Ended`. An exit gives `Ended(by_exit=True)`: how it is to be judged is the
-            query's to say, with `exit_code`, `stderr_tail`, `last_result` and `process_failure()`; what disturbs the stream, and `fail()`,
-            gives `Ended.error` (`by_exit=False`).
-        long_lines_end: a line that is too long ends the session, and is not skipped with a warning.
-        results_excuse: after a result, with no prompt open, any number of lines may be bad.
+            nothing. `RUNNING` from `begin_start` on. Read `events_received()`: messages in batches, `Warned`, `BadLine`, `LongLine`,
+            `IncompleteLine`, `BackgroundTasksChanged`, `ActivityChanged`, and `Ended`. An exit gives `Ended(by_exit=True)`: the query
+            judges it, with `exit_code`, `stderr_tail`, `last_result` and `process_failure()`. `fail()` gives `Ended.error`.
+        judges_lines: False for queries: bad and long lines are reported as `BadLine` and `LongLine`, and the ending table decides. Else too
+            many bad lines in a row fail the session, and long lines are skipped with a warning.
         random_bytes: where ids come from.
 
     Attributes:
@@ -115,15 +113,13 @@ class Connection:
         limits: Limits | None = None,
         hold_until_confirmed: bool = False,
         one_way: bool = False,
-        long_lines_end: bool = False,
-        results_excuse: bool = False,
+        judges_lines: bool = True,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self.server_info: ServerInfo | None = None
         self.turns = TurnTable()
         self._limits = limits or Limits()
-        self._long_lines_end = long_lines_end
-        self._results_excuse = results_excuse
+        self._judges_lines = judges_lines
         self._random_bytes = random_bytes
         self._queue = queue = EventQueue(self.turns)
         self._reading = Reading(self._limits.line_bytes, queue, self._plain)
@@ -287,22 +283,15 @@ class Connection:
                 logger.debug("a frame of type %r was dropped", arrived.type)
 
     def _on_long_line(self, line: OversizedLine) -> None:
-        limit = self._limits.line_bytes
-        if self._long_lines_end:
-            self.fail(LineTooLongError(line.size, limit, line.head))
-            return
-        self._queue.warn(
-            "OVERSIZED_LINE_SKIPPED",
-            f"A line of at least {line.size:,} bytes was skipped; `Limits.line_bytes` is {limit:,}.",
-            size=line.size,
-            head=line.head,
-        )
+        if self._judges_lines:
+            self._queue.warned(line_skipped(line.size, line.head, self._limits.line_bytes))
+        else:
+            self._queue.emit(events.LongLine(line.size, line.head))
 
     def _on_bad_line(self, error: DecodeError) -> None:
-        self._queue.emit(events.BadLine(error))
         count = self._reading.bad_lines
-        excused = self._results_excuse and self.last_result is not None and not len(self.turns)
-        if count >= self._limits.consecutive_decode_errors and not excused:
+        self._queue.emit(events.BadLine(error, count))
+        if self._judges_lines and count >= self._limits.consecutive_decode_errors:
             self.fail(TooManyDecodeErrors(count, error))
 
     # -- events and bytes out ------------------------------------------------------------------------------------------

@@ -9,13 +9,23 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from bridle.errors import Diagnostic, ProcessError, UnsupportedCLIVersionError, printable
+from bridle.errors import Diagnostic, ProcessError, StreamWarning, UnsupportedCLIVersionError, printable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from bridle.errors import BridleError
     from bridle.messages import ResultMessage
+    from bridle.messages.system import BackgroundTask
 
-__all__ = ["exit_code_hint", "process_failure", "refused_option"]
+__all__ = [
+    "did_not_exit",
+    "exit_code_hint",
+    "incomplete_last_line",
+    "line_skipped",
+    "process_failure",
+    "refused_option",
+]
 
 # The CLI quotes the whole argument. Its value may be secret, and may be long: the flag is what matters.
 _UNKNOWN_OPTION = re.compile(r"unknown option '?([^'=\n]+)", re.IGNORECASE)
@@ -44,6 +54,26 @@ _KNOWN_STDERR: tuple[tuple[str, str], ...] = (
     ("ENOSPC", "The disk is full."),
     ("ENOMEM", "The machine is out of memory."),
 )
+
+
+def did_not_exit(seconds: float, tasks: Iterable[BackgroundTask]) -> StreamWarning:
+    """Return the warning about a CLI that had to be stopped after its last result."""
+    running = sorted(task.task_id or "" for task in tasks if not task.ambient)
+    text = f"The CLI did not exit within {seconds:g} s of its last result or the end of its input, and was stopped"
+    text += f"; {len(running)} background tasks were running." if running else "."
+    return StreamWarning("CLI_DID_NOT_EXIT", text, {"seconds": seconds, "background_tasks": running})
+
+
+def incomplete_last_line(line: bytes) -> StreamWarning:
+    """Return the warning about an output that ended inside a line."""
+    text = "The output ended in the middle of a line."
+    return StreamWarning("INCOMPLETE_LAST_LINE", text, {"line": line[:2_000]})
+
+
+def line_skipped(size: int, head: bytes, limit: int) -> StreamWarning:
+    """Return the warning about a line that was too long."""
+    text = f"A line of at least {size:,} bytes was skipped; `Limits.line_bytes` is {limit:,}."
+    return StreamWarning("OVERSIZED_LINE_SKIPPED", text, {"size": size, "head": head})
 
 
 def exit_code_hint(exit_code: int | None, *, stdout_was_empty: bool) -> str:

@@ -28,6 +28,7 @@ __all__ = [
     "HandshakeCompleted",
     "HandshakeFailed",
     "IncompleteLine",
+    "LongLine",
     "MessagesReceived",
     "OperationsReleased",
     "PromptReceived",
@@ -131,9 +132,17 @@ class Warned(Event, frozen=True, eq=False):
 
 
 class BadLine(Event, frozen=True, eq=False):
-    """A line was not a JSON object."""
+    """A line was not a JSON object. `count` is the number of such lines in a row, this one included."""
 
     error: DecodeError
+    count: int
+
+
+class LongLine(Event, frozen=True, eq=False):
+    """A line was longer than the limit. Its bytes are skipped; `size` is its length so far."""
+
+    size: int
+    head: bytes
 
 
 class IncompleteLine(Event, frozen=True, eq=False):

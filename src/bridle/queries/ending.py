@@ -1,143 +1,68 @@
-"""The core of a one-shot stream: bytes and happenings in, items out.
+"""The core of a query: the events of its connection in, items for its user and the ending out.
 
-`OneShotConnection` never waits and knows no clock. A shell feeds it what the transport brings and what its clock says, takes the
-items, and stops the process once `over` is true. Which happening gives what stands in `states.ONE_SHOT` and nowhere else.
+A query is a connection with an ending table (`protocol.states.query`): each event becomes a `Happening`, and the cell of the table says
+what the user gets and which state follows. It is the same for both launches; nothing here waits or knows a clock.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from bridle.errors import DecodeError, LineTooLongError, StreamWarning, TooManyDecodeErrors, TurnTimeoutError
-from bridle.messages import (
-    MESSAGE_TYPES,
-    BackgroundTasksChangedMessage,
-    Frame,
-    InitMessage,
-    Message,
-    ResultMessage,
-    SessionStateChangedMessage,
-    TaskNotificationMessage,
-    TaskStartedMessage,
-    TaskUpdatedMessage,
-    decode,
-)
-from bridle.messages.decode import decode_run
-from bridle.protocol.diagnostics import process_failure
-from bridle.protocol.framing import LineFramer, OversizedLine
+from bridle.errors import DecodeError, LineTooLongError, StreamWarning, TooManyDecodeErrors
+from bridle.messages import ResultMessage
+from bridle.protocol.diagnostics import did_not_exit, incomplete_last_line, line_skipped
 from bridle.protocol.states.query import ONE_SHOT, Happening, State, Yield
+from bridle.protocol.states.session import Ending
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable
 
-    from bridle.errors import BridleError, WarningCode
+    from bridle.errors import BridleError, TurnTimeoutError, WarningCode
+    from bridle.messages import Message
+    from bridle.options.bounds import Timeouts
+    from bridle.options.options import Options
+    from bridle.protocol import events
+    from bridle.protocol.connection import Connection
+    from bridle.protocol.deadlines import Deadlines
 
     Item = Message | StreamWarning | DecodeError
 
-__all__ = ["Deadlines", "OneShotConnection", "PromptTaken", "SessionOver"]
+__all__ = ["Overtime", "QueryCore"]
 
 logger = logging.getLogger("bridle")
 
-_ENDED_TASK_STATES = frozenset({"completed", "failed", "stopped", "killed", "cancelled"})
-_TASK_FRAMES = (BackgroundTasksChangedMessage, TaskStartedMessage, TaskNotificationMessage, TaskUpdatedMessage)
 
-DeadlineKind = Literal["first_message", "idle", "turn", "after_result", "background", "exit"]
-
-
-class Deadlines:
-    """The deadlines of a stream, in seconds; None is none."""
-
-    __slots__ = ("after_result", "background", "exit", "first_message", "idle", "turn")
-
-    def __init__(
-        self,
-        *,
-        first_message: float | None = None,
-        idle: float | None = None,
-        turn: float | None = None,
-        after_result: float | None = 30.0,
-        background: float | None = 600.0,
-        exit: float | None = 5.0,  # noqa: A002 - the name of the deadline
-    ) -> None:
-        self.first_message = first_message
-        self.idle = idle
-        self.turn = turn
-        self.after_result = after_result
-        self.background = background
-        self.exit = exit
-
-
-class PromptTaken:
-    """The CLI works on a further prompt."""
-
-    __slots__ = ()
-
-
-class SessionOver(NamedTuple):
-    """A session that read for a stream is over.
-
-    Attributes:
-        exit_code: of the process.
-        stderr_tail: what it printed last.
-        turn_open: True if a prompt was not answered.
-        stopped: True if we stopped it, for a reason that was told already.
-        error: what ended it, if it was not its exit.
-    """
-
-    exit_code: int | None
-    stderr_tail: bytes
-    turn_open: bool
-    stopped: bool
-    error: BridleError | None
-
-
-class OneShotConnection:
-    """What a one-shot stream knows: its lines, its state, its items and its deadlines.
+class QueryCore:
+    """The items of a query, and how it ends.
 
     Args:
-        line_bytes: the most bytes a line may have.
-        bad_line_limit: this many lines in a row that are no JSON objects end the stream.
-        skip_oversized: pass over too long lines with a warning instead of ending.
-        strict_exit_status: a non-zero exit after a success is an error and not a warning.
-        deadlines: how long to wait for what.
-        now: the shell's clock, in seconds; only differences count.
+        connection: reports the events, and keeps what is known about the CLI.
+        options: the options of the query.
+
+    Attributes:
+        items: the items that were not taken yet.
+        state: the state in the ending table.
+        terminal_error: the error that ended the query, if one did.
+        results: all results so far.
     """
 
-    def __init__(
-        self,
-        *,
-        line_bytes: int,
-        bad_line_limit: int,
-        skip_oversized: bool = False,
-        strict_exit_status: bool = False,
-        deadlines: Deadlines | None = None,
-        now: float = 0.0,
-    ) -> None:
+    def __init__(self, connection: Connection, options: Options) -> None:
         self.items: deque[Item] = deque()
         self.state = State.STREAMING
         self.terminal_error: BridleError | None = None
-        self.session_id: str | None = None
         self.results: list[ResultMessage] = []
-        self.output_ended = False
-        self.background_tasks: set[str] = set()
-        self._goes_on = False
-        self._framer = LineFramer(line_bytes)
-        self._line_bytes = line_bytes
-        self._bad_line_limit = bad_line_limit
-        self._bad_lines = 0
-        self._skip_oversized = skip_oversized
-        self._strict_exit_status = strict_exit_status
-        self._deadlines = deadlines or Deadlines()
-        self._received = False
-        self._message_count = 0
-        self._last_bad_line: bytes | None = None
-        self._started_at = self._last_message_at = self._result_at = self._output_ended_at = now
+        self.connection = connection
+        self.line_bytes = options.limits.line_bytes
+        self._bad_line_limit = options.limits.consecutive_decode_errors
+        self._skip_long_lines = options.on_oversize == "skip"
+        self._strict_exit_status = options.strict_exit_status
+        self._incomplete: bytes | None = None
 
     @property
     def over(self) -> bool:
-        """True once nothing more can come: the shell stops the process, then gives the end (or `terminal_error`)."""
+        """True once no further item can come: stop the process, then give the end or raise `terminal_error`."""
         return self.state is State.ENDING or self.state is State.CLOSED
 
     @property
@@ -145,312 +70,207 @@ class OneShotConnection:
         """The last result so far."""
         return self.results[-1] if self.results else None
 
-    @property
-    def turn_open(self) -> bool:
-        """True while the model may be at work for us."""
-        return self.last_result is None or bool(self.background_tasks) or self._goes_on
+    # -- happenings ----------------------------------------------------------------------------------------------------
 
-    def crashed(self, exit_code: int | None) -> bool:
-        """Tell whether such an exit is a crash: then nothing that the process started may stay, else it may have been wanted."""
-        by_signal = exit_code is not None and (exit_code < 0 or exit_code > 128)
-        return by_signal or self.state is State.STREAMING
+    def messages(self, messages: list[Message]) -> None:
+        """Apply messages. A result comes alone."""
+        self._happen(Happening.RESULT if isinstance(messages[-1], ResultMessage) else Happening.MESSAGE, messages)
 
-    def receive_data(self, data: bytes, now: float) -> None:
-        """Take bytes of stdout."""
-        if self.over:
-            return
-        self._received = True
-        warn = self.items.append
-        append = self.items.append
-        delivered = 0
-        lines = iter(self._framer.receive_data(data))
-        while True:
-            count, line = decode_run(lines, _PLAIN, append)
-            if count:
-                delivered += count
-                self._bad_lines = 0
-            if line is None:
-                break
-            if type(line) is not bytes:
-                self._oversized(line)
-                if self.over:
-                    return
-                continue
-            try:
-                frame = decode(line, warn)
-            except DecodeError as error:
-                self._message_count += delivered
-                delivered = 0
-                if line.isspace():
-                    continue
-                self._bad_line(error)
-                if self.over:
-                    return
-                continue
-            if self._bad_lines:
-                self._bad_lines = 0
-            if frame.__class__ in _PLAIN or self._special(frame, now):
-                delivered += 1
-                append(frame)  # type: ignore[arg-type]  # what is plain is a message
-        if delivered:
-            self._message_count += delivered
-            self._last_message_at = now
-            if self.session_id is None:
-                self._find_session_id()
+    def warned(self, warning: StreamWarning) -> None:
+        """Give a ready warning."""
+        if not self.over:
+            self.items.append(warning)
 
-    def receive_eof(self, now: float) -> None:
-        """Take the end of stdout: what is left of a line is decoded, and the exit is awaited."""
-        if self.output_ended:
-            return
-        self.output_ended = True
-        self._output_ended_at = now
-        tail = self._framer.receive_eof()
-        if tail is None or self.over:
-            return
-        if isinstance(tail, OversizedLine):  # pragma: no cover - the limit was reported when it was crossed
-            self._oversized(tail)
-            return
-        count = len(self.items)
-        try:
-            frame = decode(tail, self.items.append)
-        except DecodeError:
-            while len(self.items) > count:
-                self.items.pop()
-            self._last_bad_line = self._incomplete = tail
-            return
-        if frame.__class__ in _PLAIN or self._special(frame, now):
-            self._message_count += 1
-            self.items.append(frame)  # type: ignore[arg-type]
-        self._last_message_at = now
+    def bad_line(self, line: events.BadLine) -> None:
+        """Apply a line that is not a JSON object."""
+        at_limit = line.count >= self._bad_line_limit
+        self._happen(Happening.BAD_LINE_LIMIT if at_limit else Happening.BAD_LINE, line)
 
-    _incomplete: bytes | None = None
+    def long_line(self, line: events.LongLine) -> None:
+        """Apply a line that is longer than the limit."""
+        self._happen(Happening.OVERSIZED_LINE_SKIPPED if self._skip_long_lines else Happening.OVERSIZED_LINE, line)
 
-    def process_exited(self, exit_code: int | None, stderr_tail: bytes) -> None:
-        """Take the exit; `exit_code` is None where its status cannot be known (somebody else took it, or the transport has none)."""
-        if self.over:
-            return
-        if exit_code is None and self.last_result is not None:
-            exit_code = 0  # it did what it was asked for
+    def incomplete_line(self, line: bytes) -> None:
+        """Apply an output that ends inside a line. What it means depends on the exit."""
+        self._incomplete = line
+
+    def prompt_taken(self) -> None:
+        """Apply that the CLI works on a further prompt."""
+        self._happen(Happening.PROMPT)
+
+    def timed_out(self, error: TurnTimeoutError) -> None:
+        """Apply a timeout of the turn."""
+        self._happen(Happening.DEADLINE, error)
+
+    def still_running(self, seconds: float, stderr_tail: bytes) -> None:
+        """Apply that the CLI did not exit in time."""
+        self._happen(Happening.STILL_RUNNING, _Exit(None, stderr_tail, seconds))
+
+    def ended(self, event: events.Ended) -> None:
+        """Apply the end of the connection."""
+        if event.ending is Ending.STOPPED:
+            self._happen(Happening.STOPPED)
+        elif event.by_exit:
+            self._exited(event.exit_code)
+        else:
+            self._happen(Happening.FAILED, event.error)
+
+    def asked_at_the_end(self) -> None:
+        """Apply that the user asks for the next item when no further one can come."""
+        self._happen(Happening.ASKED_AT_THE_END)
+
+    def _exited(self, exit_code: int | None) -> None:
+        connection = self.connection
+        if exit_code is None and self.results:
+            exit_code = 0  # the status is unknown, and the CLI did what it was asked for
         if self._incomplete is not None and (exit_code == 0 or self.state is State.RESULT_RECEIVED):
-            self._happen(Happening.INCOMPLETE_LAST_LINE, line=self._incomplete)
+            self._happen(Happening.INCOMPLETE_LAST_LINE, self._incomplete)
         after_error = self.state is State.RESULT_RECEIVED and self.results[-1].is_error
         if exit_code == 0 or after_error:
-            empty = not self._received and self.last_result is None
+            empty = not connection.received and not self.results
             happening = Happening.EXITED_EMPTY if empty else Happening.EXITED_CLEAN
         elif self._strict_exit_status:
             happening = Happening.EXITED_WITH_ERROR_STRICT
         else:
             happening = Happening.EXITED_WITH_ERROR
-        self._happen(happening, exit_code=exit_code, stderr_tail=stderr_tail)
+        self._happen(happening, _Exit(exit_code, connection.stderr_tail))
 
-    # -- where a session reads for us -----------------------------------------------------------------------------------
-
-    def take(self, items: Iterable[Message | StreamWarning | DecodeError | PromptTaken | SessionOver]) -> None:
-        """Take what a session has decoded, in order: the same rules as for bytes."""
-        append = self.items.append
-        self._received = True
-        for item in items:
-            kind = item.__class__
-            if kind in _PLAIN:
-                self._message_count += 1
-                append(item)  # type: ignore[arg-type]  # what is plain is a message
-            elif isinstance(item, StreamWarning):
-                if item.code == "INCOMPLETE_LAST_LINE":
-                    self._incomplete = item.context["line"]  # what it means depends on the exit
-                else:
-                    append(item)
-            elif isinstance(item, DecodeError):
-                self._last_bad_line = item.line
-                self._happen(Happening.BAD_LINE, decode_error=item, line=item.line)
-            elif isinstance(item, PromptTaken):
-                self._happen(Happening.PROMPT)
-            elif isinstance(item, SessionOver):
-                self._session_over(item)
-            elif self._special(item, 0.0):
-                self._message_count += 1
-                append(item)
-        if self.session_id is None:
-            self._find_session_id()
-
-    def _session_over(self, end: SessionOver) -> None:
-        if end.turn_open:
-            self._happen(Happening.PROMPT)
-        if end.error is not None:
-            self.terminal_error = end.error
-            self.state = State.CLOSED
-        elif end.stopped:
-            self.state = State.ENDING
-        else:
-            self.process_exited(end.exit_code, end.stderr_tail)
-
-    def asked_at_the_end(self) -> None:
-        """Take that the user asks for the next item when nothing more will come."""
-        self._happen(Happening.ASKED_AT_THE_END)
-
-    def wait_seconds(self, now: float) -> float | None:
-        """Return how long the shell may wait for the next bytes or for the exit, in seconds; None is for ever."""
-        due = [at for _, at, _ in self._open_deadlines()]
-        return max(0.0, min(due) - now) if due else None
-
-    def expire(self, now: float, stderr_tail: bytes = b"") -> None:
-        """Take the time: what is due happens. To be called only after everything readable was read."""
-        for kind, at, seconds in self._open_deadlines():
-            if now < at or self.over:
-                continue
-            if kind in {"first_message", "idle", "turn"}:
-                self._happen(Happening.DEADLINE, deadline=TurnTimeoutError(kind, seconds))
-            else:
-                self._happen(Happening.STILL_RUNNING, exit_code=None, stderr_tail=stderr_tail, waited=seconds)
-            return
-
-    def _open_deadlines(self) -> list[tuple[DeadlineKind, float, float]]:
-        wanted: list[tuple[DeadlineKind, float, float | None]] = []
-        deadlines = self._deadlines
-        if self.over:
-            return []
-        if self.output_ended:
-            wanted.append(("exit", self._output_ended_at, deadlines.exit))
-        elif self.state is State.STREAMING:
-            if self._message_count == 0:
-                wanted.append(("first_message", self._started_at, deadlines.first_message))
-            else:
-                wanted.append(("idle", self._last_message_at, deadlines.idle))
-            wanted.append(("turn", self._started_at, deadlines.turn))
-        elif self.background_tasks:
-            wanted.append(("background", self._result_at, deadlines.background))
-        else:
-            wanted.append(("after_result", self._last_message_at, deadlines.after_result))
-        return [(kind, since + seconds, seconds) for kind, since, seconds in wanted if seconds is not None]
-
-    def _special(self, frame: Frame, now: float) -> bool:
-        """Take a frame that changes what we know; True if it is delivered."""
-        if isinstance(frame, ResultMessage):
-            self.results.append(frame)
-            self._result_at = now
-            self._goes_on = False
-            self.session_id = frame.session_id or self.session_id
-            self.state = ONE_SHOT[self.state, Happening.RESULT].then
-            return True
-        if isinstance(frame, _TASK_FRAMES):
-            self._track_tasks(frame)
-            return True
-        if isinstance(frame, InitMessage):
-            self._goes_on = bool(self.results)  # a turn that the CLI begins by itself
-            return True
-        if isinstance(frame, SessionStateChangedMessage) and frame.state == "idle":
-            self._goes_on = False
-        if isinstance(frame, SessionStateChangedMessage) and frame.sdk_host_only:
-            return False  # the launch asked for it, on behalf of the library and not of its user
-        if isinstance(frame, Message):
-            return True
-        logger.debug("frame of type %r is not for the user of a one-shot stream", frame.type)
-        return False
-
-    def _track_tasks(self, frame: Frame) -> None:
-        match frame:
-            case BackgroundTasksChangedMessage(tasks=tasks):
-                self.background_tasks = {task.task_id for task in tasks if task.task_id}
-            case TaskNotificationMessage(task_id=task_id):
-                self._goes_on = self._goes_on or not frame.ambient  # the CLI tells the model
-                self.background_tasks.discard(task_id or "")
-            case TaskUpdatedMessage(task_id=str(task_id)) if frame.status in _ENDED_TASK_STATES:
-                self.background_tasks.discard(task_id)
-            case _:
-                pass
-
-    def _find_session_id(self) -> None:
-        for item in tuple(self.items):  # in one step: another thread may close the stream and clear them
-            session_id = getattr(item, "session_id", None)
-            if isinstance(session_id, str) and session_id:
-                self.session_id = session_id
-                return
-
-    def _bad_line(self, error: DecodeError) -> None:
-        self._last_bad_line = error.line
-        self._bad_lines += 1
-        at_limit = self._bad_lines >= self._bad_line_limit
-        self._happen(Happening.BAD_LINE_LIMIT if at_limit else Happening.BAD_LINE, decode_error=error, line=error.line)
-
-    def _oversized(self, line: OversizedLine) -> None:
-        happening = Happening.OVERSIZED_LINE_SKIPPED if self._skip_oversized else Happening.OVERSIZED_LINE
-        self._happen(happening, oversized=line)
-
-    def _happen(
-        self,
-        happening: Happening,
-        *,
-        line: bytes = b"",
-        decode_error: DecodeError | None = None,
-        oversized: OversizedLine | None = None,
-        deadline: TurnTimeoutError | None = None,
-        exit_code: int | None = None,
-        stderr_tail: bytes = b"",
-        waited: float | None = None,
-    ) -> None:
-        """Look the cell up and do what it says."""
+    def _happen(self, happening: Happening, fact: Any = None) -> None:
+        """Look up the cell and do what it says."""
         cell = ONE_SHOT[self.state, happening]
         self.state = cell.then
-        match cell.gives:
-            case Yield.DECODE_ERROR if decode_error is not None:
-                self.items.append(decode_error)
-            case Yield.RAISE_TOO_MANY_DECODE_ERRORS if decode_error is not None:
-                self.terminal_error = TooManyDecodeErrors(self._bad_lines, decode_error)
-            case Yield.RAISE_LINE_TOO_LONG if oversized is not None:
-                self.terminal_error = LineTooLongError(oversized.size, self._line_bytes, oversized.head)
-            case Yield.WARN_OVERSIZED_LINE_SKIPPED if oversized is not None:
-                self._warn(
-                    "OVERSIZED_LINE_SKIPPED",
-                    f"A line of at least {oversized.size:,} bytes was skipped; `Limits.line_bytes` is {self._line_bytes:,}.",
-                    size=oversized.size,
-                    head=oversized.head,
-                )
-            case Yield.RAISE_TURN_TIMEOUT:
-                self.terminal_error = deadline
-            case Yield.RAISE_PROCESS_ERROR:
-                self.terminal_error = process_failure(
-                    exit_code,
-                    stderr_tail=stderr_tail,
-                    stdout_was_empty=not self._received,
-                    message_count=self._message_count,
-                    last_non_json_line=self._last_bad_line,
-                    last_result=self.last_result,
-                )
-            case Yield.WARN_UNEXPECTED_DATA_AFTER_RESULT:
-                self._warn(
-                    "UNEXPECTED_DATA_AFTER_RESULT",
-                    "Something that is not a message came after the result.",
-                    line=line[:2_000],
-                )
-            case Yield.WARN_INCOMPLETE_LAST_LINE:
-                self._warn("INCOMPLETE_LAST_LINE", "The output ended in the middle of a line.", line=line[:2_000])
-            case Yield.WARN_EMPTY_RESPONSE:
-                self._warn("EMPTY_RESPONSE", "The CLI exited with code 0 and printed nothing.", exit_code=exit_code)
-            case Yield.WARN_CLEAN_EXIT_NO_RESULT:
-                self._warn(
-                    "CLEAN_EXIT_NO_RESULT", "The CLI exited with code 0 before a result came.", exit_code=exit_code
-                )
-            case Yield.WARN_NONZERO_EXIT_AFTER_RESULT:
-                self._warn(
-                    "NONZERO_EXIT_AFTER_RESULT",
-                    f"The CLI exited with code {exit_code} after a successful result.",
-                    exit_code=exit_code,
-                    stderr_tail=stderr_tail.decode("utf-8", "replace"),
-                )
-            case Yield.WARN_CLI_DID_NOT_EXIT:
-                tasks = sorted(self.background_tasks)
-                self._warn(
-                    "CLI_DID_NOT_EXIT",
-                    "The CLI was still there after its result and was stopped"
-                    + (f"; {len(tasks)} background tasks were running." if tasks else "."),
-                    seconds=waited,
-                    background_tasks=tasks,
-                )
-            case _:
-                pass
+        _GIVES[cell.gives](self, fact)
 
-    def _warn(self, code: WarningCode, message: str, **context: object) -> None:
+    def give(self, code: WarningCode, message: str, **context: object) -> None:
+        """Add a warning to the items."""
         self.items.append(StreamWarning(code, message, context))
 
 
-_PLAIN = frozenset(MESSAGE_TYPES.values()) - {ResultMessage, InitMessage, SessionStateChangedMessage, *_TASK_FRAMES}
-"""What is delivered and changes nothing else: almost every frame."""
+class _Exit:
+    """An exit, or that it did not come within `waited` seconds."""
+
+    __slots__ = ("exit_code", "stderr_tail", "waited")
+
+    def __init__(self, exit_code: int | None, stderr_tail: bytes, waited: float = 0.0) -> None:
+        self.exit_code = exit_code
+        self.stderr_tail = stderr_tail
+        self.waited = waited
+
+
+# -- what a cell gives: one function for each `Yield`, called with the fact of the happening ---------------------------
+
+
+def _nothing(core: QueryCore, fact: object) -> None:
+    """Give nothing."""
+
+
+def _messages(core: QueryCore, messages: list[Message]) -> None:
+    core.items.extend(messages)
+    if isinstance(messages[-1], ResultMessage):
+        core.results.append(messages[-1])
+
+
+def _decode_error(core: QueryCore, line: events.BadLine) -> None:
+    core.items.append(line.error)
+
+
+def _too_many_decode_errors(core: QueryCore, line: events.BadLine) -> None:
+    core.terminal_error = TooManyDecodeErrors(line.count, line.error)
+
+
+def _line_too_long(core: QueryCore, line: events.LongLine) -> None:
+    core.terminal_error = LineTooLongError(line.size, core.line_bytes, line.head)
+
+
+def _given_error(core: QueryCore, error: BridleError) -> None:
+    core.terminal_error = error
+
+
+def _process_error(core: QueryCore, exited: _Exit) -> None:
+    core.terminal_error = core.connection.process_failure(exited.exit_code, exited.stderr_tail)
+
+
+def _oversized_line_skipped(core: QueryCore, line: events.LongLine) -> None:
+    core.items.append(line_skipped(line.size, line.head, core.line_bytes))
+
+
+def _unexpected_data(core: QueryCore, line: events.BadLine | bytes) -> None:
+    data = line if isinstance(line, bytes) else line.error.line
+    core.give("UNEXPECTED_DATA_AFTER_RESULT", "Data that is not a message came after the result.", line=data[:2_000])
+
+
+def _incomplete_last_line(core: QueryCore, line: bytes) -> None:
+    core.items.append(incomplete_last_line(line))
+
+
+def _empty_response(core: QueryCore, exited: _Exit) -> None:
+    core.give("EMPTY_RESPONSE", "The CLI exited with code 0 and printed nothing.", exit_code=exited.exit_code)
+
+
+def _clean_exit_no_result(core: QueryCore, exited: _Exit) -> None:
+    core.give("CLEAN_EXIT_NO_RESULT", "The CLI exited with code 0 before a result came.", exit_code=exited.exit_code)
+
+
+def _nonzero_exit_after_result(core: QueryCore, exited: _Exit) -> None:
+    core.give(
+        "NONZERO_EXIT_AFTER_RESULT",
+        f"The CLI exited with code {exited.exit_code} after a successful result.",
+        exit_code=exited.exit_code,
+        stderr_tail=exited.stderr_tail.decode("utf-8", "replace"),
+    )
+
+
+def _cli_did_not_exit(core: QueryCore, exited: _Exit) -> None:
+    core.items.append(did_not_exit(exited.waited, core.connection.background_tasks))
+
+
+_GIVES: dict[Yield, Callable[[QueryCore, Any], None]] = {
+    Yield.MESSAGE: _messages,
+    Yield.DECODE_ERROR: _decode_error,
+    Yield.WARN_OVERSIZED_LINE_SKIPPED: _oversized_line_skipped,
+    Yield.WARN_UNEXPECTED_DATA_AFTER_RESULT: _unexpected_data,
+    Yield.WARN_INCOMPLETE_LAST_LINE: _incomplete_last_line,
+    Yield.WARN_EMPTY_RESPONSE: _empty_response,
+    Yield.WARN_CLEAN_EXIT_NO_RESULT: _clean_exit_no_result,
+    Yield.WARN_NONZERO_EXIT_AFTER_RESULT: _nonzero_exit_after_result,
+    Yield.WARN_CLI_DID_NOT_EXIT: _cli_did_not_exit,
+    Yield.RAISE_TOO_MANY_DECODE_ERRORS: _too_many_decode_errors,
+    Yield.RAISE_LINE_TOO_LONG: _line_too_long,
+    Yield.RAISE_PROCESS_ERROR: _process_error,
+    Yield.RAISE_TURN_TIMEOUT: _given_error,
+    Yield.RAISE_FAILURE: _given_error,
+    Yield.END: _nothing,
+    Yield.NOTHING: _nothing,
+}
+
+
+class Overtime:
+    """Limits how long the CLI may stay after the last prompt was answered: silent, or with background tasks.
+
+    Args:
+        timeouts: `after_result` and `background` count.
+        deadlines: the table of running timeouts.
+    """
+
+    def __init__(self, timeouts: Timeouts, deadlines: Deadlines) -> None:
+        self._after_result = timeouts.after_result
+        self._background = timeouts.background
+        self._deadlines = deadlines
+
+    def heard(self, messages: list[Message] | None = None) -> None:
+        """Apply a sign of life: silence counts from here; after a result, background work as well."""
+        self._deadlines.disarm("after_result", "")
+        if messages and isinstance(messages[-1], ResultMessage):
+            self._deadlines.disarm("background", "")
+
+    def look(self, connection: Connection, *, waits: bool) -> None:
+        """Start or remove the timeouts; `waits` tells whether the exit of the CLI is all that is left to come."""
+        busy = waits and any(not task.ambient for task in connection.background_tasks)
+        self._run("background", self._background, busy)
+        self._run("after_result", self._after_result, waits and not busy)
+
+    def _run(self, kind: str, seconds: float | None, runs: bool) -> None:
+        if not runs:
+            self._deadlines.disarm(kind, "")
+        elif not self._deadlines.is_armed(kind, ""):
+            self._deadlines.arm(kind, "", seconds)

@@ -6,7 +6,6 @@ thread (all others), and at most `MOST_OPEN` of its prompts wait for an answer a
 
 from __future__ import annotations
 
-import threading
 from collections.abc import AsyncIterable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +15,7 @@ from bridle.answering.routing import Job
 from bridle.errors import BridleError, OptionsError, PromptsError, printable, text_of
 from bridle.launch import needs_session
 from bridle.launch.plan import encode_prompt
+from bridle.waiting.room import Room
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,8 +26,6 @@ __all__ = ["MOST_OPEN", "Feeder", "OnePrompt", "checked_blocks", "is_many", "one
 
 MOST_OPEN = 16
 """How many prompts of an iterable may wait for their answers before the next one is asked for."""
-_LOOK_SECONDS = 0.5
-"""How often a reader that waits for answers looks whether the stream has ended."""
 
 
 class OnePrompt(NamedTuple):
@@ -127,33 +125,36 @@ def steering_reasons(prompt: object, options: Options) -> list[str]:
 
 
 class Feeder(Job):
-    """Reads an iterable of prompts and hands them over: a job like a callback, whose answer goes to nobody.
+    """Reads an iterable of prompts: a job like a callback, but with no answer to write.
 
     Args:
         source: the iterable.
-        send: takes a prompt; called in the reader's task or thread; it must not wait, nor raise.
-        done: takes how many were sent, and what went wrong, if anything did; called where the session's core may be touched.
+        send: takes a prompt, in the task or thread of the reader; it must not wait or raise.
+        done: takes what went wrong, if anything did; called where the core of the session may be touched.
     """
 
     __slots__ = ("_count", "_done", "_room", "_send", "_source")
 
     def __init__(
-        self, source: object, send: Callable[[OnePrompt], None], done: Callable[[int, PromptsError | None], None]
+        self, source: object, send: Callable[[OnePrompt], None], done: Callable[[PromptsError | None], None]
     ) -> None:
         super().__init__("", "prompts")
         self._source: Any = source
         self._send = send
         self._done = done
         self._count = 0
-        self._room = threading.Semaphore(MOST_OPEN)
+        self._room = Room(MOST_OPEN)
         self.name = "the iterable of prompts"
         self.is_async = hasattr(source, "__aiter__")
         self.call = self._read_async if self.is_async else self._read
         self.ended = self._was_read
 
     def answered(self) -> None:
-        """Take that a prompt is over: another may be asked for."""
-        self._room.release()
+        """Let the reader ask for another prompt: one is over."""
+        self._room.leave()
+
+    def _given_up(self) -> bool:
+        return self.cancelled
 
     def _give(self, prompt: object) -> None:
         self._send(one_prompt(prompt))
@@ -163,7 +164,7 @@ class Feeder(Job):
         iterator = iter(self._source)
         try:
             for prompt in iterator:
-                if self.cancelled or not self._wait_for_room():
+                if self.cancelled or not self._room.enter(self._given_up):
                     return
                 self._give(prompt)
         finally:
@@ -171,25 +172,12 @@ class Feeder(Job):
             if close is not None:
                 close()
 
-    def _wait_for_room(self) -> bool:
-        while not self._room.acquire(timeout=_LOOK_SECONDS):
-            if self.cancelled:
-                return False
-        return True
-
     async def _read_async(self) -> None:
         iterator = aiter(self._source)
         try:
             async for prompt in iterator:
-                if not self._room.acquire(blocking=False):
-                    from bridle.waiting.offload import Call
-
-                    waiting = Call(self._wait_for_room)
-                    try:
-                        if not await waiting.wait():
-                            return
-                    finally:
-                        waiting.leave()  # at once: an exception may keep this frame for a while
+                if not await self._room.enter_async(self._given_up):
+                    return
                 self._give(prompt)
         finally:
             close = getattr(iterator, "aclose", None)
@@ -205,4 +193,4 @@ class Feeder(Job):
             problem.__cause__ = error
         elif not self._count and not self.cancelled:
             problem = PromptsError(0, "it gave none")
-        self._done(self._count, problem)
+        self._done(problem)

@@ -1,70 +1,45 @@
-"""What both shells' query streams share: checks at the call, bookkeeping of items. No waiting here."""
+"""The part of a query stream that both shells share: checks of the arguments, and the record of warnings and errors. It never waits."""
 
 from __future__ import annotations
 
 import logging
-import threading
-import time
 import warnings
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from bridle.errors import ConcurrentUseError, DecodeError, StreamWarning
+from bridle.errors import ConcurrentUseError, DecodeError
 from bridle.launch import needs_session
 from bridle.launch.plan import encode_prompt
-from bridle.messages.base import frame_summary
 from bridle.options.options import Options
-from bridle.queries.ending import Deadlines, OneShotConnection
+from bridle.waiting.room import Mark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from bridle.errors import BridleError
-    from bridle.launch import LaunchPlan
+    from bridle.errors import BridleError, StreamWarning
     from bridle.messages import ResultMessage
-    from bridle.transports.base import Transport
-    from bridle.transports.process.prepare import Preparation
+    from bridle.queries.ending import QueryCore
 
-__all__ = ["SHORTEST_WAIT", "StreamBase", "checked_prompt", "is_steered", "with_output_type"]
+__all__ = ["StreamBase", "is_steered", "warn_before_start", "with_output_type"]
 
 logger = logging.getLogger("bridle")
 
-SHORTEST_WAIT = 0.01
-"""A deadline that is due still leaves one look at what is readable, so that data which came in time is not overlooked."""
 
-
-def checked_prompt(prompt: object, options: Options) -> str:
-    """Return the prompt of a plain one-shot.
+def is_steered(prompt: object, options: Options) -> bool:
+    """Return whether a query needs the bidirectional launch. The prompt is checked.
 
     Raises:
-        OptionsError: it is empty, or holds what no process can be told (NUL, half characters).
-        TypeError: it, or an option that is set, needs the bidirectional protocol: `query` chooses it by itself.
+        TypeError: the prompt has an unsupported type.
+        OptionsError: it is empty or cannot be sent, or an option excludes the launch that it needs.
     """
-    needed = needs_session(options)
-    if needed or not isinstance(prompt, str):
-        what = ", ".join(needed) or f"a prompt that is a {type(prompt).__name__}"
-        raise TypeError(f"{what}: make the stream with `query`, which chooses how it is run")
-    encode_prompt(prompt)
-    return prompt
-
-
-def is_steered(prompt: object, options: Options | None) -> bool:
-    """Tell whether a query needs the bidirectional protocol.
-
-    Raises:
-        TypeError: the prompt is nothing that can be a prompt, or the options are none.
-        OptionsError: it needs that protocol, and an option excludes it.
-    """
-    if options is not None and not isinstance(options, Options):
-        raise TypeError(f"`options` must be a bridle.Options, not {type(options).__name__}")
-    if isinstance(prompt, str) and (options is None or not needs_session(options)):
+    if isinstance(prompt, str) and not needs_session(options):
+        encode_prompt(prompt)
         return False
-    from bridle.queries.prompts import steering_reasons
+    from bridle.queries.prompts import is_many, one_prompt, steering_reasons
 
-    reasons = steering_reasons(prompt, options if options is not None else Options())
-    if reasons:
-        logger.debug("this query runs over the bidirectional protocol: %s", ", ".join(reasons))
-    return bool(reasons)
+    logger.debug("this query uses the bidirectional protocol: %s", ", ".join(steering_reasons(prompt, options)))
+    if not is_many(prompt):
+        one_prompt(prompt)
+    return True
 
 
 def with_output_type(options: Options | None, output_type: Any) -> Options:
@@ -87,182 +62,81 @@ def with_output_type(options: Options | None, output_type: Any) -> Options:
 
 
 class StreamBase:
-    """The part of a query stream that knows no event loop."""
+    """The part of a query stream that knows no event loop.
 
-    def __init__(self, prompt: object, options: Options | None) -> None:
+    Attributes:
+        options: the options of the query.
+        warnings: the warnings so far.
+        errors: the lines so far that were not JSON objects.
+    """
+
+    _core: QueryCore
+
+    def __init__(self, options: Options | None) -> None:
         if options is not None and not isinstance(options, Options):
             raise TypeError(f"`options` must be a bridle.Options, not {type(options).__name__}")
         self.options = options if options is not None else Options()
-        self._prompt = self._checked(prompt)
         self.warnings: list[StreamWarning] = []
-        """What was degraded so far."""
         self.errors: list[DecodeError] = []
-        """Lines so far that were no JSON objects."""
-        self._connection = self._new_connection(0.0)
-        self._items = self._connection.items
+        self._mark = Mark()
         self._error_given = False
         self._ended = False
         self._closing = False
-        self._started = False
-        self._prepared = False
-        self._finished = False
-        self._started_at = 0.0
-        self._preparation: Preparation | None = None
-        self._reader = threading.Lock()
-
-    def _checked(self, prompt: object) -> Any:
-        return checked_prompt(prompt, self.options)
-
-    _transport: Transport
-    """How the CLI is reached: set by the shell."""
-
-    @property
-    def pid(self) -> int | None:
-        """The CLI's process id, once it is started."""
-        return self._transport.pid
-
-    def __del__(self) -> None:
-        if getattr(self, "_transport", None) is not None and self._started and not self._finished:
-            if self._preparation is not None and not self._prepared:
-                self._preparation.cancel()
-            self._abandon()
-
-    def _abandon(self) -> None:
-        """End the CLI without waiting for anything."""
-        self._transport.abandon()
-
-    def _child_settings(self) -> dict[str, Any]:
-        """Return the arguments of a `ChildProcess`."""
-        timeouts = self.options.timeouts
-        return {
-            "stop_grace": timeouts.stop_grace,
-            "kill_grace": timeouts.kill_grace,
-            "stderr_tail_bytes": self.options.limits.stderr_tail,
-            "on_stderr": self.options.stderr,
-        }
 
     @property
     def session_id(self) -> str | None:
-        """The session, as soon as a message has named it: for `Options(resume=...)`."""
-        return self._connection.session_id
+        """The session id, from the first message that names it, for `Options(resume=...)`."""
+        return self._core.connection.session_id
 
     @property
     def results(self) -> list[ResultMessage]:
         """The results received so far."""
-        return list(self._connection.results)
+        return list(self._core.results)
 
     @property
     def _busy(self) -> bool:
-        return self._reader.locked()
-
-    def _new_connection(self, now: float) -> OneShotConnection:
-        options = self.options
-        timeouts, limits = options.timeouts, options.limits
-        return OneShotConnection(
-            line_bytes=limits.line_bytes,
-            bad_line_limit=limits.consecutive_decode_errors,
-            skip_oversized=options.on_oversize == "skip",
-            strict_exit_status=options.strict_exit_status,
-            deadlines=Deadlines(
-                first_message=timeouts.first_message,
-                idle=timeouts.idle,
-                turn=timeouts.turn,
-                after_result=timeouts.after_result,
-                background=timeouts.background,
-            ),
-            now=now,
-        )
-
-    def _log_plan(self, plan: LaunchPlan) -> None:
-        if logger.isEnabledFor(logging.DEBUG):
-            logger.debug("starting\n%s", plan.describe())
-
-    def _connect(self, now: float) -> None:
-        logger.debug("started")
-        self._started_at = now
-        self._connection = self._new_connection(now)
-        self._items = self._connection.items
-
-    def _warn_before_start(self, found: Iterable[StreamWarning]) -> None:
-        """Issue warnings with `warnings.warn`: nothing runs yet, so a filter that makes errors of them stops the start."""
-        for warning in found:
-            self._tell(warning)
-            warnings.warn(warning, stacklevel=5)
-
-    def _tell(self, warning: StreamWarning) -> None:
-        if self.options.on_warning is not None:
-            try:
-                self.options.on_warning(warning)
-            except Exception:
-                logger.exception("`on_warning` raised; the stream goes on")
+        return self._mark.taken
 
     def _note(self, item: StreamWarning | DecodeError) -> None:
-        """Keep an item that is no message, and tell `on_warning`."""
+        """Keep an item that is not a message, and call `on_warning`."""
+        logger.warning("%s", item)
         if isinstance(item, DecodeError):
             self.errors.append(item)
-            logger.warning("%s", item)
-            return
-        self.warnings.append(item)
-        logger.warning("%s", item)
-        self._tell(item)
-
-    def _wait_seconds(self, now: float) -> float | None:
-        seconds = self._connection.wait_seconds(now)
-        return None if seconds is None else max(SHORTEST_WAIT, seconds)
-
-    def _took(self, data: bytes | None, stderr_tail: bytes, due: bool) -> None:
-        """Tell the core what reading brought: bytes, their end (b""), or nothing in time (None).
-
-        `due` tells that a deadline had passed before that look at what is readable: whatever came in time is in it now.
-        """
-        now = time.monotonic()
-        if data:
-            known = len(self._items)
-            self._connection.receive_data(data, now)
-            if logger.isEnabledFor(logging.DEBUG):
-                self._log_frames(known, len(data))
-            if due:
-                self._connection.expire(now, stderr_tail)
-        elif data is None:
-            self._connection.expire(now, stderr_tail)
         else:
-            self._connection.receive_eof(now)
+            self.warnings.append(item)
+            tell(self.options, item)
 
-    def _log_frames(self, known: int, size: int) -> None:
-        """Say what came: kinds and sizes, and nothing of what is in it."""
-        logger.debug("read %d bytes, %.3f s after the start", size, time.monotonic() - self._started_at)
-        for item in islice(self._items, known, None):
-            if not isinstance(item, (StreamWarning, DecodeError)):
-                logger.debug("%s", frame_summary(item))
-
-    def _reading(self, call: str) -> _Reading:
+    def _reading(self, call: str) -> Mark:
         """Mark the stream as being read for the length of a `with` block.
 
         Raises:
-            ConcurrentUseError: it is being read already.
+            ConcurrentUseError: another reader has it.
         """
-        if not self._reader.acquire(blocking=False):
+        if not self._mark.take():
             raise ConcurrentUseError.for_call(call)
-        return _Reading(self)
+        return self._mark
 
     def _give_end(self) -> BridleError | None:
         """Return the terminal error the first time, then None: an error is raised once."""
         self._ended = True
-        self._connection.asked_at_the_end()
+        self._core.asked_at_the_end()
         if self._error_given or self._closing:
             return None
         self._error_given = True
-        return self._connection.terminal_error
+        return self._core.terminal_error
 
 
-class _Reading:
-    __slots__ = ("_stream",)
+def tell(options: Options, warning: StreamWarning) -> None:
+    """Call `on_warning`; its exceptions are logged."""
+    if options.on_warning is not None:
+        try:
+            options.on_warning(warning)
+        except Exception:
+            logger.exception("`on_warning` raised; the stream goes on")
 
-    def __init__(self, stream: StreamBase) -> None:
-        self._stream = stream
 
-    def __enter__(self) -> None:
-        """It was marked in the moment in which it was looked at: two threads may ask at once."""
-
-    def __exit__(self, *_: object) -> None:
-        self._stream._reader.release()
+def warn_before_start(options: Options, found: Iterable[StreamWarning]) -> None:
+    """Issue warnings with `warnings.warn`: nothing runs yet, so a filter that makes errors of them prevents the start."""
+    for warning in found:
+        tell(options, warning)
+        warnings.warn(warning, stacklevel=6)

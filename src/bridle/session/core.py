@@ -1,15 +1,16 @@
-"""What both shells of a session share and that needs no waiting.
+"""The core of a session: a connection, its callbacks, its timeouts and an audience. It never waits.
 
-`SessionCore` stands between a `Connection` and a shell: it hands messages to turns and cursors, counts what is unread, keeps the
-deadlines, and decides which answer of a callback counts. A shell moves bytes, runs callbacks and waits; it calls the core from one
-place at a time (the loop's thread, or under a lock). Nothing here refers to the user's `Session`: a forgotten one can be collected.
+`SessionCore` passes what the connection reports on to the callbacks and to its `Audience`, and applies timeouts. A shell moves bytes, runs
+callbacks and waits; it calls the core from one place at a time (the thread of the event loop, or under a lock). Nothing here refers to the
+user's `Session`: a forgotten one can be collected.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from bridle.answering.jobs import SessionParts
 from bridle.answering.routing import Callbacks
@@ -20,22 +21,20 @@ from bridle.errors import (
     InitializationError,
     SessionClosedError,
     StreamWarning,
-    TooManyDecodeErrors,
     TurnTimeoutError,
     printable,
 )
 from bridle.hooks.matchers import check_hooks, registration
-from bridle.messages import ResultMessage
 from bridle.messages.base import frame_summary
 from bridle.options.options import Options
 from bridle.permissions.requests import check_can_use_tool
 from bridle.protocol import events as core_events
 from bridle.protocol.connection import SETTLE_SECONDS, Connection, Role
 from bridle.protocol.control import row_for
-from bridle.protocol.states.session import Ending, TurnState
-from bridle.queries.ending import PromptTaken
+from bridle.protocol.deadlines import Deadlines
+from bridle.protocol.states.session import Ending, Lifecycle, TurnState
 from bridle.session.checks import checked_content, checked_timeout, own_servers
-from bridle.session.deadlines import Deadlines, TurnDeadlines
+from bridle.session.deadlines import TurnDeadlines
 from bridle.session.events import (
     ActivityChanged,
     BackgroundTasksChanged,
@@ -43,21 +42,18 @@ from bridle.session.events import (
     SessionFailed,
     SessionStarted,
     SessionStopped,
-    TurnCompleted,
-    TurnStarted,
     Warned,
 )
-from bridle.session.inbox import Answer, Flag, Inbox, Progress, size_of
-from bridle.session.readers import Readers
-from bridle.session.stream import StreamSide
+from bridle.session.inbox import Answer, Flag, Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from bridle.answering.routing import Job
-    from bridle.errors import DecodeError, WarningCode
+    from bridle.errors import WarningCode
     from bridle.launch import LaunchPlan
     from bridle.protocol.results import ServerInfo
+    from bridle.session.audience import Audience
     from bridle.session.events import SessionEvent
 
 __all__ = ["SessionCore", "driver_error"]
@@ -68,21 +64,47 @@ EXIT_SECONDS = 5.0
 """For how long the exit status is awaited after the end of the output."""
 _WARNINGS_KEPT = 1_000
 
+A = TypeVar("A", bound="Audience")
 
-class SessionCore:
+
+class Request(Enum):
+    """A requested stop, which the driver has to obey."""
+
+    NONE = auto()
+    STOP = auto()
+    ABANDON = auto()
+    """No caller waits for it: the process was given up."""
+
+
+class SessionCore(Generic[A]):
     """The state of a session.
 
     Args:
-        options: what the user wants.
+        options: the options of the session.
         post: runs a function where the core may be touched, soon; safe from any thread.
-        for_stream: a query reads from it: see `StreamSide`.
+        audience: makes the object that gets the messages.
+
+    Attributes:
+        audience: gets messages, warnings and endings.
+        connection: the connection.
+        callbacks: the callbacks of the user.
+        deadlines: the running timeouts.
+        ready: set once the session is ready, or will not be.
+        ended: set once the process is gone and everything was reported.
+        settled: woken, never set, when the session may have become quiet or its turns may have ended.
+        start_error: the reason why it did not become ready.
+        warnings: the last warnings.
+        poll: the shortest timeout that another thread may start at any moment while one reads; None if there is none.
     """
 
     interrupt_seconds = 2.0
     """For how long a stop waits for an open turn to end after its interrupt."""
 
     def __init__(
-        self, options: Options | None, post: Callable[[Callable[[], None]], None], *, for_stream: bool = False
+        self,
+        options: Options | None,
+        post: Callable[[Callable[[], None]], None],
+        audience: type[A],
     ) -> None:
         if options is not None and not isinstance(options, Options):
             raise TypeError(f"`options` must be a bridle.Options, not {type(options).__name__}")
@@ -92,16 +114,16 @@ class SessionCore:
             check_can_use_tool(options.can_use_tool, "can_use_tool")
         servers = own_servers(options)
         self.hooks = registration(hooks, options.timeouts.hook)
+        self.post = post
         self.connection = Connection(
             Role.HOST,
             limits=options.limits,
             hold_until_confirmed=self.hooks.blocking,
-            long_lines_end=for_stream and options.on_oversize != "skip",
-            results_excuse=for_stream,
+            judges_lines=audience.judges_lines,
         )
         self.deadlines = Deadlines()
         self._turn_deadlines = TurnDeadlines(options.timeouts, self.deadlines, self.connection)
-        self.stream = StreamSide(self, post) if for_stream else None
+        self.audience = audience(self)
         reach = Reach(lambda: self.session() if self.session is not None else None)
         parts = SessionParts(self.connection, self.deadlines, self._turn_deadlines, self, reach, post)
         self.callbacks = Callbacks(options, self.hooks, servers, parts)
@@ -109,46 +131,32 @@ class SessionCore:
         self.ready = Flag()
         self.ended = Flag()
         self.settled = Flag()
-        """Woken, never set, when the session may have become quiet or its turns may have ended."""
         self.start_error: BridleError | None = None
-        self.stop_asked = False
-        self.abandoned = False
         self.warnings: deque[StreamWarning] = deque(maxlen=_WARNINGS_KEPT)
-        self.errors: deque[DecodeError] = deque(maxlen=_WARNINGS_KEPT)
         self._to_tell: deque[StreamWarning] = deque()
         self._answers: dict[str, Answer] = {}
-        self._readers = Readers(
-            options.limits.buffered_bytes,
-            self.stream.inbox if self.stream is not None else None,
-            warn=lambda text, held, limit: self.warn("SLOW_CONSUMER", text, buffered=held, limit=limit),
-            fail=self.connection.fail,
-        )
-        self._stopping = False
+        self._request = Request.NONE
         self._input_broke = False
-        timeouts = options.timeouts
-        limits = [timeouts.first_message, timeouts.idle, timeouts.turn]
-        if for_stream:  # its input may be closed by whoever reads the prompts
-            limits += [timeouts.after_result, timeouts.background]
-        self.poll = min((limit for limit in limits if limit), default=None)
-        """Deadlines that another thread sets begin at any moment; none of them passes sooner than this after it."""
+        late = (getattr(options.timeouts, kind) for kind in audience.late_timeouts)
+        self.poll: float | None = min((seconds for seconds in late if seconds), default=None)
 
     # -- warnings ------------------------------------------------------------------------------------------------------
 
     def warn(self, code: WarningCode | StreamWarning, message: str = "", **context: object) -> None:
-        """Keep a warning; `tell` passes it on."""
+        """Keep a warning and pass it on."""
         warning = code if isinstance(code, StreamWarning) else StreamWarning(code, message, context)
         self.warnings.append(warning)
-        if self.stream is not None:
-            self.stream.inbox.add((warning,), 0)  # told when it is handed out
-        else:
-            self._to_tell.append(warning)
-        self._readers.happened(Warned(warning))
+        self.audience.warned(warning)
 
     def warn_before_start(self, warning: StreamWarning) -> None:
-        """Keep a warning that is issued by `warnings.warn`, too."""
+        """Keep a warning that the caller also issues with `warnings.warn`."""
         self.warnings.append(warning)
+        self.tell_later(warning)
+        self.audience.happened(Warned(warning))
+
+    def tell_later(self, warning: StreamWarning) -> None:
+        """Let `tell` pass on a warning."""
         self._to_tell.append(warning)
-        self._readers.happened(Warned(warning))
 
     @property
     def has_to_tell(self) -> bool:
@@ -188,30 +196,17 @@ class SessionCore:
                     self.connection.settle()
                 case "first_message" | "idle" | "turn":
                     if self._turn_deadlines.expired(kind, name, seconds):
-                        self._give_up_turn(name, TurnTimeoutError(kind, seconds))
-                case "background" | "after_result" if self.stream is not None:
-                    self.stream.overstayed(kind, seconds)
-                case "finish":
-                    self.warn("CLI_DID_NOT_EXIT", f"The CLI did not exit within {seconds:g} s of the end of its input.")
-                    self.stop_asked = True
-                case "exit" | "input":
-                    if self.stream is not None and kind == "exit":
-                        self.stream.overdue = True
-                    what = "output" if kind == "exit" else "input"
-                    self.connection.fail(
-                        SessionClosedError(
-                            expected=False, reason=f"the CLI closed its {what} and did not exit within {seconds:g} s"
-                        )
-                    )
+                        self.audience.turn_timed_out(name, TurnTimeoutError(kind, seconds))
+                case "background" | "after_result" | "finish" | "exit":
+                    self.audience.overstayed(kind, seconds, stderr_tail)
+                    if kind == "exit":
+                        self._gave_up("output", seconds)
+                case "input":
+                    self._gave_up("input", seconds)
 
-    def _give_up_turn(self, turn_id: str, error: TurnTimeoutError) -> None:
-        if self.stream is not None:
-            self.connection.fail(error)
-            return
-        turn = self._readers.turns.get(turn_id)
-        if turn is not None:
-            turn.end(error)
-        self.connection.expire_turn(turn_id)
+    def _gave_up(self, closed: str, seconds: float) -> None:
+        reason = f"the CLI closed its {closed} and did not exit within {seconds:g} s"
+        self.connection.fail(SessionClosedError(expected=False, reason=reason))
 
     # -- starting and ending -------------------------------------------------------------------------------------------
 
@@ -226,13 +221,28 @@ class SessionCore:
         request_id = self.connection.send_initialize(fields)
         self.deadlines.arm("request", request_id, self.options.timeouts.initialize)
 
+    @property
+    def stop_asked(self) -> bool:
+        """True once a stop was requested; the driver then calls `begin_stop`."""
+        return self._request is not Request.NONE
+
+    @property
+    def abandoned(self) -> bool:
+        """True once the session has no user any more: its process was given up, and nothing is waited for."""
+        return self._request is Request.ABANDON
+
+    def ask_stop(self, *, abandon: bool = False) -> None:
+        """Request a stop, from any thread. `begin_stop` obeys it: from then on the lifecycle is STOPPING."""
+        if not self.abandoned:
+            self._request = Request.ABANDON if abandon else Request.STOP
+
     def begin_stop(self, now: float) -> None:
-        """Stop: refuse what is new, interrupt what runs, and set the deadline for it."""
-        if self._stopping:
-            return
-        self._stopping = self.stop_asked = True
-        self.deadlines.now = now
+        """Stop: refuse new calls, interrupt a running turn, and limit the time for that. Further calls do nothing."""
         connection = self.connection
+        if connection.lifecycle is Lifecycle.STOPPING:
+            return
+        self.ask_stop()
+        self.deadlines.now = now
         connection.begin_stop()
         if not connection.over and connection.working and not self.abandoned:
             waiting = any(turn.state is TurnState.QUEUED for turn in connection.turns.open)
@@ -261,16 +271,17 @@ class SessionCore:
     def input_closed(self, now: float) -> None:
         """Take that stdin was closed, because all is done: the CLI is to exit by itself."""
         self.deadlines.now = now
-        if self.stream is not None:
-            self.stream.look_at_the_end()
+        self.audience.pumped()
         self.deadlines.arm("finish", "", self.options.timeouts.after_result)
 
     @property
     def may_end(self) -> bool:
         """True once the process is to be stopped: it is over, or nothing is left to wait for."""
-        if self.connection.over:
+        connection = self.connection
+        if connection.over:
             return True
-        return self._stopping and (not self.connection.working or not self.deadlines.is_armed("stop", ""))
+        stopping = connection.lifecycle is Lifecycle.STOPPING
+        return stopping and (not connection.working or not self.deadlines.is_armed("stop", ""))
 
     @property
     def turn_open(self) -> bool:
@@ -345,16 +356,9 @@ class SessionCore:
         if self.options.verbatim_prompts:
             fields = {"client_composed": True, **(fields or {})}
         turn = Progress(self.connection.send_prompt(checked_content(prompt), turn_id=turn_id, fields=fields))
-        self._readers.turns[turn.id] = turn
+        self.audience.sent(turn)
         self._turn_deadlines.sent(turn.id)
         return turn
-
-    def add_cursor(self, inbox: Inbox, *, events: bool) -> None:
-        """Give a cursor what happens from now on."""
-        if self.connection.over:
-            inbox.end(None if events else self.connection.terminal_error)
-        else:
-            self._readers.add(inbox, events=events)
 
     # -- what happened -------------------------------------------------------------------------------------------------
 
@@ -364,7 +368,8 @@ class SessionCore:
         connection = self.connection
         noted = logger.isEnabledFor(logging.DEBUG)
         while happened := connection.events_received():
-            self._silence_ended()
+            self.deadlines.disarm("settle", "")
+            self.audience.heard()
             for event in happened:
                 if noted:
                     _log(event)
@@ -374,8 +379,7 @@ class SessionCore:
                 self.deadlines.arm("settle", "", SETTLE_SECONDS)
         else:
             self.deadlines.disarm("settle", "")
-        if self.stream is not None:
-            self.stream.look_at_the_end()
+        self.audience.pumped()
         if self.settled.waiters and (connection.quiet or connection.over or not connection.turns.open):
             self.settled.wake()
 
@@ -388,15 +392,12 @@ class SessionCore:
         """Take that bytes came; what is in them comes with `pump`."""
         self.deadlines.now = now
 
-    def _silence_ended(self) -> None:
-        """Let those who wait for silence wait anew: something happened. A keep-alive is nothing."""
-        self.deadlines.disarm("settle", "")
-        self.deadlines.disarm("after_result", "")
-
     def _handle(self, event: core_events.Event) -> None:
         match event:
             case core_events.MessagesReceived():
-                self._on_messages(event)
+                self.audience.messages(event.messages, event.turn_ids)
+                if event.turn_ids:
+                    self._turn_deadlines.heard(event.turn_ids, event.messages)
             case core_events.RequestReceived():
                 self.callbacks.begin(event)
             case core_events.RequestCancelled():
@@ -408,13 +409,15 @@ class SessionCore:
             case core_events.Warned():
                 self.warn(event.warning)
             case core_events.BadLine():
-                self._on_bad_line(event.error)
+                self.audience.bad_line(event)
+            case core_events.LongLine():
+                self.audience.long_line(event)
             case core_events.IncompleteLine():
-                self.warn("INCOMPLETE_LAST_LINE", "The output ended in the middle of a line.", line=event.line[:2_000])
+                self.audience.incomplete_line(event.line)
             case core_events.ActivityChanged():
-                self._readers.happened(ActivityChanged(event.activity))
+                self.audience.happened(ActivityChanged(event.activity))
             case core_events.BackgroundTasksChanged():
-                self._readers.happened(BackgroundTasksChanged(event.tasks))
+                self.audience.happened(BackgroundTasksChanged(event.tasks))
             case core_events.OperationsReleased():
                 self._turn_deadlines.count_anew()
             case core_events.HandshakeCompleted():
@@ -425,23 +428,6 @@ class SessionCore:
             case core_events.Ended():
                 self._on_end(event)
 
-    def _on_bad_line(self, error: DecodeError) -> None:
-        end = self.connection.terminal_error
-        if self.stream is not None and isinstance(end, TooManyDecodeErrors) and end.last is error:
-            return  # it is raised, and no item besides
-        self.errors.append(error)
-        if self.stream is not None:
-            self.stream.inbox.add((error,), size_of(error))
-        else:
-            logger.warning("%s", error)
-
-    def _on_messages(self, event: core_events.MessagesReceived) -> None:
-        if self.stream is not None and isinstance(event.messages[-1], ResultMessage):
-            self.deadlines.disarm("background", "")
-        self._readers.deliver(event.messages, event.turn_ids)
-        if event.turn_ids:
-            self._turn_deadlines.heard(event.turn_ids, event.messages)
-
     def _on_resolved(self, event: core_events.RequestResolved) -> None:
         self.deadlines.disarm("request", event.request_id)
         answer = self._answers.pop(event.request_id, None)
@@ -450,21 +436,11 @@ class SessionCore:
             answer.flag.set()
 
     def _on_turn(self, event: core_events.TurnStateChanged) -> None:
-        turn = self._readers.turns.get(event.turn_id)
-        if turn is not None:
-            turn.state = event.state
         if event.state is TurnState.STARTED:
             self._turn_deadlines.started(event.turn_id)
-            self._readers.happened(TurnStarted(event.turn_id))
-            if self.stream is not None:
-                self.stream.inbox.add((PromptTaken(),), 0)
-        if event.state.over:
+        elif event.state.over:
             self._turn_deadlines.over(event.turn_id)
-            if self.stream is not None:
-                self.stream.turn_over(event.error)
-            if turn is not None:
-                turn.end(event.error)
-            self._readers.happened(TurnCompleted(event.turn_id, event.state))
+        self.audience.turn_changed(event)
 
     def _on_ready(self, info: ServerInfo | None) -> None:
         for name in self.deadlines.names("request"):
@@ -479,10 +455,9 @@ class SessionCore:
                 )
             )
             return
-        self._readers.happened(SessionStarted(info))
+        self.audience.happened(SessionStarted(info))
         self.ready.set()
-        if self.stream is not None:
-            self.stream.ready()
+        self.audience.ready()
 
     def _on_end(self, event: core_events.Ended) -> None:
         self.deadlines.clear()
@@ -497,13 +472,11 @@ class SessionCore:
             last = SessionStopped(event.exit_code)
         else:
             last = SessionCompleted(event.exit_code)
-        self._readers.happened(last)
-        self._readers.end(event.error if event.ending is Ending.FAILED else None)
+        self.audience.happened(last)
         if not self.ready.is_set:
             self.start_error = self.start_error or self.connection.closed_error()
             self.ready.set()
-        if self.stream is not None:
-            self.stream.end(event)
+        self.audience.ended(event)
         self.settled.wake()
 
 

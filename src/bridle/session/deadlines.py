@@ -1,78 +1,22 @@
-"""The deadlines of a session: one table of all of them, and the rules for those of turns.
-
-No clock is read here: `now` is what the shell last said, and the shell asks for how long it may wait.
-"""
+"""The timeouts of turns: when each starts, and when it does not count."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from bridle.messages import CommandLifecycleMessage
-from bridle.options.bounds import LONGEST_SECONDS
+from bridle.protocol.deadlines import TURN_KINDS
 from bridle.protocol.states.session import TurnState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
 
     from bridle.messages import Message
     from bridle.options.bounds import Timeouts
     from bridle.protocol.connection import Connection
+    from bridle.protocol.deadlines import Deadlines
 
-__all__ = ["TURN_KINDS", "Deadlines", "TurnDeadlines"]
-
-TURN_KINDS = ("first_message", "idle", "turn")
-"""The kinds of deadline that a turn can have, as `Timeouts` names them."""
-
-
-class Deadlines:
-    """What passes when, by kind and name."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self._ends: dict[tuple[str, str], tuple[float, float]] = {}
-
-    def arm(self, kind: str, name: str, seconds: float | None) -> None:
-        """Set a deadline, counted from now; None takes it away."""
-        if seconds is None:
-            self._ends.pop((kind, name), None)
-        else:
-            self._ends[kind, name] = (self.now + seconds, seconds)
-
-    def disarm(self, kind: str, name: str) -> None:
-        """Take a deadline away."""
-        self._ends.pop((kind, name), None)
-
-    def clear(self) -> None:
-        """Take all of them away."""
-        self._ends.clear()
-
-    def is_armed(self, kind: str, name: str) -> bool:
-        """True while that deadline is set."""
-        return (kind, name) in self._ends
-
-    def seconds_of(self, kind: str, name: str) -> float | None:
-        """Return how many seconds a deadline had when it was set; None if there is none."""
-        end = self._ends.get((kind, name))
-        return end[1] if end is not None else None
-
-    def names(self, kind: str) -> list[str]:
-        """Return who has a deadline of that kind."""
-        return [name for each, name in self._ends if each == kind]
-
-    def wait_seconds(self, now: float) -> float | None:
-        """Return how long may be waited before the next one passes; None for ever."""
-        if not self._ends:
-            return None
-        first = min(when for when, _ in self._ends.values())
-        return min(max(0.0, first - now), LONGEST_SECONDS)  # a longer wait is one in parts
-
-    def passed(self, now: float) -> Iterator[tuple[str, str, float]]:
-        """Take away, one after the other, those that have passed: kind, name, seconds. What one of them does may take away others."""
-        self.now = now
-        for key, (when, seconds) in list(self._ends.items()):
-            if when <= now and key in self._ends:
-                del self._ends[key]
-                yield *key, seconds
+__all__ = ["TurnDeadlines"]
 
 
 class TurnDeadlines:

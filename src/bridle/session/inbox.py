@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer", "Event", "Flag", "Inbox", "Progress", "TurnBase", "size_of"]
 
-_BATCH = 1_000
-"""As many items are handed to a query's stream at once."""
-
 
 class Event(Protocol):
     """What wakes one waiter: `anyio.Event`, `threading.Event`."""
@@ -102,17 +99,6 @@ class Inbox:
         item = self.items.popleft()
         self.size -= size_of(item)
         return item
-
-    def take_some(self) -> list[Any]:
-        """Return the next items, as many as are handed out without looking around."""
-        items = self.items
-        if len(items) <= _BATCH:
-            self.items = deque()
-            self.size = 0
-            return list(items)
-        some = [items.popleft() for _ in range(_BATCH)]
-        self.size -= sum(map(size_of, some))
-        return some
 
     def end(self, error: BridleError | None = None) -> None:
         """Take that nothing more comes."""

@@ -1,66 +1,69 @@
-"""Who reads a session, what each of them gets, and how much is unread."""
+"""The audience of a session: its turns and cursors, and how much of their messages is unread."""
 
 from __future__ import annotations
 
+import logging
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bridle.errors import SlowConsumerError
+from bridle.protocol.deadlines import TURN_KINDS
+from bridle.protocol.diagnostics import did_not_exit, incomplete_last_line
+from bridle.protocol.states.session import Ending, TurnState
+from bridle.session.events import TurnCompleted, TurnStarted, Warned
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
-    from bridle.errors import BridleError
+    from bridle.errors import StreamWarning, TurnTimeoutError
     from bridle.messages import Message
+    from bridle.protocol import events
+    from bridle.session.core import SessionCore
     from bridle.session.events import SessionEvent
     from bridle.session.inbox import Inbox, Progress
 
 __all__ = ["Readers"]
 
+logger = logging.getLogger("bridle")
+
 
 class Readers:
-    """The turns and cursors of a session, and the stream of a query; those that nobody holds any more are forgotten.
+    """The turns and cursors of a session; those without a user are forgotten.
 
     Args:
-        limit: as many bytes may be unread, over all readers.
-        stream: what a query reads, if one does.
-        warn: called once when half of the limit is unread, and again after it was read.
-        fail: called when the limit is passed.
+        core: the core of the session.
+        besides: returns how many bytes other readers have not read.
     """
 
-    def __init__(
-        self,
-        limit: int,
-        stream: Inbox | None,
-        *,
-        warn: Callable[[str, int, int], None],
-        fail: Callable[[SlowConsumerError], object],
-    ) -> None:
-        self.turns: weakref.WeakValueDictionary[str, Progress] = weakref.WeakValueDictionary()
+    judges_lines: ClassVar[bool] = True
+    late_timeouts: ClassVar[tuple[str, ...]] = TURN_KINDS
+
+    def __init__(self, core: SessionCore[Any], besides: Callable[[], int] = lambda: 0) -> None:
+        self._core = core
+        self._turns: weakref.WeakValueDictionary[str, Progress] = weakref.WeakValueDictionary()
         self._messages: weakref.WeakSet[Inbox] = weakref.WeakSet()
         self._events: weakref.WeakSet[Inbox] = weakref.WeakSet()
-        self._stream = stream
-        self._limit = limit
-        self._warn = warn
-        self._fail = fail
-        self._slow_was_said = False
+        self._besides = besides
+        self._limit = core.options.limits.buffered_bytes
         self._held_at_most = 0
+        self._slow = False
 
     def add(self, inbox: Inbox, *, events: bool) -> None:
-        """Give a cursor what happens from now on."""
-        (self._events if events else self._messages).add(inbox)
+        """Give a cursor everything from now on."""
+        connection = self._core.connection
+        if connection.over:
+            inbox.end(None if events else connection.terminal_error)
+        else:
+            (self._events if events else self._messages).add(inbox)
 
-    def happened(self, event: SessionEvent) -> None:
-        """Tell what happened to those who read events."""
-        for inbox in list(self._events):
-            inbox.add((event,), 0)
+    def sent(self, turn: Progress) -> None:
+        """Keep a turn, for as long as its user does."""
+        self._turns[turn.id] = turn
 
-    def deliver(self, messages: list[Message], turn_ids: Collection[str]) -> None:
-        """Hand out what was said: to the turns it belongs to, and to all who read everything."""
+    def messages(self, messages: list[Message], turn_ids: tuple[str, ...]) -> None:
+        """Give messages to their turns, and to all message cursors."""
         inboxes = list(self._messages)
-        if self._stream is not None:
-            inboxes.append(self._stream)
-        turns = [turn for turn_id in turn_ids if (turn := self.turns.get(turn_id)) is not None]
+        turns = [turn for turn_id in turn_ids if (turn := self._turns.get(turn_id)) is not None]
         if not inboxes and not turns:
             return
         size = sum(len(message.raw) for message in messages)
@@ -68,32 +71,85 @@ class Readers:
             turn.deliver(messages, size)
         for inbox in inboxes:
             inbox.add(messages, size)
-        self._look_at_buffers(size * (len(inboxes) + len(turns)))
+        self.unread(size * (len(inboxes) + len(turns)))
 
-    def end(self, error: BridleError | None) -> None:
-        """End all cursors; those of messages with `error`."""
+    def unread(self, size: int) -> None:
+        """Check the limit of unread messages, after `size` bytes more: a warning at half of it, failure beyond it."""
+        self._held_at_most += size
+        if self._held_at_most * 2 <= self._limit and not self._slow:
+            return  # counted only where it may matter: a program may hold all turns of weeks
+        held = sum(inbox.size for inbox in self._messages) + sum(turn.inbox.size for turn in self._turns.values())
+        held = self._held_at_most = held + self._besides()
+        if held > self._limit:
+            self._core.connection.fail(SlowConsumerError(held, self._limit))
+        elif held * 2 > self._limit:
+            if not self._slow:
+                self._slow = True
+                text = f"{held:,} bytes of messages wait unread; at {self._limit:,} the session fails."
+                self._core.warn("SLOW_CONSUMER", text, buffered=held, limit=self._limit)
+        elif held * 4 < self._limit:
+            self._slow = False
+
+    def warned(self, warning: StreamWarning) -> None:
+        """Pass a warning on to `on_warning` and to the event cursors."""
+        self._core.tell_later(warning)
+        self.happened(Warned(warning))
+
+    def bad_line(self, line: events.BadLine) -> None:
+        """Log a line that is not a JSON object."""
+        logger.warning("%s", line.error)
+
+    def long_line(self, line: events.LongLine) -> None:
+        """Do nothing: the connection warned."""
+
+    def incomplete_line(self, line: bytes) -> None:
+        """Warn."""
+        self._core.warn(incomplete_last_line(line))
+
+    def turn_changed(self, event: events.TurnStateChanged) -> None:
+        """Move the turn on, and tell the event cursors."""
+        turn = self._turns.get(event.turn_id)
+        if turn is not None:
+            turn.state = event.state
+        if event.state is TurnState.STARTED:
+            self.happened(TurnStarted(event.turn_id))
+        elif event.state.over:
+            if turn is not None:
+                turn.end(event.error)
+            self.happened(TurnCompleted(event.turn_id, event.state))
+
+    def turn_timed_out(self, turn_id: str, error: TurnTimeoutError) -> None:
+        """End the turn with the error, and interrupt it; the session goes on."""
+        turn = self._turns.get(turn_id)
+        if turn is not None:
+            turn.end(error)
+        self._core.connection.expire_turn(turn_id)
+
+    def happened(self, event: SessionEvent) -> None:
+        """Tell the event cursors."""
+        for inbox in list(self._events):
+            inbox.add((event,), 0)
+
+    def ready(self) -> None:
+        """Do nothing: the event says so."""
+
+    def heard(self) -> None:
+        """Do nothing: a session may be silent."""
+
+    def pumped(self) -> None:
+        """Do nothing: nothing depends on it."""
+
+    def overstayed(self, kind: str, seconds: float, stderr_tail: bytes) -> None:
+        """Warn and stop, if it was `finish` that waited for the exit."""
+        if kind == "finish":
+            self._core.warn(did_not_exit(seconds, self._core.connection.background_tasks))
+            self._core.ask_stop()
+
+    def ended(self, event: events.Ended) -> None:
+        """End all cursors; those of messages with the error."""
         for inbox in list(self._messages):
-            inbox.end(error)
+            inbox.end(event.error if event.ending is Ending.FAILED else None)
         for inbox in list(self._events):
             inbox.end()
         self._messages.clear()
         self._events.clear()
-
-    def _look_at_buffers(self, added: int) -> None:
-        self._held_at_most += added
-        if self._held_at_most * 2 <= self._limit and not self._slow_was_said:
-            return  # counted only where it may matter: a program may hold all turns of weeks
-        held = sum(inbox.size for inbox in self._messages)
-        held += self._stream.size if self._stream is not None else 0
-        held += sum(turn.inbox.size for turn in self.turns.values())
-        self._held_at_most = held
-        if held > self._limit:
-            self._fail(SlowConsumerError(held, self._limit))
-        elif held * 2 > self._limit:
-            if not self._slow_was_said:
-                self._slow_was_said = True
-                self._warn(
-                    f"{held:,} bytes of messages wait unread; at {self._limit:,} the session fails.", held, self._limit
-                )
-        elif held * 4 < self._limit:
-            self._slow_was_said = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bridle.errors import StreamWarning
@@ -18,7 +18,7 @@ __all__ = ["SessionBase"]
 class SessionBase:
     """A session, as it is now."""
 
-    _core: SessionCore
+    _core: SessionCore[Any]
 
     @property
     def options(self) -> Options:

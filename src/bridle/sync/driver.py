@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bridle.answering.servers import CLOSE_SECONDS
 from bridle.session.core import driver_error
@@ -45,7 +45,7 @@ class Driver:
     """
 
     def __init__(
-        self, core: SessionCore, transport: SyncTransport, lock: threading.RLock, tell: Callable[[], None]
+        self, core: SessionCore[Any], transport: SyncTransport, lock: threading.RLock, tell: Callable[[], None]
     ) -> None:
         self.running = False
         self._lock = lock

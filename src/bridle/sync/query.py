@@ -1,44 +1,184 @@
-"""One-shot queries without an event loop.
+# Generated from src/bridle/aio/query.py by scripts/make_sync.py. Do not edit: edit the source and run `./dev format`.
+"""Queries for threads.
 
-The order of methods and everything they decide is that of `bridle.aio.query`; the core and the child process are the same objects.
-Only the waiting differs.
+`QueryStream` takes items from the core of the query and gives them to its user; the launch decides how they get there. A plain query holds
+no task, scope or lock between calls: it reads when it is asked. A query over the bidirectional launch has a driver (`steered.py`).
 """
 
 from __future__ import annotations
 
+import logging
 import time
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast, overload
 
 from bridle.errors import BridleError, ConcurrentUseError, DecodeError, StreamWarning
 from bridle.queries.outcomes import CollectResult, RunResult, conclude
-from bridle.queries.stream import SHORTEST_WAIT, StreamBase, is_steered, with_output_type
+from bridle.queries.plain import PlainQuery
+from bridle.queries.stream import StreamBase, is_steered, warn_before_start, with_output_type
+from bridle.sync.waits import Preparing, child_process, is_cancellation, receive, wait_exit
 from bridle.transports.opening import open_sync
 from bridle.transports.process.prepare import Preparation
-from bridle.transports.process.subprocess_sync import SyncChildProcess
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
     from bridle.launch import LaunchPlan
     from bridle.messages import Message, ResultMessage
     from bridle.options.options import Options
+    from bridle.queries.ending import Item, QueryCore
     from bridle.transports.base import SyncTransport, TransportSource
 
 __all__ = ["QueryStream", "query", "run"]
 
+logger = logging.getLogger("bridle")
+
 T = TypeVar("T")
 A = TypeVar("A")
+
+_SHORTEST_WAIT = 0.01
+"""A timeout that has passed still leaves one look at what is readable, so that data which came in time counts."""
+
+
+class Way(Protocol):
+    """How the items of a query come, over one of the two launches.
+
+    Attributes:
+        transport: the connection to the CLI.
+        core: the items and the ending.
+        items: the items that the stream gives next.
+        gone: True once the CLI was stopped.
+    """
+
+    transport: SyncTransport
+    core: QueryCore
+    items: deque[Item]
+    gone: bool
+
+    @property
+    def over(self) -> bool:
+        """True once no further item can come."""
+
+    def start(self, *, resumable: bool) -> None:
+        """Start the CLI and give it the prompt; a `resumable` start that was cancelled is continued by the next call."""
+
+    def resumes(self, error: BaseException) -> bool:
+        """Return whether the next call of `start` can continue after this error."""
+
+    def advance(self) -> None:
+        """Wait for one event and apply it."""
+
+    def close(self) -> None:
+        """End a start or a wait that goes on in another task or thread. `stop` follows."""
+
+    def stop(self, *, turn_open: bool | None = None) -> None:
+        """Stop the CLI; `turn_open` tells whether the model may be at work (None: the core knows)."""
+
+    def abandon(self) -> None:
+        """End the CLI without waiting."""
+
+
+class _Plain:
+    """The one-way launch: the prompt goes with it, and the stream reads when it is asked."""
+
+    def __init__(self, prompt: str, options: Options, transport: SyncTransport | TransportSource | None) -> None:
+        self.transport: SyncTransport
+        self.transport, self._local = open_sync(transport, lambda: child_process(options), options)
+        self.gone = False
+        self._query = PlainQuery(options)
+        self.core = self._query.core
+        self.items = self.core.items
+        self._options = options
+        self.preparation = Preparation(options, prompt, find=self._local)
+        self._preparing = Preparing(self.preparation)
+        self._plan: LaunchPlan | None = None
+        self._begun = False
+        self._fed = False
+        self._closed = False
+
+    @property
+    def over(self) -> bool:
+        """True once no further item can come."""
+        return self.core.over
+
+    def start(self, *, resumable: bool) -> None:
+        """Start the CLI and give it the prompt."""
+        self._begun = True
+        if self._plan is None:
+            try:
+                plan = self._preparing.plan()
+            except BaseException as error:
+                if not resumable and is_cancellation(error):
+                    self.preparation.cancel()
+                raise
+            warn_before_start(self._options, self.preparation.warnings)
+            if logger.isEnabledFor(logging.DEBUG):
+                logger.debug("starting\n%s", plan.describe())
+            self._plan = plan
+        if self._closed:
+            return
+        self.transport.start(self._plan)
+        if not self._fed:
+            self._fed = True
+            self._query.begin(time.monotonic())
+            if self._plan.stdin:
+                self.transport.send(self._plan.stdin)
+        self.transport.end_input()
+
+    def resumes(self, error: BaseException) -> bool:
+        """Return whether the next call of `start` can continue after this error."""
+        return is_cancellation(error) and (self._local or self._plan is None)
+
+    def advance(self) -> None:
+        """Wait for output, for the exit, or for the next timeout."""
+        query, transport = self._query, self.transport
+        seconds = query.wait_seconds(time.monotonic())
+        if seconds is not None:
+            seconds = max(_SHORTEST_WAIT, seconds)
+        if query.output_ended:
+            exited, exit_code = wait_exit(transport, seconds)
+            if exited:
+                # Stopped first: then all of stderr has been read, and the diagnosis is complete.
+                self.stop(turn_open=query.crashed(exit_code))
+                query.process_exited(exit_code, transport.stderr_tail)
+            else:
+                query.expire(time.monotonic(), transport.stderr_tail)
+            return
+        data = receive(transport, seconds)
+        now = time.monotonic()
+        if data:
+            query.receive_data(data, now)
+        elif data is not None:
+            query.receive_eof(now)
+        if data is None or (seconds is not None and seconds <= _SHORTEST_WAIT):
+            query.expire(now, transport.stderr_tail)
+
+    def close(self) -> None:
+        """End a start that goes on in another task or thread."""
+        self._closed = True
+        if self._plan is None:
+            self.preparation.cancel()
+
+    def stop(self, *, turn_open: bool | None = None) -> None:
+        """Stop the CLI."""
+        self.transport.stop(turn_open=self._query.turn_open if turn_open is None else turn_open)
+        self.gone = True
+
+    def abandon(self) -> None:
+        """End the CLI without waiting, if it was started."""
+        if self._begun and not self.gone:
+            if self._plan is None:
+                self.preparation.cancel()
+            self.transport.abandon()
 
 
 class QueryStream(StreamBase):
     """The messages of one query, as they come.
 
-    `for message in stream` gives messages and raises what ends the stream in error; warnings and undecodable lines are collected in
-    `warnings` and `errors`. `next_item()` and `items()` give those as values too. `with stream` makes sure that nothing is left when the
-    block is left; without it, leaving early still stops the process, in the background.
-
-    One thread reads at a time; `close()` may be called from any thread and ends a blocked read at once.
+    `for message in stream` gives messages and raises what ends the stream in error; warnings and undecodable lines are collected
+    in `warnings` and `errors`. `next_item()` and `items()` give those as values too. `with stream` makes sure that nothing is left
+    when the block is left; without it, leaving early still stops the process, in the background.
     """
 
     def __init__(
@@ -48,14 +188,28 @@ class QueryStream(StreamBase):
         *,
         transport: SyncTransport | TransportSource | None = None,
     ) -> None:
-        super().__init__(prompt, options)
-        self._transport: SyncTransport
-        self._transport, self._own_transport = self._open(transport)
+        super().__init__(options)
+        self._way: Way
+        if is_steered(prompt, self.options):
+            from bridle.sync.steered import Steered
+
+            self._way = Steered(prompt, self.options, transport)
+        else:
+            self._way = _Plain(cast("str", prompt), self.options, transport)
+        self._core = self._way.core
+        self._items = self._way.items
+        self._up = False
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the CLI; None before it is started, and if the transport has none."""
+        return self._way.transport.pid
+
+    def __del__(self) -> None:
+        if hasattr(self, "_up"):
+            self._way.abandon()
 
     # -- life ----------------------------------------------------------------------------------------------------------
-
-    def _open(self, transport: SyncTransport | TransportSource | None) -> tuple[SyncTransport, bool]:
-        return open_sync(transport, lambda: SyncChildProcess(**self._child_settings()), self.options)
 
     def start(self) -> None:
         """Start the CLI and hand it the prompt. Reading does this by itself; call it to meet start errors early.
@@ -64,47 +218,30 @@ class QueryStream(StreamBase):
             StartError: the CLI cannot be started.
             OptionsError: options that do not fit the file system.
         """
-        if self._started or self._ended:
+        if self._up or self._ended:
             return
         with self._reading("start"):
-            self._start()
+            self._start(resumable=False)
 
-    def _start(self) -> None:
-        self._started = True
+    def _start(self, *, resumable: bool) -> None:
+        """Start, or continue a start that was cancelled (`next_item` is safe to be called again, from its first call on)."""
         try:
-            plan = self._prepare()
-            self._prepared = True
-            if self._closing:
-                return
-            self._transport.start(plan)
-            self._connect(time.monotonic())
-            if plan.stdin:
-                self._transport.send(plan.stdin)
-            self._transport.end_input()
+            self._way.start(resumable=resumable)
         except BaseException as error:
+            if resumable and self._way.resumes(error):
+                raise
             self._ended = True
-            self._stop(turn_open=True)
+            self._way.stop(turn_open=True)
             if not (self._closing and isinstance(error, BridleError)):
-                raise  # what fails because somebody closed the stream meanwhile is an end, and no error
-
-    def _prepare(self) -> LaunchPlan:
-        self._preparation = preparation = Preparation(self.options, self._prompt, find=self._own_transport)
-        plan = preparation.run()
-        self._warn_before_start(preparation.warnings)
-        self._log_plan(plan)
-        return plan
-
-    def _stop(self, *, turn_open: bool) -> None:
-        self._transport.stop(turn_open=turn_open)
+                raise  # an error because the stream was closed meanwhile is an end, and no error
+        self._up = True
 
     def close(self) -> None:
-        """Stop the CLI, if it still runs, and end the stream: when this returns, no process is left. Idempotent, from any thread."""
+        """Stop the CLI, if it still runs, and end the stream: when this returns, no process is left. Idempotent."""
         self._closing = self._ended = True
         self._items.clear()
-        if self._preparation is not None and not self._prepared:
-            self._preparation.cancel()  # a start that is under way in another thread or task ends, too
-        self._stop(turn_open=self._connection.turn_open)
-        self._finished = True
+        self._way.close()
+        self._way.stop()
 
     def __enter__(self) -> Self:
         self.start()
@@ -138,9 +275,9 @@ class QueryStream(StreamBase):
             except (StopIteration, BridleError):
                 raise
             except BaseException:
-                # Ctrl-C in the middle of an iteration, which cannot be taken up again: the model must not work on for nobody.
+                # Interrupted in the middle of an iteration, which cannot be taken up again: the model must not work on for nobody.
                 self._ended = True
-                self._abandon()
+                self._way.abandon()
                 raise
 
     def next_item(self) -> Message | StreamWarning | DecodeError | None:
@@ -206,53 +343,31 @@ class QueryStream(StreamBase):
         with self:
             for _ in self:
                 pass
-        return self._connection.last_result
+        return self._core.last_result
 
     def _more(self, call: str) -> bool:
         """Wait until there is an item; False at the end. The end is given only when the process is gone."""
         if self._ended:
             return False
         with self._reading(call):
-            if not self._started:
-                self._start()
-                if self._closing:
-                    self._stop(turn_open=True)
-                    return False
-            connection = self._connection
-            while not self._items and not connection.over:
-                self._advance()
-                if self._closing:
-                    self._items.clear()
-                    self._stop(turn_open=connection.turn_open)
-                    return False
+            way = self._way
+            if not self._up:
+                self._start(resumable=call == "next_item")
+            while not (self._closing or self._items or way.over):
+                way.advance()
+            if self._closing:
+                self._items.clear()
+                way.stop()
+                return False
             if self._items:
                 return True
-            if not self._finished:
-                # It was given its time, or may be at work for nobody: there is nothing to wait for.
-                self._stop(turn_open=True)
-                self._finished = True
+            if not way.gone:
+                # It was given its time, or may be at work for no reader: there is nothing to wait for.
+                way.stop(turn_open=True)
             error = self._give_end()
             if error is not None:
                 raise error
             return False
-
-    def _advance(self) -> None:
-        """Wait for one happening and tell the core."""
-        connection, transport = self._connection, self._transport
-        seconds = self._wait_seconds(time.monotonic())
-        if connection.output_ended:
-            until = None if seconds is None else time.monotonic() + seconds
-            exit_code = transport.wait_exit(seconds)
-            if exit_code is not None or until is None or time.monotonic() < until:
-                # Stopped first: then everything that was on stderr has been read, and the diagnosis is complete.
-                self._stop(turn_open=connection.crashed(exit_code))
-                self._finished = True
-                connection.process_exited(exit_code, transport.stderr_tail)
-            else:
-                connection.expire(time.monotonic(), transport.stderr_tail)
-            return
-        data = transport.receive(seconds)
-        self._took(data, transport.stderr_tail, due=seconds is not None and seconds <= SHORTEST_WAIT)
 
 
 # Exact classes: the core makes no others, and asking for subclasses costs three times as much for every message.
@@ -274,10 +389,6 @@ def query(
         TypeError: the prompt is nothing that can be a prompt.
         OptionsError: it is empty, or options do not go together.
     """
-    if is_steered(prompt, options):
-        from bridle.sync.steered import SteeredStream
-
-        return SteeredStream(prompt, options, transport=transport)
     return QueryStream(prompt, options, transport=transport)
 
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from bridle.session.core import SessionCore
     from bridle.session.inbox import Flag, Inbox
     from bridle.transports.base import SyncTransport
-    from bridle.transports.process.prepare import Preparation
 
 __all__ = ["Seam", "starting"]
 
@@ -42,12 +41,12 @@ class Seam:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.driver: Driver | None = None
-        self._core: SessionCore
+        self._core: SessionCore[Any]
         self._transport: SyncTransport
         self._teller: Teller
         self._changes = threading.Lock()
 
-    def connect(self, core: SessionCore, transport: SyncTransport) -> None:
+    def connect(self, core: SessionCore[Any], transport: SyncTransport) -> None:
         """Set the core and the transport that belong to the session."""
         self._core = core
         self._transport = transport
@@ -153,20 +152,7 @@ class Seam:
     def pause(self, inbox: Inbox) -> None:
         """Do nothing: a reader keeps no other thread waiting."""
 
-    @staticmethod
-    def is_cancellation(_error: BaseException) -> bool:
-        """Return False: threads are not cancelled."""
-        return False
-
     # -- start and stop ------------------------------------------------------------------------------------------------
-
-    def prepare(self, preparation: Preparation) -> LaunchPlan:
-        """Return the launch plan.
-
-        Raises:
-            BridleError: as `Preparation.run`.
-        """
-        return preparation.run()
 
     def launch(self, plan: LaunchPlan) -> None:
         """Start the CLI in the caller's thread, then the reading thread.

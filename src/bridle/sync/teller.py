@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ class Teller:
         lock: the lock of the core.
     """
 
-    def __init__(self, core: SessionCore, lock: threading.RLock) -> None:
+    def __init__(self, core: SessionCore[Any], lock: threading.RLock) -> None:
         self._core = core
         self._lock = lock
         self._thread: int | None = None

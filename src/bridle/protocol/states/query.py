@@ -1,7 +1,7 @@
 """The state tables. A rule that is not in a table does not exist; a cell that is missing is a protocol error.
 
-One-shot: what a happening yields, and the state it leads to (contract, section 3). The connection (`oneshot.py`) classifies what
-arrives into a `Happening`, looks up the cell and does what it says.
+What a happening gives the user of a query, and the state it leads to (contract, section 3). `queries.ending.QueryCore` classifies what
+its connection reports into a `Happening`, looks up the cell and does what it says.
 """
 
 from __future__ import annotations
@@ -41,6 +41,10 @@ class Happening(Enum):
     EXITED_WITH_ERROR_STRICT = auto()
     DEADLINE = auto()
     STILL_RUNNING = auto()
+    FAILED = auto()
+    """The connection was lost for another reason: prompts that cannot be read, a reader that is too slow."""
+    STOPPED = auto()
+    """The process was stopped on request."""
     PROMPT = auto()
     """The CLI works on a further prompt: only where there are several."""
     ASKED_AT_THE_END = auto()
@@ -63,6 +67,7 @@ class Yield(Enum):
     RAISE_LINE_TOO_LONG = auto()
     RAISE_PROCESS_ERROR = auto()
     RAISE_TURN_TIMEOUT = auto()
+    RAISE_FAILURE = auto()
     END = auto()
     NOTHING = auto()
 
@@ -92,6 +97,8 @@ ONE_SHOT: dict[tuple[State, Happening], Cell] = {
     (_S.STREAMING, _H.DEADLINE): Cell(_Y.RAISE_TURN_TIMEOUT, _S.CLOSED),
     # It closed its output and goes on without a result: nothing more can come, so it is stopped and reported.
     (_S.STREAMING, _H.STILL_RUNNING): Cell(_Y.RAISE_PROCESS_ERROR, _S.CLOSED),
+    (_S.STREAMING, _H.FAILED): Cell(_Y.RAISE_FAILURE, _S.CLOSED),
+    (_S.STREAMING, _H.STOPPED): Cell(_Y.NOTHING, _S.ENDING),
     (_S.RESULT_RECEIVED, _H.MESSAGE): Cell(_Y.MESSAGE, _S.RESULT_RECEIVED),
     (_S.RESULT_RECEIVED, _H.RESULT): Cell(_Y.MESSAGE, _S.RESULT_RECEIVED),
     (_S.RESULT_RECEIVED, _H.PROMPT): Cell(_Y.NOTHING, _S.STREAMING),
@@ -104,6 +111,8 @@ ONE_SHOT: dict[tuple[State, Happening], Cell] = {
     (_S.RESULT_RECEIVED, _H.EXITED_WITH_ERROR): Cell(_Y.WARN_NONZERO_EXIT_AFTER_RESULT, _S.ENDING),
     (_S.RESULT_RECEIVED, _H.EXITED_WITH_ERROR_STRICT): Cell(_Y.RAISE_PROCESS_ERROR, _S.CLOSED),
     (_S.RESULT_RECEIVED, _H.STILL_RUNNING): Cell(_Y.WARN_CLI_DID_NOT_EXIT, _S.ENDING),
+    (_S.RESULT_RECEIVED, _H.FAILED): Cell(_Y.RAISE_FAILURE, _S.CLOSED),
+    (_S.RESULT_RECEIVED, _H.STOPPED): Cell(_Y.NOTHING, _S.ENDING),
     **{(state, happening): Cell(_Y.NOTHING, state) for state in (_S.ENDING, _S.CLOSED) for happening in _H},
     (_S.ENDING, _H.ASKED_AT_THE_END): Cell(_Y.END, _S.CLOSED),
     (_S.CLOSED, _H.ASKED_AT_THE_END): Cell(_Y.END, _S.CLOSED),

@@ -1,0 +1,142 @@
+"""A query over the one-way launch: a connection that only reads, the ending table, and the timeouts of its one turn.
+
+It never waits and knows no clock. A shell passes on the bytes of the transport and the time, takes the items, and stops the process once
+`core.over` is true.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from bridle.errors import TurnTimeoutError
+from bridle.messages.base import frame_summary
+from bridle.protocol import events
+from bridle.protocol.connection import Connection, Role
+from bridle.protocol.deadlines import TURN_KINDS, Deadlines
+from bridle.protocol.states.query import State
+from bridle.queries.ending import Overtime, QueryCore
+
+if TYPE_CHECKING:
+    from bridle.options.options import Options
+
+__all__ = ["PlainQuery"]
+
+logger = logging.getLogger("bridle")
+
+EXIT_SECONDS = 5.0
+"""How long the exit status may come after the end of the output."""
+
+
+class PlainQuery:
+    """The core of a query over the one-way launch.
+
+    Args:
+        options: the options of the query.
+
+    Attributes:
+        connection: reads the output.
+        core: the items and the ending.
+        output_ended: True once the output has ended, and the exit is all that is left to come.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.connection = Connection(Role.HOST, limits=options.limits, one_way=True, judges_lines=False)
+        self.core = QueryCore(self.connection, options)
+        self.output_ended = False
+        self._started_at = 0.0
+        self._timeouts = options.timeouts
+        self._deadlines = Deadlines()
+        self._overtime = Overtime(options.timeouts, self._deadlines)
+
+    def begin(self, now: float) -> None:
+        """Apply that the CLI was started."""
+        logger.debug("started")
+        self._started_at = self._deadlines.now = now
+        self.connection.begin_start()
+        self._deadlines.arm("first_message", "", self._timeouts.first_message)
+        self._deadlines.arm("turn", "", self._timeouts.turn)
+
+    @property
+    def turn_open(self) -> bool:
+        """True while the model may be at work."""
+        return self.connection.at_work
+
+    def crashed(self, exit_code: int | None) -> bool:
+        """Return whether an exit with this code is a crash: then nothing that the process started may stay."""
+        by_signal = exit_code is not None and (exit_code < 0 or exit_code > 128)
+        return by_signal or self.core.state is State.STREAMING
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        """Apply bytes of stdout."""
+        if not self.core.over:
+            self._deadlines.now = now
+            self.connection.receive_data(data)
+            if logger.isEnabledFor(logging.DEBUG):
+                logger.debug("read %d bytes, %.3f s after the start", len(data), now - self._started_at)
+            self._pump()
+
+    def receive_eof(self, now: float) -> None:
+        """Apply the end of stdout: the rest of a line is decoded, and the exit has to follow."""
+        if not self.output_ended:
+            self.output_ended = True
+            self._deadlines.now = now
+            self.connection.receive_eof()
+            self._pump()
+            self._deadlines.clear()
+            self._deadlines.arm("exit", "", EXIT_SECONDS)
+
+    def process_exited(self, exit_code: int | None, stderr_tail: bytes) -> None:
+        """Apply the exit; `exit_code` is None if the status cannot be known."""
+        self.connection.process_exited(exit_code, stderr_tail)
+        self._pump()
+
+    def wait_seconds(self, now: float) -> float | None:
+        """Return how long the shell may wait for the next bytes or for the exit; None without limit."""
+        return None if self.core.over else self._deadlines.wait_seconds(now)
+
+    def expire(self, now: float, stderr_tail: bytes = b"") -> None:
+        """Apply the timeouts that have passed. Call it only after everything readable was read."""
+        for kind, _, seconds in self._deadlines.passed(now):
+            if self.core.over:
+                return
+            match kind:
+                case "first_message" | "idle" | "turn":
+                    self.core.timed_out(TurnTimeoutError(kind, seconds))
+                case _:
+                    self.core.still_running(seconds, stderr_tail)
+
+    def _pump(self) -> None:
+        noted = logger.isEnabledFor(logging.DEBUG)
+        for event in self.connection.events_received():
+            match event:
+                case events.MessagesReceived(messages=messages):
+                    if noted:
+                        for message in messages:
+                            logger.debug("%s", frame_summary(message))
+                    self.core.messages(messages)
+                    self._overtime.heard(messages)
+                    self._heard()
+                case events.Warned(warning=warning):
+                    self.core.warned(warning)
+                case events.BadLine():
+                    self.core.bad_line(event)
+                case events.LongLine():
+                    self.core.long_line(event)
+                case events.IncompleteLine(line=line):
+                    self.core.incomplete_line(line)
+                case events.Ended():
+                    self.core.ended(event)
+                case _:  # the state of the CLI: the connection keeps it
+                    pass
+        self._overtime.look(self.connection, waits=self.core.state is State.RESULT_RECEIVED and not self.output_ended)
+
+    def _heard(self) -> None:
+        """Let the timeouts of the turn follow its messages."""
+        deadlines = self._deadlines
+        if self.core.state is State.STREAMING:
+            deadlines.disarm("first_message", "")
+            deadlines.arm("idle", "", self._timeouts.idle)
+        else:
+            for kind in TURN_KINDS:
+                deadlines.disarm(kind, "")

@@ -1,0 +1,62 @@
+"""What a query and a start wait for in a thread: the launch plan, output, the exit. `bridle.aio.waits` has the same for event loops."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from bridle.transports.process.subprocess_sync import SyncChildProcess
+
+if TYPE_CHECKING:
+    from bridle.launch import LaunchPlan
+    from bridle.options.options import Options
+    from bridle.transports.base import SyncTransport
+    from bridle.transports.process.prepare import Preparation
+
+__all__ = ["Preparing", "checkpoint", "child_process", "is_cancellation", "receive", "wait_exit"]
+
+
+class Preparing:
+    """A preparation; `Preparation.cancel` ends it from another thread."""
+
+    def __init__(self, preparation: Preparation) -> None:
+        self._preparation = preparation
+
+    def plan(self) -> LaunchPlan:
+        """Return the launch plan.
+
+        Raises:
+            BridleError: as `Preparation.run`.
+        """
+        return self._preparation.run()
+
+
+def child_process(options: Options) -> SyncChildProcess:
+    """Return the local child process that the options ask for."""
+    return SyncChildProcess(
+        stop_grace=options.timeouts.stop_grace,
+        kill_grace=options.timeouts.kill_grace,
+        stderr_tail_bytes=options.limits.stderr_tail,
+        on_stderr=options.stderr,
+    )
+
+
+def receive(transport: SyncTransport, seconds: float | None) -> bytes | None:
+    """Return the next output, b"" at its end; None after `seconds`."""
+    return transport.receive(seconds)
+
+
+def wait_exit(transport: SyncTransport, seconds: float | None) -> tuple[bool, int | None]:
+    """Wait `seconds` at most; return whether the process has exited, and its exit status, if there is one."""
+    until = None if seconds is None else time.monotonic() + seconds
+    exit_code = transport.wait_exit(seconds)
+    return exit_code is not None or until is None or time.monotonic() < until, exit_code
+
+
+def checkpoint() -> None:
+    """Do nothing: threads share the processor by themselves."""
+
+
+def is_cancellation(_error: BaseException) -> bool:
+    """Return False: threads are not cancelled."""
+    return False

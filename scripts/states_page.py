@@ -23,6 +23,8 @@ HAPPENINGS = {
     Happening.EXITED_WITH_ERROR_STRICT: "such an exit, with `strict_exit_status=True`",
     Happening.DEADLINE: "a deadline passes: `first_message`, `idle` or `turn`",
     Happening.STILL_RUNNING: "no exit in time",
+    Happening.FAILED: "the connection is lost: prompts that cannot be read, a reader that is too slow",
+    Happening.STOPPED: "the process was stopped on request",
     Happening.PROMPT: "the CLI takes up a further prompt, where there are several",
     Happening.ASKED_AT_THE_END: "the next call",
 }
@@ -33,6 +35,7 @@ YIELDS = {
     Yield.RAISE_LINE_TOO_LONG: "raises `LineTooLongError`",
     Yield.RAISE_PROCESS_ERROR: "raises `ProcessError`",
     Yield.RAISE_TURN_TIMEOUT: "raises `TurnTimeoutError`",
+    Yield.RAISE_FAILURE: "raises the error",
     Yield.END: "the end",
     Yield.NOTHING: "nothing",
 }

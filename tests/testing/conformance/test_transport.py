@@ -127,6 +127,65 @@ def test_what_is_wrong_is_said(kind: Any, check: str, status: str, detail: str) 
             report.raise_for_failures()
 
 
+class LosesTheLast(AsyncChildProcess):
+    """Takes once more after `take` has returned False."""
+
+    async def push_to(self, take: Any) -> bytes | None:
+        ended = await super().push_to(take)
+        if ended is None:
+            await self.receive()
+        return ended
+
+
+class Overtakes(AsyncChildProcess):
+    """`send` comes after what is sent without waiting."""
+
+    late = b""
+
+    async def send(self, data: bytes) -> None:
+        self.late += data
+
+    def send_nowait(self, data: bytes) -> None:
+        super().send_nowait(data + self.late)
+        self.late = b""
+
+
+class SeesNothing(AsyncChildProcess):
+    input_broken = False
+
+
+class WronglyAsync(AsyncChildProcess):
+    async def send_nowait(self, data: bytes) -> None:  # type: ignore[override]
+        super().send_nowait(data)
+
+
+@pytest.mark.parametrize("shell", ["asyncio", "trio"])
+@pytest.mark.parametrize(
+    ("kind", "check", "detail"),
+    [
+        (LosesTheLast, "pushed_output_is_kept", "the first difference is at byte"),
+        (Overtakes, "sent_without_waiting", "the first difference is at byte"),
+        (SeesNothing, "a_broken_input_is_noticed", "it was not within 10 s"),
+        (WronglyAsync, "shape", "`send_nowait` must not be async"),
+    ],
+)
+def test_what_is_wrong_with_pushing_is_said(kind: Any, check: str, detail: str, shell: Shell) -> None:
+    class Source(Local):
+        def for_async(self) -> Any:
+            return kind(kill_grace=0.5)
+
+    [finding] = check_transport(Source(), shells=[shell], only=[check]).findings
+    assert finding.status == "fails"
+    assert detail in finding.detail
+
+
+def test_push_rules_are_for_push_transports() -> None:
+    names = {check.name for check in TRANSPORT_CHECKS if check.push}
+    assert names == {"pushed_output_is_kept", "sent_without_waiting", "a_broken_input_is_noticed"}
+    pull = check_transport(with_faults(Local()), shells=["threads"], only=[*names, "shape"])
+    assert [(finding.check, finding.status) for finding in pull.findings] == [("shape", "holds")]
+
+
 @pytest.mark.parametrize("fault", [Drop("numbers", nth=1), Corrupt(nth=3, how="cut")])
 def test_faults_that_do_harm_are_noticed(fault: Any) -> None:
     report = check_transport(

@@ -67,6 +67,8 @@ def play(step: "list[Any]") -> None:
     elif name == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    elif name == "deaf":
+        os.close(0)
     elif name == "stay":
         until = time.time() + 120
         while time.time() < until:

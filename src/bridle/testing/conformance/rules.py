@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from bridle.errors import StartError
 from bridle.testing.conformance.report import Failed, Skipped, expect
+from bridle.transports.checking import check_shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -33,21 +34,23 @@ class TransportCheck(NamedTuple):
         name: of the check.
         behaviour: the rule.
         required: False for what some transports cannot do, and a CLI may do without.
+        push: True for a rule of the push protocols: it is checked on push transports only.
         run: shows it, or raises `Failed` or `Skipped`.
     """
 
     name: str
     behaviour: str
     required: bool
+    push: bool
     run: Callable[[Wire, Plan], Coroutine[Any, Any, None]]
 
 
 TRANSPORT_CHECKS: list[TransportCheck] = []
 
 
-def _check(behaviour: str, *, required: bool = True) -> Callable[[Any], Any]:
+def _check(behaviour: str, *, required: bool = True, push: bool = False) -> Callable[[Any], Any]:
     def add(function: Callable[[Wire, Plan], Coroutine[Any, Any, None]]) -> Any:
-        TRANSPORT_CHECKS.append(TransportCheck(function.__name__.lstrip("_"), behaviour, required, function))
+        TRANSPORT_CHECKS.append(TransportCheck(function.__name__.lstrip("_"), behaviour, required, push, function))
         return function
 
     return add
@@ -61,6 +64,14 @@ def _same(got: bytes, wanted: bytes) -> None:
         raise Failed(
             f"{len(got)} bytes came instead of {len(wanted)}; the first difference is at byte {at}: {got[at : at + 20]!r}"
         )
+
+
+@_check("no member of the protocol is missing, and those and only those are async that have to be")
+async def _shape(wire: Wire, plan: Plan) -> None:
+    try:
+        check_shape(wire.transport, blocking=wire.blocking, parameter="the transport")
+    except TypeError as error:
+        raise Failed(str(error)) from error
 
 
 @_check("bytes arrive as they were sent, whole and in order, and the end of the input comes after them")
@@ -304,3 +315,55 @@ async def _looks(wire: Wire, plan: Plan) -> None:
         expect(pid is None or isinstance(pid, int), f"{moment}: `pid` is {pid!r}")
         expect(isinstance(tail, bytes), f"{moment}: `stderr_tail` is {tail!r}")
         expect("--conformance-secret" not in shown, f"{moment}: `repr` shows the arguments")
+
+
+@_check(
+    "`push_to` calls `take` until it returns False; `receive` and `push_to` go on from there without a loss", push=True
+)
+async def _pushed_output_is_kept(wire: Wire, plan: Plan) -> None:
+    await wire.start(plan(["numbers", 200, 0.002]))
+    read = bytearray()
+
+    def take(data: bytes) -> bool:
+        read.extend(data)
+        return len(data) % 2 == 0
+
+    for turn in range(1_000):
+        data = await wire.push_to(take, 0.01 if turn % 3 else 30.0) if turn % 2 else await wire.receive(30.0)
+        if data == b"":
+            break
+        read.extend(data or b"")
+    _same(bytes(read), b"".join(b"%d\n" % number for number in range(200)))
+    again = await wire.push_to(take, _AT_ONCE_SECONDS)
+    expect(again == b"", f"after the end `push_to` gave {again!r}")
+    await wire.stop(turn_open=False)
+
+
+@_check("`send_nowait` does not wait for the peer, and its data follows everything that was sent before", push=True)
+async def _sent_without_waiting(wire: Wire, plan: Plan) -> None:
+    await wire.start(plan(["echo"]))
+    parts = [b"%d %s\n" % (number, b"x" * 10_000) for number in range(200)]
+    began = time.monotonic()
+    for part in parts[:100]:
+        wire.send_nowait(part)
+    took = time.monotonic() - began
+    expect(took < _AT_ONCE_SECONDS, f"it took {took:.1f} s to send a megabyte")
+    for one, other in zip(parts[100::2], parts[101::2], strict=True):
+        await wire.send(one)
+        wire.send_nowait(other)
+    await wire.end_input()
+    _same(await wire.read_until(), b"".join(parts))
+    await wire.stop(turn_open=False)
+
+
+@_check("`input_broken` becomes true after a write to a peer that has closed its input", required=False, push=True)
+async def _a_broken_input_is_noticed(wire: Wire, plan: Plan) -> None:
+    await wire.start(plan(["deaf"], ["tell", ""], ["stay"]))
+    await wire.read_until(lambda read: read.endswith(b"\n"))
+    expect(not wire.input_broken, "it was true before anything was written")
+    until = time.monotonic() + 10.0
+    while not wire.input_broken and time.monotonic() < until:
+        wire.send_nowait(b"x" * 10_000)
+        await wire.receive(0.05)
+    expect(wire.input_broken, "it was not within 10 s")
+    await wire.stop()

@@ -59,7 +59,10 @@ def check_transport(
             if only and check.name not in only:
                 continue
             began = time.monotonic()
-            status, detail = _run(source, shell, check, python, seconds)
+            outcome = _run(source, shell, check, python, seconds)
+            if outcome is None:
+                continue
+            status, detail = outcome
             finding = Finding(
                 "transport",
                 check.name,
@@ -78,7 +81,8 @@ def check_transport(
 
 def _run(
     source: TransportSource, shell: Shell, check: TransportCheck, python: Sequence[str], seconds: float
-) -> tuple[Status, str]:
+) -> tuple[Status, str] | None:
+    """Return the outcome of a check; None if its rule is not for this transport."""
     from bridle.errors import NotSupportedError
 
     try:
@@ -87,6 +91,9 @@ def _run(
         return "skipped", str(error)
     except Exception as error:
         return "fails", f"it could not be made: {type(error).__name__}: {error}"
+
+    if check.push and not wire.is_push:
+        return None
 
     async def run(wire: Wire) -> None:
         try:

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from bridle.testing.conformance.report import Failed
+from bridle.transports.base import PushTransport
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -86,6 +87,36 @@ class Wire:
 
         with anyio.move_on_after(seconds):
             return await self._call("receive")  # type: ignore[no-any-return]
+        return None
+
+    @property
+    def is_push(self) -> bool:
+        """True if the transport implements a push protocol."""
+        return isinstance(self._transport, PushTransport)
+
+    @property
+    def input_broken(self) -> bool:
+        """Its `input_broken`."""
+        broken: bool = self._transport.input_broken
+        return broken
+
+    def send_nowait(self, data: bytes) -> None:
+        """Send bytes without waiting."""
+        self.doing = "send_nowait"
+        self._transport.send_nowait(data)
+        self.doing = ""
+
+    async def push_to(self, take: Callable[[bytes], bool], seconds: float) -> bytes | None:
+        """Return what `push_to` returns, None if it took longer; a blocking transport is read by `receive` instead."""
+        if self.blocking:
+            while data := await self.receive(seconds):
+                if not take(data):
+                    return None
+            return data
+        import anyio
+
+        with anyio.move_on_after(seconds):
+            return await self._call("push_to", take)  # type: ignore[no-any-return]
         return None
 
     async def wait_exit(self, seconds: float | None = None) -> int | None:

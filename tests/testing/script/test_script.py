@@ -9,7 +9,7 @@ import pytest
 import bridle.sync
 from bridle.messages import ResultError
 from bridle.testing import HTTPFailure, Reply, Script, SimulatedCLI, Stall
-from bridle.testing.script.model import _Compiler
+from bridle.testing.script.model import Compiler
 from bridle.testing.script.steps import UserSays
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def test_mistakes_are_refused_when_they_are_made() -> None:
 def test_the_model_of_a_script() -> None:
     script = Script().user("go").thinks("hm").says("A.").calls("Bash", {"command": "x"}).expect_result("y").says("B.")
     script.user("again").rate_limited(2, delay=0.1).slow(0.2).says("C.").api_error(402).interrupted(after="I")
-    first, second, *failures, third, refused, silent = _Compiler().compile(script.steps)
+    first, second, *failures, third, refused, silent = Compiler().compile(script.steps)
     assert isinstance(first, Reply)
     assert [type(block).__name__ for block in first.content] == ["Thinking", "Text", "ToolCall"]
     assert isinstance(second, Reply)
@@ -169,7 +169,7 @@ def test_what_is_expected_behind_an_answer_is_about_that_answer() -> None:
     script = Script().user("a").calls("Bash", {"command": "ls"}).says("x")
     script.expect_permission("Bash", decision="deny").expect_hook("Stop").expect_result("no", error=True)
     script.user("b").says("y")
-    assert [repr(reply.expect) for reply in _Compiler().compile(script.steps)] == [
+    assert [repr(reply.expect) for reply in Compiler().compile(script.steps)] == [
         "<user_says 'a'>",
         "<expect_permission 'Bash', decision='deny'; expect_result 'no', error=True>",
         "<user_says 'b'>",
@@ -177,5 +177,5 @@ def test_what_is_expected_behind_an_answer_is_about_that_answer() -> None:
 
 
 def test_an_expectation_between_two_texts_parts_them() -> None:
-    replies = _Compiler().compile(Script().user("a").says("x").expect_hook("Stop").says("y").steps)
+    replies = Compiler().compile(Script().user("a").says("x").expect_hook("Stop").says("y").steps)
     assert [[block.text for block in reply.content] for reply in replies] == [["x"], ["y"]]

@@ -1,4 +1,4 @@
-"""The behaviours of a CLI that `check_cli` looks at, after its version: one-shots, sessions, control requests."""
+"""The behaviours of a CLI that `check_cli` checks: its version, one-shots, sessions, control requests."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from bridle.errors import ControlRejectedError, ControlTimeoutError
 from bridle.hooks import HOOK_EVENTS, HookMatcher, HookOutput
+from bridle.launch import MINIMUM_SESSION, parse_version
 from bridle.messages import AssistantMessage, InitMessage, ResultMessage, StreamEvent, ToolResultBlock, UserMessage
 from bridle.permissions import Allow, Deny
-from bridle.testing import HTTPFailure, Repeat, Reply, ScriptedModel, ToolCall
-from bridle.testing.conformance.cli import Bench, Drifted, cli_check
+from bridle.testing.conformance.bench import Bench, Drifted, cli_check
 from bridle.testing.conformance.report import Failed, Skipped, expect, one_line
+from bridle.testing.model.scripted_model import ScriptedModel
+from bridle.testing.model.steps import HTTPFailure, Repeat, Reply, ToolCall
 from bridle.tools import tool, tool_server
 
 if TYPE_CHECKING:
@@ -90,6 +92,19 @@ def _answered(bench: Bench, *steps: Any, text: str | None = None, **fields: Any)
             raise collected.terminal_error
         _ended(collected.messages, text)
     return list(collected.messages)
+
+
+@cli_check("start", f"`--version` says a version, {'.'.join(map(str, MINIMUM_SESSION))} or newer")
+def version(bench: Bench) -> None:
+    """Ask for the version."""
+    done = bench.run("--version")
+    said = done.stdout.decode("utf-8", "replace").strip()
+    found = parse_version(said)
+    if found is None:
+        raise Failed(f"it printed {said[:200]!r} and exited with {done.returncode}")
+    bench.facts["version"] = ".".join(map(str, found))
+    if found < MINIMUM_SESSION:
+        raise Failed(f"it is {bench.facts['version']}")
 
 
 # -- one-shots ----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bridle.hooks import HOOK_EVENTS
 from bridle.testing.conformance import drift_baseline
-from bridle.testing.conformance.cli import Bench, Drifted, cli_check
+from bridle.testing.conformance.bench import Bench, Drifted, cli_check
 from bridle.testing.conformance.drift import flags_of_help, our_flags, without_row
 from bridle.testing.conformance.report import Skipped, expect, one_line
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["ModelRequest", "RequestKind", "ToolResult", "whole_prompt"]
+__all__ = ["ModelRequest", "RequestKind", "ToolResult"]
 
 RequestKind: TypeAlias = Literal["main", "subagent", "compaction", "side", "count_tokens", "probe"]
 """Who asks: the main loop, a subagent, a compaction, a helper of the CLI, a token count, anything else."""
@@ -181,6 +181,20 @@ class ModelRequest:
         """The oldest text that was said to the model as a user: for a subagent, its task."""
         return self.prompts[0] if self.prompts else ""
 
+    @property
+    def whole_prompt(self) -> str:
+        """The text that was said since the model's last answer, its blocks joined with newlines; `[image]` stands for a picture."""
+        parts: list[str] = []
+        for message in self._newest():
+            for block in _blocks(message.get("content", "")) if message.get("role") == "user" else ():
+                kind = block.get("type")
+                if kind == "text":
+                    text = _REMINDER.sub("", str(block.get("text", ""))).strip()
+                    parts += [text] if text and not text.startswith(_KEPT_PICTURE) else []
+                elif kind != "tool_result":
+                    parts.append(f"[{kind}]")
+        return "\n".join(parts)
+
     def _newest(self) -> list[Mapping[str, Any]]:
         newest: list[Mapping[str, Any]] = []
         for message in reversed(self.messages):
@@ -188,20 +202,6 @@ class ModelRequest:
                 break
             newest.append(message)
         return newest[::-1]
-
-
-def whole_prompt(request: ModelRequest) -> str:
-    """Return what was said since the model's last answer, its blocks joined with newlines; `[image]` stands for a picture."""
-    parts: list[str] = []
-    for message in request._newest():
-        for block in _blocks(message.get("content", "")) if message.get("role") == "user" else ():
-            kind = block.get("type")
-            if kind == "text":
-                text = _REMINDER.sub("", str(block.get("text", ""))).strip()
-                parts += [text] if text and not text.startswith(_KEPT_PICTURE) else []
-            elif kind != "tool_result":
-                parts.append(f"[{kind}]")
-    return "\n".join(parts)
 
 
 def classify(method: str, path: str, headers: Mapping[str, str], body: Mapping[str, Any]) -> RequestKind:

@@ -160,7 +160,7 @@ def _wrap(item: pytest.Item, wrapper: Callable[[Callable[..., Any]], Callable[..
 
 def _loop_is_closed() -> bool:
     """Return whether this is called while `asyncio.Runner` cancels what is left in its event loop."""
-    frame: FrameType | None = sys._getframe()
+    frame: FrameType | None = inspect.currentframe()
     while frame is not None and frame.f_code.co_name != "_cancel_all_tasks":
         frame = frame.f_back
     return frame is not None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from bridle.testing.model.requests import whole_prompt
 from bridle.testing.model.scripted_model import ScriptedModel
 from bridle.testing.model.steps import HTTPFailure, OneByOne, Reply, Stall, Text, Thinking, ToolCall, UntilInterrupted
 from bridle.testing.script import steps
@@ -13,29 +12,30 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from bridle.testing.model.requests import ModelRequest
-    from bridle.testing.script.script import Script
     from bridle.testing.script.steps import ScriptStep
 
-__all__ = ["scripted_model"]
+__all__ = ["Compiler", "scripted_model"]
 
 Check: TypeAlias = "Callable[[ModelRequest], None]"
 
 
-def scripted_model(script: Script, more: Mapping[str, Any]) -> ScriptedModel:
-    """Return the model of a script.
+def scripted_model(items: Iterable[ScriptStep], more: Mapping[str, Any], *, forever: bool) -> ScriptedModel:
+    """Return the model of the steps of a script.
 
     Raises:
         ValueError: a step that no model can do.
     """
-    if script.forever:
+    if forever:
         raise ValueError("a script that goes on for ever has no end for a model to reach; write its turns down")
-    compiler = _Compiler()
-    main = compiler.compile(script.steps)
+    compiler = Compiler()
+    main = compiler.compile(items)
     routes: dict[str, Any] = {"subagents": compiler.subagents, "compaction": compiler.compactions, **more}
     return ScriptedModel(*main, **routes)
 
 
-class _Compiler:
+class Compiler:
+    """Turns the steps of a script into the answers of a model."""
+
     def __init__(self) -> None:
         self.subagents: dict[str, OneByOne] = {}
         self.compactions: list[Any] = []
@@ -147,7 +147,7 @@ def _all_of(checks: list[tuple[ScriptStep, Check]]) -> _Checks | None:
 def _prompt_check(step: steps.UserSays) -> Check:
     def check(request: ModelRequest) -> None:
         # The newest text, or all blocks of a prompt that has several.
-        whole = whole_prompt(request)
+        whole = request.whole_prompt
         if not (step.fits(request.prompt_text) or step.fits(whole)):
             raise AssertionError(step.mismatch(whole or request.prompt_text))
 

@@ -317,7 +317,7 @@ class Script:
         """
         from bridle.testing.script.model import scripted_model
 
-        return scripted_model(self, more)
+        return scripted_model(self.steps, more, forever=self.forever)
 
     def to_json(self) -> str:
         """Return the script as JSON text."""

@@ -1,0 +1,178 @@
+"""The bench on which checks run a CLI, and the list of the checks.
+
+The CLI is real; the model is a script on 127.0.0.1; home, configuration and working directory are temporary; the environment is not
+inherited, and the key is not a real one. Nothing leaves the machine.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from bridle.options.bounds import Timeouts
+from bridle.testing.conformance.drift import Drift
+from bridle.testing.conformance.report import Failed
+from bridle.testing.faults import with_faults
+from bridle.testing.faults.flow import FrameStage, Item, Selection, Stage
+from bridle.testing.model.isolation import isolated_options
+from bridle.transports.process.short_runs import run_with_descendants
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+    from random import Random
+
+    from bridle.options.options import Options
+    from bridle.sync import QueryStream, Session
+    from bridle.testing.faults import FaultySource
+    from bridle.testing.faults.frames import Note
+    from bridle.testing.model.scripted_model import ScriptedModel
+
+__all__ = ["CLI_CHECKS", "Bench", "CLICheck", "Drifted", "cli_check"]
+
+
+class _Listening(FrameStage):
+    def __init__(self, see: Callable[[bytes], None]) -> None:
+        super().__init__(Selection(None, None))
+        self._see = see
+
+    def chosen(self, frame: bytes) -> Iterable[Item]:
+        self._see(frame)
+        return [frame]
+
+
+@dataclass(frozen=True)
+class _Tap:
+    """No fault: looks at every line that the CLI writes."""
+
+    see: Callable[[bytes], None]
+    direction: Literal["inbound"] = "inbound"
+
+    def stage(self, random: Random, note: Note) -> Stage:
+        """Return its stage."""
+        return _Listening(self.see)
+
+
+@dataclass
+class Bench:
+    """Where checks run a CLI: isolated, and with everything that it writes looked at.
+
+    Attributes:
+        cli_path: the CLI.
+        folder: what it sees as its machine.
+        drift: what was seen so far that is not modelled.
+        hooks: the hook events that fired so far.
+        facts: what one check found out for a later one.
+        seconds: how long an answer may take.
+    """
+
+    cli_path: str
+    folder: Path
+    seconds: float = 60.0
+    drift: Drift = field(default_factory=Drift)
+    hooks: set[str] = field(default_factory=set)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def project(self) -> Path:
+        """The working directory of the CLI."""
+        return self.folder / "project"
+
+    def options(self, model: ScriptedModel | None = None, **fields: Any) -> Options:
+        """Return options for the CLI in its isolation."""
+        # IS_SANDBOX: as root, which containers are, the CLI refuses to run tools unasked.
+        return isolated_options(
+            self.folder,
+            self.cli_path,
+            model,
+            {
+                "version_check": "skip",
+                "timeouts": Timeouts(
+                    turn=self.seconds,
+                    initialize=self.seconds,
+                    control=self.seconds / 2,
+                    after_result=self.seconds / 4,
+                    background=self.seconds / 2,
+                ),
+                "setting_sources": [],
+                **fields,
+                "env": {"IS_SANDBOX": "1", **fields.get("env", {})},
+            },
+        )
+
+    def query(self, model: ScriptedModel, prompt: str = "Go", **fields: Any) -> QueryStream:
+        """Return a one-shot whose lines are looked at."""
+        from bridle.sync import query
+
+        return query(prompt, self.options(model, **fields), transport=self._tapped())
+
+    def session(self, model: ScriptedModel, **fields: Any) -> Session:
+        """Return a session whose lines are looked at."""
+        from bridle.sync import Session
+
+        return Session(self.options(model, **fields), transport=self._tapped())
+
+    def _tapped(self) -> FaultySource:
+        return with_faults(None, _Tap(self.drift.see))
+
+    def run(self, *arguments: str, seconds: float = 30.0) -> subprocess.CompletedProcess[bytes]:
+        """Run the CLI with these arguments and no input.
+
+        Raises:
+            Failed: it did not end.
+        """
+        from bridle.launch import build_plan
+
+        options = self.options()
+        plan = build_plan(options, prompt="-", cli_path=self.cli_path, session=False, base_environment={}, child_id="")
+        program = plan.argv[: plan.program_length]
+        try:
+            return run_with_descendants(
+                [*program, *arguments], seconds, env=plan.environment, cwd=plan.cwd, stderr=subprocess.PIPE
+            )
+        except subprocess.TimeoutExpired:
+            raise Failed(f"`{' '.join(arguments)}` had not ended after {seconds:g} s") from None
+
+
+class Drifted(Exception):  # noqa: N818 - it ends a check, and reaches nobody
+    """It works, but not as Bridle knows it; the text says how."""
+
+
+class CLICheck(NamedTuple):
+    """One behaviour of the CLI, and how it is shown.
+
+    Attributes:
+        group: what it belongs to.
+        name: of the check.
+        behaviour: what is expected.
+        required: False for what Bridle can do without.
+        run: shows it, or raises; may return what was seen.
+        needs: names of checks that must not have failed before.
+    """
+
+    group: str
+    name: str
+    behaviour: str
+    required: bool
+    run: Callable[[Bench], str | None]
+    needs: tuple[str, ...] = ()
+
+
+CLI_CHECKS: list[CLICheck] = []
+# Where one prompt is not answered, no more are waited for.
+_NEEDS = {"one-shot": ("plain_answer",), "session": ("conversation",), "control": ("conversation",)}
+
+
+def cli_check(group: str, behaviour: str, *, required: bool = True) -> Callable[[Any], Any]:
+    """Add a function to the checks."""
+
+    def add(function: Callable[[Bench], str | None]) -> Any:
+        name = function.__name__
+        needs = (*(("version",) if name != "version" else ()), *_NEEDS.get(group, ()))
+        CLI_CHECKS.append(
+            CLICheck(group, name, behaviour, required, function, tuple(needed for needed in needs if needed != name))
+        )
+        return function
+
+    return add

@@ -129,8 +129,8 @@ class Progress:
         print(f"{chr(13) + chr(27) + '[K' if self.on_terminal else ''}{text} in {seconds:.1f} s", file=sys.stderr)
 
 
-def download(url: str, target: BinaryIO, integrity: str) -> None:
-    """Write what `url` holds to `target`, and check it.
+def download(url: str, target: BinaryIO, integrity: str, pause: float = 1) -> None:
+    """Write the contents of `url` to `target`, and check them. Before each new try, wait `pause` seconds longer.
 
     Raises:
         InstallError: it could not be read, or is not what was pinned.
@@ -164,7 +164,7 @@ def download(url: str, target: BinaryIO, integrity: str) -> None:
                     "Check the network, the proxy variables and npm's `registry` setting."
                 ) from error
             print(f"\nThe download broke off ({error}); trying again", file=sys.stderr)
-            time.sleep(attempt)
+            time.sleep(attempt * pause)
             continue
         progress.done(f"Downloaded {done / 1e6:.0f} MB")
         found = base64.b64encode(digest.digest()).decode()
@@ -196,7 +196,7 @@ def extract(archive: BinaryIO, target: Path) -> None:
     raise InstallError(f"The package has no file {BINARY}; its layout changed, scripts/install_cli.py must follow")
 
 
-def install(project: Path = PROJECT) -> Path:
+def install(project: Path = PROJECT, platform: str | None = None, pause: float = 1) -> Path:
     """Return the path of the pinned CLI, installed if it was not there.
 
     Raises:
@@ -207,7 +207,7 @@ def install(project: Path = PROJECT) -> Path:
     target = project / ".dev" / "claude" / str(pin["version"]) / "claude"
     if os.access(target, os.X_OK):
         return target
-    name = platform_name()
+    name = platform or platform_name()
     if name not in pin["platforms"]:
         raise LookupError(
             f"There is no pinned Claude Code CLI for {name}, only for {', '.join(pin['platforms'])}.\n"
@@ -216,7 +216,7 @@ def install(project: Path = PROJECT) -> Path:
     chosen = pin["platforms"][name]
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=target.parent) as archive:
-        download(tarball_url(chosen["package"], pin["version"]), archive, chosen["integrity"])
+        download(tarball_url(chosen["package"], pin["version"]), archive, chosen["integrity"], pause)
         progress = Progress("Unpacking it", None)
         extract(archive, target)
         progress.done(f"Installed Claude Code CLI {pin['version']}")

@@ -21,27 +21,30 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import install_cli
 
 import bridle.testing
 from bridle.testing import Repeat, ScriptedModel
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 PROJECT = Path(__file__).resolve().parent.parent
-TIMEOUT = 120
+TIMEOUT = 300
 AT_ONCE = 4
 _INSTALLING = threading.Lock()
 _SCRIPTED = re.compile(r"^# scripted: (.+(?:\n#   .+)*)", re.MULTILINE)
 
 
-def pinned_cli() -> Path:
+def pinned_cli(install: Callable[[], Path] = install_cli.install) -> Path:
     """Return the path of the CLI to run against."""
     if named := os.environ.get("BRIDLE_TEST_CLI"):
         return Path(named)
     # Examples run at once; the first one installs, and the others find what it has installed.
     with _INSTALLING:
-        return install_cli.install()
+        return install()
 
 
 def steps_in(text: str) -> tuple[Any, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import time
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,15 +22,15 @@ def test_the_cli_is_installed_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     spec.loader.exec_module(script)
     target = tmp_path / "claude"
     downloads = []
+    together = threading.Event()
 
     def install() -> Path:
         if not target.exists():
             downloads.append(1)
-            time.sleep(0.05)
+            together.wait(0.05)  # for another one, which must not come
             target.touch()
         return target
 
-    monkeypatch.setattr(script.install_cli, "install", install)
     with ThreadPoolExecutor(4) as pool:
-        assert set(pool.map(lambda _: script.pinned_cli(), range(4))) == {target}
+        assert set(pool.map(lambda _: script.pinned_cli(install), range(4))) == {target}
     assert len(downloads) == 1

@@ -8,11 +8,11 @@ import os
 import resource
 import select
 import signal
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -21,7 +21,6 @@ import pytest
 import bridle
 import bridle.sync
 from bridle import ResultMessage
-from bridle.transports.process import spawn
 from tests.contract import shows
 from tests.support.leaks import alive, nothing_left, open_descriptors, wait_gone
 from tests.support.patience import patience
@@ -227,44 +226,38 @@ def test_after_a_crash_nothing_survives_even_with_a_result(shell: Shell, playing
     shell.play(scenario)
 
 
-def exhausted_after(monkeypatch: pytest.MonkeyPatch, module: object, name: str, free: int) -> list[int]:
-    """Leave `free` descriptors once the function `name` has returned; returns what has to be closed in the end."""
-    real, taken = getattr(module, name), []
-
-    def wrapper(*arguments: object, **named: object) -> object:
-        value = real(*arguments, **named)
-        if named.get("stderr") != subprocess.PIPE:  # the watchdog
-            return value
-        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(open_descriptors()) + 30, hard))
+@contextlib.contextmanager
+def free_descriptors(free: int) -> Iterator[None]:
+    """Leave so many descriptors that can be opened."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken: list[int] = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(open_descriptors()) + 30, hard))
+    try:
         with contextlib.suppress(OSError):
             while True:
                 taken.append(os.open("/dev/null", os.O_RDONLY))
         for _ in range(free):
             os.close(taken.pop())
-        return value
-
-    monkeypatch.setattr(module, name, wrapper)
-    return taken
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for descriptor in taken:
+            os.close(descriptor)
 
 
 @shows("process.start")
-@pytest.mark.parametrize("free", range(8))
-def test_descriptors_run_out_in_the_middle_of_a_start(
-    free: int, playing: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with nothing_left():
-        taken = exhausted_after(monkeypatch, spawn, "start", free)
-        try:
+@pytest.mark.parametrize("free", range(20))
+def test_descriptors_run_out_at_every_moment_of_a_start(free: int, playing: StandIn) -> None:
+    query = partial(bridle.sync.query, "hi", playing(INIT, ASSISTANT, RESULT))
+    assert len(query().collect().messages) == 3  # with everything imported
+    with nothing_left(), free_descriptors(free):
+        if free < 6:  # fewer than the pipes need
+            with pytest.raises(bridle.SpawnError):
+                query().collect()
+        else:
             with contextlib.suppress(bridle.SpawnError):
-                bridle.sync.query("hi", playing(INIT, ASSISTANT, RESULT)).collect()
-        finally:
-            monkeypatch.undo()
-            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-            for descriptor in taken:
-                os.close(descriptor)
-    assert len(bridle.sync.query("hi", playing(INIT, ASSISTANT, RESULT)).collect().messages) == 3
+                assert len(query().collect().messages) == 3
+    assert len(query().collect().messages) == 3
 
 
 @pytest.mark.parametrize("name", ["bridle-reaper", "bridle-stderr"])

@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 
 from bridle import ControlRejectedError, ControlTimeoutError, Limits, SessionClosedError, Timeouts
-from bridle.aio.driver import Driver
 from bridle.aio.session import Session as AsyncSession
 from bridle.hooks import HookMatcher
 from bridle.protocol.states.session import Lifecycle
@@ -128,18 +127,17 @@ def test_a_stop_that_asyncio_cancels_still_leaves_no_process(playing: StandIn) -
     asyncio.run(scenario())
 
 
-def test_a_driver_that_asyncio_cancels_before_its_first_step(playing: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    start = Driver.start
-
-    def cancel_everything(driver: Driver) -> None:
-        start(driver)
-        for task in asyncio.all_tasks():
+def test_a_driver_that_asyncio_cancels_before_its_first_step(playing: StandIn) -> None:
+    def cancelled(loop: asyncio.AbstractEventLoop, coroutine: Any, **more: Any) -> asyncio.Task[Any]:
+        made: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, **more)
+        loop.set_task_factory(None)
+        for task in asyncio.all_tasks(loop):
             task.cancel()
-
-    monkeypatch.setattr(Driver, "start", cancel_everything)
+        return made
 
     async def scenario() -> None:
         session = AsyncSession(playing())
+        asyncio.get_running_loop().set_task_factory(cancelled)  # its first task is that of the driver
         with pytest.raises(asyncio.CancelledError):
             await session.start()
         assert session.pid is None

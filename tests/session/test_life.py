@@ -861,9 +861,7 @@ def test_deadlines_of_a_turn_do_not_count_while_it_waits_for_its_turn(shell: She
 
 
 @shows("session.death.stays")
-def test_a_cli_that_closes_its_output_and_stays(shell: Shell, playing: StandIn, monkeypatch: Any) -> None:
-    monkeypatch.setattr("bridle.session.core.EXIT_SECONDS", 0.3)
-
+def test_a_cli_that_closes_its_output_and_stays(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         session = make(shell, playing(timeouts=Timeouts(stop_grace=0.1, kill_grace=0.3)))
         await got(session.start())
@@ -878,10 +876,7 @@ def test_a_cli_that_closes_its_output_and_stays(shell: Shell, playing: StandIn, 
 
 @shows("session.death.deaf")
 @pytest.mark.parametrize("noticed", ["by a write", "in the middle of one"])
-def test_a_cli_that_closes_its_input_and_stays(
-    shell: Shell, playing: StandIn, monkeypatch: Any, tmp_path: Path, noticed: str
-) -> None:
-    monkeypatch.setattr("bridle.session.core.EXIT_SECONDS", 0.3)
+def test_a_cli_that_closes_its_input_and_stays(shell: Shell, playing: StandIn, tmp_path: Path, noticed: str) -> None:
     closes, closed = tmp_path / "closes", tmp_path / "closed"
 
     async def scenario() -> None:

@@ -150,19 +150,26 @@ RULES: dict[str, tuple[Callable[[Snapshot], bool], Snapshot]] = {
 """Each rule, and a state in which it holds."""
 
 
-def picture(table: Mapping[tuple[Any, Any], Any], first: Enum) -> list[str]:
-    """Return a machine as Mermaid, without the ways from a state to itself."""
+def picture(
+    table: Mapping[tuple[Any, Any], Any],
+    first: Enum,
+    meanings: Mapping[Any, str] = MEANINGS,
+    words: Callable[[Any], str] = HAPPENINGS.__getitem__,
+    *,
+    loops: bool = False,
+) -> list[str]:
+    """Return a machine as Mermaid, the ways from a state to itself with `loops` only."""
     kind = type(first)
     used = {state for (begin, _), then in table.items() for state in (begin, then)}
     lines = ["```mermaid", "stateDiagram-v2"]
-    lines += [f"    {state.name} : {state.name}<br/>{MEANINGS[state]}" for state in kind if state in used]
+    lines += [f"    {state.name} : {state.name}<br/>{meanings[state]}" for state in kind if state in used]
     lines.append(f"    [*] --> {first.name}")
     ways: dict[tuple[Enum, Enum], list[str]] = {}
     for (state, what), then in table.items():
-        if state is not then:
-            ways.setdefault((state, then), []).append(HAPPENINGS[what])
+        if loops or state is not then:
+            ways.setdefault((state, then), []).append(words(what))
     lines += [f"    {state.name} --> {then.name} : {'<br/>'.join(what)}" for (state, then), what in ways.items()]
-    left = {state for state, _ in ways}
+    left = {state for state, then in ways if state is not then}
     lines += [f"    {state.name} --> [*]" for state in kind if state in used and state not in left]
     return [*lines, "```"]
 

@@ -66,20 +66,8 @@ def live_cells() -> list[tuple[State, Happening, Yield, State]]:
 
 def picture() -> list[str]:
     """Return the states and the ways between them, as Mermaid."""
-    lines = ["```mermaid", "stateDiagram-v2"]
-    lines += [f"    {state.name} : {state.name}<br/>{meaning}" for state, meaning in STATES.items()]
-    lines.append(f"    [*] --> {State.STREAMING.name}")
-    ways: dict[tuple[State, State], list[str]] = {}
-    for state, what, _, then in live_cells():
-        ways.setdefault((state, then), []).append(words(what.name))
-    lines += [
-        f"    {state.name} --> {then.name} : {'<br/>'.join(happenings)}" for (state, then), happenings in ways.items()
-    ]
-    final = [
-        state for state in State if all(cell.then is state for (begin, _), cell in ONE_SHOT.items() if begin is state)
-    ]
-    lines += [f"    {state.name} --> [*]" for state in final]
-    return [*lines, "```"]
+    ways = {(state, what): then for state, what, _, then in live_cells()}
+    return session_states_page.picture(ways, State.STREAMING, STATES, lambda what: words(what.name), loops=True)
 
 
 def table() -> list[str]:

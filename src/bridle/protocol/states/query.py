@@ -1,19 +1,20 @@
-"""The state tables. A rule that is not in a table does not exist; a cell that is missing is a protocol error.
+"""The machine that judges a query: what a happening gives to the reader, and the state it leads to (contract, section 3).
 
-What a happening gives the user of a query, and the state it leads to (contract, section 3). `queries.ending.QueryCore` classifies what
-its connection reports into a `Happening`, looks up the cell and does what it says.
+`queries.ending.QueryCore` classifies what its connection reports into a `Happening`, looks up the cell and does what it says.
 """
 
 from __future__ import annotations
 
-from enum import Enum, auto
+from enum import auto
 from typing import NamedTuple
+
+from bridle.protocol.states import Member
 
 __all__ = ["ONE_SHOT", "Cell", "Happening", "State", "Yield"]
 
 
-class State(Enum):
-    """Where a one-shot stream stands."""
+class State(Member):
+    """Where a query stands."""
 
     STREAMING = auto()
     """No result yet: the model's turn is open."""
@@ -25,8 +26,8 @@ class State(Enum):
     """Ended; so says every call."""
 
 
-class Happening(Enum):
-    """What can happen to a one-shot stream."""
+class Happening(Member):
+    """What can happen to a query."""
 
     MESSAGE = auto()
     RESULT = auto()
@@ -51,7 +52,7 @@ class Happening(Enum):
     """The user asks for the next item when nothing more will come."""
 
 
-class Yield(Enum):
+class Yield(Member):
     """What the call in which it happens gives to the user."""
 
     MESSAGE = auto()

@@ -1,14 +1,15 @@
-"""The state tables of a session, and the rules that connect them. A cell that is missing is a protocol error.
+"""The machines of a connection, and the rules that connect them.
 
-A session is several small machines: its lifecycle, the handshake, each turn, the input half (what we write), the output half (what
-we read), the process and the activity that the CLI reports. Each is a table from a state and a happening to the next state. What
-depends on more than one of them is a joint rule: a function of a `Snapshot`, at the end of this file and nowhere else.
+The lifecycle, the handshake, each prompt, the input half (what we write), the output half (what we read), the process, and the work that
+the CLI does by itself. What depends on more than one of them is a joint rule: a function at the end of this file and nowhere else.
 """
 
 from __future__ import annotations
 
-from enum import Enum, auto
+from enum import auto
 from typing import NamedTuple
+
+from bridle.protocol.states import Member
 
 __all__ = [
     "ENDINGS",
@@ -41,12 +42,6 @@ __all__ = [
     "operations_flow",
     "somebody_reads",
 ]
-
-
-class Member(Enum):
-    """A member of a closed set. There is one object of each, so its identity is its hash: tables are looked into for every frame."""
-
-    __hash__ = object.__hash__
 
 
 class Lifecycle(Member):

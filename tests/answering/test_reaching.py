@@ -13,7 +13,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from bridle.aio.callbacks import Loop
+from bridle.waiting.event_loops import Loop
 from bridle.aio.from_thread import run_in
 from bridle.errors import ControlRejectedError, SessionClosedError
 from bridle.hooks import HookMatcher, HookOutput

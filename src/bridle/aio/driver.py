@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from bridle.aio.callbacks import Loop, run_in_thread, run_job, wait_served
+from bridle.aio.callbacks import run_in_thread, run_job, wait_served
 from bridle.session.core import driver_error
 from bridle.transports.base import AsyncPushTransport
-from bridle.waiting.event_loops import context_for_thread
+from bridle.waiting.event_loops import Loop, context_for_thread
 from bridle.waiting.threads import Threads
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from bridle.waiting.event_loops import context_for_thread
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.aio.callbacks import Loop
     from bridle.aio.driver import Driver
+    from bridle.waiting.event_loops import Loop
 
 __all__ = ["FromThread", "SessionReach"]
 

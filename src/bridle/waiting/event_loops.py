@@ -1,4 +1,4 @@
-"""The only file of `waiting` and `transports` that goes past anyio: to the event loops themselves, for speed, and to sniffio.
+"""The only file that goes past anyio: to asyncio and trio themselves, for speed and for tasks without a group, and to sniffio.
 
 asyncio and trio are imported where they run already, and not before.
 """
@@ -10,11 +10,135 @@ import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import asyncio
+    from collections.abc import Callable, Coroutine
 
-__all__ = ["call_when_readable", "context_for_thread", "wait_readable"]
+__all__ = ["Loop", "call_when_readable", "context_for_thread", "current_task", "run_cancellable", "wait_readable"]
 
 T = TypeVar("T")
+
+_tasks: set[asyncio.Task[Any]] = set()
+"""asyncio itself refers to its tasks only weakly."""
+
+
+def _on_trio() -> bool:
+    trio = sys.modules.get("trio")
+    return trio is not None and bool(trio.lowlevel.in_trio_task())
+
+
+class Loop:
+    """The running event loop: starts tasks, and takes functions from other threads."""
+
+    def __init__(self) -> None:
+        self._token: Any = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        if _on_trio():
+            import trio
+
+            self._token = trio.lowlevel.current_trio_token()
+        else:
+            import asyncio
+
+            self._loop = asyncio.get_running_loop()
+
+    @property
+    def is_current(self) -> bool:
+        """True inside the loop; False inside another one, even in the same thread, and where none runs."""
+        try:
+            here = Loop()
+        except RuntimeError:
+            return False
+        return here._token is self._token and here._loop is self._loop
+
+    def time(self) -> float:
+        """Return the clock of the event loop; unlike anyio's it may also be read outside tasks."""
+        if self._loop is None:
+            import trio
+
+            return trio.current_time()
+        return self._loop.time()
+
+    async def turn(self) -> None:
+        """Let other tasks run once: `anyio.lowlevel.checkpoint` in a fifth of the time."""
+        if self._loop is None:
+            import trio
+
+            await trio.lowlevel.checkpoint()
+        else:
+            import asyncio
+
+            await asyncio.sleep(0)
+
+    def spawn(
+        self,
+        function: Callable[[], Coroutine[Any, Any, None]],
+        context: contextvars.Context,
+        done: Callable[[], None] | None = None,
+    ) -> None:
+        """Start a task outside all task groups, so that no cancel scope of the user holds it.
+
+        Args:
+            function: the task; it must not raise.
+            context: its context variables.
+            done: called at its end on asyncio, which may cancel a task before its first step.
+        """
+        if self._loop is None:
+            import trio
+
+            trio.lowlevel.spawn_system_task(function, context=context, name="bridle session")
+            return
+        task = self._loop.create_task(function(), context=context)
+        _tasks.add(task)
+        task.add_done_callback(_tasks.discard)
+        if done is not None:
+            task.add_done_callback(lambda _: done())
+
+    def post(self, function: Callable[[], None]) -> bool:
+        """Call a function in the loop's thread, soon; from any thread. Return False if the loop has ended."""
+        try:
+            if self._loop is None:
+                self._token.run_sync_soon(function)
+            else:
+                self._loop.call_soon_threadsafe(function)
+        except RuntimeError:
+            return False
+        return True
+
+
+async def run_cancellable(run: Callable[[Callable[[], object], object, bool], Coroutine[Any, Any, None]]) -> None:
+    """Run a function with a way to cancel it.
+
+    On asyncio that is the task's own cancellation, once: a scope would cancel again in every round of the loop for as long as the function
+    goes on, and one that ignores it would keep a processor busy.
+
+    Args:
+        run: gets a function that cancels it, the task, and True if the cancellation is to end in `run` (on trio a scope takes it).
+    """
+    if _on_trio():
+        import trio
+
+        with trio.CancelScope() as scope:  # the scope that anyio's would wrap, once for each callback
+            await run(scope.cancel, trio.lowlevel.current_task(), False)
+    else:
+        import asyncio
+
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - for the type checker
+        await run(task.cancel, task, True)
+
+
+def current_task() -> object:
+    """Return the running task; None outside an event loop."""
+    if _on_trio():
+        import trio
+
+        return trio.lowlevel.current_task()
+    import asyncio
+
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
 
 
 async def wait_readable(descriptor: int) -> None:
@@ -27,8 +151,9 @@ async def call_when_readable(descriptor: int, call: Callable[[], T | None]) -> T
 
     On asyncio the event loop itself makes the calls, and no task is woken for one. trio wakes the task for each.
     """
-    trio: Any = sys.modules.get("trio")
-    if trio is not None and trio.lowlevel.in_trio_task():
+    if _on_trio():
+        import trio
+
         value = None
         while value is None:
             await trio.lowlevel.wait_readable(descriptor)

@@ -7,10 +7,11 @@ loaded when a run begins, and not before.
 from __future__ import annotations
 
 import logging
-import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import anyio
+
+from bridle.waiting.event_loops import Loop
 
 if TYPE_CHECKING:
     from collections import deque
@@ -105,17 +106,10 @@ class _Signals:
 
     def waker(self) -> Callable[[], None]:
         """Return a function that wakes them, from any thread."""
-        trio = sys.modules.get("trio")
-        post: Callable[[Callable[[], None]], object]
-        if trio is not None and trio.lowlevel.in_trio_task():
-            post = trio.lowlevel.current_trio_token().run_sync_soon
-        else:
-            import asyncio
-
-            post = asyncio.get_running_loop().call_soon_threadsafe
+        loop = Loop()
 
         def wake() -> None:
-            post(self._woken)
+            loop.post(self._woken)
 
         return wake
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from bridle.aio.callbacks import Loop
+from bridle.waiting.event_loops import Loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,6 @@ from bridle.messages.base import NO_RAW
 from bridle.protocol.control_table import ROWS, ControlRow, DeadlineClass, Direction, FailPolicy, Field
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bridle.messages.control import ControlRequest
 
 __all__ = [
@@ -84,51 +82,8 @@ _split = msgspec.json.Decoder(dict[str, Raw]).decode
 _STARTS = {"string": b'"', "boolean": b"tf", "number": b"-0123456789", "object": b"{", "array": b"["}
 
 
-_TYPES: dict[str, Any] = {"string": str, "boolean": bool, "number": int | float, "object": Raw, "array": Raw}
-
-
-_Shape = tuple["Callable[[Raw], Any]", tuple[tuple[str, bytes], ...]]
-_shapes: dict[str, _Shape] = {}
-
-
-def _shape(row: ControlRow) -> _Shape:
-    """Return a decoder that takes requests of the right shape, and where it left open what a field begins with."""
-    fields: list[Any] = []
-    open_fields = []
-    for field in row.fields:
-        kind, nullable = field.kind.removesuffix("?"), field.kind.endswith("?")
-        if kind == "any":
-            continue
-        type_ = _TYPES[kind]
-        if type_ is Raw:
-            open_fields.append((field.name, _STARTS[kind] + (b"n" if nullable else b"")))
-        elif nullable:
-            type_ = type_ | None
-        fields.append(
-            (field.name, type_, msgspec.field(name=field.wire, default=msgspec.NODEFAULT if field.required else None))
-        )
-    fields.sort(key=lambda field: field[2].default is not msgspec.NODEFAULT)
-    return msgspec.json.Decoder(msgspec.defstruct(row.subtype, fields)).decode, tuple(open_fields)
-
-
 def malformed(row: ControlRow, request: Raw) -> str | None:
-    """Return what is wrong with a request that we received; None if it can be handled."""
-    shape = _shapes.get(row.subtype)
-    if shape is None:
-        shape = _shapes[row.subtype] = _shape(row)
-    decode, open_fields = shape
-    try:
-        shaped = decode(request)
-    except (ValueError, RecursionError):
-        return _malformed(row, request)
-    for name, starts in open_fields:
-        payload = getattr(shaped, name)
-        if payload is not None and memoryview(payload)[0] not in starts:
-            return _malformed(row, request)
-    return None
-
-
-def _malformed(row: ControlRow, request: Raw) -> str | None:
+    """Return the problem of a request that we received; None if it can be handled."""
     try:
         fields = _split(request)
     except (ValueError, RecursionError) as error:

@@ -37,14 +37,7 @@ _ENDED = frozenset({"completed", "failed", "stopped", "killed", "cancelled"})
 
 
 class Conversation:
-    """Applies the messages of a CLI that change something.
-
-    Attributes:
-        last_result: the last result.
-        background_tasks: the running background tasks, ambient ones included.
-        activity: the last reported state.
-        work: whether a turn runs or has to follow. Where the launch gives the prompt it runs from the beginning on.
-    """
+    """Applies the messages of a CLI that change something. Where the launch gives the prompt, a turn runs from the beginning on."""
 
     def __init__(self, life: Life, turns: TurnTable, queue: EventQueue) -> None:
         self.last_result: ResultMessage | None = None

@@ -16,16 +16,7 @@ __all__ = ["EventQueue"]
 
 
 class EventQueue:
-    """The events that were not taken yet.
-
-    Args:
-        turns: knows which prompts a message belongs to that names none.
-
-    Attributes:
-        batch: the messages since the last event: to be appended to.
-        messages: the number of messages so far.
-        session_id: the session, from the first message that names it.
-    """
+    """The events that were not taken yet. Append plain messages to `batch`; `session_id` is that of the first message with one."""
 
     def __init__(self, turns: TurnTable) -> None:
         self.batch: list[Message] = []

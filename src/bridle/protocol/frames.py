@@ -2,6 +2,7 @@
 
 Rules. A line that is not JSON kills the CLI, so nothing is written that was not encoded here. Payloads that belong to somebody else
 (a tool's input that is echoed, a JSON-RPC id) are given as `bytes` or `msgspec.Raw` and copied, never re-encoded: `1e2` stays `1e2`.
+What JSON cannot hold, and a payload that is not JSON, is a ValueError.
 """
 
 from __future__ import annotations
@@ -34,11 +35,7 @@ _check = msgspec.json.Decoder(Raw).decode
 
 
 def encode(value: object) -> bytes:
-    """Return `value` as JSON on one line.
-
-    Raises:
-        ValueError: if JSON cannot hold it.
-    """
+    """Return `value` as JSON on one line."""
     try:
         return _encode(value)
     except UnicodeEncodeError as error:
@@ -50,11 +47,7 @@ def encode(value: object) -> bytes:
 
 
 def verbatim(payload: bytes | Raw) -> Raw:
-    """Return JSON that is copied as it is; line ends between its tokens become spaces.
-
-    Raises:
-        ValueError: if it is not JSON.
-    """
+    """Return JSON that is copied as it is; line ends between its tokens become spaces."""
     data = bytes(payload)
     try:
         data.decode()
@@ -76,22 +69,14 @@ def _ready(payload: Payload) -> Raw:
 
 
 def request_frame(request_id: str, subtype: str, fields: Mapping[str, Any]) -> bytes:
-    """Return a `control_request`.
-
-    Raises:
-        ValueError: if JSON cannot hold `fields`.
-    """
+    """Return a `control_request`."""
     return (
         encode({"type": "control_request", "request_id": request_id, "request": {"subtype": subtype, **fields}}) + b"\n"
     )
 
 
 def success_frame(request_id: str, payload: Payload | None) -> bytes:
-    """Return a `control_response` that says yes.
-
-    Raises:
-        ValueError: if `payload` is not JSON, or JSON cannot hold it.
-    """
+    """Return a `control_response` that says yes."""
     response: dict[str, Any] = {"subtype": "success", "request_id": request_id}
     if payload is not None:
         response["response"] = _embedded(payload)
@@ -119,9 +104,6 @@ def user_frame(content: object, uuid: str, fields: Mapping[str, Any] | None = No
         content: a string, or a list of content blocks.
         uuid: the id by which the CLI reports on it.
         fields: further fields by their names on the wire: `priority`, `shouldQuery`, `client_composed`, ...
-
-    Raises:
-        ValueError: if JSON cannot hold it.
     """
     frame: dict[str, Any] = {
         "type": "user",
@@ -136,11 +118,7 @@ def user_frame(content: object, uuid: str, fields: Mapping[str, Any] | None = No
 
 
 def message_frame(message: Payload) -> bytes:
-    """Return any other frame.
-
-    Raises:
-        ValueError: if it is not a JSON object.
-    """
+    """Return any other frame."""
     line = bytes(_ready(message)).strip()
     if not line.startswith(b"{"):
         raise ValueError("a frame is an object")

@@ -37,12 +37,7 @@ _INTERNAL_REQUESTS = 256
 
 
 class OwnRequests:
-    """The requests that we send.
-
-    Attributes:
-        pending: those that wait for an answer.
-        initialize_id: the id of the `initialize` that we sent. The events of the handshake tell how it ended.
-    """
+    """The requests that we send. The end of `initialize` is not among their events: those of the handshake tell it."""
 
     def __init__(
         self, limits: Limits, life: Life, halves: Halves, queue: EventQueue, random_bytes: Callable[[int], bytes]

@@ -27,13 +27,7 @@ logger = logging.getLogger("bridle")
 
 
 class PeerRequests:
-    """The requests that the peer sends.
-
-    Attributes:
-        in_flight: those that wait for our answer.
-        early: role HOST: those that came before our `initialize`, and wait for it.
-        initialize_id: role CLI: the id of the host's `initialize`.
-    """
+    """The requests that the peer sends. A host keeps those `early` that come before its `initialize`."""
 
     def __init__(self, limits: Limits, life: Life, halves: Halves, queue: EventQueue) -> None:
         self.in_flight: Ledger[InFlightRequest] = Ledger()

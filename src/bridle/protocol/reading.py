@@ -68,17 +68,12 @@ _DECODED_ONCE: Kinds = frozenset(
 
 
 class Reading:
-    """Reads the output of a peer.
+    """Reads the output of a peer, and counts the undecodable lines since the last frame.
 
     Args:
         line_bytes: the most bytes a line may have.
         queue: gets plain messages and the warnings of the decoder.
-        plain: returns the classes that may go straight to the queue; asked again after every frame that did not.
-
-    Attributes:
-        received: True once any byte has come.
-        bad_lines: the number of undecodable lines since the last frame.
-        last_bad_line: the last of them.
+        plain: returns the classes that may go straight to the queue; called again after every frame that did not.
     """
 
     __slots__ = ("_framer", "_plain", "_queue", "bad_lines", "last_bad_line", "received")

@@ -24,7 +24,7 @@ from bridle.transports.process import spawn
 from bridle.transports.process.pipes import READ_BYTES, InputPipe, Poller, widen
 from bridle.transports.process.processes import CHILD_ID_VARIABLE, identity, kill_identity, marked_with
 from bridle.transports.process.reaper import reaper
-from bridle.transports.process.states import LIFE, Input, Life, LifeHappening, Wait, WaitHappening
+from bridle.transports.process.states import LIFE, Input, Life, LifeHappening, WaitHappening
 from bridle.transports.process.stderr import LineCallback, StderrDrain
 from bridle.transports.process.watchdog import watchdog
 
@@ -197,7 +197,7 @@ class Child:
         with self._lock:
             if self._life is not Life.RUNNING or self._stdout is None:
                 return b""
-            if self._stdin is not None and self._stdin.waiting:
+            if self._stdin is not None and self._stdin.queued:
                 self._stdin.flush()
             try:
                 data = os.read(self._stdout, size)
@@ -229,18 +229,20 @@ class Child:
         with self._lock:
             if self._poller is not None:
                 self._poller.happen(WaitHappening.OVER)
-                self.serve()
+                self._serve(self._poller)
 
     def serve(self) -> None:
         """Serve what became ready, and go on waiting."""
         with self._lock:
-            if self._poller is None or self._poller.state in (Wait.CLOSING, Wait.CLOSED):
-                return
-            for descriptor in self._poller.ready():
-                if descriptor == self.exit_descriptor:
-                    self.poll_exit()
-                elif self._stdin is not None and descriptor == self._stdin.descriptor:
-                    self._stdin.flush()
+            if self._poller is not None:
+                self._serve(self._poller)
+
+    def _serve(self, poller: Poller) -> None:
+        for descriptor in poller.ready():
+            if descriptor == self.exit_descriptor:
+                self.poll_exit()
+            elif self._stdin is not None and descriptor == self._stdin.descriptor:
+                self._stdin.flush()
 
     def wait_limit(self) -> float | None:
         """Return for how many seconds a wait makes sense before `take` is called again; None for any time."""

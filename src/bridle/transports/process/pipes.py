@@ -9,13 +9,9 @@ import fcntl
 import logging
 import os
 import selectors
-from typing import TYPE_CHECKING
 
 from bridle.transports.process.states import INPUT, WAIT, Input, InputHappening, Wait, WaitHappening
 from bridle.waiting.wakeup import Wakeup
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = ["READ_BYTES", "InputPipe", "Poller", "widen"]
 
@@ -29,7 +25,7 @@ class Poller:
 
     def __init__(self) -> None:
         self.state = Wait.FREE
-        self._watched: set[int] = set()
+        self.watched: set[int] = set()
         self._selector = selectors.DefaultSelector()
         try:
             self._wakeup = Wakeup()
@@ -44,14 +40,14 @@ class Poller:
 
     def watch(self, descriptor: int, event: int = selectors.EVENT_READ) -> None:
         """Watch a descriptor. Idempotent."""
-        if self.state is not Wait.CLOSED and descriptor not in self._watched:
+        if self.state is not Wait.CLOSED and descriptor not in self.watched:
             self._selector.register(descriptor, event)
-            self._watched.add(descriptor)
+            self.watched.add(descriptor)
 
     def forget(self, descriptor: int) -> None:
         """Watch it no more. Idempotent."""
-        if self.state is not Wait.CLOSED and descriptor in self._watched:
-            self._watched.remove(descriptor)
+        if self.state is not Wait.CLOSED and descriptor in self.watched:
+            self.watched.remove(descriptor)
             self._selector.unregister(descriptor)
 
     def fileno(self) -> int:
@@ -63,15 +59,14 @@ class Poller:
         """Block until something is ready, at most `seconds`."""
         self._selector.select(seconds)
 
-    def ready(self) -> Iterator[int]:
-        """Yield what is ready, without waiting, but the wake-up."""
-        if self.state is Wait.CLOSED:
-            return
-        for key, _ in self._selector.select(0):
-            if key.fd == self._wakeup.fileno():
-                self._wakeup.clear()
-            else:
-                yield key.fd
+    def ready(self) -> list[int]:
+        """Return what is ready, without waiting. A wake-up is taken."""
+        if self.state is Wait.CLOSING or self.state is Wait.CLOSED:
+            return []
+        found = [key.fd for key, _ in self._selector.select(0)]
+        if self._wakeup.fileno() in found:
+            self._wakeup.clear()
+        return found
 
     def wake(self) -> None:
         """End a wait; from any thread."""
@@ -94,17 +89,12 @@ class InputPipe:
         self.state = Input.OPEN
         self.descriptor: int | None = descriptor
         self._poller = poller
-        self._queued: list[memoryview] = []
-
-    @property
-    def waiting(self) -> bool:
-        """True if something is queued."""
-        return bool(self._queued)
+        self.queued: list[memoryview] = []
 
     def queue(self, data: bytes) -> None:
         """Write `data` after what is queued; nothing once the input ends."""
         if self.state is Input.OPEN:
-            self._queued.append(memoryview(data))
+            self.queued.append(memoryview(data))
             self.flush()
 
     def end(self) -> None:
@@ -120,9 +110,9 @@ class InputPipe:
         """Write what the pipe takes."""
         if self.descriptor is None:
             return
-        while self._queued:
+        while self.queued:
             try:
-                written = os.write(self.descriptor, self._queued[0])
+                written = os.write(self.descriptor, self.queued[0])
             except BlockingIOError:
                 self._poller.watch(self.descriptor, selectors.EVENT_WRITE)
                 return
@@ -132,17 +122,19 @@ class InputPipe:
                 self._happen(InputHappening.BREAK)
                 self._poller.wake()
                 return
-            if written < len(self._queued[0]):
-                self._queued[0] = self._queued[0][written:]
+            if written < len(self.queued[0]):
+                self.queued[0] = self.queued[0][written:]
             else:
-                self._queued.pop(0)
-        self._poller.forget(self.descriptor)
-        self._happen(InputHappening.WRITTEN)
+                self.queued.pop(0)
+        if self.descriptor in self._poller.watched:
+            self._poller.forget(self.descriptor)
+        if self.state is Input.ENDING:
+            self._happen(InputHappening.WRITTEN)
 
     def _happen(self, happening: InputHappening) -> None:
         self.state = INPUT[self.state, happening]
         if self.descriptor is not None and self.state in (Input.CLOSED, Input.BROKEN):
-            self._queued.clear()
+            self.queued.clear()
             self._poller.forget(self.descriptor)
             os.close(self.descriptor)
             self.descriptor = None

@@ -6,12 +6,14 @@ it wants to, also while it is being stopped.
 
 from __future__ import annotations
 
-from enum import Enum, auto
+from enum import auto
+
+from bridle.protocol.states import Member
 
 __all__ = ["INPUT", "LIFE", "WAIT", "Input", "InputHappening", "Life", "LifeHappening", "Wait", "WaitHappening"]
 
 
-class Life(Enum):
+class Life(Member):
     """State of a child, as its owner and the reaper see it."""
 
     STARTING = auto()
@@ -24,7 +26,7 @@ class Life(Enum):
     """Its descriptors are closed."""
 
 
-class LifeHappening(Enum):
+class LifeHappening(Member):
     """Moves a child from one state to the next."""
 
     STARTED = auto()
@@ -46,7 +48,7 @@ LIFE: dict[tuple[Life, LifeHappening], Life] = {
 }
 
 
-class Input(Enum):
+class Input(Member):
     """State of the pipe to the child's stdin."""
 
     OPEN = auto()
@@ -57,12 +59,12 @@ class Input(Enum):
     """The child does not read any more. The pipe is closed."""
 
 
-class InputHappening(Enum):
+class InputHappening(Member):
     """Moves the input from one state to the next."""
 
     END = auto()
     WRITTEN = auto()
-    """Nothing is queued."""
+    """Nothing is queued any more."""
     BREAK = auto()
     CLOSE = auto()
 
@@ -70,7 +72,6 @@ class InputHappening(Enum):
 _I, _IH = Input, InputHappening
 INPUT: dict[tuple[Input, InputHappening], Input] = {
     (_I.OPEN, _IH.END): _I.ENDING,
-    (_I.OPEN, _IH.WRITTEN): _I.OPEN,
     (_I.OPEN, _IH.BREAK): _I.BROKEN,
     (_I.OPEN, _IH.CLOSE): _I.CLOSED,
     (_I.ENDING, _IH.END): _I.ENDING,
@@ -81,7 +82,7 @@ INPUT: dict[tuple[Input, InputHappening], Input] = {
 }
 
 
-class Wait(Enum):
+class Wait(Member):
     """State of the wait for the child's one descriptor."""
 
     FREE = auto()
@@ -91,7 +92,7 @@ class Wait(Enum):
     CLOSED = auto()
 
 
-class WaitHappening(Enum):
+class WaitHappening(Member):
     """Moves the wait from one state to the next."""
 
     BEGIN = auto()

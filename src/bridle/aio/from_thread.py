@@ -1,6 +1,6 @@
-"""A session of an event loop, as plain functions see it: they run in threads, where its methods must not be called directly.
+"""A session of an event loop as plain callbacks see it: they run in threads, where its methods must not be called directly.
 
-There `context.session` has the same names, and what is awaited in the loop blocks, as in `bridle.sync`. Calls are made in the event loop.
+There `context.session` has the same names. Calls run in the event loop, and block in the thread where the loop awaits, as in `bridle.sync`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["FromThread", "SessionReach"]
 
 _LOOK_SECONDS = 1.0
-"""How often a thread that waits looks whether the event loop is still there."""
+"""How often a waiting thread checks that the event loop still runs."""
 
 
 class SessionReach:
-    """Finds a session for a callback, without keeping it alive: itself in its event loop, and as `FromThread` elsewhere.
+    """Finds a session for a callback without keeping it alive: the session in its event loop, a `FromThread` elsewhere.
 
     Args:
         session: returns the session; None once it is gone.
@@ -38,7 +38,7 @@ class SessionReach:
         self._driver = driver
 
     def __call__(self) -> Any:
-        """Return the session, as it is to be used here."""
+        """Return the session in the form for this thread."""
         session, driver = self._session(), self._driver()
         if session is None or driver is None or driver.is_here:
             return session
@@ -46,11 +46,11 @@ class SessionReach:
 
 
 class FromThread:
-    """A session, a turn or a cursor, for a thread that is not its event loop's: what is awaited there blocks here.
+    """A session, a turn or a cursor for another thread than that of its event loop: calls block.
 
     Args:
-        find: returns it; None once it is gone.
-        loop: where it lives.
+        find: returns the object; None once it is gone.
+        loop: its event loop.
     """
 
     __slots__ = ("_find", "_loop")
@@ -62,7 +62,7 @@ class FromThread:
     def _target(self) -> Any:
         target = self._find()
         if target is None:
-            raise SessionClosedError(expected=True, reason="nobody holds the session any more")
+            raise SessionClosedError(expected=True, reason="the session is no longer referenced")
         return target
 
     def __getattr__(self, name: str) -> Any:
@@ -105,10 +105,10 @@ class FromThread:
 
 
 def run_in(loop: Loop, function: Callable[[], Any]) -> Any:
-    """Call a function in an event loop, await what it returns if that can be awaited, and return the outcome here.
+    """Call a function in an event loop, await its value if possible, and return the outcome here.
 
     Raises:
-        BaseException: what it raises.
+        BaseException: raised by the function.
         SessionClosedError: the event loop has ended.
     """
     done = threading.Event()
@@ -141,4 +141,4 @@ def run_in(loop: Loop, function: Callable[[], Any]) -> Any:
 
 
 def _nothing() -> None:
-    """Done where it is only asked whether anything can be."""
+    """Do nothing: posted to find out whether the loop runs."""

@@ -1,6 +1,6 @@
 """Runs callbacks for the blocking session: plain functions in threads, coroutines on one private event loop.
 
-The loop is made when the first coroutine comes, and ends with the session.
+The loop starts with the first coroutine and ends with the session.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 __all__ = ["Runner"]
 
 _END_SECONDS = 1.0
-"""How long coroutines that were cancelled have to end, before the loop is left to itself."""
+"""How long cancelled coroutines have to end before the loop stops."""
 
 
 class Runner:
-    """Where the callbacks of one session run.
+    """Runs the callbacks of one session.
 
     Args:
-        finish: takes how a callback ended; called in any thread.
+        finish: gets the outcome of a callback; called in any thread.
     """
 
     def __init__(self, finish: Callable[[Job, object, BaseException | None], None]) -> None:
@@ -42,7 +42,7 @@ class Runner:
         self._closed = False
 
     def start(self, job: Job) -> None:
-        """Begin to run a callback."""
+        """Start a callback."""
         context = self._context.copy()
         if not job.is_async:
             self._threads.run(lambda: context.run(self._call, job))
@@ -50,15 +50,15 @@ class Runner:
         self._begin_soon(job, context)
 
     def run(self, call: Callable[[], None]) -> None:
-        """Run a function of the library's in one of the threads; it must not raise."""
+        """Run a function of the library in one of the threads; it must not raise."""
         self._threads.run(call)
 
     def thread(self, call: Callable[[], None], name: str) -> threading.Thread:
-        """Return a new thread, not started, that runs a function of the library's and then is one of the threads."""
+        """Return a new thread, not started, that runs a function of the library and then is one of the threads."""
         return self._threads.thread(call, name)
 
     def call_here(self, job: Job) -> None:
-        """Run a plain function in this thread."""
+        """Run a plain callback in this thread."""
         self._context.copy().run(self._call, job)
 
     def _call(self, job: Job) -> None:
@@ -72,7 +72,7 @@ class Runner:
             job.call = lambda: awaitable
             try:
                 self._begin_soon(job, contextvars.copy_context())
-            except RuntimeError as error:  # no thread can be had
+            except RuntimeError as error:  # no thread is available
                 self._finish(job, None, error)
             return
         self._finish(job, outcome, None)
@@ -90,7 +90,7 @@ class Runner:
 
         def stop() -> None:
             with self._lock:
-                if not self._closed:  # else the loop cancels what is left by itself
+                if not self._closed:  # else the loop cancels the rest by itself
                     loop.call_soon_threadsafe(task.cancel)
 
         job.stop = stop
@@ -103,7 +103,7 @@ class Runner:
         try:
             outcome = await job.take()()
         except asyncio.CancelledError as error:
-            self._finish(job, None, error)  # nobody's any more, unless it cancelled itself
+            self._finish(job, None, error)  # dropped, unless the callback cancelled itself
             raise
         except BaseException as error:
             self._finish(job, None, error)
@@ -124,7 +124,7 @@ class Runner:
         return self._loop
 
     def close(self) -> None:
-        """End the threads, and the loop, if there is one. Never waits."""
+        """End the threads and the loop. Never waits."""
         self._threads.end()
         with self._lock:
             self._closed = True

@@ -1,8 +1,8 @@
-"""Who reads on while the reading thread of a session runs a callback: another thread, but only if the callback takes its time.
+"""Hands the reading over to another thread while the reading thread of a session runs a slow callback.
 
-To wake a thread for each callback costs more than most callbacks. So while callbacks come, one thread for all sessions looks every
-`TICK_SECONDS` whether one still runs that ran the last time too, and has the reading taken over then. Where one was slow, the next is
-expected to be, and the reading is handed over at once, until one is quick again.
+To wake a thread for each callback costs more than most callbacks. So while callbacks come, one thread for all sessions checks every
+`TICK_SECONDS` whether the callback of the last check still runs, and then has another thread take over the reading. After a slow callback
+the next one is expected to be slow: the reading is handed over immediately, until one is quick again.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ __all__ = ["Relief"]
 logger = logging.getLogger("bridle")
 
 TICK_SECONDS = 0.002
-"""How often it is looked: a callback that is not expected to be slow may hold the reading up for twice as long."""
+"""Time between two checks; a callback that is not expected to be slow may delay the reading for twice as long."""
 IDLE_TICKS = 25
-"""After so many without a callback it sleeps, and the next callback wakes it."""
+"""Checks without a callback after which the thread sleeps; the next callback wakes it."""
 SLEEP_SECONDS = 60.0
-"""For how long it sleeps at once."""
+"""Longest sleep."""
 
 
 class Relief:
-    """Watches over the callbacks that the reading thread of one session runs.
+    """Watches the callbacks that the reading thread of one session runs.
 
     Args:
-        run: runs a function in another thread; raises RuntimeError if none can be had.
-        read_on: reads on, in the thread that calls it.
+        run: runs a function in another thread; raises RuntimeError if none is available.
+        read_on: continues the reading in the thread that calls it.
     """
 
     def __init__(self, run: Callable[[Callable[[], None]], None], read_on: Callable[[], None]) -> None:
@@ -45,10 +45,10 @@ class Relief:
         self._expects_slow = False
 
     def call(self, callback: Callable[[], None]) -> bool:
-        """Run a callback, which must not raise, in this thread; True if another one reads on.
+        """Run a callback, which must not raise, in this thread; return True if another thread took over the reading.
 
         Raises:
-            RuntimeError: no thread can be had; the callback was not run.
+            RuntimeError: no thread is available; the callback was not run.
         """
         if self._expects_slow:
             self._run(self._read_on)
@@ -71,29 +71,29 @@ class Relief:
             return relieved
 
     def close(self) -> None:
-        """Take that no more callbacks come. Never waits."""
+        """Stop watching. Never waits."""
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.leave(self)
 
     def look(self) -> bool:
-        """Have the reading taken over if the callback runs that ran at the last look; True if there was any since then."""
+        """Have the reading taken over if the callback of the last check still runs; return True if there was one since then."""
         with self._lock:
             seen, self._seen = self._seen, self._count
             if self._running and self._running == seen:
                 try:
                     self._run(self._read_on)
-                except RuntimeError:  # no thread can be had: it is read on after the callback
+                except RuntimeError:  # no thread is available: the reading goes on after the callback
                     return True
                 self._running, self._expects_slow = 0, True
             return self._running != 0 or self._count != seen
 
 
 class _Watch(threading.Thread):
-    """The thread that looks. It ends with the last session that it looks after.
+    """The thread that checks. It ends with the last session it watches.
 
     Attributes:
-        asleep: True while it looks only when it is rung.
+        asleep: True while it only checks when it is rung.
     """
 
     def __init__(self) -> None:
@@ -105,11 +105,11 @@ class _Watch(threading.Thread):
         self._bell.acquire()
 
     def join_in(self, relief: Relief) -> None:
-        """Look after one more."""
+        """Watch one more session."""
         self._reliefs.add(relief)
 
     def leave(self, relief: Relief) -> None:
-        """Look after one less."""
+        """Watch one session less."""
         global _watch  # noqa: PLW0603 - one for the process
         with _lock:
             self._reliefs.discard(relief)
@@ -121,13 +121,13 @@ class _Watch(threading.Thread):
         self.ring()
 
     def ring(self) -> None:
-        """Let it look now."""
+        """Wake the thread."""
         with _lock:
             if self._bell.locked():
                 self._bell.release()
 
     def run(self) -> None:
-        """Look until nobody is left to be looked after."""
+        """Check until no session is left."""
         idle = 0
         while not self._over:
             with _lock:
@@ -135,7 +135,7 @@ class _Watch(threading.Thread):
             if sum(_look(relief) for relief in reliefs):  # at each of them
                 idle, self.asleep = 0, False
             elif idle == IDLE_TICKS and not self.asleep:
-                # Said before the last look: whoever begins after that look sees it, and rings.
+                # Set before the last check: a callback that begins after that check sees it, and rings.
                 self.asleep = True
                 continue
             else:
@@ -147,7 +147,7 @@ class _Watch(threading.Thread):
 def _look(relief: Relief) -> bool:
     try:
         return relief.look()
-    except Exception:  # no memory, say: the other sessions are looked after all the same
+    except Exception:  # no memory, for example: the other sessions are still watched
         logger.exception("the reading of a session could not be taken over")
         return True
 
@@ -168,7 +168,7 @@ def _watch_over(relief: Relief) -> _Watch:
 
 
 def _after_fork() -> None:
-    """Begin anew: the thread is not in the copy, and whoever held the lock neither."""
+    """Begin again: a forked copy has neither the thread nor a holder of the lock."""
     global _lock, _watch
     _lock, _watch = threading.Lock(), None
 

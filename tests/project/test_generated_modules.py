@@ -1,0 +1,59 @@
+"""Generated modules are current, an edited one is noticed and restored, and the blocking shell has nothing of an event loop."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.patience import patience
+
+PROJECT = Path(__file__).resolve().parents[2]
+GENERATED = {
+    path.relative_to(PROJECT): re.findall(r"scripts/(\w+\.py)", path.read_text(encoding="utf-8").partition("\n")[0])[0]
+    for path in sorted((PROJECT / "src").rglob("*.py"))
+    if path.read_text(encoding="utf-8").startswith("# Generated ")
+}
+
+
+def run(project: Path, script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(project / "scripts" / script), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=patience(60))
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    project = tmp_path_factory.mktemp("project")
+    for name in ("scripts", "src"):
+        shutil.copytree(PROJECT / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(PROJECT / "pyproject.toml", project)
+    return project
+
+
+def test_the_shells_are_generated() -> None:
+    assert {str(path) for path in GENERATED} >= {
+        f"src/bridle/{path}" for path in ("aio/operations.py", "sync/operations.py", "sync/session.py")
+    }
+
+
+@pytest.mark.parametrize("path", GENERATED, ids=str)
+def test_an_edited_module_is_noticed_and_restored(copied: Path, path: Path) -> None:
+    wanted = (PROJECT / path).read_text(encoding="utf-8")
+    edited = copied / path
+    edited.write_text(wanted.replace("return", "return not", 1), encoding="utf-8")
+    assert edited.read_text(encoding="utf-8") != wanted
+    noticed = run(copied, GENERATED[path], "--check")
+    assert (noticed.returncode, noticed.stderr) == (1, f"{path} is not current: run `./dev format`\n")
+    assert run(copied, GENERATED[path]).returncode == 0
+    assert edited.read_text(encoding="utf-8") == wanted
+    assert run(copied, GENERATED[path], "--check").returncode == 0
+
+
+@pytest.mark.parametrize("path", [path for path in GENERATED if "sync" in path.parts], ids=str)
+def test_a_blocking_module_has_nothing_of_an_event_loop(path: Path) -> None:
+    text = (PROJECT / path).read_text(encoding="utf-8").partition("\n")[2]
+    assert re.findall(r"\b(?:async|await|awaits?|anyio|asyncio|trio|aio|__a(?!ll)\w+__|event loop)\b", text) == []

@@ -158,7 +158,7 @@ class Driver:
             if data := connection.data_to_send():
                 await transport.send(data)
             self._look_at_input()
-            if core.may_end or core.abandoned or (core.stop_asked and self._output_ended):
+            if core.may_end or (core.stop_asked and self._output_ended):
                 return
             if connection.input_may_close:
                 await transport.end_input()
@@ -232,7 +232,7 @@ class Driver:
         if data := connection.data_to_send():
             self._push.send_nowait(data)
             self._look_at_input()
-        if self._woken or core.stop_asked or core.may_end or core.abandoned or connection.input_may_close:
+        if self._woken or core.stop_asked or core.may_end or connection.input_may_close:
             return False
         seconds = core.deadlines.wait_seconds(now)
         if seconds is not None and (self._until is None or now + seconds < self._until):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.lowlevel
 
+from bridle.transports.process.prepare import child_settings
 from bridle.transports.process.subprocess_async import AsyncChildProcess
 from bridle.waiting.offload import Call
 
@@ -41,12 +42,7 @@ class Preparing:
 
 def child_process(options: Options) -> AsyncChildProcess:
     """Return the local child process that the options ask for."""
-    return AsyncChildProcess(
-        stop_grace=options.timeouts.stop_grace,
-        kill_grace=options.timeouts.kill_grace,
-        stderr_tail_bytes=options.limits.stderr_tail,
-        on_stderr=options.stderr,
-    )
+    return AsyncChildProcess(**child_settings(options))
 
 
 async def receive(transport: AsyncTransport, seconds: float | None) -> bytes | None:

@@ -276,9 +276,9 @@ class SessionCore(Generic[A]):
 
     @property
     def may_end(self) -> bool:
-        """True once the process is to be stopped: it is over, or nothing is left to wait for."""
+        """True once the process is to be stopped: the session is over or given up, or nothing is left to wait for."""
         connection = self.connection
-        if connection.over:
+        if connection.over or self.abandoned:
             return True
         stopping = connection.lifecycle is Lifecycle.STOPPING
         return stopping and (not connection.working or not self.deadlines.is_armed("stop", ""))

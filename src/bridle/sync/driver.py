@@ -163,7 +163,7 @@ class Driver:
                 if core.stop_asked:
                     core.begin_stop(time.monotonic())
                 self.flush()
-                if core.may_end or core.abandoned:
+                if core.may_end:
                     return False
                 seconds = core.deadlines.wait_seconds(time.monotonic())
                 if core.poll is not None:

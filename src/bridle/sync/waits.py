@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from bridle.transports.process.prepare import child_settings
 from bridle.transports.process.subprocess_sync import SyncChildProcess
 
 if TYPE_CHECKING:
@@ -33,12 +34,7 @@ class Preparing:
 
 def child_process(options: Options) -> SyncChildProcess:
     """Return the local child process that the options ask for."""
-    return SyncChildProcess(
-        stop_grace=options.timeouts.stop_grace,
-        kill_grace=options.timeouts.kill_grace,
-        stderr_tail_bytes=options.limits.stderr_tail,
-        on_stderr=options.stderr,
-    )
+    return SyncChildProcess(**child_settings(options))
 
 
 def receive(transport: SyncTransport, seconds: float | None) -> bytes | None:

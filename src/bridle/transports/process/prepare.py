@@ -11,7 +11,7 @@ import os
 import secrets
 import subprocess
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bridle.launch import MINIMUM_ONE_SHOT, MINIMUM_SESSION, VersionCache, VersionFailure, build_plan, check, find_cli
 from bridle.transports.process.processes import CHILD_ID_VARIABLE, identity, kill_identity, marked_with
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bridle.launch import LaunchPlan
     from bridle.options.options import Options
 
-__all__ = ["Preparation", "known_versions"]
+__all__ = ["Preparation", "child_settings", "known_versions"]
 
 logger = logging.getLogger("bridle")
 
@@ -154,6 +154,16 @@ class Preparation:
             process.stdout.close()
         with self._lock:
             self._process = None
+
+
+def child_settings(options: Options) -> dict[str, Any]:
+    """Return the arguments of the child process that the options ask for."""
+    return {
+        "stop_grace": options.timeouts.stop_grace,
+        "kill_grace": options.timeouts.kill_grace,
+        "stderr_tail_bytes": options.limits.stderr_tail,
+        "on_stderr": options.stderr,
+    }
 
 
 def known_versions() -> VersionCache:

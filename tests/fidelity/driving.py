@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bridle import Options, sync
 from bridle.testing import SimulatedCLI
+from bridle.testing.model.environment import isolated_environment
 from bridle.testing.script.steps import UserSays
 from tests.fidelity.frames import Recording
 from tests.support.patience import patience
@@ -22,6 +23,17 @@ if TYPE_CHECKING:
     from bridle.testing import Script
     from bridle.transports.base import AsyncTransport, SyncTransport
     from tests.fidelity.case import Case
+
+
+ISOLATED = Options(env={"PATH": "/usr/bin:/bin", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}, inherit_env=False)
+"""Options for the simulated CLI."""
+
+
+def real_options(cli: str, home: Path) -> Options:
+    """Return options for the real CLI, isolated in a home."""
+    environment = {name: value for name, value in isolated_environment("", home).items() if value is not None}
+    environment |= {"LANG": "C.UTF-8", "IS_SANDBOX": "1", "PATH": "/usr/bin:/bin"}
+    return Options(cli_path=cli, env=environment, inherit_env=False, version_check="skip")
 
 
 class Tee:

@@ -162,12 +162,14 @@ class _Links:
 
 def streams(frames: list[Frame]) -> dict[str, list[Frame]]:
     """Frames by the activity that orders them: servers, answers to the host, and subagents run beside the turns."""
-    parts: dict[str, list[Frame]] = {"turns": [], "servers": [], "answers": [], "agents": []}
+    parts: dict[str, list[Frame]] = {}
     beside = {frame["task_id"] for frame in frames if frame.get("is_backgrounded") and "prompt" in frame}
     for frame in frames:
         kind = kind_of(frame)
         first = kind.partition("/")[0]
-        where = {"mcp": "servers", "answers": "answers"}.get(first, "turns")
+        where = "answers" if first == "answers" else "turns"
+        if first == "mcp":
+            where = f"server {frame['request']['server_name']}"
         hook_input = frame["request"]["input"] if first == "hook" else {}
         agent = hook_input.get("agent_id") or frame.get("agent_id")
         if kind == "system/task_progress":
@@ -175,7 +177,7 @@ def streams(frames: list[Frame]) -> dict[str, list[Frame]]:
         # The hook before a tool of a subagent races with the frame of the call.
         if (agent in beside and kind != "hook/SubagentStart") or (agent and kind == "hook/PreToolUse"):
             where = "agents"
-        parts[where].append(frame)
+        parts.setdefault(where, []).append(frame)
     return parts
 
 
@@ -186,13 +188,14 @@ def compare(real: Recording, simulated: Recording, rules: Rules) -> Found:
         streams([frame for frame in run.frames() if not comparison.listed(kind_of(frame), NOT_COMPARED, rules.missing)])
         for run in (real, simulated)
     )
-    for name in theirs:
-        kinds = [kind_of(frame) for frame in theirs[name]], [kind_of(frame) for frame in ours[name]]
+    for name in sorted({*theirs, *ours}, key=lambda name: (name != "turns", name)):
+        left_frames, right_frames = theirs.get(name, []), ours.get(name, [])
+        kinds = [kind_of(frame) for frame in left_frames], [kind_of(frame) for frame in right_frames]
         if kinds[0] != kinds[1]:
             comparison.found.append(f"{name}, the real CLI:\n    " + "\n    ".join(kinds[0]))
             comparison.found.append(f"{name}, the simulated one:\n    " + "\n    ".join(kinds[1]))
             continue
-        for place, (left, right) in enumerate(zip(theirs[name], ours[name], strict=True)):
+        for place, (left, right) in enumerate(zip(left_frames, right_frames, strict=True)):
             comparison.frame(f"{name} {place}, {kind_of(left)}", left, right)
     if real.exit_code != simulated.exit_code:
         comparison.found.append(f"exit codes: {real.exit_code} and {simulated.exit_code}")

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bridle import Options
-from bridle.testing.model.environment import isolated_environment
 from tests.fidelity.case import Case
 from tests.fidelity.cases import CASES
-from tests.fidelity.driving import play
+from tests.fidelity.driving import ISOLATED, play, real_options
 from tests.fidelity.frames import Rules, compare
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from bridle import Options
 
 
 @pytest.fixture(scope="session")
@@ -25,13 +25,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def real_options(home: Path, claude_path: str) -> Options:
-    environment = {name: value for name, value in isolated_environment("", home).items() if value is not None}
-    environment |= {"LANG": "C.UTF-8", "IS_SANDBOX": "1", "PATH": "/usr/bin:/bin"}
-    return Options(cli_path=claude_path, env=environment, inherit_env=False, version_check="skip")
-
-
-ISOLATED = Options(env={"PATH": "/usr/bin:/bin", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}, inherit_env=False)
+def real(home: Path, claude_path: str) -> Options:
+    return real_options(claude_path, home)
 
 
 class Reports:
@@ -72,10 +67,10 @@ def test_names_are_unique() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
-def test_both_send_the_same(case: Case, real_options: Options, home: Path, tmp_path: Path, reports: Reports) -> None:
+def test_both_send_the_same(case: Case, real: Options, home: Path, tmp_path: Path, reports: Reports) -> None:
     simulated = play(case, made(tmp_path / "simulated"), ISOLATED, how="memory", home=home)
     for attempt in range(RUNS):
-        real_one = play(case, made(tmp_path / f"real{attempt}"), real_options, how="real", home=home)
+        real_one = play(case, made(tmp_path / f"real{attempt}"), real, how="real", home=home)
         found = compare(real_one, simulated, Rules(case.but, case.lacks))
         if not found.differences:
             break

@@ -29,7 +29,7 @@ class Questions:
     _answers: dict[str, Any] = field(default_factory=dict, init=False)
     _asked: dict[str, str] = field(default_factory=dict, init=False)
     _calls: dict[str, tuple[str, int]] = field(default_factory=dict, init=False)
-    _rpc: int = field(default=1, init=False)
+    _numbers: dict[str, int] = field(default_factory=dict, init=False)
     closed: bool = field(default=False, init=False)
 
     def ask(self, subtype: str, fields: dict[str, Any]) -> str:
@@ -105,7 +105,7 @@ class Questions:
         self, server: str, name: str, arguments: dict[str, Any], call_id: str
     ) -> Steps[dict[str, Any] | None]:
         """Call a tool of a server; return the JSON-RPC response, None if there is none."""
-        self._rpc += 1
-        meta = {"claudecode/toolUseId": call_id, "progressToken": self._rpc}
+        number = self._numbers[server] = self._numbers.get(server, 1) + 1  # behind `initialize` and `tools/list`
+        meta = {"claudecode/toolUseId": call_id, "progressToken": number}
         params = {"name": name, "arguments": arguments, "_meta": meta}
-        return (yield from self.message(server, "tools/call", self._rpc, params))
+        return (yield from self.message(server, "tools/call", number, params))

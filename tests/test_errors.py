@@ -68,7 +68,6 @@ def test_an_error_pickles_and_copies(name: str) -> None:
         assert vars(other).keys() == facts.keys()
 
 
-@shows("errors.untrusted")
 def test_an_exit_code_that_is_not_known_is_not_told() -> None:
     hint = "Its exit status is unknown."
     assert str(errors.ProcessError(None, Diagnostic(exit_code_hint=hint))) == f"The Claude Code CLI ended. {hint}"
@@ -76,5 +75,6 @@ def test_an_exit_code_that_is_not_known_is_not_told() -> None:
     assert "CLI ended before it was ready." in str(errors.CLIExitedDuringInitError(None))
 
 
-def test_what_the_cli_says_is_escaped() -> None:
+@shows("errors.untrusted")
+def test_control_characters_that_the_cli_says_are_escaped() -> None:
     assert "\x1b" not in str(errors.ControlRejectedError("o", "\x1b[2J", "\x1b[2J"))

@@ -112,7 +112,7 @@ def test_a_bad_hook_fails_as_it_was_told_to(shell: Shell, playing: StandIn, bad:
                     assert answer["hookSpecificOutput"][DENIED] == "deny"
             assert codes(session) == ["CALLBACK_FAILED"] * 2
             assert not any(warning.message.endswith("..") for warning in session.warnings)
-            assert await hook(session, "hook_77") == {}
+            assert await hook(session, "hook_77") == {}  # never registered
 
     shell.play(scenario)
 

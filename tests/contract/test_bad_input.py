@@ -108,6 +108,7 @@ def test_hooks_before_the_answer(shell: Shell, options: Light) -> None:
         return HookOutput.deny("no")
 
     async def scenario() -> None:
+        # The stand-in asks before it answers `initialize`.
         started = options(["ask", "hook_callback", HOOK], hooks={"PreToolUse": [HookMatcher(hooks=[hook])]})
         async with Running(shell, started) as session:
             assert called == ["Bash"]

@@ -10,15 +10,34 @@ from pathlib import Path
 
 import pytest
 
+from tests.contract.evidence import problems
 from tests.contract.manifest import PROJECT, areas, declared, promises
 from tests.support.patience import patience
 
 DECLARED = declared(PROJECT / "tests")
+CLAIMING = "tests/test_errors.py::test_an_exit_code_that_is_not_known_is_not_told"
 
 
 @pytest.mark.parametrize("name", promises())
 def test_a_promise_is_kept_by_a_test(name: str) -> None:
     assert DECLARED.get(name), f"no test says @shows({name!r})"
+    assert problems(name, promises()[name], DECLARED[name]) == []
+
+
+@pytest.mark.parametrize(
+    ("promise", "said"),
+    [
+        (
+            "What the CLI says has no control characters.",
+            f"{CLAIMING} says nothing about it",
+        ),
+        ("The exit status of `NoSuchName` is unknown.", "no test names NoSuchName"),
+        ("An unknown exit status is told after SIGKILL.", "no test names SIGKILL"),
+        ("An unknown exit status is told.", None),
+    ],
+)
+def test_a_claim_without_evidence_is_found(promise: str, said: str | None) -> None:
+    assert problems("errors.x", promise, [CLAIMING]) == ([] if said is None else [said])
 
 
 @pytest.mark.parametrize("name", sorted(DECLARED))

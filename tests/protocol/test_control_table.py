@@ -136,7 +136,7 @@ def test_copied_json_stays_on_one_line_and_is_the_same(payload: bytes) -> None:
 
 @shows("control.operations.not-sent")
 @pytest.mark.parametrize("payload", [b"", b"{", b"{} {}", b"\xff", b'"\xff"', b"nan", b"[" * 200_000])
-def test_what_is_not_json_is_never_written(payload: bytes) -> None:
+def test_a_payload_that_is_not_json_is_refused(payload: bytes) -> None:
     with pytest.raises(ValueError, match="not JSON"):
         frames.success_frame("r", payload)
 

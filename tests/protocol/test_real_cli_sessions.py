@@ -357,6 +357,7 @@ def test_our_own_answers_played_back_are_for_nobody(drive: Any) -> None:
 
     with (
         ScriptedModel("One.") as model,
+        # The flag of `Options(replay_user_messages=True)`.
         drive(model, "--replay-user-messages", answers={"hook_callback": hook}) as driver,
     ):
         ready(driver, hooks={"UserPromptSubmit": [{"hookCallbackIds": ["hook_0"]}]})

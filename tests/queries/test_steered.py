@@ -91,7 +91,7 @@ def test_a_permission_callback_works_with_query_and_run(shell: Shell, playing: S
 
 
 @shows("hooks.one-shot", "steered.automatic")
-def test_hooks_work_with_run_and_know_the_session(shell: Shell, playing: StandIn) -> None:
+def test_hooks_work_with_query_and_run_and_know_the_session(shell: Shell, playing: StandIn) -> None:
     seen: list[Any] = []
 
     def hook(_: Any, context: Any) -> None:
@@ -99,13 +99,13 @@ def test_hooks_work_with_run_and_know_the_session(shell: Shell, playing: StandIn
 
     async def scenario() -> None:
         options = playing(hooks={"PreToolUse": [HookMatcher(hooks=[hook])]})
-        await shell.run(
-            steps(["ask", "hook_callback", {"callback_id": "hook_0", "input": {"hook_event_name": "PreToolUse"}}]),
-            options,
-        )
+        prompt = steps(["ask", "hook_callback", {"callback_id": "hook_0", "input": {"hook_event_name": "PreToolUse"}}])
+        await shell.run(prompt, options)
+        assert seen == [True]
+        await shell.query(prompt, options).collect()
 
     shell.play(scenario)
-    assert seen == [True]
+    assert seen == [True, True]
 
 
 @shows("steered.blocks")

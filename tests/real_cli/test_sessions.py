@@ -51,6 +51,7 @@ def test_a_conversation_and_its_controls(shell: Shell, driving: Driving) -> None
         with ScriptedModel("One.", "Two.", "Three.") as model:
             async with Running(shell, driving(model)) as session:
                 assert session.server_info.commands
+                # Each turn has the messages of its own prompt.
                 assert await texts(await got(session.send("one"))) == ["One."]
                 two, three = await got(session.send("two")), await got(session.send("three"))
                 assert (await texts(two), await texts(three)) == (["Two."], ["Three."])

@@ -431,7 +431,7 @@ def test_a_process_that_ignores_everything_is_killed(shell: Shell, playing: Stan
         session = make(shell, playing(timeouts=timeouts))
         session._core.interrupt_seconds = 0.2
         await got(session.start())
-        turn = await got(session.send(steps(["text", "a"], ["ignore_term"], ["silent"])))
+        turn = await got(session.send(steps(["text", "a"], ["ignore_term"], ["silent"])))  # SIGTERM
         await first(turn)
         began = time.monotonic()
         await got(session.stop())

@@ -426,3 +426,57 @@ def test_results_are_kept_in_order() -> None:
     assert core.core.last_result is core.core.results[-1]
     assert isinstance(core.core.items[0], ResultMessage)
     assert isinstance(core.core.items[1], AssistantMessage)
+
+
+# -- the end ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "code", "expected", "error"),
+    [
+        (ASSISTANT, 0, ["INCOMPLETE_LAST_LINE", "CLEAN_EXIT_NO_RESULT"], None),
+        (ASSISTANT, 3, [], ProcessError),
+        (RESULT, 0, ["UNEXPECTED_DATA_AFTER_RESULT"], None),
+        (RESULT, 3, ["UNEXPECTED_DATA_AFTER_RESULT", "NONZERO_EXIT_AFTER_RESULT"], None),
+    ],
+)
+def test_what_an_incomplete_last_line_means_depends_on_the_exit(
+    before: bytes, code: int, expected: list[str], error: type[BridleError] | None
+) -> None:
+    core = connection()
+    core.receive_data(before + b'{"type":"assist', 0.0)
+    core.receive_eof(0.0)
+    core.process_exited(code, b"")
+    assert kinds(core)[1:] == expected
+    assert type(core.core.terminal_error) is (error or type(None))
+
+
+@pytest.mark.parametrize(("before", "error"), [(b"", ProcessError), (ASSISTANT, ProcessError), (RESULT, None)])
+def test_an_exit_without_a_status_is_judged_by_the_result(before: bytes, error: type[BridleError] | None) -> None:
+    core = connection(strict_exit_status=True)
+    core.receive_data(before, 0.0) if before else None
+    core.receive_eof(0.0)
+    core.process_exited(None, b"")
+    assert type(core.core.terminal_error) is (error or type(None))
+    assert core.core.state is State.CLOSED
+
+
+def test_the_end_comes_once() -> None:
+    core = connection()
+    core.receive_data(ASSISTANT, 0.0)
+    core.receive_eof(10.0)
+    core.receive_eof(14.0)
+    assert core.wait_seconds(14.0) == 1
+    core.process_exited(0, b"")
+    core.process_exited(3, b"")
+    assert kinds(core) == ["AssistantMessage", "CLEAN_EXIT_NO_RESULT"]
+    assert core.core.terminal_error is None
+
+
+def test_after_a_task_reported_its_end_the_shorter_timeout_counts() -> None:
+    tasks = {"type": "system", "subtype": "background_tasks_changed", "tasks": [{"task_id": "b1"}]}
+    update = {"type": "system", "subtype": "task_updated", "task_id": "b1", "patch": {"status": "completed"}}
+    core = connection(timeouts=Timeouts(after_result=30, background=600))
+    core.receive_data(json.dumps(tasks).encode() + b"\n" + RESULT, 0.0)
+    core.receive_data(json.dumps(update).encode() + b"\n", 10.0)
+    assert core.wait_seconds(10.0) == 30

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from bridle.checked.fields import suggestion
-from bridle.cli.terminal import clean
+from bridle.cli.terminal import clean, one_line
 from bridle.errors import OptionsError
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ async def _model(name: str, session: Session, terminal: Terminal) -> None:
         terminal.note(f"Model: {name}.", "dim")
         return
     for model in (await session.list_models()).models:
-        about = clean(model.description).replace("\n", " ")
+        about = one_line(model.description)
         terminal.line(f"  {clean(model.value):<24} {terminal.shorten(about, max(20, terminal.width - 28))}")
 
 

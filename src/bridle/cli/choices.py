@@ -8,27 +8,15 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from bridle.checked.fields import suggestion
+from bridle.cli.flags import NAMED_OPTIONS
 from bridle.errors import OptionsError, printable
 from bridle.options.options import Options
+from bridle.options.sources import variable_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 __all__ = ["build_options", "read_prompt"]
-
-_SAME_NAME = (
-    "model",
-    "cwd",
-    "system_prompt",
-    "append_system_prompt",
-    "permission_mode",
-    "max_turns",
-    "max_budget_usd",
-    "resume",
-    "session_id",
-    "cli_path",
-)
-_FUNCTIONS = frozenset({"can_use_tool", "hooks", "on_elicitation", "on_user_dialog", "on_warning", "stderr"})
 
 
 def read_prompt(prompt: str | None) -> str:
@@ -65,23 +53,10 @@ def build_options(given: Mapping[str, Any], **more: Any) -> Options:
         OptionsError: a name, a type or a value is wrong, or a file cannot be read.
     """
     explicit: dict[str, Any] = dict(_named_options(given.get("option") or ()))
-    explicit.update({name: given[name] for name in _SAME_NAME if given.get(name) is not None})
-    for name in ("allowed_tools", "disallowed_tools"):
-        if given.get(name):
-            explicit[name] = _split(given[name])
-    if given.get("tools") is not None and given["tools"]:
-        names = _split(given["tools"])
-        explicit["tools"] = {"type": "preset", "preset": "claude_code"} if names == ["default"] else names
-    if given.get("add_dirs"):
-        explicit["add_dirs"] = list(given["add_dirs"])
-    if given.get("mcp_config") is not None:
-        explicit["mcp_servers"] = given["mcp_config"]
-    if given.get("setting_sources") is not None:
-        explicit["setting_sources"] = [part.strip() for part in given["setting_sources"].split(",") if part.strip()]
-    if given.get("continue_conversation"):
-        explicit["continue_conversation"] = True
-    if given.get("fork_session"):
-        explicit["fork_session"] = True
+    for name in NAMED_OPTIONS:
+        value = given.get(name)
+        if value is not None and value is not False and value != []:
+            explicit[name] = _READ.get(name, lambda value: value)(value)
     if given.get("output_schema") is not None:
         schema = _read_schema(given["output_schema"])
         explicit["output_format"] = {"type": "json_schema", "schema": schema}
@@ -111,6 +86,19 @@ def _split(values: Iterable[str]) -> list[str]:
     return [part for part in parts if part]
 
 
+def _tools(values: Iterable[str]) -> Any:
+    names = _split(values)
+    return {"type": "preset", "preset": "claude_code"} if names == ["default"] else names
+
+
+_READ: Mapping[str, Callable[[Any], Any]] = {
+    "allowed_tools": _split,
+    "disallowed_tools": _split,
+    "tools": _tools,
+    "setting_sources": lambda text: [part.strip() for part in text.split(",") if part.strip()],
+}
+
+
 def _named_options(texts: Iterable[str]) -> Iterable[tuple[str, Any]]:
     for text in texts:
         name, equals, value = text.partition("=")
@@ -120,7 +108,7 @@ def _named_options(texts: Iterable[str]) -> Iterable[tuple[str, Any]]:
         if name not in Options.__fields__:
             hint = suggestion(name, Options.__fields__)
             raise OptionsError(f"There is no option `{printable(name, 100)}`.{hint}", field=name)
-        if name in _FUNCTIONS:
+        if variable_kind(Options.__fields__[name]) == "function":
             raise OptionsError(f"`{name}` is a function: it can only be set from Python.", field=name)
         yield name, _value(name, value)
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from bridle.cli.running import FAILED
-from bridle.cli.terminal import escape_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,8 +29,7 @@ def conformance(given: Mapping[str, Any], terminal: Terminal) -> int:
     table = _Table(terminal)
     report = check_cli(given.get("cli_path"), on_finding=None if as_json else table.show)
     if as_json:
-        text = json.dumps(report.to_dict(), indent=2, ensure_ascii=False)
-        terminal.line("\n".join(map(escape_json, text.split("\n"))))
+        terminal.json(report.to_dict())
     else:
         table.finish(report)
     return FAILED if not report.ok or (given.get("strict") and report.of("drift")) else 0
@@ -53,9 +50,8 @@ class _Table:
                 terminal.line()
             terminal.line(finding.group.capitalize(), "bold")
             self._group = finding.group
-        terminal.write(f"  {finding.status:<8}", _STYLES[finding.status])
         optional = "" if finding.required else " (not required)"
-        terminal.write(f"{finding.behaviour}{optional}\n")
+        terminal.parts((f"  {finding.status:<8}", _STYLES[finding.status]), (f"{finding.behaviour}{optional}", ""))
         if finding.detail:
             for line in finding.detail.split("\n"):
                 terminal.line(f"          {line}", "dim")
@@ -66,5 +62,4 @@ class _Table:
         terminal.line()
         terminal.line(report.subject)
         sign, style = (terminal.tick, "green") if report.ok else (terminal.cross, "red")
-        terminal.write(f"{sign} ", style)
-        terminal.write(f"{report.summary()}\n")
+        terminal.parts((f"{sign} ", style), (report.summary(), ""))

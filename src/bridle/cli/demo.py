@@ -15,7 +15,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from bridle.checked.schemas import decode_output
-from bridle.cli.demo_session import CODE, session_steps, show_session
+from bridle.cli.demo_script import PROMPT, TYPED_PROMPT, model_script, simulated_script
+from bridle.cli.demo_session import CODE, show_session
 from bridle.cli.running import FAILED, NOT_STARTED, run_async, show_query
 from bridle.cli.terminal import clean
 from bridle.cli.transcript import Transcript, summary
@@ -30,15 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from bridle.cli.terminal import Terminal
-    from bridle.testing import ModelRequest, Reply
     from bridle.transports.base import TransportSource
 
 __all__ = ["demo", "run_parts"]
-
-_PROMPT = "What is in this folder? Look for yourself, and write NOTES.md about it."
-_TYPED_PROMPT = "Sum it up for a program."
-_COMMAND = 'wc -c *; echo; echo "this ran on $(uname -s), as process $$"'
-_PACE = 0.03
 
 
 @dataclass
@@ -80,7 +75,7 @@ def demo(given: Mapping[str, Any], terminal: Terminal) -> int:
             if cli_path is None:
                 code = _simulated(folder, project, terminal)
             else:
-                with ScriptedModel(*_script(project, terminal)) as model:
+                with ScriptedModel(*model_script(project, _pace(terminal))) as model:
                     isolated = {key: value for key, value in model.isolated_env(folder).items() if value is not None}
                     code = run_parts(partial(_options, cli_path, isolated, project), None, terminal, project)
         except ScriptError as error:
@@ -98,11 +93,9 @@ def demo(given: Mapping[str, Any], terminal: Terminal) -> int:
 
 def _simulated(folder: Path, project: Path, terminal: Terminal) -> int:
     """Show all parts on the simulated CLI, as a process of its own whose tools are real."""
-    from bridle.cli.demo_simulated import simulated_script
     from bridle.testing import SimulatedCLI
 
-    script = simulated_script(project, _PROMPT, _TYPED_PROMPT, _COMMAND, _pace(terminal))
-    with SimulatedCLI(script, time_scale=1.0) as cli:
+    with SimulatedCLI(simulated_script(project, _pace(terminal)), time_scale=1.0) as cli:
         program = cli.install(folder / "simulated", real_tools=True)
         return run_parts(partial(_options, str(program), {}, project), None, terminal, project)
 
@@ -152,7 +145,7 @@ def _introduce_simulation(terminal: Terminal, why: str) -> None:
 
 def _pace(terminal: Terminal) -> dict[str, Any]:
     """Return how text is streamed: for a reader who watches; into a file it may go at once."""
-    return {"chunk": 9, "delay": _PACE} if terminal.interactive else {"chunk": 40}
+    return {"chunk": 9, "delay": 0.03} if terminal.interactive else {"chunk": 40}
 
 
 def _make_project(folder: Path) -> Path:
@@ -185,16 +178,16 @@ def run_parts(
 
     Args:
         make_options: takes further options, and returns all of them.
-        source: where the CLI is; a local child process if None. What it plays must follow `_script`.
+        source: where the CLI is; a local child process if None. It must follow `demo_script`.
         terminal: where it is shown.
         project: the folder that the CLI works in.
     """
     _head(terminal, "1. A question, streamed: thinking, text, a Bash command, a file")
     _code(terminal, "for message in bridle.sync.query(prompt, options): ...")
     terminal.line()
-    terminal.line(f"> {_PROMPT}")
+    terminal.line(f"> {PROMPT}")
     terminal.line()
-    result = show_query(_PROMPT, make_options(include_partial_messages=True), Transcript(terminal), transport=source)
+    result = show_query(PROMPT, make_options(include_partial_messages=True), Transcript(terminal), transport=source)
     if result is None or result.is_error:
         return FAILED
     _head(terminal, "2. The file, read from the disk")
@@ -208,19 +201,17 @@ def run_parts(
     _code(terminal, "@dataclass\nclass Inventory:\n    files: int\n    largest: str\n    total_bytes: int\n")
     _code(terminal, "bridle.sync.run(prompt, options, output_type=Inventory).output")
     terminal.line()
-    terminal.line(f"> {_TYPED_PROMPT}")
+    terminal.line(f"> {TYPED_PROMPT}")
     # What `run` does, with a signal heard at any moment.
     typed = with_output_type(make_options(), Inventory)
-    result = show_query(_TYPED_PROMPT, typed, _Nothing(), transport=source)
+    result = show_query(TYPED_PROMPT, typed, _Nothing(), transport=source)
     if result is None or result.is_error:
         terminal.error(str(ResultError(result)) if result else "No result came.")
         return FAILED
     terminal.line()
     terminal.line(repr(decode_output(result, Inventory)), "bold")
     terminal.line()
-    terminal.write(f"{terminal.tick} ", "green")
-    terminal.write(summary(result, terminal.dot), "dim")
-    terminal.write("\n")
+    terminal.parts((f"{terminal.tick} ", "green"), (summary(result, terminal.dot), "dim"))
     _head(terminal, "4. A session that asks us: hook, permissions, a function as a tool")
     _code(terminal, CODE)
     worked = run_async(terminal, lambda: show_session(make_options, source, terminal))
@@ -235,42 +226,6 @@ class _Nothing:
 
     def finish(self, result: object) -> None:
         pass
-
-
-def _script(project: Path, terminal: Terminal) -> list[Any]:
-    from bridle.testing import Reply, Thinking, ToolCall
-
-    pace = _pace(terminal)
-
-    def write_notes(request: ModelRequest) -> Reply:
-        output = request.tool_results[-1].text if request.tool_results else ""
-        counts = [line.split() for line in output.split("\n") if line.endswith((".py", ".csv"))]
-        lines = [f"- `{name}`, {size} bytes" for size, name in (pair for pair in counts if len(pair) == 2)]
-        content = "# Notes\n\n" + "\n".join(lines) + "\n"
-        return Reply(
-            "Two files: a program and a table. Writing that down.",
-            ToolCall("Write", {"file_path": str(project / "NOTES.md"), "content": content}),
-            **pace,
-        )
-
-    def typed(_: ModelRequest) -> Reply:
-        sizes = {path.name: path.stat().st_size for path in project.iterdir() if path.is_file()}
-        largest = max(sizes, key=lambda name: sizes[name])
-        found = {"files": len(sizes), "largest": largest, "total_bytes": sum(sizes.values())}
-        return Reply(ToolCall("StructuredOutput", found))
-
-    return [
-        Reply(
-            Thinking("The folder is best looked at with a command, before anything is written about it."),
-            "I will look at the files first.",
-            ToolCall("Bash", {"command": _COMMAND, "description": "Count bytes"}),
-            **pace,
-        ),
-        write_notes,
-        Reply("Done: **NOTES.md** lists both files. [This is no markup], and \x1b[31mthis is not red\x1b[0m.", **pace),
-        typed,
-        *session_steps(pace),
-    ]
 
 
 def _head(terminal: Terminal, text: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import subprocess
@@ -13,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from bridle._version import __version__
 from bridle.cli.choices import build_options
 from bridle.cli.running import NOT_STARTED, USAGE
-from bridle.cli.terminal import escape_json
 from bridle.errors import BridleError, OptionsError, StartError, printable
 from bridle.launch import (
     MINIMUM_ONE_SHOT,
@@ -90,12 +88,7 @@ def doctor(given: Mapping[str, Any], terminal: Terminal) -> int:
     report = _Report()
     _examine(given, report)
     if given.get("as_json"):
-        text = json.dumps(
-            {"ok": not report.problems, **report.facts, "problems": report.problems, "hints": report.hints},
-            indent=2,
-            ensure_ascii=False,
-        )
-        terminal.line("\n".join(map(escape_json, text.split("\n"))))
+        terminal.json({"ok": not report.problems, **report.facts, "problems": report.problems, "hints": report.hints})
     else:
         _Page(terminal).show(report)
     return report.exit_code
@@ -293,7 +286,7 @@ class _Page:
 
     def _launch(self, launch: Mapping[str, Any], login: Mapping[str, Any] | None) -> None:
         self._head("What would be started")
-        self._row("command", launch["command"].replace("\n", " "))
+        self._row("command", launch["command"])
         self._row("folder", launch["cwd"] or "not there", "" if launch["cwd"] else "red")
         reasons = launch["bidirectional_because_of"]
         if reasons:
@@ -321,14 +314,13 @@ class _Page:
             self._finding("!", "yellow", entry["hint"], entry["to_do"])
         if not report.problems:
             terminal.line()
-            terminal.write(f"{terminal.tick} ", "green")
-            terminal.write("Ready: the CLI can be started.\n" if report.hints else "All is well.\n")
+            ready = "Ready: the CLI can be started." if report.hints else "All is well."
+            terminal.parts((f"{terminal.tick} ", "green"), (ready, ""))
 
     def _finding(self, sign: str, style: str, what: str, to_do: str) -> None:
         terminal = self._terminal
         first, *rest = what.split("\n")
-        terminal.write(f"  {sign} ", style)
-        terminal.write(first + "\n")
+        terminal.parts((f"  {sign} ", style), (first, ""))
         for line in rest:
             terminal.line(f"    {line}")
         for number, line in enumerate(to_do.split("\n")):
@@ -340,10 +332,7 @@ class _Page:
         self._terminal.line(text, "bold")
 
     def _row(self, name: str, value: str, style: str = "") -> None:
-        lead = f"  {name:<15}"
-        self._terminal.write(lead, "dim")
-        self._terminal.write(value.replace("\n", " "), style)
-        self._terminal.write("\n")
+        self._terminal.parts((f"  {name:<15}", "dim"), (value.replace("\n", " "), style))
 
 
 def _names(variables: Sequence[str]) -> str:

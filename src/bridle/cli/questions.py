@@ -7,7 +7,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from bridle.cli.terminal import clean
+from bridle.cli.terminal import clean, one_line
 from bridle.dialogs import ElicitationResult
 from bridle.errors import DecodeError
 from bridle.permissions import AddDirectories, AddRules, Allow, Deny, PermissionRule, SetMode
@@ -73,7 +73,7 @@ class Questions:
         """Ask whether a tool may run."""
         await self._called(request.tool_use_id)
         async with self._turn:
-            name = _one_line(request.tool_name)  # labels are what others call it
+            name = one_line(request.tool_name)  # labels are what others call it
             by_person = bool(request.requires_user_interaction) or request.classifier_approvable is False
             if not self._lines.interactive and (not self._say_yes or by_person):
                 return self._nobody(name, by_person)
@@ -128,7 +128,7 @@ class Questions:
         )
         for label, text in said:
             if text:
-                self._terminal.line(f"  {label}: {_one_line(text)}", "dim")
+                self._terminal.line(f"  {label}: {one_line(text)}", "dim")
 
     def _show_input(self, request: PermissionRequest, most_lines: int | None, most_characters: int | None) -> None:
         try:
@@ -156,8 +156,8 @@ class Questions:
             self._terminal.line()
             self._terminal.line(clean(question.text), "bold yellow")
             for number, (label, explanation) in enumerate(question.choices, 1):
-                more = f"  {self._terminal.dot.strip()} {_one_line(explanation)}" if explanation else ""
-                self._terminal.line(f"  {number}  {_one_line(label)}{more}")
+                more = f"  {self._terminal.dot.strip()} {one_line(explanation)}" if explanation else ""
+                self._terminal.line(f"  {number}  {one_line(label)}{more}")
             many = "numbers with commas" if question.several else "a number"
             answer = (await self._ask(f"Your answer ({many}, or words; nothing skips it): ")).strip()
             if answer:
@@ -168,7 +168,7 @@ class Questions:
 
     async def server_asks(self, request: ElicitationRequest) -> ElicitationResult:
         """Ask what an MCP server wants to know."""
-        server = _one_line(request.mcp_server_name)
+        server = one_line(request.mcp_server_name)
         if not self._lines.interactive:
             self._terminal.note(f"The MCP server {server} asked something: nobody can be asked here.", "yellow")
             return ElicitationResult.decline()
@@ -180,7 +180,7 @@ class Questions:
                 self._terminal.note("This kind of question cannot be asked here; it was declined.", "yellow")
                 return ElicitationResult.decline()
             if request.mode == "url":
-                self._terminal.line(f"  {_one_line(request.url or '')}")
+                self._terminal.line(f"  {one_line(request.url or '')}")
                 agreed = await self._agreed("Have you opened it? [y]es, [n]o ")
                 return ElicitationResult.accept() if agreed else ElicitationResult.decline()
             try:
@@ -196,7 +196,7 @@ class Questions:
             about = field if isinstance(field, dict) else {}
             must = name in needed
             hint = ", ".join(map(str, about["enum"])) if isinstance(about.get("enum"), list) else about.get("type", "")
-            label = f"{_one_line(about.get('title') or name)} ({_one_line(hint)}{'' if must else ', may be empty'}): "
+            label = f"{one_line(about.get('title') or name)} ({one_line(hint)}{'' if must else ', may be empty'}): "
             while True:
                 answer = (await self._ask(label)).strip()
                 if not answer and not must:
@@ -249,10 +249,6 @@ class _Question:
             return answer
 
 
-def _one_line(text: object) -> str:
-    return clean(str(text)).replace("\n", " ")
-
-
 def _readable(given: Mapping[str, Any]) -> str:
     """Return every argument, nothing left out."""
     parts = []
@@ -282,7 +278,7 @@ def _described(update: PermissionUpdate) -> str:
             text = f"work in {', '.join(update.directories)}"
         case _:
             text = update.type or "something that this version does not know"
-    return _one_line(f"{text} ({kept})" if kept else text)
+    return one_line(f"{text} ({kept})" if kept else text)
 
 
 def _typed(answer: str, about: Mapping[str, Any]) -> Any:
@@ -296,7 +292,7 @@ def _typed(answer: str, about: Mapping[str, Any]) -> Any:
         for choice in choices:
             if str(choice) == answer:
                 return choice
-        raise ValueError(f"Answer one of: {_one_line(', '.join(map(str, choices)))}")
+        raise ValueError(f"Answer one of: {one_line(', '.join(map(str, choices)))}")
     match about.get("type"):
         case "boolean":
             if answer.lower() not in ("y", "yes", "true", "n", "no", "false"):

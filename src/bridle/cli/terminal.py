@@ -6,10 +6,11 @@ are shown as `\\x1b` or `\\u202e`; newlines and tabs are kept. Rich is only aske
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
@@ -19,7 +20,7 @@ from rich.style import Style
 if TYPE_CHECKING:
     from typing import TextIO
 
-__all__ = ["Cleaner", "Terminal", "clean", "escape_json"]
+__all__ = ["Cleaner", "Terminal", "clean", "escape_json", "one_line"]
 
 # C0 without tab and newline, DEL, C1; characters without a width that hide or reorder what is around them (soft hyphen, direction
 # marks and overrides, zero-width spaces, invisible operators, annotations, tags); separators that some programs take for a newline;
@@ -49,9 +50,14 @@ def clean(text: str) -> str:
     return _UNSAFE.sub(_escape, text.replace("\r\n", "\n"))
 
 
-def escape_json(line: str) -> str:
-    """Return a line of JSON that means the same and is safe for a terminal."""
-    return _UNSAFE.sub(_escape_for_json, line)
+def one_line(text: object) -> str:
+    """Return the text of a value, safe for a terminal and on one line."""
+    return clean(str(text)).replace("\n", " ")
+
+
+def escape_json(text: str) -> str:
+    """Return JSON that means the same and is safe for a terminal; it may have several lines."""
+    return _UNSAFE.sub(_escape_for_json, text)
 
 
 class Cleaner:
@@ -146,6 +152,16 @@ class Terminal:
         self.fresh_line()
         self._put(clean(text), style)
         self._put("\n")
+
+    def parts(self, *parts: tuple[str, str]) -> None:
+        """Write pieces of text, each with its style, and end the line."""
+        for text, style in parts:
+            self.write(text, style)
+        self.write("\n")
+
+    def json(self, value: Any) -> None:
+        """Write a value as JSON of several lines."""
+        self.line(escape_json(json.dumps(value, indent=2, ensure_ascii=False)))
 
     def fresh_line(self) -> None:
         """End the line if one was begun."""

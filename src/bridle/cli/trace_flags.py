@@ -2,78 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
-
-from bridle.cli.flags import OUTPUT_PANEL
-
-if TYPE_CHECKING:
-    from bridle.cli.flags import Flags
+from bridle.cli.flags import OUTPUT_PANEL, Flags, argument, flag
 
 __all__ = ["TRACE", "TRACE_EPILOG"]
 
 _FILTERS = "What is shown"
 
 TRACE: Flags = {
-    "action": (Annotated[str, typer.Argument(metavar="show", help="What to do: `show`.", show_default=False)], ...),
-    "file": (
-        Annotated[
-            str,
-            typer.Argument(metavar="FILE", help="A trace (`Options(trace=...)`) or a cassette.", show_default=False),
-        ],
-        ...,
+    "action": argument("show", "What to do: `show`.", required=True),
+    "file": argument("FILE", "A trace (`Options(trace=...)`) or a cassette.", required=True),
+    "session": flag(
+        list[int], "--session", help="Only this session of the file, counted from 0. Repeatable.", panel=_FILTERS
     ),
-    "session": (
-        Annotated[
-            list[int] | None,
-            typer.Option(
-                "--session",
-                help="Only this session of the file, counted from 0. Repeatable.",
-                show_default=False,
-                rich_help_panel=_FILTERS,
-            ),
-        ],
-        None,
+    "kind": flag(
+        list[str],
+        "--kind",
+        help="Only what is of this kind: prompt, text, tool, hook, permission, mcp, control, background, result, ... "
+        "Repeatable.",
+        panel=_FILTERS,
     ),
-    "kind": (
-        Annotated[
-            list[str] | None,
-            typer.Option(
-                "--kind",
-                help="Only what is of this kind: prompt, text, tool, hook, permission, mcp, control, background, "
-                "result, ... Repeatable.",
-                show_default=False,
-                rich_help_panel=_FILTERS,
-            ),
-        ],
-        None,
-    ),
-    "everything": (
-        Annotated[
-            bool,
-            typer.Option(
-                "--all", help="Also bookkeeping: states, streamed pieces, handshakes.", rich_help_panel=_FILTERS
-            ),
-        ],
-        False,
-    ),
-    "full": (
-        Annotated[bool, typer.Option("--full", help="Does not shorten texts.", rich_help_panel=_FILTERS)],
-        False,
-    ),
-    "as_json": (
-        Annotated[
-            bool, typer.Option("--json", help="Writes one JSON object for each event.", rich_help_panel=OUTPUT_PANEL)
-        ],
-        False,
-    ),
-    "raw": (
-        Annotated[
-            bool, typer.Option("--raw", help="Writes the recorded lines themselves.", rich_help_panel=OUTPUT_PANEL)
-        ],
-        False,
-    ),
+    "everything": flag(bool, "--all", help="Also bookkeeping: states, streamed pieces, handshakes.", panel=_FILTERS),
+    "full": flag(bool, "--full", help="Does not shorten texts.", panel=_FILTERS),
+    "as_json": flag(bool, "--json", help="Writes one JSON object for each event.", panel=OUTPUT_PANEL),
+    "raw": flag(bool, "--raw", help="Writes the recorded lines themselves.", panel=OUTPUT_PANEL),
 }
 
 TRACE_EPILOG = """**Examples**

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from bridle.cli.terminal import clean, escape_json
+from bridle.cli.terminal import clean, escape_json, one_line
 from bridle.errors import DecodeError, StreamWarning
 from bridle.messages import AssistantMessage, ResultError, ResultMessage, StreamEvent, TextBlock, UserMessage
 from bridle.messages import content as blocks
@@ -131,9 +131,7 @@ class Transcript:
             self._gap()
         sign, style = (terminal.cross, "red") if result.is_error else (terminal.tick, "green")
         terminal.fresh_line()
-        terminal.write(f"{sign} ", style)
-        terminal.write(summary(result, terminal.dot, name_session=self._name_session), "dim")
-        terminal.write("\n")
+        terminal.parts((f"{sign} ", style), (summary(result, terminal.dot, name_session=self._name_session), "dim"))
 
     # -- pieces --------------------------------------------------------------------------------------------------------
 
@@ -231,9 +229,8 @@ class Transcript:
         lines = _call_text(block)
         width = terminal.width - len(indent) - 2
         first = terminal.shorten(lines[0], max(20, width - len(block.name) - 1))
-        terminal.write(f"{indent}{terminal.bullet} ", "cyan")
-        terminal.write(terminal.shorten(clean(block.name).replace("\n", " "), 100), "bold")
-        terminal.write(f" {first}\n")
+        name = terminal.shorten(one_line(block.name), 100)
+        terminal.parts((f"{indent}{terminal.bullet} ", "cyan"), (name, "bold"), (f" {first}", ""))
         for line in lines[1:_CALL_LINES]:
             terminal.line(f"{indent}  {terminal.shorten(line, width)}")
         if len(lines) > _CALL_LINES:
@@ -293,7 +290,7 @@ class Transcript:
             parts = [message.model, message.cwd]
             if message.claude_code_version:
                 parts.append(f"Claude Code {message.claude_code_version}")
-            shown = self._terminal.dot.join(clean(part).replace("\n", " ") for part in parts if part)
+            shown = self._terminal.dot.join(one_line(part) for part in parts if part)
             if shown:
                 self._gap()
                 self._terminal.line(shown, "dim")
@@ -433,12 +430,7 @@ def _structured(result: ResultMessage, indent: int | None) -> str:
         text = json.dumps(result.structured_output, ensure_ascii=False, indent=indent)
     except (ValueError, RecursionError, DecodeError):
         text = bytes(result.structured_output_raw).decode("utf-8", "replace")
-    return escape_json_lines(text)
-
-
-def escape_json_lines(text: str) -> str:
-    """Return JSON of several lines that means the same and is safe for a terminal."""
-    return "\n".join(escape_json(line) for line in text.split("\n"))
+    return escape_json(text)
 
 
 def _with_surrogates(event: StreamEvent, kind: str) -> str | None:

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from bridle.cli.terminal import Terminal
     from bridle.messages import Message
     from bridle.options.options import Options
-    from bridle.transports.base import AsyncTransport, TransportSource
 
 __all__ = ["Chat", "chat"]
 
@@ -51,15 +50,8 @@ _CATCH_UP_SECONDS = 0.5
 
 
 def chat(given: Mapping[str, Any], terminal: Terminal) -> int:
-    """Talk; return the exit code.
-
-    Raises:
-        BridleError: the session could not be started, or was lost.
-    """
-    partial = given.get("partial")
-    if partial is None:
-        partial = terminal.interactive
-    options = build_options(given, **({"include_partial_messages": True} if partial else {}))
+    """Talk and return the exit code; a session that cannot be started or is lost raises its `BridleError`."""
+    options = build_options(given, partial=terminal.interactive)
     conversation = Chat(options, terminal, prompt=given.get("prompt"), say_yes=bool(given.get("yes")))
     code = 0
     try:
@@ -78,38 +70,18 @@ def chat(given: Mapping[str, Any], terminal: Terminal) -> int:
 
 
 class Chat:
-    """A conversation.
+    """A conversation; `signal` is the signal that ended it."""
 
-    Args:
-        options: of its session.
-        terminal: where it is shown.
-        prompt: what is said first.
-        say_yes: True answers permission questions with yes.
-        transport: where the CLI is; a local child process if None.
-
-    Attributes:
-        signal: the signal that ended it.
-    """
-
-    def __init__(
-        self,
-        options: Options,
-        terminal: Terminal,
-        *,
-        prompt: str | None = None,
-        say_yes: bool = False,
-        transport: AsyncTransport | TransportSource | None = None,
-    ) -> None:
+    def __init__(self, options: Options, terminal: Terminal, *, prompt: str | None, say_yes: bool) -> None:
         self.signal: int | None = None
         self._terminal = terminal
         self._options = options
         self._prompt = prompt
         self._say_yes = say_yes
-        self._transport = transport
         self._loop: asyncio.AbstractEventLoop | None = None
         self._main: asyncio.Task[int] | None = None
         self._session: Session | None = None
-        self._transcript = Transcript(terminal, name_session=False, apart=True)
+        self._transcript = Transcript(terminal, inside=True)
         self._turns: set[Turn] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._presses = self._sending = self._undone = 0
@@ -152,7 +124,6 @@ class Chat:
                 signal.pthread_kill(main, number)
 
     def _interrupt(self) -> None:
-        assert self._session is not None  # noqa: S101 - for the type checker
         self._begun.clear()
         if self._busy:
             self._terminal.note("Interrupting; Ctrl-C again quits.", "yellow")
@@ -164,11 +135,7 @@ class Chat:
     # -- life ----------------------------------------------------------------------------------------------------------
 
     async def run(self) -> int:
-        """Talk until it is over; return the exit code.
-
-        Raises:
-            BridleError: the session could not be started, or was lost.
-        """
+        """Talk until it is over and return the exit code."""
         self._loop, self._main = asyncio.get_running_loop(), asyncio.current_task()
         self._lines = Lines()
         self._shown_calls: dict[str, asyncio.Event] = {}
@@ -177,13 +144,27 @@ class Chat:
         self._entered: asyncio.Queue[str] = asyncio.Queue()
         self._questions = Questions(self._terminal, self._lines, say_yes=self._say_yes, called=self._call_shown)
         try:
-            async with Session(self._asking(self._options), transport=self._transport) as session:
+            async with Session(self._asking(self._options)) as session:
                 self._session = session
                 return await self._talk(session)
         except asyncio.CancelledError:
             if self.signal is None:
                 raise
             return 128 + self.signal
+
+    @property
+    def _live(self) -> Session:
+        assert self._session is not None  # noqa: S101 - for the type checker
+        return self._session
+
+    @property
+    def _over(self) -> bool:
+        """True if the session is over, which `_show` reports."""
+        return self._live.state.name in ("STOPPED", "FAILED")
+
+    def _went_wrong(self, error: BridleError) -> None:
+        self._failed = self._failed or not self._lines.interactive
+        self._terminal.error(str(error))
 
     def _asking(self, options: Options) -> Options:
         more: dict[str, Any] = {}
@@ -233,10 +214,8 @@ class Chat:
             if self._questions.asked and not self._terminal.asking:
                 self._terminal.ask(self._questions.asked)
         self._transcript.finish(None)
-        assert self._session is not None  # noqa: S101 - for the type checker
-        exit_code = self._session.exit_code
         if not self._finishing:
-            self._terminal.note(f"The CLI has ended by itself (exit code {exit_code}).", "yellow")
+            self._terminal.note(f"The CLI has ended by itself (exit code {self._live.exit_code}).", "yellow")
         return FAILED if self._failed else 0
 
     def _show_one(self, message: Message) -> None:
@@ -264,7 +243,7 @@ class Chat:
         else:
             self._failed = self._failed or (result.is_error and not self._lines.interactive)
             self._transcript.finish(result)
-        self._transcript = Transcript(self._terminal, header=False, name_session=False, apart=True)
+        self._transcript = Transcript(self._terminal, inside=True, header=False)
         self._shown_calls.clear()
 
     async def _call_shown(self, tool_use_id: str) -> None:
@@ -349,8 +328,7 @@ class Chat:
             finally:
                 self._undone -= 1
                 self._entered.task_done()
-            assert self._session is not None  # noqa: S101 - for the type checker
-            if self._session.state.name not in ("STOPPED", "FAILED"):  # else whoever shows the messages says it
+            if not self._over:
                 self.offer()
 
     async def _do(self, text: str) -> None:
@@ -361,26 +339,22 @@ class Chat:
                 self._terminal.line()
             self._terminal.line(f"{_PROMPT}{text}", "bold")
         word, _, argument = text.strip().partition(" ")
-        assert self._session is not None  # noqa: S101 - for the type checker
         if word not in COMMANDS:
             await self.send(text)
             return
         try:
-            await run_command(word, argument.strip(), self._session, self._terminal, self.interrupt)
+            await run_command(word, argument.strip(), self._live, self._terminal, self.interrupt)
         except BridleError as error:
-            if self._session.state.name in ("STOPPED", "FAILED"):
-                return  # whoever shows the messages says it
-            self._failed = self._failed or not self._lines.interactive
-            self._terminal.error(str(error))
+            if not self._over:
+                self._went_wrong(error)
 
     async def send(self, text: str) -> None:
         """Say something."""
-        assert self._session is not None  # noqa: S101 - for the type checker
         self._spoken = True
         self._sending += 1
         self._quiet.clear()
         try:
-            turn = await self._session.send(text)
+            turn = await self._live.send(text)
             self._turns.add(turn)
         finally:
             self._sending -= 1
@@ -390,10 +364,9 @@ class Chat:
         try:
             await turn.result()
         except TurnTimeoutError as error:
-            self._failed = self._failed or not self._lines.interactive
-            self._terminal.error(str(error))
+            self._went_wrong(error)
         except BridleError:
-            return  # the session is over, and whoever shows the messages says it
+            return  # the session is over; `_show` reports it
         if turn.state is TurnState.FAILED:
             self._failed = True
         self._turns.discard(turn)
@@ -401,11 +374,10 @@ class Chat:
 
     async def interrupt(self) -> None:
         """Stop the turn that runs, and take back prompts that wait."""
-        assert self._session is not None  # noqa: S101 - for the type checker
         try:
-            receipt = await self._session.interrupt(cancel_queued=True)
+            receipt = await self._live.interrupt(cancel_queued=True)
         except BridleError as error:
-            if self._session.state.name not in ("STOPPED", "FAILED"):
+            if not self._over:
                 self._terminal.error(str(error))
             return
         if receipt.cancelled:

@@ -32,11 +32,7 @@ _MODES = ("acceptEdits", "auto", "bypassPermissions", "default", "dontAsk", "pla
 async def run_command(
     word: str, argument: str, session: Session, terminal: Terminal, interrupt: Callable[[], Awaitable[None]]
 ) -> None:
-    """Do what a command says.
-
-    Raises:
-        BridleError: the CLI refused, or the session is over.
-    """
+    """Do what a command says; raises the `BridleError` of a refusal."""
     match word:
         case "/help":
             _help(terminal)

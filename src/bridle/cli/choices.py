@@ -20,11 +20,7 @@ __all__ = ["build_options", "read_prompt"]
 
 
 def read_prompt(prompt: str | None) -> str:
-    """Return the prompt: what was typed, or standard input for `-` or for nothing.
-
-    Raises:
-        OptionsError: there is none, or it is no UTF-8.
-    """
+    """Return the prompt: the argument, or standard input for `-` or for nothing."""
     if prompt is not None and prompt != "-":
         return prompt
     if prompt is None and (sys.stdin is None or sys.stdin.isatty()):
@@ -42,15 +38,12 @@ def read_prompt(prompt: str | None) -> str:
         raise OptionsError(f"Standard input cannot be read: {error.strerror}.", field="prompt") from None
 
 
-def build_options(given: Mapping[str, Any], **more: Any) -> Options:
+def build_options(given: Mapping[str, Any], *, partial: bool) -> Options:
     """Return the options that the flags ask for, over `BRIDLE_...` variables, over the file of `--config`.
 
     Args:
         given: the flags by the names of their parameters; None or empty for those that were not used.
-        **more: options that the command itself sets.
-
-    Raises:
-        OptionsError: a name, a type or a value is wrong, or a file cannot be read.
+        partial: whether text is shown while it is written, if no flag says so.
     """
     explicit: dict[str, Any] = dict(_named_options(given.get("option") or ()))
     for name in NAMED_OPTIONS:
@@ -60,7 +53,8 @@ def build_options(given: Mapping[str, Any], **more: Any) -> Options:
     if given.get("output_schema") is not None:
         schema = _read_schema(given["output_schema"])
         explicit["output_format"] = {"type": "json_schema", "schema": schema}
-    explicit.update(more)
+    if given["partial"] if given.get("partial") is not None else partial:
+        explicit["include_partial_messages"] = True
     options = Options.load(given.get("config"), trust_file=bool(given.get("trust_config")), **explicit)
     if given.get("timeout") is not None:
         try:

@@ -18,11 +18,7 @@ _STYLES = {"holds": "green", "fails": "red", "drift": "yellow", "skipped": "dim"
 
 
 def conformance(given: Mapping[str, Any], terminal: Terminal) -> int:
-    """Look at the CLI, show each finding as it is made, return the exit code.
-
-    Raises:
-        StartError: there is no CLI.
-    """
+    """Check the CLI, show each finding immediately, return the exit code."""
     from bridle.testing.conformance import check_cli
 
     as_json = bool(given.get("as_json"))

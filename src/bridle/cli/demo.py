@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from bridle.cli.terminal import Terminal
-    from bridle.transports.base import TransportSource
 
-__all__ = ["demo", "run_parts"]
+__all__ = ["demo"]
 
 
 @dataclass
@@ -46,11 +45,7 @@ class Inventory:
 
 
 def demo(given: Mapping[str, Any], terminal: Terminal) -> int:
-    """Show it; return the exit code.
-
-    Raises:
-        BridleError: it could not be started, or the stream broke.
-    """
+    """Show the demonstration and return the exit code."""
     from bridle.testing import ScriptedModel
     from bridle.testing.errors import ScriptError
 
@@ -77,7 +72,7 @@ def demo(given: Mapping[str, Any], terminal: Terminal) -> int:
             else:
                 with ScriptedModel(*model_script(project, _pace(terminal))) as model:
                     isolated = {key: value for key, value in model.isolated_env(folder).items() if value is not None}
-                    code = run_parts(partial(_options, cli_path, isolated, project), None, terminal, project)
+                    code = _run_parts(partial(_options, cli_path, isolated, project), terminal, project)
         except ScriptError as error:
             terminal.error(f"This CLI did not do what the demo was made for (it was tried with 2.1.328).\n{error}")
             return FAILED
@@ -97,7 +92,7 @@ def _simulated(folder: Path, project: Path, terminal: Terminal) -> int:
 
     with SimulatedCLI(simulated_script(project, _pace(terminal)), time_scale=1.0) as cli:
         program = cli.install(folder / "simulated", real_tools=True)
-        return run_parts(partial(_options, str(program), {}, project), None, terminal, project)
+        return _run_parts(partial(_options, str(program), {}, project), terminal, project)
 
 
 def _named(cli_path: str | None) -> str | None:
@@ -105,11 +100,7 @@ def _named(cli_path: str | None) -> str | None:
 
 
 def _find(cli_path: str | None) -> tuple[str, str]:
-    """Return the CLI and how it was found: as named, then the one of the checkout, then as always.
-
-    Raises:
-        StartError: there is none, or the one that was named is none.
-    """
+    """Return the CLI and how it was found: as named, then the one of the checkout, then as always."""
     if not _named(cli_path):
         pinned = _pinned()
         if pinned is not None:
@@ -171,23 +162,14 @@ def _options(cli_path: str, isolated: Mapping[str, str], project: Path, /, **mor
     return Options(**{**always, **more})
 
 
-def run_parts(
-    make_options: Callable[..., Options], source: TransportSource | None, terminal: Terminal, project: Path
-) -> int:
-    """Show all parts; return the exit code.
-
-    Args:
-        make_options: takes further options, and returns all of them.
-        source: where the CLI is; a local child process if None. It must follow `demo_script`.
-        terminal: where it is shown.
-        project: the folder that the CLI works in.
-    """
+def _run_parts(make_options: Callable[..., Options], terminal: Terminal, project: Path) -> int:
+    """Show all parts and return the exit code; `make_options` adds its arguments to the options of the demo."""
     _head(terminal, "1. A question, streamed: thinking, text, a Bash command, a file")
     _code(terminal, "for message in bridle.sync.query(prompt, options): ...")
     terminal.line()
     terminal.line(f"> {PROMPT}")
     terminal.line()
-    result = show_query(PROMPT, make_options(include_partial_messages=True), Transcript(terminal), transport=source)
+    result = show_query(PROMPT, make_options(include_partial_messages=True), Transcript(terminal))
     if result is None or result.is_error:
         return FAILED
     _head(terminal, "2. The file, read from the disk")
@@ -204,7 +186,7 @@ def run_parts(
     terminal.line(f"> {TYPED_PROMPT}")
     # What `run` does, with a signal heard at any moment.
     typed = with_output_type(make_options(), Inventory)
-    result = show_query(TYPED_PROMPT, typed, _Nothing(), transport=source)
+    result = show_query(TYPED_PROMPT, typed, _Nothing())
     if result is None or result.is_error:
         terminal.error(str(ResultError(result)) if result else "No result came.")
         return FAILED
@@ -214,7 +196,7 @@ def run_parts(
     terminal.parts((f"{terminal.tick} ", "green"), (summary(result, terminal.dot), "dim"))
     _head(terminal, "4. A session that asks us: hook, permissions, a function as a tool")
     _code(terminal, CODE)
-    worked = run_async(terminal, lambda: show_session(make_options, source, terminal))
+    worked = run_async(terminal, lambda: show_session(make_options, terminal))
     return 0 if worked else FAILED
 
 

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from bridle.messages import Message
     from bridle.options.options import Options
     from bridle.permissions import PermissionRequest
-    from bridle.transports.base import TransportSource
 
 __all__ = ["CODE", "show_session"]
 
@@ -110,19 +109,11 @@ class _Stable:
         }
 
 
-async def show_session(
-    make_options: Callable[..., Options], source: TransportSource | None, terminal: Terminal
-) -> bool:
-    """Show it; return whether all went as it should.
-
-    Args:
-        make_options: takes further options, and returns all of them.
-        source: where the CLI is; a local child process if None.
-        terminal: where it is shown.
-    """
+async def show_session(make_options: Callable[..., Options], terminal: Terminal) -> bool:
+    """Show the session and return whether it went as it should."""
     stable = _Stable(terminal)
     options = make_options(**stable.options())
-    async with Session(options, transport=source) as session:
+    async with Session(options) as session:
         everything = session.messages()
         turn = await _send(session, terminal, SESSION_PROMPTS[0])
         result = await _show(turn, everything, stable, terminal)
@@ -165,7 +156,7 @@ async def _show(
     interrupt_after: int | None = None,
 ) -> ResultMessage | None:
     """Show messages up to the end of the turn; of any turn if None."""
-    transcript = Transcript(terminal, header=False, name_session=False, apart=True)
+    transcript = Transcript(terminal, inside=True, header=False)
     result: ResultMessage | None = None
     characters = 0
     tools: dict[str, str] = {}

@@ -98,9 +98,8 @@ def doctor(given: Mapping[str, Any], terminal: Terminal) -> int:
 
 
 def _examine(given: Mapping[str, Any], report: _Report) -> None:
-    more = {"include_partial_messages": True} if given.get("partial") else {}
     try:
-        options = build_options(given, **more)
+        options = build_options(given, partial=False)
     except OptionsError as error:
         report.problem(str(error), "Correct it; nothing else was looked at.", USAGE)
         return

@@ -38,11 +38,7 @@ class Lines:
         self._ended = self._descriptor < 0
 
     async def next(self) -> str | None:
-        """Return the next line without its end; None at the end of the input.
-
-        Raises:
-            OptionsError: what was piped in is no UTF-8 text, or cannot be read.
-        """
+        """Return the next line without its end; None at the end of the input."""
         while (end := self._unread.find(b"\n", self._looked_at)) < 0 and not self._ended:
             self._looked_at = len(self._unread)
             if self._looked_at > _LONGEST:

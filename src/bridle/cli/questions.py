@@ -37,16 +37,13 @@ _KEPT = {
 
 
 class Questions:
-    """Asks one question at a time.
+    """Asks one question at a time; `asked` is the open one, or empty.
 
     Args:
-        terminal: where.
-        lines: where the answers come from; without somebody who types, nobody is asked.
-        say_yes: True answers yes for whoever is there.
+        terminal: the terminal.
+        lines: the source of answers; if it is not interactive, nothing is asked.
+        say_yes: True allows tools without asking.
         called: waits until the call that a question is about was shown.
-
-    Attributes:
-        asked: what is asked now; empty if nothing is.
     """
 
     def __init__(
@@ -282,11 +279,7 @@ def _described(update: PermissionUpdate) -> str:
 
 
 def _typed(answer: str, about: Mapping[str, Any]) -> Any:
-    """Return an answer as the type that a form wants.
-
-    Raises:
-        ValueError: it cannot be one.
-    """
+    """Return an answer as the type that a form wants; a ValueError says what it must be."""
     choices: Sequence[Any] | Any = about.get("enum")
     if isinstance(choices, list) and choices:
         for choice in choices:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from bridle.errors import DecodeError
     from bridle.messages import Message, ResultMessage
     from bridle.options.options import Options
-    from bridle.transports.base import TransportSource
 
 __all__ = [
     "FAILED",
@@ -60,19 +59,11 @@ class View(Protocol):
 
 
 def run(given: Mapping[str, Any], terminal: Terminal) -> int:
-    """Ask, show the answer as it comes, return the exit code.
-
-    Raises:
-        BridleError: it could not be asked, or the stream broke.
-    """
+    """Ask, show the answer as it comes, return the exit code."""
     quiet, as_json = bool(given.get("quiet")), bool(given.get("as_json"))
     if quiet and as_json:
         raise OptionsError("--json and --quiet exclude each other.", field="json")
-    partial = given.get("partial")
-    if partial is None:
-        partial = terminal.interactive and not quiet and not as_json
-    more = {"include_partial_messages": True} if partial else {}
-    options = build_options(given, **more)
+    options = build_options(given, partial=terminal.interactive and not quiet and not as_json)
     prompt = read_prompt(given.get("prompt"))
     view: View
     view = RawLines(terminal) if as_json else FinalText(terminal) if quiet else Transcript(terminal)
@@ -80,21 +71,9 @@ def run(given: Mapping[str, Any], terminal: Terminal) -> int:
     return FAILED if result is None or result.is_error else 0
 
 
-def show_query(
-    prompt: str, options: Options, view: View, *, transport: TransportSource | None = None
-) -> ResultMessage | None:
-    """Ask and show every item; return the last result.
-
-    Args:
-        prompt: what is asked.
-        options: how.
-        view: shows it.
-        transport: where the CLI is; a local child process if None.
-
-    Raises:
-        BridleError: it could not be asked, or the stream broke.
-    """
-    stream = query(prompt, options, transport=transport)
+def show_query(prompt: str, options: Options, view: View) -> ResultMessage | None:
+    """Ask and show every item; return the last result."""
+    stream = query(prompt, options)
     try:
         while (item := signals.during(stream, stream.next_item)) is not None:
             view.show(item)
@@ -161,10 +140,7 @@ def _guarded(terminal: Terminal, action: Callable[[], int]) -> int:
     except OptionsError as error:
         terminal.error(str(error))
         return USAGE
-    except ResultError as error:
-        terminal.error(str(error))
-        return FAILED
-    except (BridleError, StreamWarning) as error:
+    except (BridleError, ResultError, StreamWarning) as error:
         # A warning is raised where a filter (`python -W error`) makes errors of warnings.
         terminal.error(str(error))
         return FAILED

@@ -72,10 +72,7 @@ class Signals:
 
     @contextmanager
     def handed_to(self, listener: Callable[[int], bool]) -> Iterator[None]:
-        """Raise nothing meanwhile: the listener is called, between any two steps of the main thread.
-
-        Where it returns True the signal is raised at once after all.
-        """
+        """Call the listener instead of raising, between any two steps of the main thread; raise if it returns True."""
         self._listener = listener
         try:
             yield

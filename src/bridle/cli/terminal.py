@@ -101,10 +101,9 @@ class Terminal:
     Attributes:
         interactive: True if standard output is a terminal.
         styled: True if it shows colours.
-        asking: True while what was asked with `ask` is the last thing on it.
-        writing: True in the middle of a write, which may take as long as nobody reads.
+        asking: True while a question of `ask` is the last text on it.
+        writing: True in the middle of a write, which may block.
         muted: True writes nothing.
-        bullet, corner, cross, tick, ellipsis, dot, rule: signs that the output's encoding has.
     """
 
     def __init__(self) -> None:

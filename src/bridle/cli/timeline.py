@@ -24,31 +24,24 @@ _FAILED_STATES = frozenset({"failed", "killed", "error"})
 
 
 class Event(msgspec.Struct, omit_defaults=True):
-    """One line of a timeline.
+    """One line of a timeline."""
 
-    Attributes:
-        session: the session's place in the file.
-        at: seconds since its start.
-        kind: what it is: prompt, tool, hook, ...
-        what: what it is about, as text.
-        took: seconds until it was answered or over.
-        outcome: how it came out.
-        failed: True if it went wrong.
-        minor: True for bookkeeping.
-        line: its line in the file.
-        cost: dollars, of a result.
-    """
-
-    session: int
-    at: float
-    kind: str
+    session: int  # its place in the file
+    at: float  # seconds since its start
+    kind: str  # prompt, tool, hook, ...
     what: str = ""
-    took: float | None = None
+    took: float | None = None  # seconds until it was answered or over
     outcome: str = ""
     failed: bool = False
-    minor: bool = False
-    line: int = 0
-    cost: float | None = None
+    minor: bool = False  # bookkeeping
+    line: int = 0  # its line in the file
+    cost: float | None = None  # dollars, of a result
+
+    def ends(self, entry: Entry, outcome: str | None = None, failed: bool = False) -> None:
+        """Note when it was over, and how it came out if that is known."""
+        self.took = round(entry.seconds - self.at, 4)
+        if outcome is not None:
+            self.outcome, self.failed = outcome, failed
 
 
 class Totals(msgspec.Struct):
@@ -97,9 +90,8 @@ def _blocks(content: Any) -> list[dict[str, Any]]:
 
 
 def _text(content: Any) -> str:
-    """Return content blocks as text; what is no text as its kind in brackets."""
-    parts = [str(block["text"]) if "text" in block else f"[{block.get('type')}]" for block in _blocks(content)]
-    return "\n".join(parts)
+    """Return content blocks as text; blocks of other kinds as their kind in brackets."""
+    return "\n".join(str(block["text"]) if "text" in block else f"[{block.get('type')}]" for block in _blocks(content))
 
 
 def _json(value: Any) -> str:
@@ -146,8 +138,7 @@ class _Reader:
         match entry.kind:
             case "start":
                 given = fields.get("arguments")
-                shown = " ".join(map(str, given)) if isinstance(given, list) else ""
-                self._add(entry, "start", shown)
+                self._add(entry, "start", " ".join(map(str, given)) if isinstance(given, list) else "")
             case "start_error":
                 self._add(entry, "start", outcome=f"{fields.get('error')}: {fields.get('message')}", failed=True)
             case "prompt":
@@ -164,8 +155,10 @@ class _Reader:
             case "end":
                 redacted = ", ".join(f"{count} {kind}" for kind, count in _object(fields, "redactions").items())
                 self._add(entry, "end", f"redacted: {redacted}" if redacted else "", minor=True)
-            case "eof" | "end_input":
-                self._add(entry, {"eof": "output ended", "end_input": "input ended"}[entry.kind], minor=True)
+            case "eof":
+                self._add(entry, "output ended", minor=True)
+            case "end_input":
+                self._add(entry, "input ended", minor=True)
             case other:
                 self._add(entry, other, _json(fields), minor=True)
 
@@ -190,16 +183,13 @@ class _Reader:
         if event is None:
             self._add(entry, "answer", f"to nothing that was asked: {_json(response)}", minor=True)
             return
-        event.took = round(entry.seconds - event.at, 4)
         if response.get("subtype") == "error":
-            event.outcome, event.failed = str(response.get("error")), True
-            return
-        answer = _object(response, "response")
-        event.outcome, event.failed = _OUTCOMES.get(event.kind, _plain)(answer)
+            event.ends(entry, str(response.get("error")), True)
+        else:
+            event.ends(entry, *_OUTCOMES.get(event.kind, _plain)(_object(response, "response")))
 
     def _received(self, entry: Entry, frame: dict[str, Any]) -> None:
-        kind = frame.get("type")
-        match kind:
+        match frame.get("type"):
             case "assistant":
                 self._assistant(entry, frame)
             case "user":
@@ -211,14 +201,13 @@ class _Reader:
             case "control_response":
                 self._answered(entry, _object(frame, "response"))
             case "control_cancel_request":
-                event = self._asked.pop(str(frame.get("request_id")), None)
-                if event is not None:
-                    event.took, event.outcome, event.failed = round(entry.seconds - event.at, 4), "taken back", True
+                if event := self._asked.pop(str(frame.get("request_id")), None):
+                    event.ends(entry, "taken back", True)
             case "system":
                 self._system(entry, frame)
             case "stream_event":
                 self._add(entry, "piece", _json(_object(frame, "event", "delta")), minor=True)
-            case _:
+            case kind:
                 self._add(entry, str(kind), _json(frame), minor=kind in ("command_lifecycle", "keep_alive"))
 
     def _assistant(self, entry: Entry, frame: dict[str, Any]) -> None:
@@ -238,8 +227,7 @@ class _Reader:
         for block in _blocks(_object(frame, "message").get("content")):
             event = self._tools.pop(str(block.get("tool_use_id")), None)
             if event is not None:
-                event.took = round(entry.seconds - event.at, 4)
-                event.outcome, event.failed = _text(block.get("content")), bool(block.get("is_error"))
+                event.ends(entry, _text(block.get("content")), bool(block.get("is_error")))
             elif block.get("type") == "tool_result":
                 self._add(entry, "tool result", _text(block.get("content")), failed=bool(block.get("is_error")))
             else:

@@ -21,14 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["trace"]
 
-_STYLES = {
-    "prompt": "bold",
-    "text": "",
-    "thinking": "dim",
-    "result": "bold",
-    "stderr": "yellow",
-    "retry": "yellow",
-}
+_STYLES = {"prompt": "bold", "thinking": "dim", "result": "bold", "stderr": "yellow", "retry": "yellow"}
 _KIND_WIDTH = 11
 _PROBLEMS = 10
 _COUNTED = {
@@ -63,7 +56,10 @@ def trace(given: Mapping[str, Any], terminal: Terminal) -> int:
     sessions = [session for session in recording.sessions if not chosen or session.index in chosen]
     events = {session.index: _wanted(timeline(session), given) for session in sessions}
     if given.get("raw"):
-        _raw(path, sessions, events, given, terminal)
+        lines = (
+            part for session in sessions for part in (events[session.index] if given.get("kind") else session.entries)
+        )
+        _raw(path, {part.line for part in lines}, terminal)
     elif given.get("as_json"):
         for session in sessions:
             for event in events[session.index]:
@@ -93,18 +89,8 @@ def _wanted(events: list[Event], given: Mapping[str, Any]) -> list[Event]:
     return [event for event in events if given.get("everything") or not event.minor]
 
 
-def _raw(
-    path: str,
-    sessions: list[RecordedSession],
-    events: Mapping[int, list[Event]],
-    given: Mapping[str, Any],
-    terminal: Terminal,
-) -> None:
-    """Write lines of the file as they are: all of the sessions, or those of the kinds that were asked for."""
-    if given.get("kind"):
-        numbers = {event.line for found in events.values() for event in found}
-    else:
-        numbers = {entry.line for session in sessions for entry in session.entries}
+def _raw(path: str, numbers: set[int], terminal: Terminal) -> None:
+    """Write these lines of the file as they are."""
     with open(path, "rb") as lines:
         for number, line in enumerate(lines, 1):
             if number in numbers:

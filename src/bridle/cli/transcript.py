@@ -75,19 +75,16 @@ class Transcript:
     """Shows every item in a readable way.
 
     Args:
-        terminal: where.
+        terminal: the terminal.
+        inside: True within a longer conversation: the first item is set apart, and the session is not named.
         header: True shows model, folder and version when the session begins.
-        name_session: True names the session in the summary.
-        apart: True sets off even the first item from what is there already.
     """
 
-    def __init__(
-        self, terminal: Terminal, *, header: bool = True, name_session: bool = True, apart: bool = False
-    ) -> None:
+    def __init__(self, terminal: Terminal, *, inside: bool = False, header: bool = True) -> None:
         self._terminal = terminal
         self._header = header
-        self._name_session = name_session
-        self._anything = apart
+        self._name_session = not inside
+        self._anything = inside
         self._open: tuple[str, int | None] | None = None
         self._streamed: list[list[str]] = []
         self._last_call = ""
@@ -124,10 +121,10 @@ class Transcript:
             # Slash commands answer in the result alone.
             self._gap()
             terminal.line(result.result)
-        if result.structured_output is not None and not result.is_error:
-            self._gap()
-            terminal.line(_structured(result, indent=2), "bold")
         if not result.is_error:
+            if result.structured_output is not None:
+                self._gap()
+                terminal.line(_structured(result, indent=2), "bold")
             self._gap()
         sign, style = (terminal.cross, "red") if result.is_error else (terminal.tick, "green")
         terminal.fresh_line()
@@ -261,9 +258,7 @@ class Transcript:
         name = "" if block.tool_use_id == self._last_call else self._names.get(block.tool_use_id, "")
         self._last_call = ""
         failed = bool(block.is_error)
-        text = _result_text(block)
-        if name:
-            text = f"({clean(name)}) {text}"
+        text = f"({clean(name)}) {_result_text(block)}" if name else _result_text(block)
         self._anything = True
         self._shortened(f"  {self._terminal.corner} ", text, "red" if failed else "dim", inside)
 
@@ -305,10 +300,7 @@ def summary(result: ResultMessage, dot: str = " · ", *, name_session: bool = Tr
     tokens = f"{read:,} tokens in"
     if cached:
         tokens += f" ({cached:,} cached)"
-    parts = [
-        f"{result.num_turns} turn" + ("" if result.num_turns == 1 else "s"),
-        f"{tokens}, {written:,} out",
-    ]
+    parts = [f"{result.num_turns} turn" + ("" if result.num_turns == 1 else "s"), f"{tokens}, {written:,} out"]
     if result.total_cost_usd is not None:
         parts.append(f"${result.total_cost_usd:.4f}")
     parts.append(f"{result.duration_ms / 1000:.1f} s")
@@ -324,23 +316,15 @@ def _tokens(result: ResultMessage) -> tuple[int, int, int]:
         for use in result.model_usage.values()
     ]
     if not counts and result.usage is not None:
-        use = result.usage
-        counts = [
-            (
-                use.input_tokens + (use.cache_creation_input_tokens or 0),
-                use.cache_read_input_tokens or 0,
-                use.output_tokens,
-            )
-        ]
+        total = result.usage
+        created = total.cache_creation_input_tokens or 0
+        counts = [(total.input_tokens + created, total.cache_read_input_tokens or 0, total.output_tokens)]
     cached = sum(count[1] for count in counts)
     return sum(count[0] for count in counts) + cached, cached, sum(count[2] for count in counts)
 
 
 def _show_trouble(terminal: Terminal, item: StreamWarning | DecodeError) -> None:
-    if isinstance(item, DecodeError):
-        terminal.warning(f"{item} {item.text}")
-    else:
-        terminal.warning(str(item))
+    terminal.warning(f"{item} {item.text}" if isinstance(item, DecodeError) else str(item))
 
 
 def _note(message: Message, terminal: Terminal) -> tuple[str, str] | None:

@@ -18,32 +18,6 @@ if TYPE_CHECKING:
 
     from bridle.checked.fields import Check
 
-__all__ = [
-    "boolean",
-    "build",
-    "choice",
-    "class_or_wire_dict",
-    "fail",
-    "function",
-    "instance",
-    "integer",
-    "json_object",
-    "json_value",
-    "list_of",
-    "mapping_of",
-    "name_text",
-    "named_path",
-    "number",
-    "optional",
-    "path_text",
-    "strings",
-    "tagged",
-    "text",
-    "whole",
-    "wire_dict",
-    "wrong",
-]
-
 _MAX_DEPTH = 200
 _MOST_BITS = 4096  # Python refuses to write numbers of more than 4300 digits.
 

@@ -29,17 +29,7 @@ REQUIRED = _Required()
 
 
 class Field(NamedTuple):
-    """The facts about one field of a `Checked` class.
-
-    Attributes:
-        name: the name; set by the class, like `wire` and `annotation`.
-        default: the default, or `REQUIRED`.
-        check: the check.
-        wire: the name on the wire.
-        secret: True if `repr` must hide the value.
-        annotation: the type as text.
-        row: further facts, which only the class and its users understand.
-    """
+    """The facts about one field of a `Checked` class; `row` is for the class and its users."""
 
     name: str
     default: Any
@@ -215,7 +205,6 @@ def suggestion(name: str, known: Sequence[str] | Mapping[str, Any]) -> str:
 
 
 def _unknown(kind: type[Checked], name: str) -> OptionsError:
-    replaced = kind.__replaced__.get(name)
-    if replaced:
+    if replaced := kind.__replaced__.get(name):
         return OptionsError(f"`{kind.__name__}` takes no `{name}`: {replaced}", field=name)
     return OptionsError(f"`{kind.__name__}` has no field `{name}`.{suggestion(name, kind.__fields__)}", field=name)

@@ -17,23 +17,6 @@ from bridle.messages.base import Kept
 if TYPE_CHECKING:
     from bridle.errors import StreamWarning
 
-__all__ = [
-    "AnswerError",
-    "Around",
-    "Asked",
-    "Question",
-    "Reach",
-    "as_bytes",
-    "check_callback",
-    "decode_asked",
-    "decode_question",
-    "ignore_warning",
-    "is_async",
-    "json_copy",
-    "object_bytes",
-    "reached",
-]
-
 
 class AnswerError(ValueError):
     """A callback's answer cannot be sent. Never reaches users: the fail policy answers, and a warning tells.

@@ -60,15 +60,7 @@ _DEMO_CODES = f"**Exit codes**\n\n- 0  it worked\n- 1  it did not\n{_NOT_STARTED
 
 @dataclass(frozen=True)
 class Command:
-    """A command: adding one to `COMMANDS` is all that it needs.
-
-    Attributes:
-        name: what is typed.
-        place: `module:function`; the function takes the flags by name and the terminal, and returns the exit code. Imported when used.
-        flags: those that it takes, in the order of its help.
-        help: what it does.
-        epilog: what stands below its flags.
-    """
+    """A command; `place` is `module:function`, imported when used, which takes the flags and the terminal and returns the exit code."""
 
     name: str
     place: str

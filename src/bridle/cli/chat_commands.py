@@ -35,7 +35,13 @@ async def run_command(
     """Do what a command says; raises the `BridleError` of a refusal."""
     match word:
         case "/help":
-            _help(terminal)
+            for name, text in COMMANDS.items():
+                terminal.line(f"  {name:<11} {text}")
+            terminal.line("  /...        anything else goes to the CLI, such as /compact")
+            terminal.line("A line that ends with a backslash goes on in the next one.")
+            terminal.line(
+                "Ctrl-C stops what runs, a second one quits. While something runs the next prompt may be typed."
+            )
         case "/model":
             await _model(argument, session, terminal)
         case "/mode":
@@ -50,14 +56,6 @@ async def run_command(
             terminal.line((await session.get_session_cost()).text)
         case "/context":
             await _context(session, terminal)
-
-
-def _help(terminal: Terminal) -> None:
-    for name, text in COMMANDS.items():
-        terminal.line(f"  {name:<11} {text}")
-    terminal.line("  /...        anything else goes to the CLI, such as /compact")
-    terminal.line("A line that ends with a backslash goes on in the next one.")
-    terminal.line("Ctrl-C stops what runs, a second one quits. While something runs the next prompt may be typed.")
 
 
 async def _model(name: str, session: Session, terminal: Terminal) -> None:

@@ -118,16 +118,14 @@ def _value(name: str, text: str) -> Any:
 
 
 def _read_schema(path: str | os.PathLike[str]) -> Any:
-    shown = printable(os.fspath(path), 300)
+    shown = f"The schema file {printable(os.fspath(path), 300)}"
     try:
         with open(path, "rb") as source:
             schema = json.loads(source.read())
     except OSError as error:
-        raise OptionsError(
-            f"The schema file {shown} cannot be read: {error.strerror}.", field="output_schema"
-        ) from None
+        raise OptionsError(f"{shown} cannot be read: {error.strerror}.", field="output_schema") from None
     except (ValueError, RecursionError) as error:
-        raise OptionsError(f"The schema file {shown} is no JSON: {error}", field="output_schema") from None
+        raise OptionsError(f"{shown} is no JSON: {error}", field="output_schema") from None
     if not isinstance(schema, dict):
-        raise OptionsError(f"The schema file {shown} must hold a JSON object.", field="output_schema")
+        raise OptionsError(f"{shown} must hold a JSON object.", field="output_schema")
     return schema

@@ -186,7 +186,7 @@ def _run_parts(make_options: Callable[..., Options], terminal: Terminal, project
     terminal.line(f"> {TYPED_PROMPT}")
     # What `run` does, with a signal heard at any moment.
     typed = with_output_type(make_options(), Inventory)
-    result = show_query(TYPED_PROMPT, typed, _Nothing())
+    result = show_query(TYPED_PROMPT, typed, None)
     if result is None or result.is_error:
         terminal.error(str(ResultError(result)) if result else "No result came.")
         return FAILED
@@ -198,16 +198,6 @@ def _run_parts(make_options: Callable[..., Options], terminal: Terminal, project
     _code(terminal, CODE)
     worked = run_async(terminal, lambda: show_session(make_options, terminal))
     return 0 if worked else FAILED
-
-
-class _Nothing:
-    """Shows nothing."""
-
-    def show(self, item: object) -> None:
-        pass
-
-    def finish(self, result: object) -> None:
-        pass
 
 
 def _head(terminal: Terminal, text: str) -> None:

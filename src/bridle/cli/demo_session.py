@@ -49,11 +49,7 @@ _HEIGHTS = {"Ada": 163, "Grace": 158, "Barbara": 171}
 
 
 class _Stable:
-    """What the callbacks of the demo do, and what they have to say about it.
-
-    They are called while the messages before them may still wait to be shown, and one of them in a thread of its own: so
-    what they say waits until `tell()` finds the place for it.
-    """
+    """The callbacks of the demo; their notes wait until `tell()` finds their place among the messages."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
@@ -191,12 +187,9 @@ async def _show(
 
 
 def _is_end(message: Message, turn: Turn | None) -> bool:
-    return (
-        turn is not None
-        and isinstance(message, CommandLifecycleMessage)
-        and message.command_uuid == turn.id
-        and message.state not in ("queued", "started")
-    )
+    if turn is None or not isinstance(message, CommandLifecycleMessage) or message.command_uuid != turn.id:
+        return False
+    return message.state not in ("queued", "started")
 
 
 def _say_step(terminal: Terminal, text: str) -> None:

@@ -13,15 +13,8 @@ from bridle._version import __version__
 from bridle.cli.choices import build_options
 from bridle.cli.running import NOT_STARTED, USAGE
 from bridle.errors import BridleError, OptionsError, StartError, printable
-from bridle.launch import (
-    MINIMUM_ONE_SHOT,
-    MINIMUM_SESSION,
-    VersionFailure,
-    build_plan,
-    check,
-    find_cli,
-    parse_version,
-)
+from bridle.launch import MINIMUM_ONE_SHOT, MINIMUM_SESSION, VersionFailure, build_plan, check, find_cli, parse_version
+from bridle.launch.versions import dotted
 from bridle.queries.prompts import steering_reasons
 from bridle.transports.process.short_runs import run_with_descendants
 
@@ -37,12 +30,7 @@ __all__ = ["doctor"]
 _EXTRAS = {"cli": ("typer", "rich"), "mcp": ("mcp",), "pydantic": ("pydantic",), "trio": ("trio",)}
 _CORE = ("msgspec", "anyio")
 _LOGIN_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
-_PROVIDERS = (
-    "CLAUDE_CODE_USE_BEDROCK",
-    "CLAUDE_CODE_USE_VERTEX",
-    "CLAUDE_CODE_USE_FOUNDRY",
-    "ANTHROPIC_BASE_URL",
-)
+_PROVIDERS = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY", "ANTHROPIC_BASE_URL")
 _SOURCES = {
     "cli_path": "named by --cli-path or the option `cli_path`",
     "BRIDLE_CLI_PATH": "named by the variable BRIDLE_CLI_PATH",
@@ -74,7 +62,7 @@ class _Report:
         }
 
     def problem(self, what: str, to_do: str, exit_code: int) -> None:
-        """Note what keeps a run from starting. The first decides the exit code."""
+        """Note a problem that prevents a start. The first one decides the exit code."""
         self.problems.append({"problem": what, "to_do": to_do})
         self.exit_code = self.exit_code or exit_code
 
@@ -127,8 +115,8 @@ def _find(options: Options, given: Mapping[str, Any], report: _Report) -> Found 
         "real_path": os.path.realpath(found.path),
         "source": source,
         "version": None,
-        "minimum": _dotted(MINIMUM_ONE_SHOT),
-        "minimum_for_sessions": _dotted(MINIMUM_SESSION),
+        "minimum": dotted(MINIMUM_ONE_SHOT),
+        "minimum_for_sessions": dotted(MINIMUM_SESSION),
     }
     return found
 
@@ -148,17 +136,15 @@ def _plan(options: Options, found: Found | None, report: _Report) -> LaunchPlan 
     except BridleError as error:
         report.problem(str(error), "Correct the option.", USAGE)
         return None
-    command = plan.describe().removeprefix("command: ").partition("\ncwd: ")[0]
+    inherited = {name for name, value in plan.environment.items() if os.environ.get(name) == value}
     report.facts["launch"] = {
-        "command": command,
+        "command": plan.describe().removeprefix("command: ").partition("\ncwd: ")[0],
         "cwd": plan.cwd or _own_folder(report),
         "prompt_channel": options.prompt_channel,
         "bidirectional_because_of": reasons,
-        "variables_set": sorted(name for name, value in plan.environment.items() if os.environ.get(name) != value),
-        "variables_inherited": sorted(
-            name for name, value in plan.environment.items() if os.environ.get(name) == value
-        ),
-        "variables_left_out": sorted(name for name in os.environ if name not in plan.environment),
+        "variables_set": sorted(plan.environment.keys() - inherited),
+        "variables_inherited": sorted(inherited),
+        "variables_left_out": sorted(os.environ.keys() - plan.environment.keys()),
     }
     for warning in plan.warnings:
         report.hint(str(warning), "Leave one of the two options out.")
@@ -178,7 +164,7 @@ def _ask_version(options: Options, found: Found, plan: LaunchPlan, report: _Repo
     answer = _version_answer(options, plan)
     if isinstance(answer, str):
         version = parse_version(answer)
-        report.facts["cli"]["version"] = _dotted(version) if version else None
+        report.facts["cli"]["version"] = dotted(version) if version else None
     try:
         # Judged strictly whatever the option says: this is the place to be told.
         minimum = MINIMUM_SESSION if report.facts["launch"]["bidirectional_because_of"] else MINIMUM_ONE_SHOT
@@ -243,10 +229,6 @@ def _installed(name: str) -> str | None:
         return None
 
 
-def _dotted(version: tuple[int, ...]) -> str:
-    return ".".join(map(str, version))
-
-
 # -- showing -----------------------------------------------------------------------------------------------------------
 
 
@@ -303,14 +285,14 @@ class _Page:
 
     def _findings(self, report: _Report) -> None:
         terminal = self._terminal
-        if report.problems:
-            self._head("Problems")
-        for entry in report.problems:
-            self._finding(terminal.cross, "red", entry["problem"], entry["to_do"])
-        if report.hints:
-            self._head("Hints")
-        for entry in report.hints:
-            self._finding("!", "yellow", entry["hint"], entry["to_do"])
+        for title, entries, name, sign, style in (
+            ("Problems", report.problems, "problem", terminal.cross, "red"),
+            ("Hints", report.hints, "hint", "!", "yellow"),
+        ):
+            if entries:
+                self._head(title)
+            for entry in entries:
+                self._finding(sign, style, entry[name], entry["to_do"])
         if not report.problems:
             terminal.line()
             ready = "Ready: the CLI can be started." if report.hints else "All is well."
@@ -318,12 +300,8 @@ class _Page:
 
     def _finding(self, sign: str, style: str, what: str, to_do: str) -> None:
         terminal = self._terminal
-        first, *rest = what.split("\n")
-        terminal.parts((f"  {sign} ", style), (first, ""))
-        for line in rest:
-            terminal.line(f"    {line}")
-        for number, line in enumerate(to_do.split("\n")):
-            terminal.line(f"    {'-> ' if number == 0 else '   '}{line}", "dim")
+        terminal.parts((f"  {sign} ", style), (what.replace("\n", "\n    "), ""))
+        terminal.line("    -> " + to_do.replace("\n", "\n       "), "dim")
 
     def _head(self, text: str, *, first: bool = False) -> None:
         if not first:

@@ -13,22 +13,6 @@ import typer
 
 from bridle.options.options import Options
 
-__all__ = [
-    "CHAT",
-    "CONFORMANCE",
-    "DEMO",
-    "JSON_REPORT",
-    "NAMED_OPTIONS",
-    "OPTIONS",
-    "OUTPUT",
-    "OUTPUT_PANEL",
-    "PROMPT",
-    "SHAPE",
-    "Flags",
-    "argument",
-    "flag",
-]
-
 Flags: TypeAlias = "dict[str, tuple[Any, Any]]"
 
 OUTPUT_PANEL = "Output"

@@ -73,7 +73,9 @@ class Questions:
             name = one_line(request.tool_name)  # labels are what others call it
             by_person = bool(request.requires_user_interaction) or request.classifier_approvable is False
             if not self._lines.interactive and (not self._say_yes or by_person):
-                return self._nobody(name, by_person)
+                way = "only a person may allow it" if by_person else "--allow allows a tool, --yes whatever is asked"
+                self._terminal.note(f"{name} was denied: nobody can be asked here ({way}).", "yellow")
+                return Deny("Nobody can be asked for permission here.", decision_classification="user_reject")
             if request.tool_name == _MODEL_ASKS and self._lines.interactive:
                 return await self._model_asks(request)
             if self._say_yes and not by_person:
@@ -81,14 +83,10 @@ class Questions:
                 return Allow()
             return await self._ask_whether(request, name, by_person)
 
-    def _nobody(self, name: str, by_person: bool) -> Deny:
-        way = "only a person may allow it" if by_person else "--allow allows a tool, --yes whatever is asked"
-        self._terminal.note(f"{name} was denied: nobody can be asked here ({way}).", "yellow")
-        return Deny("Nobody can be asked for permission here.", decision_classification="user_reject")
-
     async def _ask_whether(self, request: PermissionRequest, name: str, in_full: bool) -> Allow | Deny:
         terminal = self._terminal
-        always = () if request.suppress_always_allow_rule else request.suggestions or _whole_tool(request)
+        whole_tool = AddRules(rules=[PermissionRule(request.tool_name)], behavior="allow")
+        always = () if request.suppress_always_allow_rule else request.suggestions or (whole_tool,)
         terminal.line()
         terminal.line(f"{name} wants to run:", "bold yellow")
         self._explain(request)
@@ -253,10 +251,6 @@ def _readable(given: Mapping[str, Any]) -> str:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         parts.append(f"{name}: {text}" if "\n" not in text else f"{name}:\n{text}")
     return "\n".join(parts)
-
-
-def _whole_tool(request: PermissionRequest) -> tuple[PermissionUpdate, ...]:
-    return (AddRules(rules=[PermissionRule(request.tool_name)], behavior="allow"),)
 
 
 def _described(update: PermissionUpdate) -> str:

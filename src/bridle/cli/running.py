@@ -27,21 +27,9 @@ if TYPE_CHECKING:
     from bridle.messages import Message, ResultMessage
     from bridle.options.options import Options
 
-__all__ = [
-    "FAILED",
-    "NOT_STARTED",
-    "USAGE",
-    "View",
-    "ending_well",
-    "expected_warnings",
-    "run",
-    "run_async",
-    "show_query",
-    "wait_for_no_reader",
-]
-
 T = TypeVar("T")
 
+_LOGGER = logging.getLogger("bridle")
 FAILED = 1
 USAGE = 2
 NOT_STARTED = 3
@@ -71,16 +59,18 @@ def run(given: Mapping[str, Any], terminal: Terminal) -> int:
     return FAILED if result is None or result.is_error else 0
 
 
-def show_query(prompt: str, options: Options, view: View) -> ResultMessage | None:
+def show_query(prompt: str, options: Options, view: View | None) -> ResultMessage | None:
     """Ask and show every item; return the last result."""
     stream = query(prompt, options)
     try:
         while (item := signals.during(stream, stream.next_item)) is not None:
-            view.show(item)
+            if view is not None:
+                view.show(item)
     finally:
         signals.during(stream, stream.close)
     result = stream.results[-1] if stream.results else None
-    view.finish(result)
+    if view is not None:
+        view.finish(result)
     return result
 
 
@@ -210,14 +200,13 @@ class _TerminalHandler(logging.Handler):
 
 @contextmanager
 def _log_shown(terminal: Terminal) -> Iterator[None]:
-    """Show what Bridle logs like everything else: cleaned."""
+    """Show the log of Bridle, cleaned."""
     handler = _TerminalHandler(terminal)
-    logger = logging.getLogger("bridle")
-    logger.addHandler(handler)
+    _LOGGER.addHandler(handler)
     try:
         yield
     finally:
-        logger.removeHandler(handler)
+        _LOGGER.removeHandler(handler)
 
 
 @contextmanager
@@ -228,11 +217,10 @@ def expected_warnings() -> Iterator[None]:
         warning = record.args[0] if isinstance(record.args, tuple) and record.args else None
         return not (isinstance(warning, StreamWarning) and warning.code == "PERMISSION_CALLBACK_SHADOWED")
 
-    logger = logging.getLogger("bridle")
-    logger.addFilter(surprising)
+    _LOGGER.addFilter(surprising)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", StreamWarning)
             yield
     finally:
-        logger.removeFilter(surprising)
+        _LOGGER.removeFilter(surprising)

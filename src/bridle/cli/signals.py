@@ -30,10 +30,10 @@ class Stopped(BaseException):
 
 
 class Signals:
-    """The first signal that asks for an end brings it about; those that follow are ignored, because stopping takes its bounded time.
+    """Raises for the first signal that asks for an end, and ignores later ones, because stopping takes a limited time.
 
-    An exception that a signal raises can come between the start of a process and the note that it was started. So while the library is
-    at work the stream is closed instead, which ends what it waits for, and the exception is raised when it has returned.
+    While the library runs, the stream is closed first and the exception is raised afterwards: between the start of a process and
+    the note about it, an exception would lose the process.
     """
 
     def __init__(self) -> None:
@@ -48,10 +48,10 @@ class Signals:
         """Watch for SIGINT, SIGTERM and SIGHUP: `KeyboardInterrupt` or `Stopped` is raised."""
         # What is ignored (nohup, jobs in the background) stays ignored.
         usual = (signal.SIG_DFL, signal.default_int_handler)
-        numbers = [
-            number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) in usual
-        ]
-        before = {number: signal.signal(number, self._arrived) for number in numbers}
+        wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        before = {
+            number: signal.signal(number, self._arrived) for number in wanted if signal.getsignal(number) in usual
+        }
         try:
             yield
         finally:

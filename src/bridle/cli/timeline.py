@@ -7,6 +7,7 @@ what is in a file.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -55,17 +56,13 @@ class Totals(msgspec.Struct):
 
 def totals(session: RecordedSession, events: Iterable[Event]) -> Totals:
     """Return the totals of a session."""
-    counts: dict[str, int] = {}
-    cost: float | None = None
-    failed = 0
-    for event in events:
-        if not event.minor:
-            counts[event.kind] = counts.get(event.kind, 0) + 1
-            failed += event.failed
-        # The CLI reports what the session has cost so far.
-        cost = event.cost if event.cost is not None else cost
+    found = list(events)
+    counts = Counter(event.kind for event in found if not event.minor)
+    costs = [event.cost for event in found if event.cost is not None]  # each is the cost of the session so far
     seconds = max((entry.seconds for entry in session.entries), default=0.0)
-    return Totals(seconds, counts, cost, failed)
+    return Totals(
+        seconds, counts, costs[-1] if costs else None, sum(event.failed for event in found if not event.minor)
+    )
 
 
 def timeline(session: RecordedSession) -> list[Event]:

@@ -49,9 +49,8 @@ def trace(given: Mapping[str, Any], terminal: Terminal) -> int:
     chosen = set(given.get("session") or [])
     unknown = chosen - {session.index for session in recording.sessions}
     if unknown:
-        terminal.error(
-            f"the file has no session {', '.join(map(str, sorted(unknown)))}; it has {len(recording.sessions)}"
-        )
+        missing = ", ".join(map(str, sorted(unknown)))
+        terminal.error(f"the file has no session {missing}; it has {len(recording.sessions)}")
         return USAGE
     sessions = [session for session in recording.sessions if not chosen or session.index in chosen]
     events = {session.index: _wanted(timeline(session), given) for session in sessions}
@@ -104,14 +103,10 @@ class _Page:
 
     def head(self, recording: Recording) -> None:
         """Show what the file says of itself."""
-        header = recording.header
-        if not header:
-            return
-        parts = [f"Bridle {header.get('library')}"]
-        if header.get("cli"):
-            parts.append(f"Claude Code {header['cli']}")
-        parts.append(str(header.get("created")))
-        self._terminal.line(self._terminal.dot.join(parts), "dim")
+        if header := recording.header:
+            cli = [f"Claude Code {header['cli']}"] if header.get("cli") else []
+            parts = [f"Bridle {header.get('library')}", *cli, str(header.get("created"))]
+            self._terminal.line(self._terminal.dot.join(parts), "dim")
 
     def session(self, session: RecordedSession, events: list[Event], *, filtered: bool) -> None:
         """Show one session."""

@@ -373,8 +373,7 @@ def _call_text(block: Any) -> list[str]:
     except DecodeError:
         return clean(bytes(block.input_raw)[:400].decode("utf-8", "replace")).split("\n")
     for name in _TELLING:
-        value = arguments.get(name)
-        if isinstance(value, str) and value:
+        if isinstance(value := arguments.get(name), str) and value:
             rest = {key: other for key, other in arguments.items() if key != name and key not in _SECONDARY}
             content = arguments.get("content")
             text = value + (f"  {_compact(rest)}" if rest else "")

@@ -35,25 +35,19 @@ def json_text(value: Any) -> str:
 
 
 def _system_prompt_argv(options: Options) -> list[str]:
-    match options.system_prompt:
-        case str(prompt):
-            return [f"--system-prompt={prompt}"]
-        case SystemPromptCustom(prompt=prompt, snapshot=snapshot):
-            return [*([f"--system-prompt={prompt}"] if isinstance(prompt, str) else []), *_snapshot(snapshot)]
+    flags: list[str] = []
+    given = options.system_prompt
+    match given:
+        case str() | SystemPromptCustom(prompt=str()):
+            flags.append(f"--system-prompt={given if isinstance(given, str) else given.prompt}")
         case SystemPromptFile(path=path):
-            return [f"--system-prompt-file={os.fspath(path)}"]
-        case SystemPromptPreset(append=append, exclude_dynamic_sections=exclude, snapshot=snapshot):
-            return [
-                *([f"--append-system-prompt={append}"] if append is not None else []),
-                *(["--exclude-dynamic-system-prompt-sections"] if exclude else []),
-                *_snapshot(snapshot),
-            ]
-        case _:
-            return []
-
-
-def _snapshot(value: bool | None) -> list[str]:
-    return [] if value is None else [f"--system-prompt-snapshot={'on' if value else 'off'}"]
+            flags.append(f"--system-prompt-file={os.fspath(path)}")
+        case SystemPromptPreset(append=append, exclude_dynamic_sections=exclude):
+            flags += [] if append is None else [f"--append-system-prompt={append}"]
+            flags += ["--exclude-dynamic-system-prompt-sections"] if exclude else []
+    if isinstance(given, (SystemPromptCustom, SystemPromptPreset)) and given.snapshot is not None:
+        flags.append(f"--system-prompt-snapshot={'on' if given.snapshot else 'off'}")
+    return flags
 
 
 def _system_prompt_initialize(options: Options) -> Mapping[str, Any]:
@@ -87,16 +81,14 @@ def _allow_dangerously_skip_permissions_argv(options: Options) -> list[str]:
 def _settings_argv(options: Options) -> list[str]:
     """Return the one flag of `settings` and `sandbox`."""
     settings = options.settings
-    if options.sandbox is None:
-        if settings is None:
-            return []
-        return [f"--settings={json_text(settings) if isinstance(settings, Mapping) else os.fspath(settings)}"]
-    merged = dict(settings_object(options))
-    sandbox = to_wire(options.sandbox)
-    if sandbox.get("enabled") is True:
-        sandbox.setdefault("failIfUnavailable", True)
-    merged["sandbox"] = sandbox
-    return [f"--settings={json_text(merged)}"]
+    if options.sandbox is not None:
+        sandbox = to_wire(options.sandbox)
+        if sandbox.get("enabled") is True:
+            sandbox.setdefault("failIfUnavailable", True)
+        settings = {**settings_object(options), "sandbox": sandbox}
+    if settings is None:
+        return []
+    return [f"--settings={json_text(settings) if isinstance(settings, Mapping) else os.fspath(settings)}"]
 
 
 def settings_object(options: Options) -> Mapping[str, Any]:
@@ -127,22 +119,20 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
+def _servers(options: Options) -> Mapping[str, Any]:
+    return options.mcp_servers if isinstance(options.mcp_servers, Mapping) else {}
+
+
 def external_servers(options: Options) -> dict[str, Any]:
     """Return the servers that the CLI connects to itself, as it spells them."""
-    servers = options.mcp_servers
-    if not isinstance(servers, Mapping):
-        return {}
-    return {name: to_wire(config) for name, config in servers.items() if is_external_server(config)}
+    return {name: to_wire(config) for name, config in _servers(options).items() if is_external_server(config)}
 
 
 def in_process_servers(options: Options) -> dict[str, Any]:
     """Return the servers that this process serves: tool servers, `mcp` server objects and functions, by name."""
-    servers = options.mcp_servers
-    if not isinstance(servers, Mapping):
-        return {}
     return {
         name: config["instance"] if isinstance(config, Mapping) else config
-        for name, config in servers.items()
+        for name, config in _servers(options).items()
         if not is_external_server(config)
     }
 

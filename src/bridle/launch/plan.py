@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from bridle.checked.checks import wrong
 from bridle.errors import OptionsError, StreamWarning, printable
 from bridle.launch.conflicts import conflicts, sent_twice
 from bridle.launch.discovery import SCRIPT_SUFFIXES, find_program
@@ -142,14 +143,13 @@ def build_plan(
 
     Raises:
         TypeError: the prompt is no str.
-        OptionsError: the prompt is empty or no text, `cwd` is no folder, a settings file cannot be read, or an
-        argument is
-            too long for the operating system.
+        OptionsError: the prompt is empty or no text, `cwd` is no folder, a settings file cannot be read, or an argument
+            is too long for the operating system.
     """
     cwd = None if options.cwd is None else os.path.abspath(options.cwd) if local else os.fspath(options.cwd)
     if local and cwd is not None and not os.path.isdir(cwd):
         problem = "is not a folder" if os.path.exists(cwd) else "does not exist"
-        raise OptionsError(f"`cwd` {problem}: {printable(cwd, 500)}", field="cwd")
+        raise wrong("cwd", f"{problem}: {printable(cwd, 500)}")
     environment = build_environment(options, base_environment, child_id)
     owned = _program(options, cli_path, environment)
     program_length = len(owned)
@@ -211,20 +211,17 @@ def _check_sizes(owned: list[tuple[str, str]], environment: Mapping[str, str]) -
     total = 0
     for owner, part in owned:
         if "\0" in part:
-            raise OptionsError(f"`{owner}` must not contain a NUL character.", field=owner)
+            raise wrong(owner, "must not contain a NUL character.")
         try:
             size = len(os.fsencode(part)) + 1
         except UnicodeEncodeError:
-            raise OptionsError(f"`{owner}` must not contain lone surrogates.", field=owner) from None
+            raise wrong(owner, "must not contain lone surrogates.") from None
         if size > MAX_ARGUMENT and sys.platform == "linux":
             way_out = ROWS_BY_NAME[owner].row.way_out if owner in ROWS_BY_NAME else ""
             if owner == "prompt":
                 way_out = "Use prompt_channel='stdin'."
-            raise OptionsError(
-                f"`{owner}` is too long for a command line: {size:,} bytes; one argument may have {MAX_ARGUMENT:,}. "
-                + way_out,
-                field=owner,
-            )
+            problem = f"is too long for a command line: {size:,} bytes; one argument may have {MAX_ARGUMENT:,}."
+            raise wrong(owner, f"{problem} {way_out}")
         total += size + 8
     for name, value in environment.items():
         size = len(os.fsencode(name)) + len(os.fsencode(value)) + 2

@@ -20,16 +20,7 @@ __all__ = ["ROWS", "ROWS_BY_NAME", "OptionRow", "is_given"]
 
 
 class OptionRow(NamedTuple):
-    """One option.
-
-    Attributes:
-        name: the field of `Options`.
-        row: its row.
-        secret: True if its value must not be shown.
-        argv: its arguments, if it can have some.
-        initialize: its fields of the `initialize` request, if it can have some.
-        environment: its variables, if it can have some.
-    """
+    """One option, and the functions that return its arguments, fields of `initialize` and variables, if it can have some."""
 
     name: str
     row: Row

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from bridle.errors import (
@@ -171,10 +172,8 @@ class VersionCache:
                 target.write(msgspec.json.encode({"versions": entries}))
             os.replace(new, self.file)
         except OSError:
-            try:
+            with suppress(OSError):
                 os.unlink(new)
-            except OSError:
-                return
 
 
 def _identity(cli_path: str) -> str | None:

@@ -31,30 +31,6 @@ from bridle.checked.fields import Checked, option
 if TYPE_CHECKING:
     import os
 
-__all__ = [
-    "AgentDefinition",
-    "EffortLevel",
-    "McpHttpServerConfig",
-    "McpSSEServerConfig",
-    "McpServerConfig",
-    "McpStdioServerConfig",
-    "PermissionMode",
-    "SandboxFilesystemConfig",
-    "SandboxNetworkConfig",
-    "SandboxSettings",
-    "SdkPluginConfig",
-    "SettingSource",
-    "SystemPromptCustom",
-    "SystemPromptFile",
-    "SystemPromptPreset",
-    "TaskBudget",
-    "ThinkingConfig",
-    "ThinkingConfigAdaptive",
-    "ThinkingConfigDisabled",
-    "ThinkingConfigEnabled",
-    "is_external_server",
-]
-
 PermissionMode: TypeAlias = Literal["default", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto", "manual"]
 EffortLevel: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]
 SettingSource: TypeAlias = Literal["user", "project", "local"]

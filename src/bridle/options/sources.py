@@ -32,13 +32,8 @@ def layered(
     explicit: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the arguments for `Options`, layered from all sources."""
-    sources = [
-        {} if file is None else _from_file(fields, os.fspath(file), trust_file),
-        _from_environment(fields, os.environ if environment is None else environment),
-        explicit,
-    ]
-    merged: dict[str, Any] = {}
-    for source in sources:
+    merged = {} if file is None else _from_file(fields, os.fspath(file), trust_file)
+    for source in (_from_environment(fields, os.environ if environment is None else environment), explicit):
         for name, value in source.items():
             merged[name] = _laid_over(fields[name], merged[name], value) if name in merged else value
     return merged
@@ -158,17 +153,14 @@ def _looks_like_json(value: str) -> bool:
 def _from_file(fields: Mapping[str, Field], file: str, trusted: bool) -> dict[str, Any]:
     import tomllib
 
+    shown = f"The options file {printable(file, 300)}"
     try:
         with open(file, "rb") as source:
             content = tomllib.load(source)
     except OSError as error:
-        raise OptionsError(
-            f"The options file {printable(file, 300)} cannot be read: {error.strerror}.", field="file"
-        ) from None
+        raise OptionsError(f"{shown} cannot be read: {error.strerror}.", field="file") from None
     except (ValueError, RecursionError) as error:
-        raise OptionsError(
-            f"The options file {printable(file, 300)} is no TOML: {brief(str(error))}", field="file"
-        ) from None
+        raise OptionsError(f"{shown} is no TOML: {brief(str(error))}", field="file") from None
     for name, value in content.items():
         if name not in fields:
             hint = suggestion(name, fields)

@@ -72,18 +72,10 @@ def tests_of(path: Path) -> list[str]:
 
 
 def copy_tree() -> None:
-    """Copy what git knows, and what it would take, to `COPY`."""
+    """Copy the tree to `COPY`, without what was installed or built."""
     shutil.rmtree(COPY, ignore_errors=True)
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=PROJECT,
-        capture_output=True,
-        check=True,
-    )
-    for name in filter(None, os.fsdecode(listed.stdout).split("\0")):
-        if (PROJECT / name).is_file():
-            (COPY / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(PROJECT / name, COPY / name)
+    left_out = shutil.ignore_patterns(".git", ".venv", ".dev", "dist", "*_cache", ".hypothesis", "__pycache__")
+    shutil.copytree(PROJECT, COPY, ignore=left_out)
 
 
 def configure(files: list[str], tests: list[str]) -> None:
@@ -104,7 +96,7 @@ def configure(files: list[str], tests: list[str]) -> None:
 
 def run(arguments: list[str], seconds: float | None = None) -> None:
     """Run mutmut in the copy until it is done or the time is over."""
-    environment = {**os.environ, "PYTHONPATH": ""}
+    environment = {**os.environ, "PYTHONPATH": "", "BRIDLE_TEST_EXAMPLES": "0.1"}
     process = subprocess.Popen(
         [sys.executable, "-m", "mutmut", *arguments], cwd=COPY, stdout=sys.stderr, env=environment
     )

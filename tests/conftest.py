@@ -14,6 +14,7 @@ import pytest_timeout  # type: ignore[import-untyped]
 from hypothesis import HealthCheck, settings
 
 from tests.contract.outcomes import Outcomes
+from tests.support.examples import examples
 from tests.support.patience import patience
 from tests.support.tiers import Tiers
 
@@ -29,6 +30,7 @@ PROJECT = Path(__file__).resolve().parent.parent
 settings.register_profile(
     "bridle",
     deadline=None,
+    max_examples=examples(100),
     suppress_health_check=[HealthCheck.too_slow],
     derandomize=os.environ.get("BRIDLE_CI") == "1",
 )

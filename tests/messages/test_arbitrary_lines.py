@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from bridle.errors import DecodeError
 from bridle.messages import MESSAGE_TYPES, Frame, decode
 from tests.messages.support import LINES
+from tests.support.examples import examples
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 anything = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
@@ -64,7 +65,7 @@ def test_arbitrary_json(value: Any) -> None:
     assert (check(line) is not None) == isinstance(value, dict) or b"Infinity" in line
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(frames | replies, st.booleans())
 def test_arbitrary_objects_of_known_types(value: dict[str, Any], ascii_only: bool) -> None:
     line = json.dumps(value, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
@@ -75,7 +76,7 @@ def test_arbitrary_objects_of_known_types(value: dict[str, Any], ascii_only: boo
                 getattr(frame, name)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.sampled_from(LINES), st.data())
 def test_damaged_lines(line: bytes, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(line)))

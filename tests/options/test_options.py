@@ -31,6 +31,7 @@ from bridle.errors import OptionsError
 from bridle.hooks import HookMatcher
 from bridle.tools import Tool, tool
 from tests.contract import shows
+from tests.support.examples import examples
 from tests.support.patience import patience
 
 SECRET = "s3cr3t-value"
@@ -507,7 +508,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(name=st.sampled_from(sorted(Options.__fields__)), value=JSON)
 def test_any_value_is_taken_or_refused_with_an_options_error(name: str, value: Any) -> None:
     given_value: dict[str, Any] = {name: value}

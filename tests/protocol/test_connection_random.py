@@ -18,9 +18,10 @@ from bridle.protocol import events
 from bridle.protocol.connection import Connection, Role
 from bridle.protocol.states.session import Handshake, Lifecycle
 from tests.contract import shows
+from tests.support.examples import examples
 
 FEW = settings(
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=50,
     deadline=None,
     suppress_health_check=list(HealthCheck),
@@ -341,7 +342,7 @@ TestHost = shows("bad.random")(HostMachine.TestCase)
     pieces=st.integers(1, 50),
     when=st.integers(0, 20),
 )
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_whatever_a_host_sends_the_other_role_goes_on(frames: list[bytes], pieces: int, when: int) -> None:
     cli = Connection(Role.CLI, limits=LIMITS)
     mine = cli.send_request("hook_callback", {"callback_id": "hook_0", "input": {}})

@@ -18,6 +18,7 @@ from bridle.protocol import results as control_results
 from bridle.protocol.control import ROWS, ControlRow, Direction, FailPolicy, encode_request, malformed, row_for
 from bridle.protocol.results import ControlResult, RewindResult, decode_result
 from tests.contract import shows
+from tests.support.examples import examples
 
 OURS = [row for row in ROWS if row.direction is Direction.HOST_TO_CLI]
 THEIRS = [row for row in ROWS if row.direction is not Direction.HOST_TO_CLI]
@@ -108,7 +109,7 @@ json_values = st.recursive(
 
 @pytest.mark.parametrize("kind", RESULTS, ids=lambda kind: kind.__name__)
 @given(data=st.data())
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_no_answer_is_an_exception(kind: type[ControlResult], data: st.DataObject) -> None:
     names = [field.encode_name for field in msgspec.structs.fields(kind)]
     payload = data.draw(json_values | st.dictionaries(st.sampled_from(names), json_values, max_size=5))

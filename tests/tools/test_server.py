@@ -15,6 +15,7 @@ from bridle.errors import OptionsError
 from bridle.tools import CancelledCall, ToolCallPlan, ToolContext, ToolServer, tool, tool_server
 from bridle.tools.server import LATEST_PROTOCOL, PROTOCOLS
 from tests.contract import shows
+from tests.support.examples import examples
 from tests.tools.support import call_request, error_text, plan, request
 
 
@@ -229,7 +230,7 @@ _messages = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(_messages | _values | st.binary() | st.text())
 def test_no_message_raises_and_every_answer_can_be_sent(message: Any) -> None:
     def check(answer: dict[str, Any] | ToolCallPlan) -> None:

@@ -13,6 +13,7 @@ from bridle.testing import Script, SimulatedCLI
 from bridle.testing.script.run import ScriptRun
 from bridle.testing.simulation.launch import Launch, parse_launch
 from bridle.testing.simulation.simulation import Simulation
+from tests.support.examples import examples
 
 texts = st.text(max_size=20)
 calls = st.tuples(
@@ -55,7 +56,7 @@ def written(conversation: list[Any]) -> Script:
     return script
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     conversations,
     st.booleans(),
@@ -87,7 +88,7 @@ def test_conversations_end_as_they_are_written(conversation: list[Any], partial:
     assert seen.count("Stop") == len(conversation)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.binary(max_size=40), max_size=20), st.booleans())
 def test_whatever_is_sent_the_simulation_neither_raises_nor_goes_on_for_ever(
     parts: list[bytes], one_shot: bool
@@ -100,14 +101,14 @@ def test_whatever_is_sent_the_simulation_neither_raises_nor_goes_on_for_ever(
     assert simulation.exit_code is not None
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.text(max_size=12), max_size=8), st.dictionaries(texts, texts, max_size=3))
 def test_any_command_line_is_understood_or_refused(arguments: list[str], environment: dict[str, str]) -> None:
     launch = parse_launch(arguments, environment)
     assert launch.refusal is None or launch.refusal.lower().startswith("error")
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(1, 30))
 def test_however_the_bytes_are_cut_the_same_comes_out(size: int) -> None:
     def play(step: int) -> bytes:

@@ -1,0 +1,12 @@
+"""How many random examples a test tries: fewer where `BRIDLE_TEST_EXAMPLES` says so, as mutation testing does."""
+
+from __future__ import annotations
+
+import os
+
+SHARE = float(os.environ.get("BRIDLE_TEST_EXAMPLES", "1"))
+
+
+def examples(number: int) -> int:
+    """Return `number`, or its share."""
+    return max(1, round(number * SHARE))

@@ -24,11 +24,11 @@ from bridle.errors import (
     TooManyDecodeErrors,
     TurnTimeoutError,
 )
-from bridle.messages import AssistantMessage, ResultError, ResultMessage, TextBlock
+from bridle.messages import AssistantMessage, ResultError, ResultMessage
 from tests.contract import shows
 from tests.support.patience import patience
 from tests.support.session_fixtures import playing
-from tests.support.talking import steps
+from tests.support.talking import said, steps
 
 if TYPE_CHECKING:
     from tests.support.session_fixtures import StandIn
@@ -37,16 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["playing"]
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
-
-
-def said(messages: list[Any]) -> list[str]:
-    return [
-        block.text
-        for message in messages
-        if isinstance(message, AssistantMessage)
-        for block in message.content
-        if isinstance(block, TextBlock)
-    ]
 
 
 def blocks(text: str) -> list[dict[str, Any]]:

@@ -12,24 +12,15 @@ import pytest
 
 import bridle
 from bridle import Allow, Deny, HookMatcher, HookOutput, tool, tool_server
-from bridle.messages import AssistantMessage, ResultMessage, TextBlock
+from bridle.messages import ResultMessage
 from bridle.testing import Reply, ScriptedModel, ToolCall
+from tests.support.talking import said
 
 if TYPE_CHECKING:
     from tests.real_cli.conftest import Driving
     from tests.support.shell import Shell
 
 pytestmark = [pytest.mark.real_cli, pytest.mark.usefixtures("leaves_nothing"), pytest.mark.timeout(90)]
-
-
-def said(messages: Any) -> list[str]:
-    return [
-        block.text
-        for message in messages
-        if isinstance(message, AssistantMessage)
-        for block in message.content
-        if isinstance(block, TextBlock)
-    ]
 
 
 @tool

@@ -69,11 +69,18 @@ def steps(*steps: list[Any]) -> str:
 
 
 async def texts(turn: Any) -> list[str]:
-    found = []
-    async for message in each(turn):
-        if isinstance(message, AssistantMessage):
-            found += [block.text for block in message.content if isinstance(block, TextBlock)]
-    return found
+    return said([message async for message in each(turn)])
+
+
+def said(messages: list[Any]) -> list[str]:
+    """The texts of the model in messages."""
+    return [
+        block.text
+        for message in messages
+        if isinstance(message, AssistantMessage)
+        for block in message.content
+        if isinstance(block, TextBlock)
+    ]
 
 
 async def ask(session: Any, subtype: str, **fields: Any) -> Any:

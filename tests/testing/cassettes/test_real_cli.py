@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,7 @@ from bridle.hooks import HookMatcher, HookOutput
 from bridle.permissions import Allow, Deny
 from bridle.testing import CassetteMismatchError, Reply, ScriptedModel, ToolCall, cassette
 from bridle.tools import tool, tool_server
-from tests.support.leaks import nothing_left
-from tests.support.shell import Backend, Shell
+from tests.support.shell import Shell
 from tests.support.talking import Running, each, first, got
 from tests.testing.cassettes.taping import kinds, lines
 
@@ -28,18 +27,6 @@ if TYPE_CHECKING:
 KEY = "sk-ant-api03-" + "Zx9" * 10
 TOKEN = "tok-" + "q8" * 12
 MAIL = "ann.planted@example.com"
-
-
-@pytest.fixture(params=["asyncio", "trio", "threads"])
-def shell(request: pytest.FixtureRequest) -> Shell:
-    backend: Backend = request.param
-    return Shell(backend)
-
-
-@pytest.fixture(autouse=True)
-def leaves_nothing() -> Iterator[None]:
-    with nothing_left():
-        yield
 
 
 class Agent:

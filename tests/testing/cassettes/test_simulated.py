@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +14,10 @@ from bridle.permissions import Allow, Deny
 from bridle.session.view import SessionBase
 from bridle.testing import CassetteMismatchError, Script, SimulatedCLI, cassette
 from bridle.tools import tool, tool_server
-from tests.support.leaks import nothing_left
 from tests.support.shell import Backend, Shell
 from tests.support.talking import each, got
 
 BACKENDS: list[Backend] = ["asyncio", "trio", "threads"]
-
-
-@pytest.fixture(autouse=True)
-def leaves_nothing() -> Iterator[None]:
-    with nothing_left():
-        yield
 
 
 class Agent:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,25 +25,16 @@ from bridle.transports.opening import open_async, open_sync
 from bridle.transports.process.prepare import Preparation
 from bridle.transports.recording.recorder import header_line
 from tests.support import stand_in, stand_in_session
-from tests.support.leaks import nothing_left
 from tests.support.memory import Memory
 from tests.support.patience import patience
-from tests.support.shell import Backend, Shell
+from tests.support.query_fixtures import leaves_nothing, shell
+from tests.support.shell import Shell
 from tests.support.talking import Running, got, raised, steps, texts
 
+__all__ = ["leaves_nothing", "shell"]
+
+KINDS = ["start", "prompt", "end_input", "in", "in", "in", "eof", "exit", "stop", "end"]
 FRAMES: list[list[Any]] = [["frame", "init"], ["frame", "assistant"], ["frame", "result"]]
-
-
-@pytest.fixture(params=["asyncio", "trio", "threads"])
-def shell(request: pytest.FixtureRequest) -> Shell:
-    backend: Backend = request.param
-    return Shell(backend)
-
-
-@pytest.fixture(autouse=True)
-def leaves_nothing() -> Iterator[None]:
-    with nothing_left():
-        yield
 
 
 @pytest.fixture
@@ -82,18 +73,7 @@ def test_a_query_is_traced(shell: Shell, cli: Callable[..., Options], tmp_path: 
     assert (found.problems, len(found.sessions)) == ([], 2)
     first = found.sessions[0]
     assert first.complete
-    assert [entry.kind for entry in first.entries] == [
-        "start",
-        "prompt",
-        "end_input",
-        "in",
-        "in",
-        "in",
-        "eof",
-        "exit",
-        "stop",
-        "end",
-    ]
+    assert [entry.kind for entry in first.entries] == KINDS
     prompts = [session.first("prompt") for session in found.sessions]
     assert [prompt and prompt.fields["text"] for prompt in prompts] == [
         "Is it <bridle-key-1>? <bridle-email-1>",
@@ -167,18 +147,7 @@ def test_a_function_gets_every_entry(
 
     shell.play(scenario)
     assert entries[0]["format"] == "bridle-cassette"
-    assert [entry["k"] for entry in entries[1:]] == [
-        "start",
-        "prompt",
-        "end_input",
-        "in",
-        "in",
-        "in",
-        "eof",
-        "exit",
-        "stop",
-        "end",
-    ]
+    assert [entry["k"] for entry in entries[1:]] == KINDS
     assert entries[4]["f"]["subtype"] == "init"
     assert "`trace` raised" in caplog.text
 

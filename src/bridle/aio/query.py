@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
 from bridle.aio.waits import Preparing, child_process, is_cancellation, receive, wait_exit
 from bridle.errors import BridleError, ConcurrentUseError, DecodeError, StreamWarning
@@ -19,14 +19,13 @@ from bridle.transports.opening import open_async
 from bridle.transports.process.prepare import Preparation
 
 if TYPE_CHECKING:
-    from collections import deque
     from collections.abc import AsyncIterator, Callable
     from types import TracebackType
 
+    from bridle.aio.steered import Steered
     from bridle.launch import LaunchPlan
     from bridle.messages import Message, ResultMessage
     from bridle.options.options import Options
-    from bridle.queries.ending import Item, QueryCore
     from bridle.transports.base import AsyncTransport, TransportSource
 
 __all__ = ["QueryStream", "query", "run"]
@@ -40,8 +39,8 @@ _SHORTEST_WAIT = 0.01
 """A timeout that has passed still leaves one look at what is readable, so that data which came in time counts."""
 
 
-class Way(Protocol):
-    """How the items of a query come, over one of the two launches.
+class _Plain:
+    """The one-way launch: the prompt goes with it, and the stream reads when it is asked. `Steered` has the same methods.
 
     Attributes:
         transport: the connection to the CLI.
@@ -49,37 +48,6 @@ class Way(Protocol):
         items: the items that the stream gives next.
         gone: True once the CLI was stopped.
     """
-
-    transport: AsyncTransport
-    core: QueryCore
-    items: deque[Item]
-    gone: bool
-
-    @property
-    def over(self) -> bool:
-        """True once no further item can come."""
-
-    async def start(self, *, resumable: bool) -> None:
-        """Start the CLI and give it the prompt; a `resumable` start that was cancelled is continued by the next call."""
-
-    def resumes(self, error: BaseException) -> bool:
-        """Return whether the next call of `start` can continue after this error."""
-
-    async def advance(self) -> None:
-        """Wait for one event and apply it."""
-
-    def close(self) -> None:
-        """End a start or a wait that goes on in another task or thread. `stop` follows."""
-
-    async def stop(self, *, turn_open: bool | None = None) -> None:
-        """Stop the CLI; `turn_open` tells whether the model may be at work (None: the core knows)."""
-
-    def abandon(self) -> None:
-        """End the CLI without waiting."""
-
-
-class _Plain:
-    """The one-way launch: the prompt goes with it, and the stream reads when it is asked."""
 
     def __init__(self, prompt: str, options: Options, transport: AsyncTransport | TransportSource | None) -> None:
         self.transport: AsyncTransport
@@ -102,7 +70,7 @@ class _Plain:
         return self.core.over
 
     async def start(self, *, resumable: bool) -> None:
-        """Start the CLI and give it the prompt."""
+        """Start the CLI and give it the prompt. The next call continues a `resumable` start that was cancelled."""
         self._begun = True
         if self._plan is None:
             try:
@@ -154,13 +122,13 @@ class _Plain:
             query.expire(now, transport.stderr_tail)
 
     def close(self) -> None:
-        """End a start that goes on in another task or thread."""
+        """End a start that goes on in another task or thread. `stop` follows."""
         self._closed = True
         if self._plan is None:
             self.preparation.cancel()
 
     async def stop(self, *, turn_open: bool | None = None) -> None:
-        """Stop the CLI."""
+        """Stop the CLI; `turn_open` tells whether the model may be at work (None: the core knows)."""
         await self.transport.stop(turn_open=self._query.turn_open if turn_open is None else turn_open)
         self.gone = True
 
@@ -188,7 +156,7 @@ class QueryStream(StreamBase):
         transport: AsyncTransport | TransportSource | None = None,
     ) -> None:
         super().__init__(options)
-        self._way: Way
+        self._way: _Plain | Steered
         if is_steered(prompt, self.options):
             from bridle.aio.steered import Steered
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridle.errors import DecodeError, LineTooLongError, StreamWarning, TooManyDecodeErrors
 from bridle.messages import ResultMessage
+from bridle.protocol import events
 from bridle.protocol.diagnostics import did_not_exit, incomplete_last_line, line_skipped
 from bridle.protocol.states.query import ONE_SHOT, Happening, State, Yield
 from bridle.protocol.states.session import Ending
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from bridle.messages import Message
     from bridle.options.bounds import Timeouts
     from bridle.options.options import Options
-    from bridle.protocol import events
     from bridle.protocol.connection import Connection
     from bridle.protocol.deadlines import Deadlines
 
@@ -81,18 +81,17 @@ class QueryCore:
         if not self.over:
             self.items.append(warning)
 
-    def bad_line(self, line: events.BadLine) -> None:
-        """Apply a line that is not a JSON object."""
-        at_limit = line.count >= self._bad_line_limit
-        self._happen(Happening.BAD_LINE_LIMIT if at_limit else Happening.BAD_LINE, line)
-
-    def long_line(self, line: events.LongLine) -> None:
-        """Apply a line that is longer than the limit."""
-        self._happen(Happening.OVERSIZED_LINE_SKIPPED if self._skip_long_lines else Happening.OVERSIZED_LINE, line)
-
-    def incomplete_line(self, line: bytes) -> None:
-        """Apply an output that ends inside a line. What it means depends on the exit."""
-        self._incomplete = line
+    def broken_line(self, line: events.BadLine | events.LongLine | events.IncompleteLine) -> None:
+        """Apply a line that cannot be used."""
+        match line:
+            case events.BadLine():
+                at_limit = line.count >= self._bad_line_limit
+                self._happen(Happening.BAD_LINE_LIMIT if at_limit else Happening.BAD_LINE, line)
+            case events.LongLine():
+                skipped = Happening.OVERSIZED_LINE_SKIPPED
+                self._happen(skipped if self._skip_long_lines else Happening.OVERSIZED_LINE, line)
+            case events.IncompleteLine():
+                self._incomplete = line.line  # its meaning depends on the exit
 
     def prompt_taken(self) -> None:
         """Apply that the CLI works on a further prompt."""
@@ -203,12 +202,8 @@ def _incomplete_last_line(core: QueryCore, line: bytes) -> None:
     core.items.append(incomplete_last_line(line))
 
 
-def _empty_response(core: QueryCore, exited: _Exit) -> None:
-    core.give("EMPTY_RESPONSE", "The CLI exited with code 0 and printed nothing.", exit_code=exited.exit_code)
-
-
-def _clean_exit_no_result(core: QueryCore, exited: _Exit) -> None:
-    core.give("CLEAN_EXIT_NO_RESULT", "The CLI exited with code 0 before a result came.", exit_code=exited.exit_code)
+def _no_result(code: WarningCode, text: str) -> Callable[[QueryCore, _Exit], None]:
+    return lambda core, exited: core.give(code, f"The CLI exited with code 0 {text}.", exit_code=exited.exit_code)
 
 
 def _nonzero_exit_after_result(core: QueryCore, exited: _Exit) -> None:
@@ -230,8 +225,8 @@ _GIVES: dict[Yield, Callable[[QueryCore, Any], None]] = {
     Yield.WARN_OVERSIZED_LINE_SKIPPED: _oversized_line_skipped,
     Yield.WARN_UNEXPECTED_DATA_AFTER_RESULT: _unexpected_data,
     Yield.WARN_INCOMPLETE_LAST_LINE: _incomplete_last_line,
-    Yield.WARN_EMPTY_RESPONSE: _empty_response,
-    Yield.WARN_CLEAN_EXIT_NO_RESULT: _clean_exit_no_result,
+    Yield.WARN_EMPTY_RESPONSE: _no_result("EMPTY_RESPONSE", "and printed nothing"),
+    Yield.WARN_CLEAN_EXIT_NO_RESULT: _no_result("CLEAN_EXIT_NO_RESULT", "before a result came"),
     Yield.WARN_NONZERO_EXIT_AFTER_RESULT: _nonzero_exit_after_result,
     Yield.WARN_CLI_DID_NOT_EXIT: _cli_did_not_exit,
     Yield.RAISE_TOO_MANY_DECODE_ERRORS: _too_many_decode_errors,
@@ -257,10 +252,10 @@ class Overtime:
         self._background = timeouts.background
         self._deadlines = deadlines
 
-    def heard(self, messages: list[Message] | None = None) -> None:
-        """Apply a sign of life: silence counts from here; after a result, background work as well."""
+    def heard(self, messages: list[Message]) -> None:
+        """Count silence from here; after a result, background work as well."""
         self._deadlines.disarm("after_result", "")
-        if messages and isinstance(messages[-1], ResultMessage):
+        if isinstance(messages[-1], ResultMessage):
             self._deadlines.disarm("background", "")
 
     def look(self, connection: Connection, *, waits: bool) -> None:

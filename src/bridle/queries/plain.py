@@ -119,12 +119,8 @@ class PlainQuery:
                     self._heard()
                 case events.Warned(warning=warning):
                     self.core.warned(warning)
-                case events.BadLine():
-                    self.core.bad_line(event)
-                case events.LongLine():
-                    self.core.long_line(event)
-                case events.IncompleteLine(line=line):
-                    self.core.incomplete_line(line)
+                case events.BadLine() | events.LongLine() | events.IncompleteLine():
+                    self.core.broken_line(event)
                 case events.Ended():
                     self.core.ended(event)
                 case _:  # the state of the CLI: the connection keeps it

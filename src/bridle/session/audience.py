@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from bridle.session.events import SessionEvent
     from bridle.session.inbox import Inbox, Progress
 
+    BrokenLine = events.BadLine | events.LongLine | events.IncompleteLine
+
 __all__ = ["Audience"]
 
 
@@ -42,14 +44,8 @@ class Audience(Protocol):
     def warned(self, warning: StreamWarning) -> None:
         """Something was degraded."""
 
-    def bad_line(self, line: events.BadLine) -> None:
-        """A line is not a JSON object."""
-
-    def long_line(self, line: events.LongLine) -> None:
-        """A line is too long; not called if the connection judges lines."""
-
-    def incomplete_line(self, line: bytes) -> None:
-        """The output ended inside a line."""
+    def broken_line(self, line: BrokenLine) -> None:
+        """A line cannot be used. `LongLine` does not come if the connection judges lines."""
 
     def turn_changed(self, event: events.TurnStateChanged) -> None:
         """The state of a turn changed."""
@@ -59,12 +55,6 @@ class Audience(Protocol):
 
     def happened(self, event: SessionEvent) -> None:
         """The session itself changed."""
-
-    def ready(self) -> None:
-        """The session is ready."""
-
-    def heard(self) -> None:
-        """The CLI gave a sign of life; the events follow."""
 
     def pumped(self) -> None:
         """All events were passed on, or the input was closed."""

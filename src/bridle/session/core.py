@@ -287,10 +287,7 @@ class SessionCore(Generic[A]):
     def turn_open(self) -> bool:
         """True if the model may be at work, or the session is lost."""
         connection = self.connection
-        # The end of a task in the background makes the CLI ask the model.
-        in_background = any(not task.ambient for task in connection.background_tasks)
-        at_work = connection.working or connection.unsettled or in_background
-        return at_work or connection.ending is Ending.FAILED or self.abandoned
+        return connection.at_work or connection.ending is Ending.FAILED or self.abandoned
 
     def crashed(self, exit_code: int | None) -> bool:
         """Return whether an exit with this code is a crash."""
@@ -369,7 +366,7 @@ class SessionCore(Generic[A]):
         noted = logger.isEnabledFor(logging.DEBUG)
         while happened := connection.events_received():
             self.deadlines.disarm("settle", "")
-            self.audience.heard()
+            self.deadlines.disarm("after_result", "")
             for event in happened:
                 if noted:
                     _log(event)
@@ -408,12 +405,8 @@ class SessionCore(Generic[A]):
                 self._on_turn(event)
             case core_events.Warned():
                 self.warn(event.warning)
-            case core_events.BadLine():
-                self.audience.bad_line(event)
-            case core_events.LongLine():
-                self.audience.long_line(event)
-            case core_events.IncompleteLine():
-                self.audience.incomplete_line(event.line)
+            case core_events.BadLine() | core_events.LongLine() | core_events.IncompleteLine():
+                self.audience.broken_line(event)
             case core_events.ActivityChanged():
                 self.audience.happened(ActivityChanged(event.activity))
             case core_events.BackgroundTasksChanged():
@@ -457,7 +450,6 @@ class SessionCore(Generic[A]):
             return
         self.audience.happened(SessionStarted(info))
         self.ready.set()
-        self.audience.ready()
 
     def _on_end(self, event: core_events.Ended) -> None:
         self.deadlines.clear()

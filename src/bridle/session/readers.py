@@ -7,6 +7,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bridle.errors import SlowConsumerError
+from bridle.protocol import events
 from bridle.protocol.deadlines import TURN_KINDS
 from bridle.protocol.diagnostics import did_not_exit, incomplete_last_line
 from bridle.protocol.states.session import Ending, TurnState
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from bridle.errors import StreamWarning, TurnTimeoutError
     from bridle.messages import Message
-    from bridle.protocol import events
+    from bridle.session.audience import BrokenLine
     from bridle.session.core import SessionCore
     from bridle.session.events import SessionEvent
     from bridle.session.inbox import Inbox, Progress
@@ -95,16 +96,12 @@ class Readers:
         self._core.tell_later(warning)
         self.happened(Warned(warning))
 
-    def bad_line(self, line: events.BadLine) -> None:
-        """Log a line that is not a JSON object."""
-        logger.warning("%s", line.error)
-
-    def long_line(self, line: events.LongLine) -> None:
-        """Do nothing: the connection warned."""
-
-    def incomplete_line(self, line: bytes) -> None:
-        """Warn."""
-        self._core.warn(incomplete_last_line(line))
+    def broken_line(self, line: BrokenLine) -> None:
+        """Log a bad line, and warn about an incomplete one; about a long one the connection warned."""
+        if isinstance(line, events.BadLine):
+            logger.warning("%s", line.error)
+        elif isinstance(line, events.IncompleteLine):
+            self._core.warn(incomplete_last_line(line.line))
 
     def turn_changed(self, event: events.TurnStateChanged) -> None:
         """Move the turn on, and tell the event cursors."""
@@ -129,12 +126,6 @@ class Readers:
         """Tell the event cursors."""
         for inbox in list(self._events):
             inbox.add((event,), 0)
-
-    def ready(self) -> None:
-        """Do nothing: the event says so."""
-
-    def heard(self) -> None:
-        """Do nothing: a session may be silent."""
 
     def pumped(self) -> None:
         """Do nothing: nothing depends on it."""

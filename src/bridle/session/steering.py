@@ -13,7 +13,7 @@ from bridle.protocol.deadlines import TURN_KINDS
 from bridle.protocol.states.session import TurnState
 from bridle.queries.ending import Overtime, QueryCore
 from bridle.queries.prompts import Feeder, is_many, one_prompt
-from bridle.session.events import Warned
+from bridle.session.events import SessionStarted, Warned
 from bridle.session.inbox import Flag, size_of
 from bridle.session.readers import Readers
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bridle.protocol import events
     from bridle.queries.ending import Item
     from bridle.queries.prompts import OnePrompt
+    from bridle.session.audience import BrokenLine
     from bridle.session.core import SessionCore
     from bridle.session.events import SessionEvent
     from bridle.session.inbox import Inbox, Progress
@@ -149,21 +150,14 @@ class SteeredQuery:
         self.happened(Warned(warning))
         self.more.wake()
 
-    def bad_line(self, line: events.BadLine) -> None:
-        """Judge a line that is not a JSON object."""
-        self.core.bad_line(line)
-        if self.core.items and self.core.items[-1] is line.error:
-            self._unread += size_of(line.error)
+    def broken_line(self, line: BrokenLine) -> None:
+        """Judge a line that cannot be used."""
+        items = self.core.items
+        before = len(items)
+        self.core.broken_line(line)
+        if len(items) > before:
+            self._unread += size_of(items[-1])
         self._judged()
-
-    def long_line(self, line: events.LongLine) -> None:
-        """Judge a line that is too long."""
-        self.core.long_line(line)
-        self._judged()
-
-    def incomplete_line(self, line: bytes) -> None:
-        """Keep it: its meaning depends on the exit."""
-        self.core.incomplete_line(line)
 
     def turn_changed(self, event: events.TurnStateChanged) -> None:
         """Count the answers to the prompts."""
@@ -182,17 +176,10 @@ class SteeredQuery:
         self._judged()
 
     def happened(self, event: SessionEvent) -> None:
-        """Tell the event cursors of callbacks."""
+        """Tell the event cursors of callbacks; begin to read the prompts when the session is ready."""
         self._readers.happened(event)
-
-    def ready(self) -> None:
-        """Begin to read the prompts."""
-        if self._feeder is not None:
+        if isinstance(event, SessionStarted) and self._feeder is not None:
             self._session.callbacks.to_run.append(self._feeder)
-
-    def heard(self) -> None:
-        """Count silence from here."""
-        self._overtime.heard()
 
     def pumped(self) -> None:
         """Limit how long the CLI may stay once every prompt was answered."""

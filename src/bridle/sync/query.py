@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
 from bridle.errors import BridleError, ConcurrentUseError, DecodeError, StreamWarning
 from bridle.queries.outcomes import CollectResult, RunResult, conclude
@@ -20,14 +20,13 @@ from bridle.transports.opening import open_sync
 from bridle.transports.process.prepare import Preparation
 
 if TYPE_CHECKING:
-    from collections import deque
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
     from bridle.launch import LaunchPlan
     from bridle.messages import Message, ResultMessage
     from bridle.options.options import Options
-    from bridle.queries.ending import Item, QueryCore
+    from bridle.sync.steered import Steered
     from bridle.transports.base import SyncTransport, TransportSource
 
 __all__ = ["QueryStream", "query", "run"]
@@ -41,8 +40,8 @@ _SHORTEST_WAIT = 0.01
 """A timeout that has passed still leaves one look at what is readable, so that data which came in time counts."""
 
 
-class Way(Protocol):
-    """How the items of a query come, over one of the two launches.
+class _Plain:
+    """The one-way launch: the prompt goes with it, and the stream reads when it is asked. `Steered` has the same methods.
 
     Attributes:
         transport: the connection to the CLI.
@@ -50,37 +49,6 @@ class Way(Protocol):
         items: the items that the stream gives next.
         gone: True once the CLI was stopped.
     """
-
-    transport: SyncTransport
-    core: QueryCore
-    items: deque[Item]
-    gone: bool
-
-    @property
-    def over(self) -> bool:
-        """True once no further item can come."""
-
-    def start(self, *, resumable: bool) -> None:
-        """Start the CLI and give it the prompt; a `resumable` start that was cancelled is continued by the next call."""
-
-    def resumes(self, error: BaseException) -> bool:
-        """Return whether the next call of `start` can continue after this error."""
-
-    def advance(self) -> None:
-        """Wait for one event and apply it."""
-
-    def close(self) -> None:
-        """End a start or a wait that goes on in another task or thread. `stop` follows."""
-
-    def stop(self, *, turn_open: bool | None = None) -> None:
-        """Stop the CLI; `turn_open` tells whether the model may be at work (None: the core knows)."""
-
-    def abandon(self) -> None:
-        """End the CLI without waiting."""
-
-
-class _Plain:
-    """The one-way launch: the prompt goes with it, and the stream reads when it is asked."""
 
     def __init__(self, prompt: str, options: Options, transport: SyncTransport | TransportSource | None) -> None:
         self.transport: SyncTransport
@@ -103,7 +71,7 @@ class _Plain:
         return self.core.over
 
     def start(self, *, resumable: bool) -> None:
-        """Start the CLI and give it the prompt."""
+        """Start the CLI and give it the prompt. The next call continues a `resumable` start that was cancelled."""
         self._begun = True
         if self._plan is None:
             try:
@@ -155,13 +123,13 @@ class _Plain:
             query.expire(now, transport.stderr_tail)
 
     def close(self) -> None:
-        """End a start that goes on in another task or thread."""
+        """End a start that goes on in another task or thread. `stop` follows."""
         self._closed = True
         if self._plan is None:
             self.preparation.cancel()
 
     def stop(self, *, turn_open: bool | None = None) -> None:
-        """Stop the CLI."""
+        """Stop the CLI; `turn_open` tells whether the model may be at work (None: the core knows)."""
         self.transport.stop(turn_open=self._query.turn_open if turn_open is None else turn_open)
         self.gone = True
 
@@ -189,7 +157,7 @@ class QueryStream(StreamBase):
         transport: SyncTransport | TransportSource | None = None,
     ) -> None:
         super().__init__(options)
-        self._way: Way
+        self._way: _Plain | Steered
         if is_steered(prompt, self.options):
             from bridle.sync.steered import Steered
 

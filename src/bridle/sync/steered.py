@@ -22,7 +22,7 @@ __all__ = ["Steered"]
 
 
 class Steered:
-    """The bidirectional launch, as `query.Way` says."""
+    """The bidirectional launch, with the methods of `query._Plain`."""
 
     def __init__(self, prompt: object, options: Options, transport: SyncTransport | TransportSource | None) -> None:
         self._life = Life(options, transport, SteeredQuery)

@@ -68,6 +68,19 @@ def ask_for(operation: str, /, **fields: Any) -> Case:
 
 MISFIT = "Output does not match required schema: /n: must be integer"
 SCHEMA = {"type": "json_schema", "schema": {"type": "object", "properties": {"n": {"type": "integer"}}}}
+LONG_SCHEMA = {
+    "type": "json_schema",
+    "schema": {
+        "type": "object",
+        "properties": {
+            "n": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}]},
+            "in": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+            "word": {"enum": ["a", "b"]},
+        },
+        "required": ["n", "in"],
+        "additionalProperties": False,
+    },
+}
 PRE = "PreToolUse"
 MEANWHILE = "counts the subagent's replies when it ends; the real one works meanwhile"
 
@@ -205,6 +218,17 @@ CASES: list[Case] = [
             .calls("StructuredOutput", {"n": 1})
         ),
         {**hooks(*ALL_EVENTS), "output_format": SCHEMA},
+    ),
+    Case(
+        "structured output that does not fit, and then does",
+        lambda s, f: (
+            s.user("go")
+            .calls("StructuredOutput", {"n": "x", "in": ["a", 1], "word": "c", "more": True})
+            .expect_result("must be integer", error=True)
+            .calls("StructuredOutput", {"in": [], "n": 0, "word": "a"})
+            .calls("StructuredOutput", {"in": ["a"], "n": None, "word": "b"})
+        ),
+        {"output_format": LONG_SCHEMA},
     ),
     Case(
         "structured output that never fits",

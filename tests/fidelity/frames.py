@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from difflib import unified_diff
 from functools import cache
 from math import isclose
 from typing import Any, NamedTuple
@@ -192,8 +193,8 @@ def compare(real: Recording, simulated: Recording, rules: Rules) -> Found:
         left_frames, right_frames = theirs.get(name, []), ours.get(name, [])
         kinds = [kind_of(frame) for frame in left_frames], [kind_of(frame) for frame in right_frames]
         if kinds[0] != kinds[1]:
-            comparison.found.append(f"{name}, the real CLI:\n    " + "\n    ".join(kinds[0]))
-            comparison.found.append(f"{name}, the simulated one:\n    " + "\n    ".join(kinds[1]))
+            lines = unified_diff(*kinds, "the real CLI", "the simulated one", n=6, lineterm="")
+            comparison.found.append(f"{name} in another order:\n    " + "\n    ".join(lines))
             continue
         for place, (left, right) in enumerate(zip(left_frames, right_frames, strict=True)):
             comparison.frame(f"{name} {place}, {kind_of(left)}", left, right)

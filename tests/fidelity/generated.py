@@ -125,7 +125,7 @@ class Plan:
         for turn in self.turns:
             sent = host.session.send(turn.prompt)
             if turn.interrupted == "text":
-                next(m for m in sent if m.type == "stream_event" and "delta" in m.event)
+                next(m for m in sent if m.type == "stream_event" and "I will" in str(m.event))
             elif turn.interrupted == "tool":
                 next(m for m in sent if m.type == "assistant")
                 host.wait_for_file("runs")
@@ -294,6 +294,7 @@ def _step(random: Random, plan: Plan) -> Iterator[Step]:
     chance = random.random()
     if chance < 0.12:
         yield ("thinks", "hm")
+        yield from _tool(random)
     elif chance < 0.2 and not plan.hooks:
         yield ("both", "left", "right")
     elif chance < 0.35:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bridle.testing.simulation.results import Outcome
+from bridle.testing.simulation.schemas import misfit
 
 if TYPE_CHECKING:
     from bridle.testing.script import steps
@@ -52,9 +53,12 @@ class StructuredOutput:
 
     def take(self, call: steps.Calls, arguments: dict[str, Any]) -> Outcome:
         """Take a call of the tool."""
-        if call.error is not None:
-            self.failures.append(call.error)
-            return Outcome(call.error, f"Error: {call.error}", failed=True)
+        error = call.error
+        if error is None and (found := misfit(arguments, self.schema or {})) is not None:
+            error = f"Output does not match required schema: {found}"
+        if error is not None:
+            self.failures.append(error)
+            return Outcome(error, f"Error: {error}", failed=True)
         self.value = arguments
         text = "Structured output provided successfully"
         return Outcome(text, text)

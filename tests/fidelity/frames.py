@@ -28,7 +28,7 @@ _IDS = {
 _MARK = re.compile("\0([a-z]+):([^\0]*)\0")
 _PLAIN = [
     (re.compile(r"127\.0\.0\.1:\d+"), "<address>"),
-    (re.compile(r"duration_ms: \d+"), "duration_ms: <ms>"),
+    (re.compile(r"duration_ms(: |>)\d+"), r"duration_ms\1<ms>"),
     (re.compile(r"(?:<home>)?/[^\s\]]*/tasks/\0[a-z]+:\w+\0\.output"), "<output file>"),
     (re.compile(r"(?:<home>|/simulated)/\S*/\0id:[0-9a-f-]+\0\.jsonl"), "<transcript>"),
     (re.compile(r"(?:<home>)?/[^\s\]]*/tool-results/mcp-\w+-blob-[\w\0:-]+\.\w+"), "<file>"),
@@ -182,11 +182,49 @@ def streams(frames: list[Frame]) -> dict[str, list[Frame]]:
     return parts
 
 
+def ordered(frames: list[Frame]) -> list[Frame]:
+    """Undo what chance does to the order of frames.
+
+    A tool starts while the end of the message that calls it is still streamed, and tools that run side by side end in any order.
+    """
+    done: list[Frame] = []
+    calls: list[str] = []
+    end = 0
+    for frame in frames:
+        kind = kind_of(frame)
+        if kind == "assistant":
+            calls += [str(block["id"]) for block in frame["message"]["content"] if block["type"] == "tool_use"]
+        if kind in ("stream_event/content_block_stop", "stream_event/message_delta", "stream_event/message_stop"):
+            done.insert(end, frame)
+            end += 1
+            continue
+        place = len(done)
+        while place and (number := _result_of(frame, calls)) >= 0 and number < _result_of(done[place - 1], calls):
+            place -= 1
+        done.insert(place, frame)
+        if kind.startswith("stream_event/") or (kind == "assistant" and frame.get("parent_tool_use_id") is None):
+            end = len(done)
+    return done
+
+
+def _result_of(frame: Frame, calls: list[str]) -> int:
+    """Return the number of the call whose result this frame is; -1 for other frames."""
+    content = frame["message"]["content"] if kind_of(frame) == "user" else ""
+    block = content[0] if isinstance(content, list) and content else {}
+    return calls.index(block["tool_use_id"]) if block.get("tool_use_id") in calls else -1
+
+
 def compare(real: Recording, simulated: Recording, rules: Rules) -> Found:
     """Return where two runs disagree."""
     comparison = _Comparison(rules, _Links(zip(real.prompts(), simulated.prompts(), strict=False)))
     theirs, ours = (
-        streams([frame for frame in run.frames() if not comparison.listed(kind_of(frame), NOT_COMPARED, rules.missing)])
+        streams(
+            [
+                frame
+                for frame in ordered(run.frames())
+                if not comparison.listed(kind_of(frame), NOT_COMPARED, rules.missing)
+            ]
+        )
         for run in (real, simulated)
     )
     for name in sorted({*theirs, *ours}, key=lambda name: (name != "turns", name)):

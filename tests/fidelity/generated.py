@@ -73,7 +73,6 @@ class Plan:
     partial: bool = False
     forwards: bool = False
     one_shot: bool = False
-    max_turns: int | None = None
 
     def case(self, name: str) -> Case:
         """Return the plan as a case."""
@@ -117,8 +116,6 @@ class Plan:
             given["can_use_tool"] = decide
         if self.hooks:
             given["hooks"] = {event: [HookMatcher(hooks=[function])] for event, function in events.items()}
-        if self.max_turns is not None:
-            given["max_turns"] = self.max_turns
         return given
 
     def _talk(self, host: Host) -> None:
@@ -154,8 +151,6 @@ class Plan:
             yield replace(self, hooks=False)
         if self.forwards:
             yield replace(self, forwards=False)
-        if self.max_turns is not None:
-            yield replace(self, max_turns=None)
         if self.partial and not any(turn.interrupted == "text" for turn in self.turns):
             yield replace(self, partial=False)
 
@@ -251,7 +246,6 @@ def generate(seed: str) -> Plan:
         partial=random.random() < 0.4,
         forwards=random.random() < 0.3,
         one_shot=random.random() < 0.1,
-        max_turns=random.choice((None, None, None, None, 2)),
     )
     count = 1 if plan.one_shot else random.randint(1, 3)
     return replace(plan, turns=tuple(_turn(random, plan, number) for number in range(count)))
@@ -270,18 +264,18 @@ def _turn(random: Random, plan: Plan, number: int) -> Turn:
             return Turn("/compact", (("compacts",),), control)
         case "refused":
             return Turn(f"prompt {number}", (*steps, ("refused", random.choice((400, 401, 402, 500, 529)))), control)
-        case "beside" if plan.max_turns is None and plan.mode == "bypassPermissions":
+        case "beside" if plan.mode == "bypassPermissions":
             inner = tuple(step for _ in range(random.randint(0, 2)) for step in _tool(random))
             return Turn(
                 f"prompt {number}", (*steps, ("beside", (*inner, ("says", "Seen."))), ("says", "It is done.")), control
             )
-        case "background" if plan.max_turns is None and plan.mode == "bypassPermissions":
+        case "background" if plan.mode == "bypassPermissions":
             return Turn(f"prompt {number}", (*steps, ("background",), ("says", "It is done.")), control)
-        case "text" if plan.partial and plan.max_turns is None:
+        case "text" if plan.partial:
             return Turn(f"prompt {number}", (*steps, ("until_text",)), control)
-        case "tool" if plan.mode == "bypassPermissions" and plan.max_turns is None:
+        case "tool" if plan.mode == "bypassPermissions":
             return Turn(f"prompt {number}", (("until_tool",),), control)
-        case "question" if plan.asks and plan.mode == "default" and plan.max_turns is None:
+        case "question" if plan.asks and plan.mode == "default":
             return Turn(f"prompt {number}", (("until_question",),), control)
         case _:
             return Turn(f"prompt {number}", (*steps, ("says", random.choice(TEXTS))), control)

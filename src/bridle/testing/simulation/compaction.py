@@ -22,13 +22,18 @@ if TYPE_CHECKING:
 __all__ = ["Compaction"]
 
 CONTINUED = (
-    "This session is being continued from a previous conversation that ran out of context. The summary below covers the earlier portion "
-    "of the conversation.\n\n<system-reminder>\n<tools-used-before-summary></tools-used-before-summary>\n</system-reminder>\nSummary:\n"
-    "{summary}\n\nIf you need specific details from before compaction (like exact code snippets, error messages, or content you "
-    "generated), read the full transcript at: {transcript}\nContinue the conversation from where it left off without asking the user any "
-    "further questions. Resume directly — do not acknowledge the summary, do not recap what was happening, do not preface with "
-    '"I\'ll continue" or similar. Pick up the last task as if the break never happened.'
+    "This session is being continued from a previous conversation that ran out of context. The summary below covers the earlier "
+    "portion of the conversation.\n\n<system-reminder>\n<tools-used-before-summary>{tools}</tools-used-before-summary>\n"
+    "</system-reminder>\nSummary:\n{summary}\n\nIf you need specific details from before compaction (like exact code snippets, error "
+    "messages, or content you generated), read the full transcript at: {transcript}\nContinue the conversation from where it left off "
+    "without asking the user any further questions. Resume directly — do not acknowledge the summary, do not recap what was happening, "
+    'do not preface with "I\'ll continue" or similar. Pick up the last task as if the break never happened.'
 )
+KEPT = (
+    "\n\nThe messages after this summary are the most recent messages from before compaction, kept verbatim. The summary was written "
+    "without seeing them, so something it says has not happened yet may already have happened in them."
+)
+"""The end of that text, if the conversation is long enough that its last messages are kept."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -52,6 +57,7 @@ class Compaction:
             agent = Agent(*self.tasks.new_ids("a"), "", "", "", background=False)
             yield from hooks.run("SubagentStop", stop_fields(agent.id, summary, state.at_work()), agent=agent)
         yield from hooks.run("SessionStart", {"source": "compact", "model": state.model}, effort=False)
+        kept = KEPT if state.replies > 1 else ""
         state.replied()
         yield from hooks.run("PostCompact", {"trigger": step.trigger, "compact_summary": summary}, effort=False)
         output.system("status", status=None, compact_result="success")
@@ -59,8 +65,10 @@ class Compaction:
             output.emit(frames.init(state, self.turn.uuids))
         metadata = {"trigger": step.trigger, "pre_tokens": 15 * state.replies, "post_tokens": 15, "duration_ms": 1}
         output.system("compact_boundary", compact_metadata=metadata)
-        text = CONTINUED.format(summary=step.summary, transcript=state.transcript_path)
-        output.user(text, isReplay=False, isSynthetic=True)
+        text = CONTINUED.format(
+            summary=step.summary, transcript=state.transcript_path, tools=", ".join(sorted(state.used))
+        )
+        output.user(text + kept, isReplay=False, isSynthetic=True)
         if manual:
             told = "\n".join(
                 f"{event} [callback] completed successfully"
@@ -80,5 +88,7 @@ class Compaction:
         self.output.emit({**frame, "timestamp": TIME})
         self.tasks.report()
         state.clear()
+        for _ in range(2 if state.title is not None else 0):
+            self.output.system("session_title_changed", title=state.title)
         yield from self.hooks.run("SessionStart", {"source": "clear"}, effort=False)
         self.output.emit(frames.init(state, self.turn.uuids))

@@ -70,13 +70,14 @@ class Controls:
         elif subtype in self._later:
             self.scheduler.begin(self._later[subtype](request_id, request))
         else:
+            mode = self.state.mode
             try:
                 answer = self._answer_now(subtype, request)
             except Refusal as refusal:
                 self.output.refuse(request_id, refusal.text, refusal.code)
                 return
             self.output.respond(request_id, answer)
-            if subtype == "set_permission_mode":
+            if self.state.mode != mode:
                 self.output.system("status", status=None, permissionMode=self.state.mode)
 
     def _answer_now(self, subtype: str, request: dict[str, Any]) -> Answer:
@@ -139,7 +140,7 @@ class Controls:
         if switches:
             yield from hooks.run("PreModelSwitch", switch, effort=False)
         state.model = to_model
-        if state.results:
+        if switches and state.results:
             text = f"Set model to `{name or 'default'} ({to_model})`"
             self.output.user(f"<local-command-stdout>{text}</local-command-stdout>", isReplay=True)
         self.output.respond(request_id, {"model": to_model})
@@ -163,7 +164,8 @@ class Controls:
     # -- immediately --------------------------------------------------------------------------------------------------
 
     def _rename(self, request: dict[str, Any]) -> Answer:
-        self.output.system("session_title_changed", title=str(request.get("title")))
+        self.state.title = str(request.get("title"))
+        self.output.system("session_title_changed", title=self.state.title)
         return None
 
     def _stop_task(self, request: dict[str, Any]) -> Answer:

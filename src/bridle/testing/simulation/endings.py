@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +27,7 @@ __all__ = ["Endings"]
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Endings:
-    """Ends turns.
-
-    Attributes:
-        failed: the last result is an error.
-    """
+    """Ends turns."""
 
     state: SessionState
     turn: Turn
@@ -43,7 +39,6 @@ class Endings:
     structured: StructuredOutput
     clock: Clock
     script: ScriptRun
-    failed: bool = field(default=False, init=False)
 
     def finish(self, *, report: str = "completed", **fields: Any) -> None:
         """End the turn with a result; `report` is the state of its prompts."""
@@ -59,7 +54,6 @@ class Endings:
             del frame["api_error_status"]
         if frame["terminal_reason"] is None:
             del frame["terminal_reason"]
-        self.failed = frame["is_error"]
         turn.running = False
         self.output.emit(frame)
         for uuid in turn.uuids:
@@ -79,6 +73,7 @@ class Endings:
 
     def fail(self, status: int, message: str, *, bare: bool = False, **more: Any) -> Steps[None]:
         """End the turn with an error of the API; `bare` uses the message as it is."""
+        self.replies.request()
         text = message if bare else failure_text(status, message, self.state.launch.gateway)
         frame = frames.failure(self.state.new_id(), status, text)
         yield from self.replies.display(text)
@@ -168,7 +163,6 @@ class Endings:
             self.tools.reject_open()
             what = " for tool use"
         else:
-            turn.stop_reason = None
             self.replies.show_cut_off()
         self.output.user([{"type": "text", "text": f"[Request interrupted by user{what}]"}])
         turn.user_frames += 1

@@ -177,7 +177,6 @@ ERRORS = {
     403: "authentication_failed",
     404: "model_not_found",
     429: "rate_limit",
-    529: "overloaded",
 }
 RETRY_ERRORS = {401: "authentication_failed", 429: "rate_limit", 529: "overloaded"}
 

@@ -94,6 +94,8 @@ class Hooks:
         if effort:
             payload["effort"] = {"level": "medium"}
         payload["hook_event_name"] = event
+        if state.title is not None and event in ("SessionStart", "UserPromptSubmit"):
+            payload["session_title"] = state.title
         server = split_server(subject)[0]
         if event in _TOOL_EVENTS and server in state.servers:
             payload["mcp_server"] = {"name": server, "source": "sdk"}
@@ -138,7 +140,7 @@ class Hooks:
             return []
         sent = self.send(event, fields, tool_use_id=tool_use_id, agent=agent, effort=effort)
         outputs = yield from self.collect(event, sent)
-        for output in outputs:
+        for output in outputs if agent is None else ():
             self.show_message(event, fields, output)
         return outputs
 

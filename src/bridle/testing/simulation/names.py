@@ -59,7 +59,7 @@ class Task(NamedTuple):
     @property
     def running(self) -> dict[str, Any]:
         """The task in the input of hooks at the end of a turn."""
-        kind = {"type": "shell"}
+        kind = {"type": "shell", "command": self.description}
         if self.agent is not None:
             kind = {"type": "subagent", "agent_type": self.agent.kind}
         return {"id": self.id, "status": "running", "description": self.description, **kind}

@@ -24,6 +24,7 @@ class Output:
         exit_code: the exit status; negative for a signal, None while the process runs.
         stderr: the bytes printed there.
         hanging: the process sends and answers nothing, and does not exit.
+        failed: the last message is the result of a failed turn, which decides about the exit status.
         cut: the next line is cut: the bytes that remain (None for half of them), and the exit status.
     """
 
@@ -34,6 +35,7 @@ class Output:
     exit_code: int | None = field(default=None, init=False)
     stderr: bytearray = field(default_factory=bytearray, init=False)
     hanging: bool = field(default=False, init=False)
+    failed: bool = field(default=False, init=False)
     cut: tuple[int | None, int] | None = field(default=None, init=False)
 
     @property
@@ -53,6 +55,10 @@ class Output:
         """Send a frame, with a new id and the session's."""
         frame.setdefault("uuid", self.state.new_id())
         frame.setdefault("session_id", self.state.session_id)
+        if frame["type"] == "result":
+            self.failed = frame["is_error"]
+        elif frame["type"] != "command_lifecycle" and frame.get("subtype") != "session_state_changed":
+            self.failed = False
         if self.is_open:
             self.flush()
             self._write(frames.message_frame(frame))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from bridle.testing.script.run import ScriptRun
     from bridle.testing.script.steps import ScriptStep
     from bridle.testing.simulation.output import Output
+    from bridle.testing.simulation.turn import Turn
     from bridle.testing.simulation.waits import Clock, Steps
 
 __all__ = ["Outside"]
@@ -28,6 +29,7 @@ class Outside:
         ignores_termination: SIGTERM has no effect.
     """
 
+    turn: Turn
     output: Output
     clock: Clock
     script: ScriptRun
@@ -63,10 +65,11 @@ class Outside:
 
     def retry(self, step: steps.Retry) -> Steps[None]:
         """Report tries that the API has refused, and wait between them."""
-        for attempt in range(1, step.attempts + 1):
+        for _ in range(step.attempts):
+            self.turn.attempts += 1
             self.output.system(
                 "api_retry",
-                attempt=attempt,
+                attempt=self.turn.attempts,
                 max_retries=MAX_RETRIES,
                 retry_delay_ms=round(step.delay * 1000),
                 error_status=step.status,

@@ -86,15 +86,21 @@ class Permissions:
             can_ask=launch.asks_host,
             cwd=launch.cwd,
         )
-        if verdict.decision == "deny":
-            return self._denied_by_rule(call_id, call, arguments, verdict)
+        if decision == "ask" and not launch.asks_host:
+            fields = {"decision_reason_type": "hook", "decision_reason": reason, "message": reason}
+            self._report_denial(call_id, call, agent, fields)
+            meta = {**_refused("config", None), "non_execution_kind": "user-rejected"}
+            return self._refusal(call_id, call, arguments, meta, reason)
+        if verdict.decision == "deny" and not (decision == "allow" and verdict.kind == "user-rejected"):
+            return (yield from self._denied_by_rule(call_id, call, arguments, agent, verdict))
         if decision == "allow":
             return Decision(True, arguments, _accepted("hook", "hook"))
-        if decision == "ask" and not launch.asks_host:
-            return self._refusal(call_id, call, arguments, _refused("hook", "hook"), reason)
         if decision != "ask" and verdict.decision == "allow":
             return Decision(True, arguments, _accepted("config", verdict.reason))
-        return (yield from self._ask_host(call_id, call, arguments, agent, reason if decision == "ask" else None))
+        request = self._request(call_id, call, arguments, agent, reason if decision == "ask" else None)
+        if verdict.decision == "ask" and verdict.reason is not None:
+            request["decision_reason_type"] = verdict.reason
+        return (yield from self._ask_host(call_id, call, arguments, agent, request))
 
     def _of_hooks(self, call: steps.Calls, outputs: list[dict[str, Any]]) -> tuple[str | None, str, dict[str, Any]]:
         """Return the strongest decision of hooks, its reason, and the input that they leave."""
@@ -115,17 +121,27 @@ class Permissions:
                 reason = str(specific.get("permissionDecisionReason") or "")
         return decision, reason, arguments
 
-    def _denied_by_rule(self, call_id: str, call: steps.Calls, arguments: dict[str, Any], verdict: Verdict) -> Decision:
+    def _denied_by_rule(
+        self, call_id: str, call: steps.Calls, arguments: dict[str, Any], agent: Agent | None, verdict: Verdict
+    ) -> Steps[Decision]:
+        """Deny a call; if only the host is missing that could allow it, hooks may."""
+        nobody = verdict.kind == "user-rejected"
+        if nobody:
+            suggested = suggestions(call.tool, arguments, self.state.launch.cwd)
+            if call.tool == "Bash" and len(suggested) > 1:
+                del suggested[0]  # the rule; the real CLI has only what concerns the path
+            for request_id in self._send_hooks(call_id, call, arguments, agent, suggested):
+                yield self.questions.until_answered(request_id)
+                if decided := _decision_in(self.hooks.output_of("PermissionRequest", request_id)):
+                    return self._decided(call_id, call, arguments, decided, by_hook=True)
         why = {} if verdict.reason is None else {"decision_reason_type": verdict.reason}
-        self.output.system(
-            "permission_denied",
-            tool_name=seen_name(call.tool),
-            tool_use_id=call_id,
-            **why,
-            message=verdict.message,
-        )
-        meta = {**_refused("config", verdict.reason), "non_execution_kind": verdict.kind}
+        self._report_denial(call_id, call, agent, {**why, "message": verdict.message})
+        meta = {**_refused("config", None if nobody else verdict.reason), "non_execution_kind": verdict.kind}
         return self._refusal(call_id, call, arguments, meta, verdict.message)
+
+    def _report_denial(self, call_id: str, call: steps.Calls, agent: Agent | None, fields: dict[str, Any]) -> None:
+        whose = {} if agent is None else {"agent_id": agent.id}
+        self.output.system("permission_denied", tool_name=seen_name(call.tool), tool_use_id=call_id, **whose, **fields)
 
     def _refusal(
         self, call_id: str, call: steps.Calls, arguments: dict[str, Any], meta: dict[str, Any], message: str
@@ -138,19 +154,21 @@ class Permissions:
 
     # -- the host's answer --------------------------------------------------------------------------------------------
 
+    def _send_hooks(
+        self, call_id: str, call: steps.Calls, arguments: dict[str, Any], agent: Agent | None, suggested: Any
+    ) -> list[str]:
+        fields: dict[str, Any] = {"tool_name": seen_name(call.tool), "tool_input": arguments}
+        if suggested is not None:
+            fields["permission_suggestions"] = suggested
+        return [each for each, _ in self.hooks.send("PermissionRequest", fields, tool_use_id=call_id, agent=agent)]
+
     def _ask_host(
-        self, call_id: str, call: steps.Calls, arguments: dict[str, Any], agent: Agent | None, reason: str | None
+        self, call_id: str, call: steps.Calls, arguments: dict[str, Any], agent: Agent | None, request: dict[str, Any]
     ) -> Steps[Decision]:
         questions = self.questions
-        request = self._request(call_id, call, arguments, agent, reason)
         self.prompts.report_state("requires_action")
         question = questions.ask("can_use_tool", request)
-        fields = {
-            "tool_name": seen_name(call.tool),
-            "tool_input": arguments,
-            "permission_suggestions": request.get("permission_suggestions", []),
-        }
-        hooks = [each for each, _ in self.hooks.send("PermissionRequest", fields, tool_use_id=call_id, agent=agent)]
+        hooks = self._send_hooks(call_id, call, arguments, agent, request.get("permission_suggestions"))
         decided: dict[str, Any] | None = None
         while decided is None and not questions.answered(question):
             try:
@@ -220,7 +238,8 @@ class Permissions:
             for update in answer.get("updatedPermissions") or ():
                 if isinstance(update, dict):
                     self._update_permissions(update)
-        self.prompts.report_state("running")
+        if self.state.launch.asks_host:
+            self.prompts.report_state("running")
         source, reason = ("hook", "hook") if by_hook else ("user_temporary" if allowed else "user_reject", None)
         if allowed:
             return Decision(True, arguments, _accepted(source, reason))

@@ -6,6 +6,7 @@ import os
 import subprocess
 from typing import Any
 
+from bridle.testing.simulation.results import is_silent
 from bridle.transports.process.short_runs import run_with_descendants
 
 __all__ = ["REAL_TOOLS", "run_tool"]
@@ -43,7 +44,7 @@ def _bash(arguments: dict[str, Any]) -> tuple[str, Any, bool]:
         "stderr": errors,
         "interrupted": False,
         "isImage": False,
-        "noOutputExpected": not text,
+        "noOutputExpected": is_silent(str(arguments["command"])),
     }
     return text or "(Bash completed with no output)", structured, False
 

@@ -49,6 +49,7 @@ class Replies:
         partial = self.state.launch.partial and agent is None
         if agent is None:
             self.turn.replies += 1
+            self.turn.attempts = 0
         if partial:
             self._begin_stream(message_id)
         calls: list[tuple[str, steps.Calls]] = []
@@ -161,8 +162,15 @@ class Replies:
 
     # -- partial messages ---------------------------------------------------------------------------------------------
 
+    def request(self) -> None:
+        """Report a request to the model, once for all its tries."""
+        if self.state.launch.partial and not self.turn.requested:
+            self.turn.requested = True
+            self.send({"type": "system", "subtype": "status", "status": "requesting"})
+
     def _begin_stream(self, message_id: str) -> None:
-        self.send({"type": "system", "subtype": "status", "status": "requesting"})
+        self.request()
+        self.turn.requested = False
         self.send(frames.stream(message_id, frames.message_start(self.state.model, message_id), ttft_ms=1))
         self.turn.streaming = message_id
 

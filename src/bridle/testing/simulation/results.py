@@ -11,9 +11,12 @@ if TYPE_CHECKING:
 
     from bridle.testing.script.steps import ScriptStep
 
-__all__ = ["Outcome", "default_outcome", "flat_text", "last_text"]
+__all__ = ["Outcome", "default_outcome", "flat_text", "is_silent", "last_text"]
 
 NO_OUTPUT = "(Bash completed with no output)"
+_SILENT = frozenset(
+    ["mv", "cp", "rm", "mkdir", "rmdir", "chmod", "chown", "chgrp", "touch", "ln", "cd", "export", "unset", "wait"]
+)
 IN_CONTEXT = " (file state is current in your context — no need to Read it back)"
 
 
@@ -50,7 +53,7 @@ def default_outcome(call: Calls, arguments: Mapping[str, Any]) -> Outcome:
             "stderr": "",
             "interrupted": False,
             "isImage": False,
-            "noOutputExpected": not output,
+            "noOutputExpected": is_silent(str(arguments.get("command", ""))),
         }
         text = output or NO_OUTPUT
     elif call.tool == "Write":
@@ -92,6 +95,11 @@ def default_outcome(call: Calls, arguments: Mapping[str, Any]) -> Outcome:
     if call.structured is not None:
         structured = call.structured
     return Outcome(text, structured, says_success=call.tool == "Bash")
+
+
+def is_silent(command: str) -> bool:
+    """Return whether a shell command prints nothing if it succeeds."""
+    return command.partition(" ")[0] in _SILENT
 
 
 def flat_text(content: Any) -> str:

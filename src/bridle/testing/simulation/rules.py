@@ -54,7 +54,6 @@ _READING = frozenset(
         "sort",
         "uniq",
         "sleep",
-        "exit",
         "test",
         "printf",
     ]
@@ -125,11 +124,11 @@ def judge(
     if matching:
         of_command = tool == "Bash" and not any("(" not in rule for rule in matching)
         return Verdict("allow", "subcommandResults" if of_command else "rule")
-    reads = tool in UNASKED or (tool == "Bash" and _only_reads(str(arguments.get("command", ""))))
-    if tool == "StructuredOutput":
-        return Verdict("allow")
-    if reads:
-        return Verdict("allow", "subcommandResults" if tool == "Bash" else "rule")
+    open_parts = _parts_to_ask_about(str(arguments.get("command", ""))) if tool == "Bash" else []
+    if tool == "Bash" and not open_parts:
+        return Verdict("allow", "subcommandResults")
+    if tool in UNASKED:
+        return Verdict("allow", "mode" if tool in ("Glob", "Grep", "Read") else None)
     if mode == "acceptEdits" and (
         tool in EDITS or (tool == "Bash" and _words(arguments) and _words(arguments)[0] in _FILE_COMMANDS)
     ):
@@ -137,13 +136,21 @@ def judge(
     if mode == "dontAsk":
         message = f"Permission to use {tool} has been denied because Claude Code is running in don't ask mode. {_NO_WAY_AROUND}"
         return Verdict("deny", "mode", message)
-    if not can_ask:
-        path = blocked_path(tool, arguments, cwd)
-        message = f"{tool} needs approval."
-        if path is not None:
-            message = f"{_words(arguments)[0]} in '{path}' needs approval. {_ASKS_BEFORE.format(folder=cwd)}"
-        return Verdict("deny", None, message, "user-rejected")
-    return Verdict("ask")
+    compound = tool == "Bash" and open_parts != [str(arguments.get("command", ""))]
+    reason = "subcommandResults" if compound else None
+    if can_ask:
+        return Verdict("ask", reason)
+    if compound:
+        parts = "parts require" if len(open_parts) > 1 else "part requires"
+        what = (
+            f"This Bash command contains multiple operations. The following {parts} approval: {', '.join(open_parts)}"
+        )
+    elif (path := blocked_path(tool, arguments, cwd)) is not None:
+        what = f"{_words(arguments)[0]} in '{path}' needs approval. {_ASKS_BEFORE.format(folder=cwd)}"
+    else:
+        use = f"write to {arguments.get('file_path')}" if tool in EDITS else f"use {tool}"
+        what = f"Claude requested permissions to {use}, but you haven't granted it yet."
+    return Verdict("deny", reason, what, "user-rejected")
 
 
 def rule_matches(rule: str, tool: str, arguments: Mapping[str, Any]) -> bool:
@@ -197,7 +204,9 @@ def suggestions(tool: str, arguments: Mapping[str, Any], cwd: str) -> list[dict[
     rule: dict[str, str] = {"toolName": tool}
     found: list[dict[str, Any]] = []
     if tool == "Bash":
-        rule["ruleContent"] = f"{arguments.get('command', '')} *"
+        command = str(arguments.get("command", ""))
+        open_parts = _parts_to_ask_about(command)
+        rule["ruleContent"] = f"{command} *" if open_parts in ([], [command]) else open_parts[0]
     found.append({"type": "addRules", "rules": [rule], "behavior": "allow", "destination": "localSettings"})
     words = _words(arguments)
     if tool == "Bash" and words and words[0] in _FILE_COMMANDS:
@@ -213,18 +222,21 @@ def _words(arguments: Mapping[str, Any]) -> list[str]:
         return []
 
 
-def _only_reads(command: str) -> bool:
+def _parts_to_ask_about(command: str) -> list[str]:
+    """Return the parts of a shell command that do more than read; the whole command if it cannot be divided."""
     if any(sign in command for sign in ("$(", "`", ">", "<", "\n")):
-        return False
+        return [command]
     lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
+    parts: list[list[str]] = [[]]
     try:
-        words = list(lexer)
+        for word in lexer:
+            if word in _OPERATORS:
+                parts.append([])
+            else:
+                parts[-1].append(word)
     except ValueError:
-        return False
-    begins = True
-    for word in words:
-        if begins and word not in _READING:
-            return False
-        begins = word in _OPERATORS
-    return bool(words)
+        return [command]
+    if len(parts) == 1:
+        return [] if parts[0] and parts[0][0] in _READING else [command]
+    return [" ".join(part) for part in parts if part and part[0] not in _READING]

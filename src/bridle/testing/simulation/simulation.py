@@ -84,7 +84,7 @@ class Simulation:
         self._questions = questions = Questions(connection=self._connection, output=output)
         self._prompts = prompts = Prompts(output=output, script=run, reports_state=launch.reports_state)
         self._scheduler = scheduler = Scheduler(timing, output, run)
-        self._outside = Outside(output=output, clock=timing, script=run)
+        self._outside = Outside(turn=turn, output=output, clock=timing, script=run)
         hooks = Hooks(state=state, turn=turn, output=output, questions=questions, clock=timing, script=run)
         tasks = Tasks(state=state, output=output)
         servers = Servers(state=state, output=output, questions=questions)

@@ -32,6 +32,8 @@ class SessionState:
         background: tasks that run in the background, by id.
         checkpoints: prompts that files can be restored to.
         prompt_id: the id of the newest prompt in hooks; None before the first one.
+        title: the title that the host has given the session.
+        used: the names of tools that were called in this conversation.
         replies: replies of the model in this conversation.
         results: results in this process.
         denials: tools denied since the last result.
@@ -54,6 +56,8 @@ class SessionState:
         self.background: dict[str, Task] = {}
         self.checkpoints: set[str] = set()
         self.prompt_id: str | None = None
+        self.title: str | None = None
+        self.used: set[str] = set()
         self.settings: dict[str, Any] = {}
         self.replies = 0
         self.by_model: dict[str, Tokens] = {}
@@ -94,6 +98,8 @@ class SessionState:
         self.by_model = {}
         self._by_model_before = {}
         self.prompt_id = None
+        self.used = set()
+        self.agent_stats = deepcopy(NO_SUBAGENTS)
 
     def new_number(self) -> int:
         """Return a number that is unique in the run of the script; the same run gives the same numbers."""

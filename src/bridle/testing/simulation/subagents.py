@@ -150,11 +150,13 @@ class Subagents:
         content = [{"type": "text", "text": final}]
         text = ""
         used: dict[str, Any] = {}
-        if uses:
-            note = f"<tools-used-before-summary>{', '.join(dict.fromkeys(uses))}</tools-used-before-summary>\n"
+        names = [tool for tool in sorted({*uses}) if self.state.has_tool(tool)]
+        if names:
+            used["toolsUsed"] = names
+        if new := [tool for tool in names if tool not in self.state.used]:
+            note = f"<tools-used-before-summary>{', '.join(new)}</tools-used-before-summary>\n"
             content.insert(0, {"type": "text", "text": note})
             text = f"{_indented(note)}\n"
-            used["toolsUsed"] = list(dict.fromkeys(uses))
         text += (
             f"{HAND_BACK}\n{_indented(final)}\n"
             f"agentId: {agent.id} (use SendMessage with to: '{agent.id}', summary: '<5-10 word recap>' to continue this agent)\n"

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Tasks"]
 
+AGENT_ENDED = (
+    '<summary>Agent "{task}" finished</summary>\n<note>A task-notification fires each time this agent stops with no live background '
+    "children of its own. The user can send it another message and resume it, so the same task-id may notify more than once.</note>\n"
+    "<result>{result}</result>\n<usage><subagent_tokens>15</subagent_tokens><tool_uses>{uses}</tool_uses>"
+    "<duration_ms>1</duration_ms></usage>"
+)
 _ACTIVITIES = {
     "Edit": ("Editing", "file_path"),
     "Glob": ("Finding", "pattern"),
@@ -100,11 +106,25 @@ class Tasks:
         """End a background task."""
         task = self.state.background.pop(task_id)
         if task.call is None:
-            summary = summary or f'Background command "{task.description}" {status} (exit code {exit_code})'
-            self.ended(task, status, summary)
+            self.ended(task, status, summary or _summary(task, status, exit_code))
         else:
             self.ended(task, status, summary or last_text(task.call.agent), summary_is_report=True)
         self.report()
+
+    def notification(self, task: Task, step: steps.TaskEnds) -> str:
+        """Return the prompt of the turn that the CLI starts at the end of a task."""
+        about = (
+            f"<task-id>{task.id}</task-id>\n<tool-use-id>{task.tool_use_id}</tool-use-id>\n"
+            f"<output-file>{self.file(task.id)}</output-file>\n<status>{step.status}</status>\n"
+        )
+        if task.call is None:
+            about += f"<summary>{step.summary or _summary(task, step.status, step.exit_code)}</summary>"
+        else:
+            uses = len(self.uses(task.id))
+            about += AGENT_ENDED.format(
+                task=task.description, result=step.summary or last_text(task.call.agent), uses=uses
+            )
+        return f"<task-notification>\n{about}\n</task-notification>"
 
     def ended(self, task: Task, status: str, summary: str, **more: Any) -> None:
         """Report the end of a task."""
@@ -127,6 +147,10 @@ class Tasks:
     def file(self, task_id: str) -> str:
         """Return the path where the real CLI keeps the output of a task."""
         return f"{self.state.folder}/tasks/{task_id}.output"
+
+
+def _summary(task: Task, status: str, exit_code: int) -> str:
+    return f'Background command "{task.description}" {status} (exit code {exit_code})'
 
 
 def activity(call: steps.Calls, cwd: str) -> str | None:

@@ -80,6 +80,8 @@ class Tools:
             told = f"<tool_use_error>{text}</tool_use_error>"
             self._tell(call_id, told, text, None, agent, failed=True)
             return told, True
+        if agent is None:
+            self.state.used.add(seen_name(call.tool))
         decision = yield from self.permissions.decide(call_id, call, self.calls.take_hooks(call_id), agent)
         if decision.deferred:
             self.turn.deferred = {"id": call_id, "name": call.tool, "input": call.input}
@@ -130,7 +132,7 @@ class Tools:
         block: dict[str, Any] = {"type": "tool_result", "content": content, "tool_use_id": call_id}
         if failed or says_so:
             block["is_error"] = failed
-        for saying in self.permissions.sayings:
+        for saying in self.permissions.sayings if agent is None else ():
             self.hooks.show_message(*saying)
         self.permissions.sayings.clear()
         more: dict[str, Any] = {} if agent is None else agent.fields

@@ -39,6 +39,8 @@ class Turn:
         results: results of the last tools, and whether each is an error.
         happened: hooks and permission questions that no expectation has used.
         stamped: kinds of frames that have named the prompts.
+        requested: the request to the model is reported.
+        attempts: refused tries of the request.
         in_tools: tools run.
         after_tools: the last reply called tools.
         stop_reason: the reason why the last reply ended.
@@ -67,6 +69,8 @@ class Turn:
         self.results: list[tuple[str, bool]] = []
         self.happened: list[Happened] = []
         self.stamped: set[str] = set()
+        self.requested = False
+        self.attempts = 0
         self.in_tools = self.after_tools = False
         self.stop_reason: str | None = None
         self.streaming: str | None = None

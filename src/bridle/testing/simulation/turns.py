@@ -76,7 +76,7 @@ class Conversation:
                 case _:
                     yield Pause(lambda: bool(prompts.waiting) or prompts.ended)
                     if not prompts.waiting:
-                        self.output.exit(1 if self.endings.failed else 0)
+                        self.output.exit(1 if self.output.failed else 0)
                         return
                     yield servers_ready
                     yield from self._turn_of_user()
@@ -168,17 +168,21 @@ class Conversation:
         yield from self.endings.fail(418, f"Unexpected request to the simulated CLI: {problem}", bare=True, **more)
 
     def _turn_of_task(self, step: steps.TaskEnds) -> Steps[None]:
-        run_id = yield from self._task_ends(step)
-        if run_id is None:
+        notification = yield from self._task_ends(step)
+        if notification is None:
             return
+        run_id, prompt = notification
         self._begin([])
         if not self.prompts.busy:
             self.prompts.report_state("running")
+        self.state.prompt_id = self.state.new_id()
+        yield from self.hooks.run("UserPromptSubmit", {"prompt": prompt}, effort=False)
         self._send_init()
         origin = {"kind": "task-notification", "producer": "session-task", "runId": run_id}
         yield from self._guarded(self._answer(origin=origin))
 
-    def _task_ends(self, step: steps.TaskEnds) -> Steps[str | None]:
+    def _task_ends(self, step: steps.TaskEnds) -> Steps[tuple[str, str] | None]:
+        """End the oldest background task; return the id of its run, and the prompt about it."""
         background = self.state.background
         if not background:
             self.script.problem(f"the script has {step.describe()}, and no task runs in the background")
@@ -187,7 +191,7 @@ class Conversation:
         yield from self.subagents.finish(task, self.tools.run)
         if task.id in background:  # it was not stopped meanwhile
             self.tasks.over(task.id, step.status, step.summary, step.exit_code)
-        return task.run_id
+        return task.run_id, self.tasks.notification(task, step)
 
     # -- the model ----------------------------------------------------------------------------------------------------
 
@@ -201,6 +205,7 @@ class Conversation:
                     self._expect()
                 case steps.Retry():
                     run.take()
+                    self.replies.request()
                     yield from self.outside.retry(step)
                 case steps.ApiFailure():
                     run.take()

@@ -59,7 +59,7 @@ _SYSTEM: dict[str | None, type[Message]] = {
 }
 _TOP_LEVEL = {tag: kind for tag, subtype, kind in _KNOWN if subtype is None}
 _system_decoders: dict[str, Callable[[bytes], Message]] = {}
-_decode: Callable[[bytes], Any] = msgspec.json.Decoder(Union[(*_TOP_LEVEL.values(), _SystemProbe)]).decode
+decode_typed: Callable[[bytes], Any] = msgspec.json.Decoder(Union[(*_TOP_LEVEL.values(), _SystemProbe)]).decode
 
 # The CLI's key order saves looking into the payload: there is one of these lines for every token.
 _USUAL_EVENT = b'{"type":"stream_event","event":{'
@@ -79,7 +79,7 @@ def decode(line: bytes, warn: Callable[[StreamWarning], None]) -> Frame:
         DecodeError: if the line is not JSON, not UTF-8, not an object, or nested too deep.
     """
     try:
-        frame = _decode(line)
+        frame = decode_typed(line)
         if frame.__class__ is _SystemProbe:
             frame = _decode_system(line, frame.subtype)
         elif frame.__class__ is StreamEvent and not line.startswith(_USUAL_EVENT):
@@ -116,7 +116,7 @@ def decode_run(
     line = None
     try:
         for line in lines:
-            frame = _decode(line)
+            frame = decode_typed(line)
             kind = frame.__class__
             if kind not in kinds or (kind is StreamEvent and not line.startswith(_USUAL_EVENT)):
                 if kind not in complete:

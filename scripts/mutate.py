@@ -31,8 +31,13 @@ MORE_TESTS = {
     "errors.py": ("tests/test_errors.py",),
     "dialogs.py": ("tests/answering/test_dialogs.py",),
 }
-# These read sources, or start programs that the copy does not have.
-NOT_HERE = ("tests/contract/test_behaviours.py", "tests/contract/test_host_ends.py")
+# These read sources, start programs of their own, or take a minute.
+NOT_HERE = (
+    "tests/contract/test_behaviours.py",
+    "tests/contract/test_host_ends.py",
+    "tests/session/test_many.py",
+    "tests/session/test_random_stops.py",
+)
 KILLED, SURVIVED, NO_TESTS, TIMEOUT = "killed", "survived", "no tests", "timeout"
 STATUS = {
     0: SURVIVED,

@@ -154,7 +154,7 @@ def test_a_slow_reader_of_many_unread_messages_delays_nobody(playing: StandIn, b
         async with AsyncSession(playing()) as session:
             cursor = session.messages()
             await session.send(steps(["flood", 3_000, 10], ["hang"]))
-            await anyio.sleep(0.7)
+            await session.get_usage(timeout=patience(30))  # answered behind the flood
 
             async def read_slowly() -> None:
                 async for _ in cursor:

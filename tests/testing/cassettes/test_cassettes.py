@@ -20,26 +20,13 @@ from bridle.errors import SessionClosedError, SpawnError
 from bridle.hooks import HookMatcher, HookOutput
 from bridle.testing import Cassette, CassetteError, CassetteMismatchError, cassette
 from tests.support import stand_in, stand_in_session
-from tests.support.leaks import nothing_left
 from tests.support.memory import Memory
 from tests.support.patience import patience
-from tests.support.shell import Backend, Shell
+from tests.support.shell import Shell
 from tests.support.talking import Running, ask, first, got, raised, steps, texts
 from tests.testing.cassettes.taping import kinds, lines, talk, taped
 
 RESULT = json.dumps(stand_in.RESULT).encode() + b"\n"
-
-
-@pytest.fixture(params=["asyncio", "trio", "threads"])
-def shell(request: pytest.FixtureRequest) -> Shell:
-    backend: Backend = request.param
-    return Shell(backend)
-
-
-@pytest.fixture(autouse=True)
-def leaves_nothing() -> Any:
-    with nothing_left():
-        yield
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ AT_RANDOM = ("session/test_random_stops", "real_cli/test_abandonment", "testing/
 SLOW = ("cli/test_untrusted_text", "testing/plugin", "session/test_many", "project/test_imports")
 
 
-class Test(NamedTuple):
+class Described(NamedTuple):
     """What the rules ask about a test: its path below `tests/`, the shell it runs on, if it needs the real CLI."""
 
     path: str
@@ -39,7 +39,7 @@ class Test(NamedTuple):
         return self.path.startswith(paths)
 
 
-def left_out(test: Test) -> str | None:
+def left_out(test: Described) -> str | None:
     """Return why the quick tier leaves a test out, None if it runs it. The first reason counts."""
     if test.among(("fidelity",)):
         return "comparisons of the simulated CLI with the real one"
@@ -56,12 +56,12 @@ def left_out(test: Test) -> str | None:
     return None
 
 
-def described(item: pytest.Item) -> Test:
+def described(item: pytest.Item) -> Described:
     """Return what the rules ask about an item."""
     path = item.path.relative_to(item.config.rootpath / "tests").as_posix()
     parameters: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
     shells = {value for value in parameters.values() if isinstance(value, str)} & {FIRST_SHELL, *OTHER_SHELLS}
-    return Test(path, next(iter(shells), None), item.get_closest_marker("real_cli") is not None)
+    return Described(path, next(iter(shells), None), item.get_closest_marker("real_cli") is not None)
 
 
 def applies(config: pytest.Config) -> bool:

@@ -13,7 +13,7 @@ import pytest
 FIRST_SHELL, OTHER_SHELLS = "asyncio", {"trio", "threads"}
 # These run first: they start no process, and fail within seconds when the core is broken.
 CORE = (
-    "protocol", "messages", "checked", "options", "launch", "hooks", "permissions", "tools", "session/test_deadlines", "waiting",
+    "protocol", "messages", "options", "launch", "hooks", "permissions", "tools", "session/test_deadlines", "waiting",
 )  # fmt: skip
 # These run on every shell: they are about the shells.
 ON_EVERY_SHELL = ("contract", "queries/test_one_shot", "queries/test_hard_cases")

@@ -130,3 +130,18 @@ def test_however_the_bytes_are_cut_the_same_comes_out(size: int) -> None:
     whole = play(10_000)
     assert b'"result":"x"' in whole
     assert play(size) == whole
+
+
+def test_a_turn_that_nobody_interrupts_ends_with_a_clear_error() -> None:
+    now = [0.0]
+    run = ScriptRun(Script().user("go").interrupted().user("more").says("x"))
+    simulation = Simulation(run, Launch(reports_state=True), clock=lambda: now[0])
+    prompt = {"type": "user", "uuid": "u1", "message": {"role": "user", "content": "go"}}
+    simulation.receive_data(json.dumps(prompt).encode() + b"\n")
+    assert simulation.in_turn
+    assert simulation.wait_seconds() == 30
+    now[0] = 31
+    simulation.tick()
+    assert not simulation.in_turn
+    assert b"the host did not interrupt for 30 s" in simulation.data_to_send()
+    assert run.problems == ["the script has interrupted, and the host did not interrupt for 30 s"]

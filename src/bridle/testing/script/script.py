@@ -201,7 +201,7 @@ class Script:
         return self.add(steps.TaskEnds(status=status, summary=summary, exit_code=exit_code))
 
     def interrupted(self, *, after: str = "") -> Self:
-        """The model is silent until the host interrupts: that ends the turn. Not to do so fails the test.
+        """The model is silent until the host interrupts: that ends the turn. A host that does not fails the test, after 30 s.
 
         Closing a session interrupts its turn, and a one-shot query is interrupted by leaving it. On the real CLI an end of the process
         looks the same as an interrupt.

@@ -51,7 +51,7 @@ class Performers:
         """Run a tool; `run_calls` runs the calls of a subagent."""
         server, name = split_server(call.tool)
         if call.endless:
-            yield from self.replies.wait_for_interrupt()
+            yield from self.replies.wait_for_interrupt(call)
         if server is not None and server in self.state.servers:
             return (yield from self._call_server(call_id, call, server, name, arguments))
         if call.tool == "StructuredOutput" and self.structured.schema is not None:

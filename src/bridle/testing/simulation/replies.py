@@ -10,7 +10,7 @@ import msgspec
 from bridle.testing.script import steps
 from bridle.testing.simulation import frames
 from bridle.testing.simulation.facts import CUT_OFF, block_events
-from bridle.testing.simulation.waits import Pause, never
+from bridle.testing.simulation.waits import NotInterrupted, Pause, never
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from bridle.testing.simulation.waits import Clock, Steps
 
 __all__ = ["Replies", "take_reply"]
+
+INTERRUPT_SECONDS = 30.0
+"""How long a turn waits, by the real clock, for the interrupt that the script demands."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -152,13 +155,16 @@ class Replies:
             if step.after:
                 for event in block_events(0, {"type": "text", "text": step.after}, None):
                     self._stream(message_id, event)
-        yield from self.wait_for_interrupt()
+        yield from self.wait_for_interrupt(step)
 
-    def wait_for_interrupt(self) -> Steps[None]:
+    def wait_for_interrupt(self, step: ScriptStep) -> Steps[None]:
         """Wait for the interrupt that the script demands. A one-shot takes none: it is interrupted by its end."""
         if not self.state.launch.one_shot:
             self.script.wait_for_interrupt()
-        yield Pause(never)
+        yield Pause(never, self.clock.now() + INTERRUPT_SECONDS)
+        raise NotInterrupted(
+            f"the script has {step.describe()}, and the host did not interrupt for {INTERRUPT_SECONDS:g} s"
+        )
 
     # -- partial messages ---------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from bridle.testing.simulation.expectations import expect
 from bridle.testing.simulation.replies import take_reply
 from bridle.testing.simulation.results import last_text
 from bridle.testing.simulation.structured import ENFORCED
-from bridle.testing.simulation.waits import Interruption, Pause
+from bridle.testing.simulation.waits import Interruption, NotInterrupted, Pause
 
 if TYPE_CHECKING:
     from bridle.testing.script.run import ScriptRun
@@ -134,6 +134,10 @@ class Conversation:
             yield from turn
         except Interruption:
             self.endings.interrupted()
+        except NotInterrupted as error:
+            self.script.problem(str(error))
+            self.script.waiting = None
+            yield from self._unexpected(str(error))
         finally:
             self.turn.running = False
 

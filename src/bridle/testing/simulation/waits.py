@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-__all__ = ["Clock", "Interruption", "Pause", "Steps", "never"]
+__all__ = ["Clock", "Interruption", "NotInterrupted", "Pause", "Steps", "never"]
 
 
 class Pause(NamedTuple):
@@ -24,6 +24,10 @@ class Pause(NamedTuple):
 
 class Interruption(Exception):  # noqa: N818 - nothing went wrong
     """The host interrupts the turn."""
+
+
+class NotInterrupted(Exception):  # noqa: N818 - it ends a turn, and reaches no caller
+    """The host did not interrupt the turn in time."""
 
 
 T = TypeVar("T")

@@ -248,10 +248,14 @@ def generate(seed: str) -> Plan:
         one_shot=random.random() < 0.1,
     )
     count = 1 if plan.one_shot else random.randint(1, 3)
-    return replace(plan, turns=tuple(_turn(random, plan, number) for number in range(count)))
+    turns: list[Turn] = []
+    for number in range(count):
+        turns.append(_turn(random, plan, number, fresh=not turns or turns[-1].prompt == "/clear"))
+    return replace(plan, turns=tuple(turns))
 
 
-def _turn(random: Random, plan: Plan, number: int) -> Turn:
+def _turn(random: Random, plan: Plan, number: int, *, fresh: bool) -> Turn:
+    """Return a random turn; a `fresh` conversation has nothing to compact."""
     control = random.choice((None, None, *range(len(CONTROLS)))) if not plan.one_shot else None
     steps = [step for _ in range(random.randint(0, 3)) for step in _step(random, plan)]
     if plan.one_shot or random.random() < 0.6:
@@ -260,10 +264,10 @@ def _turn(random: Random, plan: Plan, number: int) -> Turn:
     match kind:
         case "clear":
             return Turn("/clear", (), control)
-        case "compact" if number:
+        case "compact" if not fresh:
             return Turn("/compact", (("compacts",),), control)
         case "refused":
-            return Turn(f"prompt {number}", (*steps, ("refused", random.choice((400, 401, 402, 500, 529)))), control)
+            return Turn(f"prompt {number}", (*steps, ("refused", random.choice((401, 402, 403, 500, 529)))), control)
         case "beside" if plan.mode == "bypassPermissions":
             inner = tuple(step for _ in range(random.randint(0, 2)) for step in _tool(random))
             return Turn(

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bridle.testing.simulation.names import seen_name, split_server
 
 if TYPE_CHECKING:
     from bridle.testing.script import steps
+    from bridle.testing.simulation.core import Core
     from bridle.testing.simulation.hooks import Hooks
     from bridle.testing.simulation.names import Agent
-    from bridle.testing.simulation.state import SessionState
-    from bridle.testing.simulation.turn import Turn
 
 __all__ = ["OpenCalls"]
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class OpenCalls:
     """The calls that have no result yet."""
 
-    state: SessionState
-    turn: Turn
-    hooks: Hooks
-    _asked: dict[str, list[tuple[str, float | None]]] = field(default_factory=dict, init=False)
+    def __init__(self, core: Core, hooks: Hooks) -> None:
+        self.state, self.turn = core.state, core.turn
+        self.hooks = hooks
+        self._asked: dict[str, list[tuple[str, float | None]]] = {}
 
     def meta(self, call: steps.Calls, call_id: str) -> dict[str, Any]:
         """Return the part of the call's frame that describes it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridle.testing.simulation import frames
@@ -12,11 +11,9 @@ from bridle.testing.simulation.subagents import stop_fields
 
 if TYPE_CHECKING:
     from bridle.testing.script import steps
+    from bridle.testing.simulation.core import Core
     from bridle.testing.simulation.hooks import Hooks
-    from bridle.testing.simulation.output import Output
-    from bridle.testing.simulation.state import SessionState
     from bridle.testing.simulation.tasks import Tasks
-    from bridle.testing.simulation.turn import Turn
     from bridle.testing.simulation.waits import Steps
 
 __all__ = ["Compaction"]
@@ -36,15 +33,12 @@ KEPT = (
 """The end of that text, if the conversation is long enough that its last messages are kept."""
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class Compaction:
     """Replaces the conversation by its summary, or by a new one."""
 
-    state: SessionState
-    turn: Turn
-    output: Output
-    hooks: Hooks
-    tasks: Tasks
+    def __init__(self, core: Core, hooks: Hooks, tasks: Tasks) -> None:
+        self.state, self.turn, self.output = core.state, core.turn, core.output
+        self.hooks, self.tasks = hooks, tasks
 
     def compact(self, step: steps.Compacts) -> Steps[None]:
         """Compact the conversation."""

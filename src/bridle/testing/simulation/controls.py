@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bridle.testing.simulation.answers import ANSWERS, Answer, Refusal, server_info
@@ -12,38 +11,24 @@ from bridle.testing.simulation.launch import resolve_model
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.testing.script.run import ScriptRun
+    from bridle.testing.simulation.core import Core
     from bridle.testing.simulation.hooks import Hooks
-    from bridle.testing.simulation.output import Output
-    from bridle.testing.simulation.prompts import Prompts
-    from bridle.testing.simulation.questions import Questions
     from bridle.testing.simulation.scheduler import Scheduler
     from bridle.testing.simulation.servers import Servers
-    from bridle.testing.simulation.state import SessionState
     from bridle.testing.simulation.tasks import Tasks
-    from bridle.testing.simulation.turn import Turn
     from bridle.testing.simulation.waits import Steps
 
 __all__ = ["Controls"]
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class Controls:
     """Answers control requests, immediately or after further exchanges with the host."""
 
-    state: SessionState
-    turn: Turn
-    output: Output
-    questions: Questions
-    prompts: Prompts
-    hooks: Hooks
-    tasks: Tasks
-    servers: Servers
-    scheduler: Scheduler
-    script: ScriptRun
-    _initialized: bool = field(default=False, init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self, core: Core, hooks: Hooks, tasks: Tasks, servers: Servers, scheduler: Scheduler) -> None:
+        self.state, self.turn, self.output, self.questions = core.state, core.turn, core.output, core.questions
+        self.prompts, self.script = core.prompts, core.script
+        self.hooks, self.tasks, self.servers, self.scheduler = hooks, tasks, servers, scheduler
+        self._initialized = False
         self._later: dict[str, Callable[[str, dict[str, Any]], Steps[None]]] = {
             "initialize": self._initialize,
             "set_model": self._set_model,

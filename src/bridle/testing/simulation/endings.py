@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -11,34 +10,23 @@ from bridle.testing.simulation.facts import failure_text
 from bridle.testing.simulation.structured import TRIES
 
 if TYPE_CHECKING:
-    from bridle.testing.script.run import ScriptRun
+    from bridle.testing.simulation.core import Core
     from bridle.testing.simulation.hooks import Hooks
-    from bridle.testing.simulation.output import Output
-    from bridle.testing.simulation.prompts import Prompts
     from bridle.testing.simulation.replies import Replies
-    from bridle.testing.simulation.state import SessionState
     from bridle.testing.simulation.structured import StructuredOutput
     from bridle.testing.simulation.tools import Tools
-    from bridle.testing.simulation.turn import Turn
-    from bridle.testing.simulation.waits import Clock, Steps
+    from bridle.testing.simulation.waits import Steps
 
 __all__ = ["Endings"]
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class Endings:
     """Ends turns."""
 
-    state: SessionState
-    turn: Turn
-    output: Output
-    prompts: Prompts
-    hooks: Hooks
-    replies: Replies
-    tools: Tools
-    structured: StructuredOutput
-    clock: Clock
-    script: ScriptRun
+    def __init__(self, core: Core, hooks: Hooks, replies: Replies, tools: Tools, structured: StructuredOutput) -> None:
+        self.state, self.turn, self.output, self.prompts = core.state, core.turn, core.output, core.prompts
+        self.clock, self.script = core.clock, core.script
+        self.hooks, self.replies, self.tools, self.structured = hooks, replies, tools, structured
 
     def finish(self, *, report: str = "completed", **fields: Any) -> None:
         """End the turn with a result; `report` is the state of its prompts."""

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bridle.testing.simulation.names import split_server
 from bridle.testing.simulation.turn import Happened
 
 if TYPE_CHECKING:
-    from bridle.testing.script.run import ScriptRun
+    from bridle.testing.simulation.core import Core
     from bridle.testing.simulation.names import Agent
-    from bridle.testing.simulation.output import Output
-    from bridle.testing.simulation.questions import Questions
-    from bridle.testing.simulation.state import SessionState
-    from bridle.testing.simulation.turn import Turn
-    from bridle.testing.simulation.waits import Clock, Steps
+    from bridle.testing.simulation.waits import Steps
 
 __all__ = ["Hooks"]
 
@@ -38,16 +33,12 @@ _WITHOUT_MODE = frozenset(
 """Events whose input lacks the permission mode."""
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class Hooks:
     """Calls the hooks that the host has registered."""
 
-    state: SessionState
-    turn: Turn
-    output: Output
-    questions: Questions
-    clock: Clock
-    script: ScriptRun
+    def __init__(self, core: Core) -> None:
+        self.state, self.turn, self.output, self.questions = core.state, core.turn, core.output, core.questions
+        self.clock, self.script = core.clock, core.script
 
     def has(self, event: str) -> bool:
         """Return whether an event has hooks."""

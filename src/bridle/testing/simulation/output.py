@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Output"]
 
+_BESIDE = ("session_state_changed", "session_title_changed")
+"""System frames that leave the exit status as it is."""
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Output:
@@ -57,7 +60,7 @@ class Output:
         frame.setdefault("session_id", self.state.session_id)
         if frame["type"] == "result":
             self.failed = frame["is_error"]
-        elif frame["type"] != "command_lifecycle" and frame.get("subtype") != "session_state_changed":
+        elif frame["type"] != "command_lifecycle" and frame.get("subtype") not in _BESIDE:
             self.failed = False
         if self.is_open:
             self.flush()

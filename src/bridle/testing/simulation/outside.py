@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bridle.testing.script import steps
@@ -10,18 +9,15 @@ from bridle.testing.simulation.facts import RETRY_ERRORS
 from bridle.testing.simulation.waits import Pause, never
 
 if TYPE_CHECKING:
-    from bridle.testing.script.run import ScriptRun
     from bridle.testing.script.steps import ScriptStep
-    from bridle.testing.simulation.output import Output
-    from bridle.testing.simulation.turn import Turn
-    from bridle.testing.simulation.waits import Clock, Steps
+    from bridle.testing.simulation.core import Core
+    from bridle.testing.simulation.waits import Steps
 
 __all__ = ["Outside"]
 
 MAX_RETRIES = 10
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class Outside:
     """Plays the steps that neither the model nor the host does.
 
@@ -29,11 +25,9 @@ class Outside:
         ignores_termination: SIGTERM has no effect.
     """
 
-    turn: Turn
-    output: Output
-    clock: Clock
-    script: ScriptRun
-    ignores_termination: bool = field(default=False, init=False)
+    def __init__(self, core: Core) -> None:
+        self.turn, self.output, self.clock, self.script = core.turn, core.output, core.clock, core.script
+        self.ignores_termination = False
 
     def play(self, step: ScriptStep) -> Steps[None]:
         """Play one step."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bridle.testing.simulation.content import server_outcome
@@ -14,9 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridle.testing.script import steps
-    from bridle.testing.simulation.questions import Questions
+    from bridle.testing.simulation.core import Core
     from bridle.testing.simulation.replies import Replies
-    from bridle.testing.simulation.state import SessionState
     from bridle.testing.simulation.structured import StructuredOutput
     from bridle.testing.simulation.subagents import RunCalls, Subagents
     from bridle.testing.simulation.tasks import Tasks
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["Performers"]
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class Performers:
     """Runs the tools themselves.
 
@@ -36,14 +33,20 @@ class Performers:
             simulates all of them.
     """
 
-    state: SessionState
-    questions: Questions
-    replies: Replies
-    structured: StructuredOutput
-    subagents: Subagents
-    tasks: Tasks
-    run_tool: RunTool | None
-    _noted: set[str] = field(default_factory=set, init=False)
+    def __init__(
+        self,
+        core: Core,
+        *,
+        replies: Replies,
+        structured: StructuredOutput,
+        subagents: Subagents,
+        tasks: Tasks,
+        run_tool: RunTool | None,
+    ) -> None:
+        self.state, self.questions = core.state, core.questions
+        self.replies, self.structured, self.subagents, self.tasks = replies, structured, subagents, tasks
+        self.run_tool = run_tool
+        self._noted: set[str] = set()
 
     def perform(
         self, call_id: str, call: steps.Calls, arguments: dict[str, Any], run_calls: RunCalls

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bridle.testing.simulation.names import seen_name, split_server
@@ -12,16 +11,11 @@ from bridle.testing.simulation.waits import Interruption, Pause
 
 if TYPE_CHECKING:
     from bridle.testing.script import steps
-    from bridle.testing.script.run import ScriptRun
+    from bridle.testing.simulation.core import Core
     from bridle.testing.simulation.hooks import Hooks
     from bridle.testing.simulation.names import Agent
-    from bridle.testing.simulation.output import Output
-    from bridle.testing.simulation.prompts import Prompts
-    from bridle.testing.simulation.questions import Questions
     from bridle.testing.simulation.rules import Verdict
     from bridle.testing.simulation.scheduler import Scheduler
-    from bridle.testing.simulation.state import SessionState
-    from bridle.testing.simulation.turn import Turn
     from bridle.testing.simulation.waits import Steps
 
 __all__ = ["Decision", "Permissions"]
@@ -47,7 +41,6 @@ class Decision(NamedTuple):
     deferred: bool = False
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class Permissions:
     """Decides whether a tool may be used, by hooks, rules and the host, in this order.
 
@@ -55,15 +48,11 @@ class Permissions:
         sayings: messages of hooks for the user, kept until the tool has its result.
     """
 
-    state: SessionState
-    turn: Turn
-    output: Output
-    questions: Questions
-    hooks: Hooks
-    prompts: Prompts
-    scheduler: Scheduler
-    script: ScriptRun
-    sayings: list[tuple[str, dict[str, Any], dict[str, Any]]] = field(default_factory=list, init=False)
+    def __init__(self, core: Core, hooks: Hooks, scheduler: Scheduler) -> None:
+        self.state, self.turn, self.output, self.questions = core.state, core.turn, core.output, core.questions
+        self.prompts, self.script = core.prompts, core.script
+        self.hooks, self.scheduler = hooks, scheduler
+        self.sayings: list[tuple[str, dict[str, Any], dict[str, Any]]] = []
 
     def decide(
         self, call_id: str, call: steps.Calls, sent: list[tuple[str, float | None]], agent: Agent | None
@@ -98,7 +87,7 @@ class Permissions:
         if decision != "ask" and verdict.decision == "allow":
             return Decision(True, arguments, _accepted("config", verdict.reason))
         request = self._request(call_id, call, arguments, agent, reason if decision == "ask" else None)
-        if verdict.decision == "ask" and verdict.reason is not None:
+        if decision != "ask" and verdict.reason is not None:
             request["decision_reason_type"] = verdict.reason
         return (yield from self._ask_host(call_id, call, arguments, agent, request))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,16 +14,13 @@ from bridle.testing.simulation.waits import NotInterrupted, Pause, never
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridle.testing.script.run import ScriptRun
     from bridle.testing.script.steps import ScriptStep
     from bridle.testing.simulation.calls import OpenCalls
+    from bridle.testing.simulation.core import Core
     from bridle.testing.simulation.hooks import Hooks
     from bridle.testing.simulation.names import Agent
-    from bridle.testing.simulation.output import Output
-    from bridle.testing.simulation.state import SessionState
     from bridle.testing.simulation.tasks import Tasks
-    from bridle.testing.simulation.turn import Turn
-    from bridle.testing.simulation.waits import Clock, Steps
+    from bridle.testing.simulation.waits import Steps
 
 __all__ = ["Replies", "take_reply"]
 
@@ -32,18 +28,13 @@ INTERRUPT_SECONDS = 30.0
 """How long a turn waits, by the real clock, for the interrupt that the script demands."""
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class Replies:
     """Sends the replies of the model."""
 
-    state: SessionState
-    turn: Turn
-    output: Output
-    hooks: Hooks
-    calls: OpenCalls
-    tasks: Tasks
-    clock: Clock
-    script: ScriptRun
+    def __init__(self, core: Core, hooks: Hooks, calls: OpenCalls, tasks: Tasks) -> None:
+        self.state, self.turn, self.output, self.clock = core.state, core.turn, core.output, core.clock
+        self.script = core.script
+        self.hooks, self.calls, self.tasks = hooks, calls, tasks
 
     def say(self, reply: list[ScriptStep], agent: Agent | None) -> Steps[list[tuple[str, steps.Calls]]]:
         """Send the frames of one reply; return its calls with their ids."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bridle.testing.simulation.answers import Refusal
@@ -12,9 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from bridle.testing.simulation.answers import Answer
-    from bridle.testing.simulation.output import Output
-    from bridle.testing.simulation.questions import Questions
-    from bridle.testing.simulation.state import SessionState
+    from bridle.testing.simulation.core import Core
     from bridle.testing.simulation.waits import Steps
 
 __all__ = ["Servers"]
@@ -22,7 +19,6 @@ __all__ = ["Servers"]
 PROTOCOL_VERSION = "2025-11-25"
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class Servers:
     """Connects servers, and answers the control requests about them.
 
@@ -30,10 +26,9 @@ class Servers:
         ready: the servers of the handshake have listed their tools.
     """
 
-    state: SessionState
-    output: Output
-    questions: Questions
-    ready: bool = field(default=True, init=False)
+    def __init__(self, core: Core) -> None:
+        self.state, self.output, self.questions = core.state, core.output, core.questions
+        self.ready = True
 
     def connect(self, names: Iterable[str]) -> Steps[list[str]]:
         """Connect servers; return those that answered."""

@@ -17,6 +17,7 @@ from bridle.testing.simulation import frames
 from bridle.testing.simulation.calls import OpenCalls
 from bridle.testing.simulation.compaction import Compaction
 from bridle.testing.simulation.controls import Controls
+from bridle.testing.simulation.core import Core
 from bridle.testing.simulation.endings import Endings
 from bridle.testing.simulation.hooks import Hooks
 from bridle.testing.simulation.output import Output
@@ -83,79 +84,28 @@ class Simulation:
         self._output = output = Output(connection=self._connection, state=state, script=run)
         self._questions = questions = Questions(connection=self._connection, output=output)
         self._prompts = prompts = Prompts(output=output, script=run, reports_state=launch.reports_state)
-        self._scheduler = scheduler = Scheduler(timing, output, run)
-        self._outside = Outside(turn=turn, output=output, clock=timing, script=run)
-        hooks = Hooks(state=state, turn=turn, output=output, questions=questions, clock=timing, script=run)
-        tasks = Tasks(state=state, output=output)
-        servers = Servers(state=state, output=output, questions=questions)
+        scheduler = self._scheduler = Scheduler(timing, output, run)
+        core = Core(state, turn, output, questions, prompts, timing, run)
+        self._outside = Outside(core)
+        hooks = Hooks(core)
+        tasks = Tasks(core)
+        servers = Servers(core)
         structured = StructuredOutput(launch.json_schema)
-        calls = OpenCalls(state=state, turn=turn, hooks=hooks)
-        replies = Replies(
-            state=state, turn=turn, output=output, hooks=hooks, calls=calls, tasks=tasks, clock=timing, script=run
-        )
-        subagents = Subagents(
-            state=state, turn=turn, output=output, hooks=hooks, replies=replies, tasks=tasks, script=run
-        )
-        permissions = Permissions(
-            state=state,
-            turn=turn,
-            output=output,
-            questions=questions,
-            hooks=hooks,
-            prompts=prompts,
-            scheduler=scheduler,
-            script=run,
-        )
+        calls = OpenCalls(core, hooks)
+        replies = Replies(core, hooks, calls, tasks)
+        subagents = Subagents(core, hooks, replies, tasks)
+        permissions = Permissions(core, hooks, scheduler)
         performers = Performers(
-            state=state,
-            questions=questions,
-            replies=replies,
-            structured=structured,
-            subagents=subagents,
-            tasks=tasks,
-            run_tool=run_tool,
+            core, replies=replies, structured=structured, subagents=subagents, tasks=tasks, run_tool=run_tool
         )
         tools = Tools(
-            state=state,
-            turn=turn,
-            output=output,
-            hooks=hooks,
-            calls=calls,
-            permissions=permissions,
-            performers=performers,
-            structured=structured,
-            script=run,
+            core, hooks=hooks, calls=calls, permissions=permissions, performers=performers, structured=structured
         )
-        compaction = Compaction(state=state, turn=turn, output=output, hooks=hooks, tasks=tasks)
-        endings = Endings(
-            state=state,
-            turn=turn,
-            output=output,
-            prompts=prompts,
-            hooks=hooks,
-            replies=replies,
-            tools=tools,
-            structured=structured,
-            clock=timing,
-            script=run,
-        )
-        self._controls = Controls(
-            state=state,
-            turn=turn,
-            output=output,
-            questions=questions,
-            prompts=prompts,
-            hooks=hooks,
-            tasks=tasks,
-            servers=servers,
-            scheduler=scheduler,
-            script=run,
-        )
+        compaction = Compaction(core, hooks, tasks)
+        endings = Endings(core, hooks, replies, tools, structured)
+        self._controls = Controls(core, hooks, tasks, servers, scheduler)
         conversation = Conversation(
-            state=state,
-            turn=turn,
-            output=output,
-            prompts=prompts,
+            core,
             hooks=hooks,
             replies=replies,
             tools=tools,
@@ -165,8 +115,6 @@ class Simulation:
             compaction=compaction,
             endings=endings,
             outside=self._outside,
-            clock=timing,
-            script=run,
         )
         self._start(conversation, Pause(lambda: servers.ready))
 

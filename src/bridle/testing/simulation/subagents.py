@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bridle.testing.script import steps
@@ -17,13 +16,10 @@ from bridle.testing.simulation.results import Outcome, last_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.testing.script.run import ScriptRun
+    from bridle.testing.simulation.core import Core
     from bridle.testing.simulation.hooks import Hooks
-    from bridle.testing.simulation.output import Output
     from bridle.testing.simulation.replies import Replies
-    from bridle.testing.simulation.state import SessionState
     from bridle.testing.simulation.tasks import Tasks
-    from bridle.testing.simulation.turn import Turn
     from bridle.testing.simulation.waits import Steps
 
     RunCalls = Callable[[list[tuple[str, steps.Calls]], Agent | None], Steps[list[tuple[str, bool]]]]
@@ -72,17 +68,12 @@ class _Source:
         return self._items.pop(0)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class Subagents:
     """Runs subagents, in the turn or in the background."""
 
-    state: SessionState
-    turn: Turn
-    output: Output
-    hooks: Hooks
-    replies: Replies
-    tasks: Tasks
-    script: ScriptRun
+    def __init__(self, core: Core, hooks: Hooks, replies: Replies, tasks: Tasks) -> None:
+        self.state, self.turn, self.output, self.script = core.state, core.turn, core.output, core.script
+        self.hooks, self.replies, self.tasks = hooks, replies, tasks
 
     def start(self, call_id: str, call: steps.Calls, arguments: dict[str, Any], run_calls: RunCalls) -> Steps[Outcome]:
         """Start a subagent; return its report, or the note that it runs in the background."""

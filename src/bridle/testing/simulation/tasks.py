@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bridle.testing.simulation.names import Task
@@ -10,9 +9,8 @@ from bridle.testing.simulation.results import Outcome, last_text
 
 if TYPE_CHECKING:
     from bridle.testing.script import steps
+    from bridle.testing.simulation.core import Core
     from bridle.testing.simulation.names import Agent
-    from bridle.testing.simulation.output import Output
-    from bridle.testing.simulation.state import SessionState
 
 __all__ = ["Tasks"]
 
@@ -34,13 +32,12 @@ _ACTIVITIES = {
 """Texts about tools that run, with the input that they name."""
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class Tasks:
     """The tasks that run beside the turns, and the reports about them."""
 
-    state: SessionState
-    output: Output
-    _uses: dict[str, list[steps.Calls]] = field(default_factory=dict, init=False)
+    def __init__(self, core: Core) -> None:
+        self.state, self.output = core.state, core.output
+        self._uses: dict[str, list[steps.Calls]] = {}
 
     def new_ids(self, letter: str) -> tuple[str, str]:
         """Return the ids of a new task and of its run, in the form of the real ones."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bridle.testing.simulation.names import seen_name, split_server
@@ -10,16 +9,13 @@ from bridle.testing.simulation.results import flat_text
 
 if TYPE_CHECKING:
     from bridle.testing.script import steps
-    from bridle.testing.script.run import ScriptRun
     from bridle.testing.simulation.calls import OpenCalls
+    from bridle.testing.simulation.core import Core
     from bridle.testing.simulation.hooks import Hooks
     from bridle.testing.simulation.names import Agent
-    from bridle.testing.simulation.output import Output
     from bridle.testing.simulation.performers import Performers
     from bridle.testing.simulation.permissions import Permissions
-    from bridle.testing.simulation.state import SessionState
     from bridle.testing.simulation.structured import StructuredOutput
-    from bridle.testing.simulation.turn import Turn
     from bridle.testing.simulation.waits import Steps
 
 __all__ = ["Tools"]
@@ -36,19 +32,22 @@ STOPPED = (
 )
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class Tools:
     """Plays the cycle of the calls of a reply."""
 
-    state: SessionState
-    turn: Turn
-    output: Output
-    hooks: Hooks
-    calls: OpenCalls
-    permissions: Permissions
-    performers: Performers
-    structured: StructuredOutput
-    script: ScriptRun
+    def __init__(
+        self,
+        core: Core,
+        *,
+        hooks: Hooks,
+        calls: OpenCalls,
+        permissions: Permissions,
+        performers: Performers,
+        structured: StructuredOutput,
+    ) -> None:
+        self.state, self.turn, self.output, self.script = core.state, core.turn, core.output, core.script
+        self.hooks, self.calls, self.permissions, self.performers = hooks, calls, permissions, performers
+        self.structured = structured
 
     def run(self, calls: list[tuple[str, steps.Calls]], agent: Agent | None) -> Steps[list[tuple[str, bool]]]:
         """Run the calls of one reply; return their results, and whether each is an error."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bridle.testing.script import steps
@@ -14,22 +13,19 @@ from bridle.testing.simulation.structured import ENFORCED
 from bridle.testing.simulation.waits import Interruption, NotInterrupted, Pause
 
 if TYPE_CHECKING:
-    from bridle.testing.script.run import ScriptRun
     from bridle.testing.script.steps import ScriptStep
     from bridle.testing.simulation.compaction import Compaction
+    from bridle.testing.simulation.core import Core
     from bridle.testing.simulation.endings import Endings
     from bridle.testing.simulation.hooks import Hooks
-    from bridle.testing.simulation.output import Output
     from bridle.testing.simulation.outside import Outside
-    from bridle.testing.simulation.prompts import Prompt, Prompts
+    from bridle.testing.simulation.prompts import Prompt
     from bridle.testing.simulation.replies import Replies
-    from bridle.testing.simulation.state import SessionState
     from bridle.testing.simulation.structured import StructuredOutput
     from bridle.testing.simulation.subagents import Subagents
     from bridle.testing.simulation.tasks import Tasks
     from bridle.testing.simulation.tools import Tools
-    from bridle.testing.simulation.turn import Turn
-    from bridle.testing.simulation.waits import Clock, Steps
+    from bridle.testing.simulation.waits import Steps
 
 __all__ = ["Conversation"]
 
@@ -37,25 +33,28 @@ LATE_PROMPT_SECONDS = 5.0
 """How long the CLI waits, by the real clock, for a prompt that the script has between tools and their answer."""
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
 class Conversation:
     """Plays the script."""
 
-    state: SessionState
-    turn: Turn
-    output: Output
-    prompts: Prompts
-    hooks: Hooks
-    replies: Replies
-    tools: Tools
-    tasks: Tasks
-    subagents: Subagents
-    structured: StructuredOutput
-    compaction: Compaction
-    endings: Endings
-    outside: Outside
-    clock: Clock
-    script: ScriptRun
+    def __init__(
+        self,
+        core: Core,
+        *,
+        hooks: Hooks,
+        replies: Replies,
+        tools: Tools,
+        tasks: Tasks,
+        subagents: Subagents,
+        structured: StructuredOutput,
+        compaction: Compaction,
+        endings: Endings,
+        outside: Outside,
+    ) -> None:
+        self.state, self.turn, self.output, self.prompts = core.state, core.turn, core.output, core.prompts
+        self.clock, self.script = core.clock, core.script
+        self.hooks, self.replies, self.tools, self.tasks = hooks, replies, tools, tasks
+        self.subagents, self.structured, self.compaction, self.endings = subagents, structured, compaction, endings
+        self.outside = outside
 
     def play(self, servers_ready: Pause) -> Steps[None]:
         """Play the whole script."""

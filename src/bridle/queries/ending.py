@@ -6,7 +6,6 @@ what the user gets and which state follows. It is the same for both launches; no
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Overtime", "QueryCore"]
 
-logger = logging.getLogger("bridle")
+_OVER = (State.ENDING, State.CLOSED)
 
 
 class QueryCore:
@@ -63,7 +62,7 @@ class QueryCore:
     @property
     def over(self) -> bool:
         """True once no further item can come: stop the process, then give the end or raise `terminal_error`."""
-        return self.state is State.ENDING or self.state is State.CLOSED
+        return self.state in _OVER
 
     @property
     def last_result(self) -> ResultMessage | None:

@@ -18,6 +18,7 @@ from bridle.protocol.states.query import State
 from bridle.queries.ending import Overtime, QueryCore
 
 if TYPE_CHECKING:
+    from bridle.messages import Message
     from bridle.options.options import Options
 
 __all__ = ["PlainQuery"]
@@ -46,6 +47,7 @@ class PlainQuery:
         self.output_ended = False
         self._started_at = 0.0
         self._timeouts = options.timeouts
+        self._limits_silence = not (options.timeouts.first_message is options.timeouts.idle is None)
         self._deadlines = Deadlines()
         self._overtime = Overtime(options.timeouts, self._deadlines)
 
@@ -115,8 +117,7 @@ class PlainQuery:
                         for message in messages:
                             logger.debug("%s", frame_summary(message))
                     self.core.messages(messages)
-                    self._overtime.heard(messages)
-                    self._heard()
+                    self._heard(messages)
                 case events.Warned(warning=warning):
                     self.core.warned(warning)
                 case events.BadLine() | events.LongLine() | events.IncompleteLine():
@@ -125,14 +126,17 @@ class PlainQuery:
                     self.core.ended(event)
                 case _:  # the state of the CLI: the connection keeps it
                     pass
-        self._overtime.look(self.connection, waits=self.core.state is State.RESULT_RECEIVED and not self.output_ended)
+        if self.core.results:
+            waits = self.core.state is State.RESULT_RECEIVED and not self.output_ended
+            self._overtime.look(self.connection, waits=waits)
 
-    def _heard(self) -> None:
-        """Let the timeouts of the turn follow its messages."""
+    def _heard(self, messages: list[Message]) -> None:
+        """Let the timeouts follow the messages."""
         deadlines = self._deadlines
-        if self.core.state is State.STREAMING:
-            deadlines.disarm("first_message", "")
-            deadlines.arm("idle", "", self._timeouts.idle)
-        else:
+        if self.core.results:
             for kind in TURN_KINDS:
                 deadlines.disarm(kind, "")
+            self._overtime.heard(messages)
+        elif self._limits_silence:
+            deadlines.disarm("first_message", "")
+            deadlines.arm("idle", "", self._timeouts.idle)

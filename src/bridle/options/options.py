@@ -159,7 +159,7 @@ class Options(Checked):
         permission_mode_check,
         flag(
             "--permission-mode",
-            becomes="`--permission-mode=V`; bypassPermissions also `--allow-dangerously-skip-permissions`",
+            text="`--permission-mode=V`; bypassPermissions also `--allow-dangerously-skip-permissions`",
             place=15,
             variable="text",
             refused=checks.refused_mode,
@@ -444,7 +444,7 @@ class Options(Checked):
     client_app: str | None = option(text, variable("CLAUDE_AGENT_SDK_CLIENT_APP"), default=None)
     """How your application names itself to the API."""
     debug: bool | str = option(
-        checks.debug, flag("--debug", becomes="`--debug`, `--debug=FILTER`", place=43), default=False
+        checks.debug, flag("--debug", text="`--debug`, `--debug=FILTER`", place=43), default=False
     )
     """The CLI's own debug log, for all or for some categories."""
     debug_file: str | os.PathLike[str] | None = option(

@@ -6,13 +6,19 @@ A row is a plain value. `bridle.launch.table` turns it into arguments, variables
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, TypedDict, Unpack
+    from typing import Any, Literal, NoReturn, TypeAlias, TypedDict, Unpack
+
+    Kind: TypeAlias = Literal["argv", "initialize", "environment", "host"]
+    FlagForm: TypeAlias = Literal["value", "switch", "off", "each", "comma", "json"]
+    Form: TypeAlias = FlagForm | Literal["initialize", "variable", "special", "host"]
+    Refusal: TypeAlias = str | Callable[[Any], tuple[str, str] | None]
 
     class _More(TypedDict, total=False):
+        shown: str
         place: int
         session: bool
         repeats: tuple[str, ...]
@@ -22,27 +28,32 @@ if TYPE_CHECKING:
         since: str
         merge: Literal["replace", "deep", "together"]
         variable: Literal["", "text", "function"]
-        refused: str | Callable[[Any], tuple[str, str] | None]
+        refused: Refusal
 
 
-__all__ = ["Form", "Kind", "Row", "flag", "host", "initialize", "special", "variable"]
+__all__ = ["Row", "flag", "host", "initialize", "special", "variable"]
 
-Kind: TypeAlias = Literal["argv", "initialize", "environment", "host"]
-Form: TypeAlias = Literal[
-    "value", "switch", "off", "each", "comma", "json", "initialize", "variable", "special", "host"
-]
+_TEXTS = {
+    "value": "`{0}={1}`",
+    "switch": "`{0}`",
+    "off": "`{0}` when False",
+    "each": "`{0}={1}`, repeated",
+    "comma": "`{0}=A,B`",
+    "json": "`{0}=JSON`",
+    "initialize": "`initialize.{0}`",
+    "host": "-",
+}
 
-LAST = 1000
 
-
-class Row(NamedTuple):
+class Row:
     """How one option is sent, and where its value may come from.
 
     Attributes:
         kind: where the value goes: flags, the `initialize` request, variables of the child, or nowhere (`host`).
         form: how it is written. The forms `value` to `json` make flags; `special` has a function in `launch.encode`.
         name: the flag, the field of `initialize`, or the variable.
-        becomes: the same for people.
+        text: the flags, fields or variables for people; "" derives them from the name.
+        shown: the placeholder of the value in this text.
         constant: the text of the variable; "" means the value itself.
         place: the position among all rows on the command line, which is that of the official package; rows without
             one follow in the order of the class.
@@ -59,12 +70,14 @@ class Row(NamedTuple):
             the place, or None.
     """
 
+    # A plain class, because a named tuple of this size takes a millisecond to make at import.
     kind: Kind
     form: Form
     name: str
-    becomes: str
+    text: str = ""
+    shown: str = "V"
     constant: str = ""
-    place: int = LAST
+    place: int = 1000
     session: bool = False
     repeats: tuple[str, ...] = ()
     yields_to: str = ""
@@ -73,58 +86,54 @@ class Row(NamedTuple):
     since: str = ""
     merge: Literal["replace", "deep", "together"] = "replace"
     variable: Literal["", "text", "function"] = ""
-    refused: str | Callable[[Any], tuple[str, str] | None] = ""
+    refused: Refusal = ""
+
+    def __init__(
+        self, kind: Kind, form: Form, name: str, text: str = "", constant: str = "", **more: Unpack[_More]
+    ) -> None:
+        self.__dict__.update(more, kind=kind, form=form, name=name, text=text, constant=constant)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError("a row is frozen")
+
+    @property
+    def becomes(self) -> str:
+        """The flags, fields or variables for people."""
+        if self.form == "variable":
+            return f"`{self.name}={self.constant}`" if self.constant else f"`{self.name}`"
+        return self.text or _TEXTS[self.form].format(self.name, self.shown)
 
 
-_FLAG_TEXTS = {
-    "value": "`{0}={1}`",
-    "switch": "`{0}`",
-    "off": "`{0}` when False",
-    "each": "`{0}={1}`, repeated",
-    "comma": "`{0}=A,B`",
-    "json": "`{0}=JSON`",
-}
-
-
-def flag(
-    name: str,
-    form: Literal["value", "switch", "off", "each", "comma", "json"] = "value",
-    *,
-    shown: str = "V",
-    becomes: str = "",
-    **more: Unpack[_More],
-) -> Row:
+def flag(name: str, form: FlagForm = "value", *, text: str = "", **more: Unpack[_More]) -> Row:
     """Return the row of a flag.
 
     Args:
         name: the flag.
         form: `value` writes `--flag=value` (a bare `--flag` for True), `switch` a bare flag for True, `off` one for False,
             `each` one flag per item, `comma` all items in one, `json` compact JSON. None writes nothing.
-        shown: the placeholder of the value in the documentation.
-        becomes: the whole text for the documentation; "" makes it of the others.
+        text: the text for people, if it differs.
         **more: other fields of the row.
     """
     if form == "each":
         more["repeats"] = (name,)
-    return Row("argv", form, name, becomes or _FLAG_TEXTS[form].format(name, shown), **more)
+    return Row("argv", form, name, text, **more)
 
 
 def initialize(name: str, **more: Unpack[_More]) -> Row:
     """Return the row of a field of the `initialize` request."""
-    return Row("initialize", "initialize", name, f"`initialize.{name}`", **more)
+    return Row("initialize", "initialize", name, **more)
 
 
 def variable(name: str, constant: str = "", **more: Unpack[_More]) -> Row:
     """Return the row of a variable of the child; it has the value, or `constant` if the option is True."""
-    shown = f"`{name}={constant}`" if constant else f"`{name}`"
-    return Row("environment", "variable", name, shown, constant, **more)
+    return Row("environment", "variable", name, "", constant, **more)
 
 
-def special(kind: Kind, becomes: str, **more: Unpack[_More]) -> Row:
+def special(kind: Kind, text: str, **more: Unpack[_More]) -> Row:
     """Return the row of an option that a function in `bridle.launch.encode` writes."""
-    return Row(kind, "special", "", becomes, **more)
+    return Row(kind, "special", "", text, **more)
 
 
-def host(becomes: str = "-", **more: Unpack[_More]) -> Row:
+def host(text: str = "", **more: Unpack[_More]) -> Row:
     """Return the row of an option that stays in this process."""
-    return Row("host", "host", "", becomes, **more)
+    return Row("host", "host", "", text, **more)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-FIRST_SHELL, OTHER_SHELLS = "asyncio", {"trio", "threads"}
+FIRST_SHELL, OTHER_SHELLS = "asyncio", ("trio", "threads")
 # These run first: they start no process, and fail within seconds when the core is broken.
 CORE = (
     "protocol", "messages", "options", "launch", "hooks", "permissions", "tools", "session/test_deadlines", "waiting",
@@ -60,8 +60,8 @@ def described(item: pytest.Item) -> Described:
     """Return what the rules ask about an item."""
     path = item.path.relative_to(item.config.rootpath / "tests").as_posix()
     parameters: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
-    shells = {value for value in parameters.values() if isinstance(value, str)} & {FIRST_SHELL, *OTHER_SHELLS}
-    return Described(path, next(iter(shells), None), item.get_closest_marker("real_cli") is not None)
+    shells = (value for value in parameters.values() if value in (FIRST_SHELL, *OTHER_SHELLS))
+    return Described(path, next(shells, None), item.get_closest_marker("real_cli") is not None)
 
 
 def applies(config: pytest.Config) -> bool:

@@ -266,6 +266,7 @@ class TypedBareLoop(BareLoop):
         from bridle.messages import decode as module_function
 
         module = sys.modules[module_function.__module__]
+        module.prepare()  # type: ignore[attr-defined]
         self.decode = module.decode_typed  # type: ignore[attr-defined]
         self.touch = touch_message
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SESSION = "0b4a1a52-1111-4222-8333-444455556666"
-VERSION = "2.1.328"
+VERSION = "2.1.330"
 
 SCRIPT = r"""#!/bin/sh
 case "$1" in -v | --version) echo 'VERSION (Claude Code)'; exit ;; esac

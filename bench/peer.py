@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 SESSION = "0b4a1a52-1111-4222-8333-444455556666"
-VERSION = "2.1.328"
+VERSION = "2.1.330"
 COMMAND = {"command": "git status --short", "description": "Show what has changed"}
 
 

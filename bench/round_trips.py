@@ -114,7 +114,10 @@ def show(row: Callable[..., None], title: Callable[..., None], found: Found) -> 
     """Print a table for each kind; `row` and `title` are those of the run's table."""
     for kind, name in KINDS.items():
         section = f"round trip of a {name}"
-        title(f"One {name}, there and back, asked by a stand-in", f"  {'':33}median  99 %  (all: median  99 %), us")
+        title(
+            f"One {name}, there and back, from a stand-in for the CLI",
+            f"  {'':33}median  99 %  (all: median  99 %), us",
+        )
         for client, called in TITLES.items():
             best, best_99, middle, last = figures(found[client, kind])
             shown = f"{best * 1e6:7.0f} {best_99 * 1e6:7.0f}  ({middle * 1e6:6.0f} {last * 1e6:6.0f})"
@@ -141,7 +144,7 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
-        "--page", metavar="FILE", help="put the table into FILE (docs/performance.md), between its marks"
+        "--page", metavar="FILE", help="put the table into FILE (docs/contributing/bench.md), between its marks"
     )
     arguments = parser.parse_args()
     table = run.Table()

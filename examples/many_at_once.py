@@ -1,4 +1,4 @@
-"""Many queries, a few at a time. Each is a process of its own, so the bound is what the machine can take.
+"""Many queries, a few at a time. Each is a process of its own, so the machine sets the limit.
 
 If one fails, the task group cancels the others, and none of their processes stays.
 """

@@ -6,7 +6,7 @@ import tempfile
 import time
 
 import bridle.sync
-from bridle import Allow, HookContext, HookMatcher, HookOutput, Options, hooks, tool, tool_server
+from bridle import Allow, HookContext, HookMatcher, HookOutput, Options, hooks, tool
 from bridle.testing import Script, SimulatedCLI
 
 PROMPT = "Tidy up. What does tea cost?"
@@ -25,9 +25,9 @@ def no_deleting(call: hooks.PreToolUseHookInput, context: HookContext) -> HookOu
 def agent() -> Options:
     """The agent under test: a hook, a permission rule, a tool."""
     return Options(
-        hooks={"PreToolUse": [HookMatcher("Bash", [no_deleting])]},
+        hooks={"PreToolUse": HookMatcher("Bash", no_deleting)},
         can_use_tool=lambda request: Allow(),
-        mcp_servers={"shop": tool_server("shop", [price])},
+        mcp_servers={"shop": [price]},
     )
 
 

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import bridle
-from bridle import HookContext, HookMatcher, Options, hooks, tool, tool_server
+from bridle import HookContext, Options, hooks, tool
 from bridle.testing import CassetteMismatchError, cassette
 
 asked: list[str] = []
@@ -29,9 +29,9 @@ async def look(call: hooks.PreToolUseHookInput, context: HookContext) -> None:
 
 
 OPTIONS = Options(
-    mcp_servers={"shop": tool_server("shop", [price])},
+    mcp_servers={"shop": [price]},
     allowed_tools=["mcp__shop__price"],
-    hooks={"PreToolUse": [HookMatcher(hooks=[look])]},
+    hooks={"PreToolUse": look},
 )
 
 

@@ -1,7 +1,6 @@
-"""A service: one conversation for each customer, many at once, each with its own rules, in one process.
+"""A service: one conversation for each customer, many at the same time, each with its own rules, in one program.
 
-A session is a process of its own (some 200 MB for the CLI, little here), so the number is bounded and idle ones are ended; whoever comes
-back is resumed.
+The pool keeps a few CLI processes. Customers who are silent have none, and resume their conversation when they return.
 """
 
 # scripted: Repeat("Your order is on its way.")
@@ -9,92 +8,48 @@ back is resumed.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
-from typing import Self
 
 import bridle
-from bridle import BridleError, Options, Timeouts, tool, tool_server
+from bridle import BridleError, Options, SessionPool, Timeouts, ToolServer, tool, tool_server
 
-AT_ONCE = 3
-OPTIONS = Options(tools=[], timeouts=Timeouts(turn=120))
-
-
-@dataclass
-class Conversation:
-    """One customer."""
-
-    name: str
-    session: bridle.Session | None = None
-    session_id: str | None = None
-    turns: asyncio.Lock = field(default_factory=asyncio.Lock)
+OPTIONS = Options(tools=[], allowed_tools=["mcp__shop__orders"], timeouts=Timeouts(turn=120))
 
 
 class Service:
-    """Answers customers; `async with` it, so that no process stays."""
+    """Answers customers."""
 
-    def __init__(self) -> None:
-        self._conversations: dict[str, Conversation] = {}
-        self._places = asyncio.Semaphore(AT_ONCE)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await asyncio.gather(*(self._end(conversation) for conversation in self._conversations.values()))
+    def __init__(self, pool: SessionPool) -> None:
+        self._pool = pool
+        self._shops: dict[str, ToolServer] = {}
 
     async def ask(self, name: str, text: str) -> str:
         """Return the answer to a customer. Questions of one customer wait for each other, those of others do not."""
-        conversation = self._conversations.setdefault(name, Conversation(name))
-        async with conversation.turns:
-            session = conversation.session or await self._begin(conversation)
-            try:
-                result = await (await session.send(text)).result()
-            except BridleError as error:  # the CLI died, or a deadline passed: the next question begins anew
-                await self._end(conversation)
-                return f"Sorry, something went wrong ({type(error).__name__})."
-            return (result.result if result else None) or ""
-
-    async def idle(self, name: str) -> None:
-        """End a conversation for now: its process is gone, and the next question resumes it."""
-        conversation = self._conversations[name]
-        async with conversation.turns:
-            await self._end(conversation)
-
-    async def _begin(self, conversation: Conversation) -> bridle.Session:
-        @tool(read_only=True)
-        def orders() -> list[str]:
-            """Return the orders of this customer."""  # a tool of this session alone: nobody sees another one's
-            return [f"tea for {conversation.name}"]
-
-        await self._places.acquire()
-        options = OPTIONS.replace(
-            resume=conversation.session_id,
-            mcp_servers={"shop": tool_server("shop", [orders])},
-            allowed_tools=["mcp__shop__orders"],
-        )
+        shop = self._shops.setdefault(name, shop_of(name))
         try:
-            conversation.session = await bridle.start_session(options=options)
-        except BaseException:
-            self._places.release()
-            raise
-        return conversation.session
+            async with self._pool.conversation(name, mcp_servers={"shop": shop}) as session:
+                return (await (await session.send(text)).result()).text
+        except BridleError as error:  # the CLI died, or a timeout expired: the next question resumes
+            return f"Sorry, something went wrong ({type(error).__name__})."
 
-    async def _end(self, conversation: Conversation) -> None:
-        session, conversation.session = conversation.session, None
-        if session is not None:
-            conversation.session_id = session.session_id
-            await session.stop()
-            self._places.release()
+
+def shop_of(name: str) -> ToolServer:
+    """Return the tools of one customer: no customer sees the orders of another."""
+
+    @tool(read_only=True)
+    def orders() -> list[str]:
+        """Return the orders of this customer."""
+        return [f"tea for {name}"]
+
+    return tool_server("shop", [orders])
 
 
 async def main() -> None:
-    async with Service() as service:
+    async with bridle.SessionPool(OPTIONS, warm=0, max_live=3) as pool:
+        service = Service(pool)
 
         async def customer(name: str) -> None:
             print(name, await service.ask(name, "Where is my order?"))
-            await service.idle(name)
-            print(name, await service.ask(name, "And when does it come?"))  # in a new process, the same conversation
-            await service.idle(name)
+            print(name, await service.ask(name, "And when does it come?"))  # the same conversation, in any process
 
         async with asyncio.TaskGroup() as group:
             for number in range(5):

@@ -25,7 +25,7 @@ async def main() -> None:
         # Only the result. The conversation goes on: "that" is the answer above.
         turn = await session.send("And twice that?")
         result = await turn.result()
-        print(result.result if result is not None else None)
+        print(result.text)
 
         # Stop the model in the middle of its answer. The session stays usable.
         turn = await session.send("Tell a very long story.")
@@ -34,7 +34,7 @@ async def main() -> None:
                 await session.interrupt()
                 break
         await turn.result()
-        print(turn.state.name)
+        print(turn.state)
 
         # A turn may end while its tasks run on. When they are done, the model takes a turn of its own.
         everything = session.messages()
@@ -43,7 +43,7 @@ async def main() -> None:
         print("still running:", [task.description for task in session.background_tasks])
         await session.wait_idle()
         everything.close()
-        print("idle:", session.activity.name, len(session.background_tasks))
+        print("idle:", session.activity, len(session.background_tasks))
 
         # What happens from here on is also in a cursor; `finish` lets the CLI come to its end.
         rest = session.messages()
@@ -51,7 +51,7 @@ async def main() -> None:
         await session.finish()
         async for message in rest:
             if isinstance(message, ResultMessage):
-                print(message.result)
+                print(message.text)
     print("go on with it later: Options(resume=...)", session.session_id, session.exit_code)
 
 

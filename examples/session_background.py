@@ -1,6 +1,6 @@
 """Work that outlives the answer: a shell in the background, what it prints, how it ends, and how it is stopped.
 
-The result of a prompt is not the end of the work. `wait_idle` waits for that: no prompt of ours is open, nothing runs in the
+The result of a prompt is not the end of the work. `wait_idle` waits for that: no prompt of the program is open, nothing runs in the
 background, and the CLI is idle.
 """
 
@@ -29,11 +29,11 @@ async def watch(session: bridle.Session) -> None:
 async def main() -> None:
     async with bridle.Session(OPTIONS) as session, asyncio.TaskGroup() as group:
         group.create_task(watch(session))
-        everything = session.messages()  # what the model says by itself belongs to no turn of ours
+        everything = session.messages()  # what the model says by itself belongs to no turn of the program
 
         turn = await session.send("Build it in the background.")
         first = await turn.result()
-        print(first.result if first else None)
+        print(first.text)
         await session.wait_idle()  # the build has ended, and the model has said what it makes of it
 
         # A task that would never end.
@@ -46,7 +46,7 @@ async def main() -> None:
 
         # Leaving the block would stop what runs. `finish` waits for it instead, and nothing runs any more.
         await session.finish()
-        answers = [message.result async for message in everything if isinstance(message, ResultMessage)]
+        answers = [message.text async for message in everything if isinstance(message, ResultMessage)]
     print(answers)
     assert answers[:3] == ["The build runs.", "The build is done.", "The server runs."]
 

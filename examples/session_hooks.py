@@ -34,17 +34,16 @@ OPTIONS = Options(
     permission_mode="bypassPermissions",
     hooks={
         # A guard fails closed: if it raises or is too slow, the tool does not run.
-        "PreToolUse": [HookMatcher("Bash", [no_deletions], on_failure="block"), HookMatcher("Bash", [shout])],
-        "PostToolUse": [HookMatcher("Bash", [look])],
+        "PreToolUse": [HookMatcher("Bash", no_deletions, on_failure="block"), HookMatcher("Bash", shout)],
+        "PostToolUse": HookMatcher("Bash", look),
     },
 )
 
 
 async def main() -> None:
     async with bridle.start_session("Tidy up this folder.", OPTIONS) as session:
-        assert session.first_turn is not None
         result = await session.first_turn.result()
-        print(result.result if result is not None else None)
+        print(result.text)
     assert len(seen) == 1, seen  # the first command never ran
     assert "DONE" in seen[0]
     print(seen, session.warnings)

@@ -1,4 +1,4 @@
-"""Stop the model: in the middle of a text, while a tool runs, after a deadline. The session stays usable every time."""
+"""Stop the model: in the middle of a text, while a tool runs, after a timeout. The session stays usable every time."""
 
 # scripted: Reply("word " * 500, chunk=10, delay=0.05), Reply(ToolCall("Bash", {"command": "echo begun; sleep 60",
 #   "description": "wait"})), Stall(then="too late"), Repeat("Here I am.")
@@ -21,7 +21,7 @@ async def look(call: PreToolUseHookInput, context: HookContext) -> None:
 OPTIONS = Options(
     include_partial_messages=True,
     allowed_tools=["Bash(echo *)", "Bash(sleep *)"],
-    hooks={"PreToolUse": [HookMatcher("Bash", [look])]},
+    hooks={"PreToolUse": HookMatcher("Bash", look)},
 )
 
 
@@ -34,7 +34,7 @@ async def main() -> None:
                 await session.interrupt()
                 break
         result = await turn.result()
-        print(turn.state.name, result.terminal_reason if result else None)
+        print(turn.state, result.terminal_reason)
 
         # While a tool works, and with a prompt that waits: both are given up.
         turn = await session.send("Wait for a minute.")
@@ -42,9 +42,9 @@ async def main() -> None:
         await tool_begins.wait()
         receipt = await session.interrupt(cancel_queued=True)
         await turn.result()
-        print(turn.state.name, "and withdrawn:", receipt.cancelled == [waiting.id])
+        print(turn.state, "and withdrawn:", receipt.cancelled == [waiting.id])
 
-    # With a deadline: a turn that takes too long is interrupted by itself.
+    # With a timeout: Bridle interrupts a turn that takes too long.
     impatient = OPTIONS.replace(timeouts=bridle.Timeouts(turn=8))
     async with bridle.Session(impatient) as session:
         try:
@@ -52,7 +52,7 @@ async def main() -> None:
         except TurnTimeoutError as error:
             print("too slow:", error)
         result = await (await session.send("Are you there?")).result()
-        print(result.result if result else None)
+        print(result.text)
 
 
 if __name__ == "__main__":

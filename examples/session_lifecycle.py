@@ -32,37 +32,36 @@ async def main() -> None:
 
     # The ordinary way. `finish` lets the CLI exit by itself; at the end of the block it would be stopped.
     async with bridle.start_session("What is 2 + 2?", OPTIONS) as session:
-        assert session.first_turn is not None
         await session.first_turn.result()
         events = session.events()
         await session.finish()
         last = [event async for event in events][-1]
         assert isinstance(last, SessionCompleted), last
-    print("finished:", session.state.name, session.exit_code, "process:", runs(session.pid))
+    print("finished:", session.state, session.exit_code, "process:", runs(session.pid))
 
-    # Without a block: whoever starts it stops it, in any task. Then the CLI dies in the middle of an answer.
-    session = await bridle.start_session(options=OPTIONS.replace(resume=session.session_id))
+    # Without a block, the program starts and stops it, in any task. Then the CLI dies in the middle of an answer.
+    lost = await bridle.start_session(options=OPTIONS.replace(resume=session.session_id))
     try:
-        events = session.events()
-        turn = await session.send("Tell a very long story.")
+        events = lost.events()
+        turn = await lost.send("Tell a very long story.")
         async for message in turn:
             if isinstance(message, StreamEvent):
-                os.kill(session.pid or 0, signal.SIGKILL)
+                os.kill(lost.pid or 0, signal.SIGKILL)
                 break
         try:
-            await turn.result()  # whoever waits for anything is told at once
+            await turn.result()  # every pending call fails immediately
         except SessionClosedError as error:
-            print("lost:", error.exit_code, session.state.name)
+            print("lost:", error.exit_code, lost.state)
         last = [event async for event in events][-1]
         assert isinstance(last, SessionFailed), last
     finally:
-        await session.stop()  # always allowed, also twice
+        await lost.stop()  # always allowed, also twice
 
     # A lost session is taken up in a new process: what was said before is in its transcript.
-    async with bridle.Session(OPTIONS.replace(resume=session.session_id)) as session:
-        result = await (await session.send("What was it?")).result()
-        print("resumed:", result.result if result else None)
-    assert not runs(session.pid)
+    async with bridle.Session(OPTIONS.replace(resume=lost.session_id)) as resumed:
+        result = await (await resumed.send("What was it?")).result()
+        print("resumed:", result.text)
+    assert not runs(resumed.pid)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def main() -> None:
     with bridle.sync.Session(Options(can_use_tool=can_use_tool)) as session:
         for message in session.send("Make two files, and a lock file."):
             if isinstance(message, ResultMessage):
-                print(message.result)
+                print(message.text)
                 print("denied:", [denial.tool_name for denial in message.permission_denials])
     print(questions)
     assert len(questions) == 2, questions  # the second `touch` was not asked for

@@ -32,7 +32,7 @@ def main() -> None:
 
         # The conversation is not rewound: tell the model, or it believes that its change is there.
         result = session.send("I took your change back. What does the plan say?").result()
-        print(result.result if result else None)
+        print(result.text)
 
         # And to the very beginning: the file is gone.
         session.rewind_files(writing.id)

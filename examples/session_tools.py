@@ -9,7 +9,7 @@ import asyncio
 from typing import Annotated
 
 import bridle
-from bridle import Options, ToolError, ToolResultBlock, UserMessage, tool, tool_server
+from bridle import Options, ToolError, ToolResultBlock, UserMessage, tool
 
 PRICES = {"tea": 4.5, "coffee": 7.0}
 
@@ -37,7 +37,7 @@ class Shop:
 async def main() -> None:
     shop = Shop()
     options = Options(
-        mcp_servers={"shop": tool_server("shop", [shop.price, shop.order])},
+        mcp_servers={"shop": [shop.price, shop.order]},
         allowed_tools=["mcp__shop__price", "mcp__shop__order"],
     )
     async with bridle.Session(options) as session:

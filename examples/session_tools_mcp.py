@@ -10,7 +10,7 @@ import asyncio
 from mcp.server.mcpserver import MCPServer  # before version 2 of `mcp`: mcp.server.fastmcp.FastMCP
 
 import bridle
-from bridle import Options, ResultMessage, tool, tool_server
+from bridle import Options, ResultMessage, tool
 
 NOTES: list[str] = []
 
@@ -35,7 +35,7 @@ async def main() -> None:
     async with bridle.Session(options) as session:
         await show(session, "Note that I have to buy tea.")
         # From now on another server has the name: the model finds its tools, and not those of the one before.
-        change = await session.set_mcp_servers({"notes": tool_server("notes", [count])})
+        change = await session.set_mcp_servers({"notes": [count]})
         assert (change.added, change.removed, change.errors) == (["notes"], ["notes"], {})
         await show(session, "How many notes are there?")
     assert NOTES == ["buy tea"]
@@ -44,7 +44,7 @@ async def main() -> None:
 async def show(session: bridle.Session, prompt: str) -> None:
     async for message in await session.send(prompt):
         if isinstance(message, ResultMessage):
-            print(message.result)
+            print(message.text)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Test an agent under pytest without any CLI: hooks, permission rules and tools, in milliseconds.
 
-Run it with `pytest simulated_agent.py`. The same scripts run on the real CLI: see `testing_an_agent.py` and docs/simulated-cli.md.
+Run it with `pytest simulated_agent.py`. The same scripts run on the real CLI: see `testing_an_agent.py` and
+docs/guides/testing/simulated-cli.md.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 import pytest
 
 import bridle.sync
-from bridle import Allow, Deny, HookMatcher, Options, ProcessError, tool, tool_server
+from bridle import Allow, Deny, Options, ProcessError, tool
 from bridle.testing import Script, ScriptError, SimulatedCLI
 
 
@@ -22,9 +23,9 @@ class Shopkeeper:
         self.budget = budget
         self.trace: list[str] = []
         self.options = Options(
-            hooks={"PreToolUse": [HookMatcher(hooks=[self._note])]},
+            hooks={"PreToolUse": self._note},
             can_use_tool=self._decide,
-            mcp_servers={"shop": tool_server("shop", [self._make_tool()])},
+            mcp_servers={"shop": [self._make_tool()]},
         )
 
     def _make_tool(self) -> bridle.Tool[..., str]:

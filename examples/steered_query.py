@@ -24,7 +24,6 @@ from bridle import (
     PermissionRequest,
     hooks,
     tool,
-    tool_server,
 )
 
 
@@ -49,9 +48,9 @@ def price(article: str) -> float:
 
 
 OPTIONS = Options(
-    hooks={"PreToolUse": [HookMatcher("Bash", [no_deletions], on_failure="block")]},
+    hooks={"PreToolUse": HookMatcher("Bash", no_deletions, on_failure="block")},
     can_use_tool=only_offers,
-    mcp_servers={"shop": tool_server("shop", [price])},
+    mcp_servers={"shop": [price]},
 )
 
 

@@ -1,4 +1,4 @@
-"""Bring `docs/behaviours.md` up to date with the manifest and the tests (`--write`), or fail if it is not."""
+"""Bring `docs/contributing/behaviours.md` up to date with the manifest and the tests (`--write`), or fail if it is not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def rows(area: Area, tests: dict[str, list[str]]) -> list[str]:
 def link(test: str) -> str:
     """Return a link to the file of a test."""
     path, _, name = test.partition("::")
-    return f"[{name.partition('::')[0].removeprefix('test_').replace('_', ' ')}](../{path})"
+    return f"[{name.partition('::')[0].removeprefix('test_').replace('_', ' ')}](../../{path})"
 
 
 if __name__ == "__main__":
@@ -33,4 +33,4 @@ if __name__ == "__main__":
     count = sum(len(area.promises) for area in found)
     summary = [f"{count} promises, shown by {len({test for shown in tests.values() for test in shown})} tests."]
     tables = [line for area in found for line in rows(area, tests)]
-    sys.exit(generated_parts.main("behaviours.md", {"promises": [*summary, *tables, ""]}))
+    sys.exit(generated_parts.main("contributing/behaviours.md", {"promises": [*summary, *tables, ""]}))

@@ -1,4 +1,4 @@
-"""Check the documentation: links lead somewhere, generated parts are current, Python snippets run.
+"""Check the documentation: links lead somewhere, generated parts are current, Python snippets run and have correct types.
 
 With `--write` the generated parts are brought up to date first. A snippet is a block fenced as `python`. It is run,
 with `await` allowed at its top level, against the pinned CLI and a scripted model that answers `4`. HTML comments
@@ -11,19 +11,23 @@ before the fence change that: `<!-- scripted: Reply("two"), Reply("three") -->` 
 from __future__ import annotations
 
 import ast
+import inspect
+import json
 import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from public_types import pyright
 from run_examples import AT_ONCE, PROJECT, checked, steps_in
 
 # Programs that make pages: how each is called to compare, and how to write.
 GENERATORS = (
-    (("docs/make_options.py", "--check"), ("docs/make_options.py",)),
+    (("scripts/options_page.py", "--check"), ("scripts/options_page.py",)),
     (("scripts/names_stub.py",), ("scripts/names_stub.py", "--write")),
     (("scripts/messages_page.py",), ("scripts/messages_page.py", "--write")),
     (("scripts/errors_page.py",), ("scripts/errors_page.py", "--write")),
@@ -32,11 +36,12 @@ GENERATORS = (
     (("scripts/control_page.py",), ("scripts/control_page.py", "--write")),
     (("scripts/hooks_page.py",), ("scripts/hooks_page.py", "--write")),
     (("scripts/behaviours_page.py",), ("scripts/behaviours_page.py", "--write")),
+    (("scripts/command_page.py",), ("scripts/command_page.py", "--write")),
     (("scripts/simulator_page.py",), ("scripts/simulator_page.py", "--write")),
 )
 
 _FENCE = re.compile(r"^(?P<indent> *)```python\n(?P<code>.*?)^(?P=indent)```", re.MULTILINE | re.DOTALL)
-_LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\((?P<target>[^)\s]+)\)")
+_LINK = re.compile(r"(?<!!)\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 _COMMENT_BEFORE = re.compile(r"<!--\s*(?P<text>(?:(?!-->).)*?)\s*-->\s*\Z", re.DOTALL)
 _ANY_FENCE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 _RUNNER = """
@@ -124,6 +129,50 @@ def run_snippet(snippet: Snippet) -> str | None:
     return None if problem is None else f"{snippet.place}: {problem}"
 
 
+def for_types(snippet: Snippet) -> str:
+    """Return the source of a snippet for the type checker: on the lines of its page, and in a coroutine if it awaits something."""
+    code = compile(snippet.code, snippet.place, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    if not code.co_flags & inspect.CO_COROUTINE:
+        return "\n" * (snippet.line - 1) + snippet.code
+    return "\n" * (snippet.line - 2) + "async def main() -> None:\n" + textwrap.indent(snippet.code, "    ")
+
+
+def type_errors(found: list[Snippet]) -> list[str]:
+    """Return the errors of mypy and pyright in snippets, with their places in the pages. Snippets that only compile are left out."""
+    with tempfile.TemporaryDirectory(prefix="bridle-types-") as folder:
+        places = {}
+        for snippet in found:
+            if not snippet.comment.startswith("not run"):
+                name = f"{snippet.page.stem.replace('-', '_')}_{len(places)}.py"
+                places[name] = str(snippet.page.relative_to(PROJECT))
+                Path(folder, name).write_text(for_types(snippet), encoding="utf-8")
+        configuration = Path(folder, "mypy.ini")
+        configuration.write_text(f"[mypy]\nstrict = true\ncache_dir = {PROJECT / '.mypy_cache'}\n", encoding="utf-8")
+        command = [
+            sys.executable,
+            "-m",
+            "mypy",
+            "--config-file",
+            str(configuration),
+            "--no-error-summary",
+            "--hide-error-context",
+            *places,
+        ]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        # `for_types` puts variables into a function, where pyright calls them unused.
+        settings = {"typeCheckingMode": "strict", "reportUnusedVariable": False}
+        Path(folder, "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
+        seen = pyright("--project", folder, folder=folder)["generalDiagnostics"]
+    from_pyright = [
+        f"{places[Path(one['file']).name]}:{one['range']['start']['line'] + 1}: {one['message']} [{one.get('rule', 'syntax')}]"
+        for one in seen
+    ]
+    problems = [line.partition(":") for line in done.stdout.splitlines() if ": error:" in line]
+    return [f"{places[name]}:{rest}" for name, _, rest in problems] + from_pyright or (
+        [done.stderr] if done.returncode > 1 else []
+    )
+
+
 def main(arguments: list[str]) -> int:
     """Check everything, and say what is wrong."""
     write = "--write" in arguments
@@ -135,6 +184,7 @@ def main(arguments: list[str]) -> int:
     for page in pages():
         problems += broken_links(page)
     found = [snippet for page in pages() for snippet in snippets(page)]
+    problems += type_errors(found)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         problems += [problem for problem in pool.map(run_snippet, found) if problem is not None]
     for problem in problems:

@@ -1,4 +1,4 @@
-"""Bring the tables of `docs/control.md` up to date with the control table (`--write`), or fail if they are not."""
+"""Bring the tables of `docs/reference/control.md` up to date with the control table (`--write`), or fail if they are not."""
 
 from __future__ import annotations
 
@@ -39,5 +39,7 @@ def default_of(declared: str) -> str:
 
 if __name__ == "__main__":
     sys.exit(
-        generated_parts.main("control.md", {f"{name} operations": [*table(rows)] for name, rows in OPERATIONS.items()})
+        generated_parts.main(
+            "reference/control.md", {f"{name} operations": [*table(rows)] for name, rows in OPERATIONS.items()}
+        )
     )

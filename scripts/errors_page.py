@@ -1,4 +1,4 @@
-"""Bring the tree and the tables of `docs/errors.md` up to date with the classes (`--write`), or fail if they are not."""
+"""Bring the tree and the tables of `docs/reference/errors.md` up to date with the classes (`--write`), or fail if they are not."""
 
 from __future__ import annotations
 
@@ -15,29 +15,33 @@ from bridle.errors import BridleError, Diagnostic, WarningCode
 
 WARNINGS = {
     "EMPTY_RESPONSE": "The CLI exited with code 0 and printed nothing.",
-    "CLEAN_EXIT_NO_RESULT": "The CLI exited with code 0 before a result came: the answer is not complete.",
-    "INCOMPLETE_LAST_LINE": "The output ended inside of a line.",
+    "CLEAN_EXIT_NO_RESULT": "The CLI exited with code 0 before a result: the answer is incomplete.",
+    "INCOMPLETE_LAST_LINE": "The output ended within a line.",
     "NONZERO_EXIT_AFTER_RESULT": "The CLI failed after a successful result. `strict_exit_status=True` makes this an error.",
-    "UNEXPECTED_DATA_AFTER_RESULT": "Something that is no message came after the result.",
-    "CLI_DID_NOT_EXIT": "The CLI was still there after its result, and was stopped; background tasks with it.",
-    "OVERSIZED_LINE_SKIPPED": "A line was too long and was left out (a query: `on_oversize='skip'`; a session: always).",
-    "FIELD_DROPPED": "A field of a message had a wrong shape; `context['field']` names it. The message came without it.",
+    "UNEXPECTED_DATA_AFTER_RESULT": "Data other than messages followed the result.",
+    "CLI_DID_NOT_EXIT": "The CLI did not exit after its result, so Bridle stopped it and its background tasks.",
+    "OVERSIZED_LINE_SKIPPED": "Bridle skipped a long line (queries with `on_oversize='skip'`; sessions).",
+    "FIELD_DROPPED": "A field had a wrong shape, so the message omits it; see `context['field']`.",
     "UNPARSABLE_CLI_VERSION": "`claude --version` printed no version (`version_check='permissive'`).",
-    "VERSION_DETECTION_FAILED": "`claude --version` gave no answer in time, or could not be run (`version_check='permissive'`).",
-    "OPTION_CONFLICT": "Two options contradict each other; `context` names the winner. Or a key or an event in one is not known.",
-    "DEPRECATED_OPTION": "An option has a better form.",
-    "PERMISSION_CALLBACK_SHADOWED": "Something allows tools before `can_use_tool` is asked.",
+    "VERSION_DETECTION_FAILED": "`claude --version` failed or timed out (`version_check='permissive'`).",
+    "OPTION_CONFLICT": "Two options conflict (`context` names the winner), or a key is unknown.",
+    "UNKNOWN_HOOK_EVENT": "`hooks` has an unknown event, probably misspelt.",
+    "TOOL_WITHOUT_DESCRIPTION": "A tool has no docstring and no `description=` for the model.",
+    "DEPRECATED_OPTION": "An option has a newer form.",
+    "PERMISSION_CALLBACK_SHADOWED": "The options allow all calls, so `can_use_tool` is never called.",
     "INIT_UNCONFIRMED": "The CLI did not confirm the start of a session.",
     "CALLBACK_FAILED": "A callback raised.",
-    "CALLBACK_TIMED_OUT": "A callback did not answer in time.",
+    "CALLBACK_TIMED_OUT": "A callback exceeded its timeout.",
     "CALLBACK_QUEUE_FULL": "Too many callbacks waited.",
-    "SLOW_CONSUMER": "Half of `Limits.buffered_bytes` waits unread.",
+    "SLOW_CONSUMER": "Half of `Limits.buffered_bytes` is unread.",
 }
 BEFORE_START = frozenset(
     {
         "UNPARSABLE_CLI_VERSION",
         "VERSION_DETECTION_FAILED",
         "OPTION_CONFLICT",
+        "UNKNOWN_HOOK_EVENT",
+        "TOOL_WITHOUT_DESCRIPTION",
         "DEPRECATED_OPTION",
         "PERMISSION_CALLBACK_SHADOWED",
     }
@@ -78,7 +82,7 @@ def attributes(kind: type) -> dict[str, str]:
 
 def error_rows() -> list[str]:
     """Return one row for each error."""
-    rows = ["| error | when | what it holds |", "|---|---|---|"]
+    rows = ["| error | meaning | attributes |", "|---|---|---|"]
     for kind in below(BridleError):
         holds = "<br/>".join(f"`{name}`: {meaning}" for name, meaning in attributes(kind).items())
         rows.append(f"| `{kind.__name__}` | {(kind.__doc__ or '').partition(chr(10))[0]} | {holds} |")
@@ -87,13 +91,13 @@ def error_rows() -> list[str]:
 
 def diagnostic_rows() -> list[str]:
     """Return one row for each field of `Diagnostic`."""
-    rows = ["| field | what it is |", "|---|---|"]
+    rows = ["| field | meaning |", "|---|---|"]
     return rows + [f"| `{name}` | {meaning} |" for name, meaning in attributes(Diagnostic).items()]
 
 
 def warning_rows() -> list[str]:
     """Return one row for each code of a warning that this version can give."""
-    rows = ["| code | when | how it comes |", "|---|---|---|"]
+    rows = ["| code | meaning | delivery |", "|---|---|---|"]
     for code in get_args(WarningCode):
         if code not in LATER:
             how = "`warnings.warn`, before the start" if code in BEFORE_START else "in the stream"
@@ -108,4 +112,4 @@ if __name__ == "__main__":
         "diagnostic": diagnostic_rows(),
         "warnings": warning_rows(),
     }
-    sys.exit(generated_parts.main("errors.md", parts))
+    sys.exit(generated_parts.main("reference/errors.md", parts))

@@ -1,18 +1,12 @@
-"""Compare generated scripts on the simulated CLI and on the real one: `./dev fuzz --fidelity 40 --seed 7`."""
+"""Compare generated scripts on the simulated CLI and on the real one, for `./dev fuzz --fidelity`."""
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 import tempfile
 import time
 from pathlib import Path
 from pprint import pformat
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from install_cli import read_pin
 
 from tests.fidelity.driving import ISOLATED, play, real_options
 from tests.fidelity.frames import Rules, compare
@@ -70,34 +64,29 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def main(arguments: list[str]) -> int:
-    """Run the command; return the exit status."""
-    parser = argparse.ArgumentParser(prog="./dev fuzz", description=__doc__)
-    parser.add_argument(
-        "--fidelity", metavar="N", type=int, default=40, help="Compare N generated scripts (default: 40)"
-    )
-    parser.add_argument("--seed", metavar="S", help="Repeat the scripts of a seed (default: a new one)")
-    parser.add_argument("--only", metavar="I", type=int, help="Compare the script with this number alone")
-    parser.add_argument("--tries", metavar="T", type=int, default=12, help="Reduce a script in T tries (default: 12)")
-    given = parser.parse_args(arguments)
-    seed = given.seed or f"{time.time_ns() % 10**6}"
-    cli = os.environ.get("BRIDLE_TEST_CLI") or f".dev/claude/{read_pin()['version']}/claude"
-    if not os.access(cli, os.X_OK):
-        sys.stderr.write(f"The real CLI is not installed at {cli}: run ./dev setup.\n")
-        return 2
-    numbers = range(given.fidelity) if given.only is None else [given.only]
+def run(cli: str, count: int, seed: str, *, only: int | None, tries: int) -> int:
+    """Compare the scripts of a seed on both CLIs; return the exit status.
+
+    Args:
+        cli: the path of the real CLI.
+        count: how many scripts.
+        seed: the seed.
+        only: the number of the one script to compare; None compares all.
+        tries: how often to try a smaller script that still differs.
+    """
+    numbers = range(count) if only is None else [only]
     different, began = 0, time.monotonic()
     with tempfile.TemporaryDirectory(prefix="bridle-fuzz-", ignore_cleanup_errors=True) as folder:
-        fuzzer = Fuzzer(str(Path(cli).resolve()), Path(folder))
+        fuzzer = Fuzzer(cli, Path(folder))
         for number in numbers:
             plan = generate(f"{seed}/{number}")
             found = fuzzer.differences(plan)
             took = time.monotonic() - began
             state = "differs" if found else "same"
-            sys.stderr.write(f"script {number} of {given.fidelity}, seed {seed}, {took:.0f} s: {state}\n")
+            sys.stderr.write(f"script {number} of {count}, seed {seed}, {took:.0f} s: {state}\n")
             if found:
                 different += 1
-                least = fuzzer.reduced(plan, given.tries)
+                least = fuzzer.reduced(plan, tries)
                 lines = (f"    {line}\n" for line in fuzzer.differences(least) or found)
                 sys.stdout.write(
                     f"--seed {seed} --only {number}, reduced:\n{pformat(least, width=120)}\n" + "".join(lines)
@@ -105,7 +94,3 @@ def main(arguments: list[str]) -> int:
                 sys.stdout.flush()
     sys.stdout.write(f"{different} of {len(numbers)} scripts differ (seed {seed})\n")
     return 1 if different else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

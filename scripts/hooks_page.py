@@ -1,4 +1,4 @@
-"""Bring the tables of `docs/hooks.md` up to date with the classes (`--write`), or fail if they are not."""
+"""Bring the tables of `docs/reference/hooks.md` up to date with the classes (`--write`), or fail if they are not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import generated_parts
 import msgspec
 
 from bridle.hooks import HOOK_EVENTS, HookInput
-from bridle.hooks.encode import SPECIFIC_FIELDS
+from bridle.hooks.outputs import SPECIFIC_FIELDS
 
 _SHARED = {field.name for field in msgspec.structs.fields(HookInput)}
 _NAMES = {"suggestions_raw": "permission_suggestions"}
@@ -31,4 +31,4 @@ def event_rows() -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(generated_parts.main("hooks.md", {"events": event_rows()}))
+    sys.exit(generated_parts.main("reference/hooks.md", {"events": event_rows()}))

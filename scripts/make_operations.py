@@ -23,14 +23,15 @@ HEAD = '''\
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from bridle.checked.fields import to_wire
 from bridle.protocol.results import {results}
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from bridle.options.kinds import PermissionMode
+    from bridle.options.kinds import PermissionMode, SdkPluginConfig
 
 __all__ = ["Operations"]
 
@@ -45,8 +46,8 @@ def _given(**fields: Any) -> dict[str, Any]:
 class Operations:
     """The methods; `Session` adds the waiting.
 
-    Each raises `ControlRejectedError`, `ControlTimeoutError`, `TooManyPendingRequestsError`, `InitQueueOverflowError` or
-    `SessionClosedError`, and `TypeError` or `ValueError` for arguments that cannot be sent.
+    The errors are `ControlRejectedError`, `ControlTimeoutError`, `TooManyPendingRequestsError` and `InitQueueOverflowError`, which are
+    all a `ControlError`, and `SessionClosedError`.
     """
 
     async def _ask(
@@ -80,6 +81,8 @@ def signature(row: ControlRow) -> str:
 
 def value(field: Field) -> str:
     """Return the expression for the value of a field."""
+    if field.declared.startswith("Sequence"):
+        return f"to_wire(tuple({field.name})) or None"
     if not field.declared.startswith("Mapping"):
         return field.name
     return f"dict({field.name} or {{}})" if "None" in field.declared else f"dict({field.name})"
@@ -92,7 +95,7 @@ def fields_of(row: ControlRow) -> str:
         if "=" not in field.declared or field.always or (field.kind.endswith("?") and field.positional):
             always.append(f'"{field.name}": {value(field)}')
         else:
-            given.append(f"{field.name}={field.name}" + (" or None" if field.declared.endswith("False") else ""))
+            given.append(f"{field.name}={value(field)}" + (" or None" if field.declared.endswith("False") else ""))
     if given and not always:
         return f"_given({', '.join(given)})"
     return "{" + ", ".join([*always, *([f"**_given({', '.join(given)})"] if given else [])]) + "}"
@@ -119,6 +122,19 @@ def docstring(row: ControlRow) -> str:
     if row.shows:
         names = ", ".join(f"`{name}`" for name in row.shows.split())
         text += f"\n{indent}Returns:\n" + wrapped(f"The answer, with {names}.", indent + " " * 4)
+    elif row.result is not ControlResult:
+        text += f"\n{indent}Returns:\n{indent}    The answer.\n"
+    text += f"\n{indent}Raises:\n"
+    if row.needs:
+        text += f"{indent}    CheckpointingNotEnabledError: the session has no `Options({row.needs}=True)`.\n"
+    text += (
+        f"{indent}    ControlError: the CLI refused the request, did not answer in time, or too many requests wait.\n"
+    )
+    text += f"{indent}    SessionClosedError: the session is over.\n"
+    if parameters(row):
+        text += f"{indent}    TypeError, ValueError: an argument has an unsupported type or value.\n"
+    if row.example:
+        text += f"\n{indent}Example:\n{indent}    ::\n\n{indent}        {row.example}\n"
     return text + f'{indent}"""\n'
 
 

@@ -1,6 +1,6 @@
 """Write the blocking shell from the async one: `bridle.sync` has the text of `bridle.aio` without `async` and `await`.
 
-Without arguments the files are written; with `--check` they are compared. Drivers, callbacks and seams are not generated: they wait in
+Without arguments the files are written; with `--check` they are compared. Drivers and seams are not generated: they wait in
 different ways. Whatever differs otherwise stands in the tables below.
 """
 
@@ -16,7 +16,7 @@ from generated_modules import PACKAGE
 if TYPE_CHECKING:
     from pathlib import Path
 
-MODULES = ("life", "operations", "query", "session", "steered")
+MODULES = ("operations", "pool", "query", "session")
 
 HEADER = """\
 # Generated from src/bridle/aio/{name}.py by scripts/make_sync.py. Do not edit: edit the source and run `./dev format`.
@@ -44,7 +44,8 @@ WORDS = {
 """Whole words, in code, comments and docstrings."""
 
 PHRASES = (
-    (r"Sessions for asyncio and trio\.", "Sessions for threads."),
+    (r"(Sessions|Session pools) for asyncio and trio\.", r"\1 for threads."),
+    (r"in tasks outside all task groups\. Its keeper is the task", "in threads. Its keeper is the thread"),
     (r"(Queries.*) for asyncio and trio\b", r"\1 for threads"),
     (r"Cancelled in the middle", "Interrupted in the middle"),
     (r"after an error or a cancellation too", "after an error too"),

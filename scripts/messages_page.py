@@ -1,16 +1,14 @@
-"""Bring the tables of `docs/messages.md` up to date with the classes (`--write`), or fail if they are not."""
+"""Bring the tables of `docs/reference/messages.md` up to date with the classes (`--write`), or fail if they are not."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import get_args
 
+import generated_parts
 import msgspec
 
 from bridle import messages
-
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "messages.md"
 
 
 def first_line(kind: type) -> str:
@@ -26,7 +24,7 @@ def names(kind: type[msgspec.Struct], *inherited: str) -> str:
 
 def message_rows() -> list[str]:
     """Return one row for each type and subtype."""
-    rows = ["| on the wire | class | what it says | fields |", "|---|---|---|---|"]
+    rows = ["| on the wire | class | meaning | fields |", "|---|---|---|---|"]
     ordered = sorted(messages.MESSAGE_TYPES.items(), key=lambda item: (item[0][0] == "system", item[0][1] or ""))
     for (kind, subtype), cls in ordered:
         wire = f"`{kind}` / `{subtype}`" if subtype else f"`{kind}`"
@@ -37,7 +35,7 @@ def message_rows() -> list[str]:
 
 def block_rows() -> list[str]:
     """Return one row for each class of content block."""
-    rows = ["| on the wire | class | what it is | fields |", "|---|---|---|---|"]
+    rows = ["| on the wire | class | meaning | fields |", "|---|---|---|---|"]
     blocks = get_args(messages.KnownBlock)
     rows += [f"| `{b.__struct_config__.tag}` | `{b.__name__}` | {first_line(b)} | {names(b)} |" for b in blocks]
     return rows
@@ -45,7 +43,7 @@ def block_rows() -> list[str]:
 
 def record_rows() -> list[str]:
     """Return one row for each class that messages and blocks are made of."""
-    rows = ["| class | what it is | fields |", "|---|---|---|"]
+    rows = ["| class | meaning | fields |", "|---|---|---|"]
     for name in messages.__all__:
         cls = getattr(messages, name)
         if isinstance(cls, type) and issubclass(cls, messages.Record) and not issubclass(cls, messages.Block):
@@ -55,28 +53,6 @@ def record_rows() -> list[str]:
     return rows
 
 
-def renewed(page: str) -> str:
-    """Return the page with its generated parts as they should be."""
-    for name, rows in (("messages", message_rows()), ("blocks", block_rows()), ("records", record_rows())):
-        start, end = f"<!-- generated: {name} -->", f"<!-- end of {name} -->"
-        before, rest = page.split(start)
-        after = rest.split(end)[1]
-        page = "\n".join([before + start, *rows, end + after])
-    return page
-
-
-def main() -> int:
-    """Rewrite the page, or compare it."""
-    page = PAGE.read_text(encoding="utf-8")
-    wanted = renewed(page)
-    if page == wanted:
-        return 0
-    if "--write" not in sys.argv[1:]:
-        sys.stderr.write(f"{PAGE.name} is not current: run `python {Path(__file__).name} --write`\n")
-        return 1
-    PAGE.write_text(wanted, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    parts = {"messages": message_rows(), "blocks": block_rows(), "records": record_rows()}
+    sys.exit(generated_parts.main("reference/messages.md", parts))

@@ -1,4 +1,4 @@
-"""Bring the tables of `docs/names.md` up to date with the public names (`--write`), or fail if they are not."""
+"""Bring the tables of `docs/reference/names.md` up to date with the public names (`--write`), or fail if they are not."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from bridle.errors import BridleError, Diagnostic, StreamWarning
 
 ALIASES = {
     "ContentBlock": "Any content block: one of the known classes, or `UnknownBlock`.",
+    "Prompt": "One prompt: a text, or a list of content blocks.",
     "__version__": "The version of Bridle.",
 }
 TESTING_ALIASES = {
     "Block": "A content block of a reply: one of the classes, a string (text), or a dict in the API's own form.",
-    "RequestKind": "Who asks the model: the main loop, a subagent, a compaction, a helper of the CLI, a token count, anything else.",
-    "Step": "What the script of a `ScriptedModel` is made of.",
+    "RequestKind": "The sender of a request: the main loop, a subagent, a compaction, a helper of the CLI, a token count, other.",
+    "Step": "One step of the script of a `ScriptedModel`.",
 }
 GROUPS = (
     "asking",
@@ -63,7 +64,7 @@ def group(name: str, value: object) -> str:
 
 def tables() -> dict[str, list[str]]:
     """Return the tables, by group."""
-    found = {name: [f"| {'module' if name == 'modules' else 'name'} | what it is |", "|---|---|"] for name in GROUPS}
+    found = {name: [f"| {'module' if name == 'modules' else 'name'} | meaning |", "|---|---|"] for name in GROUPS}
     for name in sorted(bridle.__all__, key=str.lower):
         value = getattr(bridle, name)
         meaning = ALIASES.get(name) or (value.__doc__ or "").partition("\n")[0]
@@ -75,4 +76,4 @@ def tables() -> dict[str, list[str]]:
 
 
 if __name__ == "__main__":
-    sys.exit(generated_parts.main("names.md", tables()))
+    sys.exit(generated_parts.main("reference/names.md", tables()))

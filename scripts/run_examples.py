@@ -58,8 +58,12 @@ def steps_in(text: str) -> tuple[Any, ...]:
     return steps
 
 
-def run_python(arguments: list[str], steps: tuple[Any, ...]) -> str | None:
-    """Run a Python program in an environment of its own; return None if it succeeded, else what went wrong."""
+class ExampleFailedError(Exception):
+    """A program failed; the text is its output."""
+
+
+def run_python(arguments: list[str], steps: tuple[Any, ...]) -> str:
+    """Run a Python program in an environment of its own; return what it prints, or raise `ExampleFailedError`."""
     with tempfile.TemporaryDirectory(prefix="bridle-example-") as folder, ScriptedModel(*steps) as model:
         work = Path(folder, "work")
         work.mkdir()
@@ -79,18 +83,24 @@ def run_python(arguments: list[str], steps: tuple[Any, ...]) -> str | None:
             )
         except subprocess.TimeoutExpired as error:
             output = b"".join(part for part in (error.stdout, error.stderr) if isinstance(part, bytes))
-            return f"not finished after {TIMEOUT} s\n{output.decode('utf-8', 'replace')}"
+            raise ExampleFailedError(f"not finished after {TIMEOUT} s\n{output.decode('utf-8', 'replace')}") from None
         if done.returncode:
-            return f"exit code {done.returncode}\n{done.stdout}{done.stderr}"
-        return None
+            raise ExampleFailedError(f"exit code {done.returncode}\n{done.stdout}{done.stderr}")
+        return done.stdout.replace(folder, "/home/user")
+
+
+def output_of(path: Path) -> str:
+    """Return what an example prints; raises `ExampleFailedError` or `AssertionError` if it fails."""
+    return run_python([str(path)], steps_in(path.read_text(encoding="utf-8")))
 
 
 def checked(arguments: list[str], steps: tuple[Any, ...]) -> tuple[str | None, float]:
     """Run a program; return what went wrong, a script that does not fit included, and the seconds that it took."""
     started = time.monotonic()
+    problem = None
     try:
-        problem = run_python(arguments, steps)
-    except AssertionError as error:
+        run_python(arguments, steps)
+    except (AssertionError, ExampleFailedError) as error:
         problem = str(error)
     return problem, time.monotonic() - started
 

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from bridle.protocol.states import session as states
 from bridle.protocol.states.session import (
-    Activity,
     Ending,
     Exit,
     Half,
     HalfHappening,
     Handshake,
     HandshakeHappening,
-    Lifecycle,
     LifecycleHappening,
     Process,
     ProcessHappening,
+    SessionActivity,
+    SessionState,
     Snapshot,
     TurnHappening,
     TurnState,
@@ -33,32 +33,32 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 MEANINGS: dict[Enum, str] = {
-    Lifecycle.NEW: "nothing is started",
-    Lifecycle.STARTING: "the process is being started",
-    Lifecycle.INITIALIZING: "the CLI gets ready; prompts and operations wait",
-    Lifecycle.RUNNING: "prompts, operations, callbacks",
-    Lifecycle.STOPPING: "nothing new is accepted; what is asked of us gets the safe answer",
-    Lifecycle.STOPPED: "over, and nothing was lost",
-    Lifecycle.FAILED: "over, and whoever waited was told why",
+    SessionState.NEW: "nothing is started",
+    SessionState.STARTING: "the process is being started",
+    SessionState.INITIALIZING: "the CLI gets ready; prompts and operations are queued",
+    SessionState.RUNNING: "prompts, operations, callbacks",
+    SessionState.STOPPING: "no new calls; requests of the CLI get the safe response",
+    SessionState.STOPPED: "over, nothing was lost",
+    SessionState.FAILED: "over; all pending calls raise the reason",
     Handshake.NONE: "a one-way launch has none",
     Handshake.UNSENT: "requests of the CLI wait",
     Handshake.SENT: "initialize was written",
-    Handshake.IMPLICIT: "the CLI asks, so it has taken initialize",
-    Handshake.CONFIRMED: "it has answered",
-    Handshake.UNCONFIRMED: "it never answered, but works",
-    Handshake.FAILED: "it cannot be used",
-    TurnState.QUEUED: "the CLI has not taken it up",
+    Handshake.IMPLICIT: "a request of the CLI implies initialize",
+    Handshake.CONFIRMED: "the CLI has responded",
+    Handshake.UNCONFIRMED: "no response, but the CLI works",
+    Handshake.FAILED: "the CLI cannot be used",
+    TurnState.QUEUED: "the CLI has not started it",
     TurnState.STARTED: "the model works on it",
-    TurnState.COMPLETED: "its result is there",
-    TurnState.INTERRUPTED: "stopped or withdrawn",
-    TurnState.FAILED: "no answer, or the session was lost",
+    TurnState.COMPLETED: "its result has arrived",
+    TurnState.INTERRUPTED: "stopped or cancelled",
+    TurnState.FAILED: "no answer, or the session failed",
     Half.OPEN: "open",
     Half.CLOSING: "to be closed when the joint rule holds",
     Half.CLOSED: "closed",
-    Half.BROKEN: "the CLI stopped reading, unasked",
-    Work.UNKNOWN: "neither a state nor a result has come",
-    Work.IDLE: "the CLI says that it is idle",
-    Work.ANSWERED: "a result came, and no state since",
+    Half.BROKEN: "the CLI stopped reading",
+    Work.UNKNOWN: "no state and no result yet",
+    Work.IDLE: "the CLI reports idle",
+    Work.ANSWERED: "a result without a state report",
     Work.DUE: "a background task ended: a turn or a state follows",
     Work.WORKING: "a turn runs",
     Process.ALIVE: "it runs",
@@ -73,9 +73,9 @@ HAPPENINGS: dict[Enum, str] = {
     LifecycleHappening.ENDED_WELL: "the end, and nothing was lost",
     LifecycleHappening.FAILURE: "a failure",
     HandshakeHappening.SENT: "initialize is written",
-    HandshakeHappening.REQUEST: "the CLI asks something",
-    HandshakeHappening.ANSWER: "it answers initialize",
-    HandshakeHappening.ERROR: "it refuses",
+    HandshakeHappening.REQUEST: "a request of the CLI",
+    HandshakeHappening.ANSWER: "a response to initialize",
+    HandshakeHappening.ERROR: "a refusal",
     HandshakeHappening.DEADLINE: "Timeouts.initialize passes",
     HandshakeHappening.ENDED: "the session ends",
     TurnHappening.REPORTED_QUEUED: "reported as queued",
@@ -84,16 +84,16 @@ HAPPENINGS: dict[Enum, str] = {
     TurnHappening.RESULT: "its result",
     TurnHappening.RESULT_ABORTED: "its result, aborted",
     TurnHappening.RESULT_FAILED: "its result, an error",
-    TurnHappening.WITHDRAWN: "reported as withdrawn",
+    TurnHappening.WITHDRAWN: "reported as cancelled",
     TurnHappening.REFUSED: "reported as refused",
     TurnHappening.IDLE_AFTER_COMPLETED: "idle, reported as completed, no result",
-    TurnHappening.IDLE_AFTER_WITHDRAWN: "idle, withdrawn, no result",
+    TurnHappening.IDLE_AFTER_WITHDRAWN: "idle, cancelled, no result",
     TurnHappening.IDLE_AFTER_REFUSED: "idle, refused, no result",
     TurnHappening.STOPPED: "stop()",
-    TurnHappening.DIED: "the session is lost",
+    TurnHappening.DIED: "the session fails",
     HalfHappening.CLOSE_ASKED: "finish()",
     HalfHappening.CLOSED: "end of the pipe",
-    HalfHappening.BROKEN: "the other side is gone",
+    HalfHappening.BROKEN: "the other side has closed it",
     WorkHappening.TURN_BEGINS: "an init message",
     WorkHappening.RESULT: "a result",
     WorkHappening.TASK_ENDED: "a background task ends",
@@ -104,9 +104,9 @@ HAPPENINGS: dict[Enum, str] = {
     ProcessHappening.EXITED: "exit",
 }
 STAGES = {
-    "it starts": (Lifecycle.NEW, Lifecycle.STARTING, Lifecycle.INITIALIZING),
-    "it runs, also after `finish()`": (Lifecycle.RUNNING,),
-    "it is being stopped": (Lifecycle.STOPPING,),
+    "it starts": (SessionState.NEW, SessionState.STARTING, SessionState.INITIALIZING),
+    "it runs, also after `finish()`": (SessionState.RUNNING,),
+    "it is being stopped": (SessionState.STOPPING,),
 }
 EXITS = {
     Exit.CLEAN: "code 0",
@@ -119,32 +119,32 @@ ENDINGS = {
     Ending.FAILED: "`SessionFailed`, state `FAILED`",
 }
 FIELDS: dict[str, tuple[str, tuple[Any, ...]]] = {
-    "lifecycle": ("the session", tuple(Lifecycle)),
+    "lifecycle": ("the session", tuple(SessionState)),
     "handshake": ("the handshake", tuple(Handshake)),
-    "input": ("our input half", tuple(Half)),
-    "output": ("our output half", (Half.OPEN, Half.CLOSED)),
+    "input": ("stdin", tuple(Half)),
+    "output": ("stdout", (Half.OPEN, Half.CLOSED)),
     "process": ("the process", tuple(Process)),
-    "activity": ("what the CLI says it does", tuple(Activity)),
-    "open_turns": ("prompts of ours are open", (0, 1)),
-    "pending_requests": ("operations of ours wait for an answer", (0, 1)),
-    "in_flight_requests": ("callbacks are at work", (0, 1)),
+    "activity": ("reported activity", tuple(SessionActivity)),
+    "open_turns": ("prompts are open", (0, 1)),
+    "pending_requests": ("operations are pending", (0, 1)),
+    "in_flight_requests": ("callbacks run", (0, 1)),
     "background_tasks": ("background tasks run", (0, 1)),
-    "unsettled": ("a task has ended and the CLI has said nothing since", (False, True)),
+    "unsettled": ("a task has ended without a later report", (False, True)),
     "hold_until_confirmed": ("a hook must not be missed (`on_failure='block'`)", (False, True)),
 }
 RULES: dict[str, tuple[Callable[[Snapshot], bool], Snapshot]] = {
-    "prompts and operations are written at once": (
+    "prompts and operations are written immediately": (
         lambda now: states.operations_flow(now.handshake, now.hold_until_confirmed),
         Snapshot(handshake=Handshake.CONFIRMED),
     ),
-    "a frame that is written may still be read": (
+    "the CLI can still read frames": (
         lambda now: states.somebody_reads(now.input, now.output, now.process, now.peer_only_listens),
         Snapshot(),
     ),
-    "the session is quiet: `wait_idle()` returns": (states.is_quiet, Snapshot(activity=Activity.IDLE)),
+    "the session is quiet: `wait_idle()` returns": (states.is_quiet, Snapshot(activity=SessionActivity.IDLE)),
     "stdin is closed after `finish()`": (
         states.input_may_close,
-        Snapshot(input=Half.CLOSING, activity=Activity.IDLE),
+        Snapshot(input=Half.CLOSING, activity=SessionActivity.IDLE),
     ),
 }
 """Each rule, and a state in which it holds."""
@@ -192,7 +192,7 @@ def hindrances(rule: Callable[[Snapshot], bool], good: Snapshot) -> list[str]:
 
 def rules() -> list[str]:
     """Return the joint rules, as a table made by asking them."""
-    rows = ["| rule | what alone prevents it |", "|---|---|"]
+    rows = ["| rule | sufficient obstacle |", "|---|---|"]
     for name, (rule, good) in RULES.items():
         rows.append(f"| {name} | {'; '.join(hindrances(rule, good))} |")
     return rows
@@ -200,7 +200,7 @@ def rules() -> list[str]:
 
 def endings() -> list[str]:
     """Return how a session ends with its process, as a table."""
-    rows = ["| the session | a prompt is open | how the CLI exited | the last event |", "|---|---|---|---|"]
+    rows = ["| session | open prompt | exit of the CLI | last event |", "|---|---|---|---|"]
     for stage, lifecycles in STAGES.items():
         found: dict[tuple[Ending, bool], dict[Exit, None]] = {}
         for lifecycle, open_prompt, code in product(lifecycles, (False, True), Exit):
@@ -210,7 +210,7 @@ def endings() -> list[str]:
             if other == codes and open_prompt:
                 continue
             prompt = "yes or no" if other == codes else "yes" if open_prompt else "no"
-            how = "however" if len(codes) == len(Exit) else "; ".join(EXITS[code] for code in codes)
+            how = "any" if len(codes) == len(Exit) else "; ".join(EXITS[code] for code in codes)
             rows.append(f"| {stage} | {prompt} | {how} | {ENDINGS[ending]} |")
     return rows
 
@@ -218,7 +218,7 @@ def endings() -> list[str]:
 def parts() -> dict[str, list[str]]:
     """Return all generated parts, by name."""
     return {
-        "session": picture(states.LIFECYCLE, Lifecycle.NEW),
+        "session": picture(states.LIFECYCLE, SessionState.NEW),
         "handshake": picture(states.HANDSHAKE, Handshake.UNSENT),
         "turn": picture(states.TURN, TurnState.QUEUED),
         "work": picture(states.WORK, Work.UNKNOWN),

@@ -1,4 +1,4 @@
-"""Bring the part of `docs/simulated-cli.md` about fidelity up to date with the suite (`--write`), or fail if it is not."""
+"""Bring the part of `docs/guides/testing/simulated-cli.md` about fidelity up to date with the suite (`--write`), or fail if it is not."""
 
 from __future__ import annotations
 
@@ -13,39 +13,41 @@ from bridle.testing.simulation.launch import VERSION
 from tests.fidelity import differences
 from tests.fidelity.cases import ASKED, CASES
 
-WHAT = (
-    ("has another value", differences.DIFFERENT_VALUES),
-    ("is missing", differences.ONLY_REAL),
-    ("has the same form, but other or less content", differences.SHAPE_ONLY),
+KINDS = (
+    ("Fields with other values", differences.DIFFERENT_VALUES),
+    ("Fields that only the real CLI has", differences.ONLY_REAL),
+    ("Responses of the same form with other or less content", differences.SHAPE_ONLY),
 )
 
 
-def sentence(words: str) -> str:
-    """Return words as they stand in a table."""
-    return words.replace("|", "\\|")
+def grouped(fields: dict[str, str]) -> list[str]:
+    """Return one item for each reason, with its fields."""
+    reasons: dict[str, list[str]] = {}
+    for field, reason in fields.items():
+        reasons.setdefault(reason, []).append(field)
+    return [f"- {reason[0].upper()}{reason[1:]}: {', '.join(names)}." for reason, names in reasons.items()]
 
 
 def lines() -> list[str]:
     """Return the generated part."""
     count = len(CASES) + len(ASKED) - 1
     page = [
-        f"`tests/fidelity` runs {len(CASES)} scripts, and {len(ASKED)} control operations in one of them, on this simulated CLI and on "
-        f"the real one ({VERSION}) with the same host, and compares each frame that they send: the presence of every field, its value, "
-        "and the links that ids make. "
-        f"All {count} agree, except for these fields. A field that a new version of the real CLI sends fails the suite once.",
-        "",
-        "| in the simulated CLI | | because it |",
-        "|---|---|---|",
+        f"`tests/fidelity` runs {len(CASES)} scripts and {len(ASKED)} control operations on the simulated CLI and on the real one",
+        f"({VERSION}).",
+        "It compares each frame of both: the presence of every field, its value, and the links between ids.",
+        f"All {count} agree, except for the fields below. A new field of the real CLI fails the suite once.",
     ]
-    for what, table in WHAT:
-        page += [f"| `{rule}` | {what} | {sentence(reason)} |" for rule, reason in table.items()]
-    for case in CASES:
-        for what, table in (("has another value", case.but), ("is missing", case.lacks)):
-            page += [f"| `{rule}`, {case.name} | {what} | {sentence(reason)} |" for rule, reason in table.items()]
-    page += ["", "<details><summary>The scripts</summary>", ""]
-    page += [f"- {case.name}" for case in CASES]
-    return [*page, "", "</details>"]
+    for kind, table in KINDS:
+        page += ["", f"{kind}:", "", *grouped({f"`{rule}`": reason for rule, reason in table.items()})]
+    single = {
+        f"`{rule}` ({case.name})": reason
+        for case in CASES
+        for fields in (case.but, case.lacks)
+        for rule, reason in fields.items()
+    }
+    page += ["", "Fields that differ in single scripts:", "", *grouped(single)]
+    return page
 
 
 if __name__ == "__main__":
-    sys.exit(generated_parts.main("simulated-cli.md", {"fidelity": lines()}))
+    sys.exit(generated_parts.main("guides/testing/simulated-cli.md", {"fidelity": lines()}))

@@ -1,4 +1,4 @@
-"""Draw the state tables, of one-shot streams and of sessions, in `docs/lifecycle.md` (`--write`), or fail if the page is not current."""
+"""Draw the state tables of queries and sessions in `docs/reference/states.md` (`--write`), or fail if the page is not current."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from bridle.protocol.states.query import ONE_SHOT, Happening, State, Yield
 HAPPENINGS = {
     Happening.MESSAGE: "a message",
     Happening.RESULT: "a result",
-    Happening.BAD_LINE: "a line that is no JSON object",
-    Happening.BAD_LINE_LIMIT: "`Limits.consecutive_decode_errors` such lines in a row",
+    Happening.BAD_LINE: "a line that is not a JSON object",
+    Happening.BAD_LINE_LIMIT: "`Limits.consecutive_decode_errors` consecutive invalid lines",
     Happening.OVERSIZED_LINE: "a line longer than `Limits.line_bytes`",
     Happening.OVERSIZED_LINE_SKIPPED: "such a line, with `on_oversize='skip'`",
-    Happening.INCOMPLETE_LAST_LINE: "exit, and the output ends inside of a line",
+    Happening.INCOMPLETE_LAST_LINE: "exit, and the output ends within a line",
     Happening.EXITED_CLEAN: "exit with code 0 (after an error result: with any code)",
-    Happening.EXITED_EMPTY: "exit with code 0, and not one byte was printed",
+    Happening.EXITED_EMPTY: "exit with code 0 without output",
     Happening.EXITED_WITH_ERROR: "exit with another code",
     Happening.EXITED_WITH_ERROR_STRICT: "such an exit, with `strict_exit_status=True`",
-    Happening.DEADLINE: "a deadline passes: `first_message`, `idle` or `turn`",
+    Happening.DEADLINE: "a timeout: `first_message`, `idle` or `turn`",
     Happening.STILL_RUNNING: "no exit in time",
-    Happening.FAILED: "the connection is lost: prompts that cannot be read, a reader that is too slow",
+    Happening.FAILED: "a lost connection: failed prompts, a slow consumer",
     Happening.STOPPED: "the process was stopped on request",
-    Happening.PROMPT: "the CLI takes up a further prompt, where there are several",
+    Happening.PROMPT: "the CLI starts another prompt",
     Happening.ASKED_AT_THE_END: "the next call",
 }
 YIELDS = {
     Yield.MESSAGE: "the message",
     Yield.DECODE_ERROR: "a `DecodeError` item",
-    Yield.RAISE_TOO_MANY_DECODE_ERRORS: "raises `TooManyDecodeErrors`",
+    Yield.RAISE_TOO_MANY_DECODE_ERRORS: "raises `DecodeErrorLimitError`",
     Yield.RAISE_LINE_TOO_LONG: "raises `LineTooLongError`",
     Yield.RAISE_PROCESS_ERROR: "raises `ProcessError`",
     Yield.RAISE_TURN_TIMEOUT: "raises `TurnTimeoutError`",
@@ -41,8 +41,8 @@ YIELDS = {
 }
 STATES = {
     State.STREAMING: "the model works",
-    State.RESULT_RECEIVED: "a result came, the CLI has to exit",
-    State.ENDING: "the next call says that it is over",
+    State.RESULT_RECEIVED: "a result arrived, the CLI has to exit",
+    State.ENDING: "the next call returns the end",
     State.CLOSED: "over",
 }
 
@@ -72,7 +72,7 @@ def picture() -> list[str]:
 
 def table() -> list[str]:
     """Return every cell in which something happens, as a table."""
-    rows = ["| state | what happens | what the call gives | next state |", "|---|---|---|---|"]
+    rows = ["| state | event | the call returns or raises | next state |", "|---|---|---|---|"]
     for state, what, gives, then in live_cells():
         rows.append(f"| {state.name} | {HAPPENINGS[what]} | {given(gives)} | {then.name} |")
     return rows
@@ -80,4 +80,4 @@ def table() -> list[str]:
 
 if __name__ == "__main__":
     parts = {"picture": picture(), "table": table(), **session_states_page.parts()}
-    sys.exit(generated_parts.main("lifecycle.md", parts))
+    sys.exit(generated_parts.main("reference/states.md", parts))

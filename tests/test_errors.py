@@ -29,8 +29,8 @@ ERRORS: dict[str, BridleError] = {
         BAD,
         errors.ProcessError(1, Diagnostic(stderr_tail="t")),
         errors.LineTooLongError(2, 1, b"h"),
-        errors.TooManyDecodeErrors(5, BAD),
-        errors.PromptsError(2, "ValueError: x"),
+        errors.DecodeErrorLimitError(5, BAD),
+        errors.PromptIterableError(2, "ValueError: x"),
         errors.SlowConsumerError(2, 1),
         errors.TurnTimeoutError("idle", 3),
         errors.ControlTimeoutError("o", "r", 1),
@@ -42,6 +42,9 @@ ERRORS: dict[str, BridleError] = {
         errors.SessionClosedError(expected=True, reason="r", exit_code=1, stderr_tail="t"),
         ResultError(ResultMessage(subtype="x", is_error=True)),
         errors.ConcurrentUseError.for_call("x"),
+        errors.SessionNotStartedError("send"),
+        errors.SessionNotFoundError("No conversation found with session ID: 5e551011-0000-4000-8000-000000000000"),
+        errors.TurnCancelledError("id", "interrupted").add_partial(errors.PartialResult(text="so far", session_id="s")),
     )
 }
 
@@ -66,6 +69,7 @@ def test_an_error_pickles_and_copies(name: str) -> None:
         assert (str(other), repr(other), other.args) == (str(error), repr(error), error.args)
         facts: dict[str, Any] = vars(error)
         assert vars(other).keys() == facts.keys()
+        assert (other.partial, other.session_id, other.retryable) == (error.partial, error.session_id, error.retryable)
 
 
 def test_an_exit_code_that_is_not_known_is_not_told() -> None:

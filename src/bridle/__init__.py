@@ -23,43 +23,48 @@ from bridle._version import __version__
 PLACES: dict[str, str] = {
     name: module
     for module, names in {
+        "bridle.aio.pool": "SessionPool",
         "bridle.aio.query": "QueryStream query run",
         "bridle.aio.session": "Session Turn start_session",
         "bridle.options.bounds": "Limits Timeouts",
         "bridle.dialogs": "ElicitationRequest ElicitationResult UserDialogRequest UserDialogResult",
         "bridle.errors": (
             "BridleError CLIExitedDuringInitError CLINotFoundError CheckpointingNotEnabledError ConcurrentUseError ControlError "
-            "ControlRejectedError ControlTimeoutError DecodeError Diagnostic InitQueueOverflowError InitializationError "
-            "InitializationTimeoutError LineTooLongError NotSupportedError OptionsError ProcessError PromptsError "
-            "SessionClosedError SlowConsumerError SpawnError StartError StreamError StreamWarning TooManyDecodeErrors "
-            "TooManyPendingRequestsError TurnTimeoutError UnknownVersionError UnsupportedCLIVersionError VersionDetectionError"
+            "ControlRejectedError ControlTimeoutError DecodeError DecodeErrorLimitError Diagnostic InitQueueOverflowError "
+            "InitializationError InitializationTimeoutError LineTooLongError NotSupportedError OptionsError PartialResult "
+            "PoolClosedError PoolError PoolTimeoutError ProcessError PromptIterableError RegistryError SessionClosedError "
+            "SessionNotFoundError SessionNotStartedError SessionReturnedError SlowConsumerError SpawnError StartError StreamError "
+            "StreamWarning TooManyPendingRequestsError TurnCancelledError TurnTimeoutError "
+            "UnknownVersionError UnsupportedCLIVersionError VersionDetectionError"
         ),
         "bridle.hooks": "HookContext HookMatcher HookOutput",
+        "bridle.launch.versions": "CLIVersion version_meets_minimum",
         "bridle.messages": (
             "AssistantMessage ContentBlock Message RateLimitEvent ResultError ResultMessage StreamEvent SystemMessage TextBlock "
             "ThinkingBlock ToolResultBlock ToolUseBlock UnknownBlock UnknownMessage UserMessage"
         ),
         "bridle.options.kinds": (
-            "AgentDefinition McpHttpServerConfig McpSSEServerConfig McpStdioServerConfig SandboxSettings SdkPluginConfig "
-            "SystemPromptCustom SystemPromptFile SystemPromptPreset TaskBudget ThinkingConfigAdaptive ThinkingConfigDisabled "
-            "ThinkingConfigEnabled"
+            "AgentDefinition EffortLevel McpHttpServerConfig McpSSEServerConfig McpStdioServerConfig PermissionMode SandboxSettings "
+            "SdkPluginConfig SettingSource SystemPromptCustom SystemPromptFile SystemPromptPreset TaskBudget ThinkingConfigAdaptive "
+            "ThinkingConfigDisabled ThinkingConfigEnabled"
         ),
         "bridle.options.options": "Options",
+        "bridle.queries.prompts": "Prompt",
         "bridle.queries.outcomes": "CollectResult RunResult",
         "bridle.permissions": (
             "AddDirectories AddRules Allow Deny PermissionRequest PermissionRule RemoveDirectories RemoveRules ReplaceRules SetMode"
         ),
-        "bridle.protocol.states.session": "Activity Lifecycle TurnState",
+        "bridle.protocol.states.session": "SessionActivity SessionState TurnState",
         "bridle.session.events": (
             "ActivityChanged BackgroundTasksChanged SessionCompleted SessionEvent SessionFailed SessionStarted SessionStopped "
-            "TurnCompleted TurnStarted Warned"
+            "TurnCompleted TurnStarted WarningRaised"
         ),
         "bridle.checked.schemas": "OutputError",
         "bridle.tools": "Audio EmbeddedResource Image ResourceLink Tool ToolContext ToolError ToolResult ToolServer tool tool_server",
     }.items()
     for name in names.split()
 }
-_SUBMODULES = ("hooks", "messages", "sync", "testing")
+_SUBMODULES = ("hooks", "messages", "pool", "sync", "testing")
 
 __all__ = ["__version__", *_SUBMODULES, *PLACES]  # noqa: PLE0604 - all of them are strings
 
@@ -72,7 +77,30 @@ def __getattr__(name: str) -> Any:
     if name in PLACES:
         value = globals()[name] = getattr(import_module(PLACES[name]), name)
         return value
-    raise AttributeError(f"module 'bridle' has no attribute {name!r}")
+    if name.startswith("__"):  # asked for by the interpreter and by tools
+        raise AttributeError(f"module 'bridle' has no attribute {name!r}")
+    raise _not_here(name)
+
+
+def _not_here(name: str) -> Exception:
+    """Return the error for a name that is not here: in `from bridle import ...` it must be an ImportError to keep its text."""
+    import sys
+
+    from bridle._official import advice
+
+    text = advice(name) or _suggested(name)
+    # `from bridle import x` asks for the attribute from importlib first, and replaces the text of an AttributeError.
+    importing = sys._getframe(2).f_globals.get("__name__") == "importlib._bootstrap"  # noqa: SLF001
+    if importing and text:
+        return ImportError(f"`bridle` has no {name!r}. {text}", name="bridle")
+    return AttributeError(f"module 'bridle' has no attribute {name!r}. {text}".rstrip(". ") + ("." if text else ""))
+
+
+def _suggested(name: str) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(name, __all__, n=1, cutoff=0.8)
+    return f"Did you mean `{close[0]}`?" if close else ""
 
 
 def __dir__() -> list[str]:

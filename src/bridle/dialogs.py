@@ -1,4 +1,4 @@
-"""Dialogs: what servers and the CLI ask the user, and the answers. Needs a session, or a query that becomes one.
+"""Dialogs: questions of servers and of the CLI to the user, and the answers. Needs a session, or a query that becomes one.
 
 ::
 
@@ -17,8 +17,7 @@ import msgspec
 from msgspec import Raw
 
 from bridle.checked.functions import AnswerError, Around, Question, decode_question, json_copy
-from bridle.messages.base import NO_RAW, plain_object
-from bridle.messages.lazy import decoded_once
+from bridle.messages.base import NO_RAW, decoded_once, plain_object
 
 __all__ = [
     "CANCELLED",
@@ -37,19 +36,19 @@ __all__ = [
 ElicitationAction: TypeAlias = Literal["accept", "decline", "cancel"]
 
 DECLINED: Mapping[str, Any] = {"action": "decline"}
-"""The answer to an elicitation that nobody answers."""
+"""The answer to an elicitation without a callback."""
 CANCELLED: Mapping[str, Any] = {"behavior": "cancelled"}
-"""The answer to a dialog that nobody answers."""
+"""The answer to a dialog without a callback."""
 
 
 class ElicitationRequest(Question, frozen=True, kw_only=True):
     """An MCP server asks the user for something.
 
-    Texts were written by the server: escape them before they reach a terminal (`bridle.errors.printable`), and show which server asks.
+    The server wrote the texts: escape them for a terminal (`bridle.errors.escape_terminal`), and show which server asks.
 
     Attributes:
         mcp_server_name: the server that asks, under the name it is registered with.
-        message: what it asks.
+        message: the text of the question.
         mode: `form`: fields to be filled in (`requested_schema`); `url`: a page to be opened (`url`). The CLI may add others.
         url: the page, in mode `url`. Where it leads is the server's choice: ask before it is opened.
         elicitation_id: the question, in mode `url`; an `ElicitationCompleteMessage` with it tells that the page was done with.
@@ -94,7 +93,7 @@ class UserDialogRequest(Question, frozen=True, kw_only=True):
 
     @decoded_once
     def payload(self) -> dict[str, Any]:
-        """What the dialog is to show, by its kind's own rules."""
+        """The content of the dialog, by the rules of its kind."""
         return plain_object(self.payload_raw)
 
 
@@ -119,17 +118,32 @@ class ElicitationResult(msgspec.Struct, frozen=True):
 
     @classmethod
     def accept(cls, content: Mapping[str, Any] | None = None) -> ElicitationResult:
-        """Return the answer that hands `content` to the server; None where there is nothing to fill in, as in mode `url`."""
+        """Return the answer that sends `content` to the server.
+
+        Args:
+            content: values of the form, by field; None if the dialog has no fields, as in mode `url`.
+
+        Returns:
+            The answer, to be returned from the callback.
+        """
         return cls("accept", content)
 
     @classmethod
     def decline(cls) -> ElicitationResult:
-        """Return the answer that the user refused."""
+        """Return the answer that the user refused.
+
+        Returns:
+            The answer, to be returned from the callback.
+        """
         return cls("decline")
 
     @classmethod
     def cancel(cls) -> ElicitationResult:
-        """Return the answer that the user closed the dialog without a choice."""
+        """Return the answer that the user closed the dialog without a choice.
+
+        Returns:
+            The answer, to be returned from the callback.
+        """
         return cls("cancel")
 
 
@@ -138,7 +152,7 @@ class UserDialogResult(msgspec.Struct, frozen=True):
 
     Attributes:
         behavior: `completed` or `cancelled`.
-        result: what the dialog gave, in the form that its kind wants; any JSON value.
+        result: the result of the dialog, in the form of its kind; any JSON value.
     """
 
     behavior: Literal["completed", "cancelled"]
@@ -152,41 +166,73 @@ class UserDialogResult(msgspec.Struct, frozen=True):
 
     @classmethod
     def completed(cls, result: Any = None) -> UserDialogResult:
-        """Return the end of a dialog that gave `result`."""
+        """Return the answer that the dialog was completed.
+
+        Args:
+            result: a value that JSON can represent; None if the dialog has no result.
+
+        Returns:
+            The answer, to be returned from the callback.
+        """
         return cls("completed", result)
 
     @classmethod
     def cancelled(cls) -> UserDialogResult:
-        """Return the end of a dialog that was closed."""
+        """Return the answer that the dialog was closed without a result.
+
+        Returns:
+            The answer, to be returned from the callback.
+        """
         return cls("cancelled")
 
 
 def decode_elicitation(request: bytes | Raw | Mapping[str, Any], **around: Unpack[Around]) -> ElicitationRequest:
-    """Return what an `elicitation` request asks; fields of the wrong shape are left out. See `decode_user_dialog`."""
+    """Decode an `elicitation` request; fields of the wrong shape are left out.
+
+    Args:
+        request: the payload of the control request.
+        around: as in `decode_user_dialog`.
+
+    Returns:
+        The request as the callback receives it.
+
+    Raises:
+        DecodeError, ValueError: it is not a JSON object.
+    """
     asked: ElicitationRequest = decode_question(ElicitationRequest, "elicitation", request, around)
     return asked
 
 
 def decode_user_dialog(request: bytes | Raw | Mapping[str, Any], **around: Unpack[Around]) -> UserDialogRequest:
-    """Return what a `request_user_dialog` request asks; fields of the wrong shape are left out.
+    """Decode a `request_user_dialog` request; fields of the wrong shape are left out.
 
     Args:
         request: the payload of the control request.
-        around: `request_id`; `session`, the session that asks; `cancelled`, which tells whether anybody still waits;
-            `warn`, called for each field that was left out.
+        around: `request_id`, the id of the control request; `session`, the session of the request; `cancelled`, which
+            returns whether the CLI has cancelled the request; `warn`, called for each field that was left out.
+
+    Returns:
+        The request as the callback receives it.
 
     Raises:
-        DecodeError, ValueError: it is no JSON object.
+        DecodeError, ValueError: it is not a JSON object.
     """
     asked: UserDialogRequest = decode_question(UserDialogRequest, "request_user_dialog", request, around)
     return asked
 
 
 def encode_elicitation(outcome: object) -> dict[str, Any]:
-    """Return the answer to an elicitation; None declines, and a dict has the names of the wire.
+    """Return the wire form of the answer to an elicitation.
+
+    Args:
+        outcome: the return value of the callback: an `ElicitationResult`, a dict with the names of the wire, or None
+            to decline.
+
+    Returns:
+        A dict that JSON can represent.
 
     Raises:
-        AnswerError: it is nothing that can be an answer, or JSON cannot hold it.
+        AnswerError: the type is unsupported, or JSON cannot represent the value.
     """
     if outcome is None:
         return dict(DECLINED)
@@ -195,11 +241,7 @@ def encode_elicitation(outcome: object) -> dict[str, Any]:
         if outcome.content is not None:
             wire["content"] = json_copy(outcome.content, "content")
         return wire
-    if not isinstance(outcome, Mapping):
-        raise AnswerError(f"it must return an ElicitationResult, a dict or None, not {type(outcome).__name__}")
-    wire = json_copy(outcome, "result")
-    if wire.get("action") not in ("accept", "decline", "cancel"):
-        raise AnswerError("`action` must be 'accept', 'decline' or 'cancel'", "action")
+    wire = _answer(outcome, "an ElicitationResult", "action", "accept", "decline", "cancel")
     if not isinstance(wire.get("content"), (dict, type(None))):
         raise AnswerError("`content` must be a dict", "content")
     if wire.get("content") is None:
@@ -208,20 +250,30 @@ def encode_elicitation(outcome: object) -> dict[str, Any]:
 
 
 def encode_user_dialog(outcome: object) -> dict[str, Any]:
-    """Return the answer to a dialog; None is cancelled, and a dict has the names of the wire.
+    """Return the wire form of the answer to a dialog.
+
+    Args:
+        outcome: the return value of the callback: a `UserDialogResult`, a dict with the names of the wire, or None to
+            cancel.
+
+    Returns:
+        A dict that JSON can represent.
 
     Raises:
-        AnswerError: it is nothing that can be an answer, or JSON cannot hold it.
+        AnswerError: the type is unsupported, or JSON cannot represent the value.
     """
-    if outcome is None:
+    if outcome is None or (isinstance(outcome, UserDialogResult) and outcome.behavior == "cancelled"):
         return dict(CANCELLED)
     if isinstance(outcome, UserDialogResult):
-        if outcome.behavior == "cancelled":
-            return dict(CANCELLED)
         return {"behavior": "completed", "result": json_copy(outcome.result, "result")}
+    return _answer(outcome, "a UserDialogResult", "behavior", "completed", "cancelled")
+
+
+def _answer(outcome: object, kind: str, field: str, *choices: str) -> dict[str, Any]:
+    """Return an answer that is given as a dict."""
     if not isinstance(outcome, Mapping):
-        raise AnswerError(f"it must return a UserDialogResult, a dict or None, not {type(outcome).__name__}")
+        raise AnswerError(f"it must return {kind}, a dict or None, not {type(outcome).__name__}")
     wire: dict[str, Any] = json_copy(outcome, "result")
-    if wire.get("behavior") not in ("completed", "cancelled"):
-        raise AnswerError("`behavior` must be 'completed' or 'cancelled'", "behavior")
+    if wire.get(field) not in choices:
+        raise AnswerError(f"`{field}` must be {', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}", field)
     return wire

@@ -1,4 +1,4 @@
-"""Every error and warning that users of Bridle can meet; `docs/errors.md` has them as a tree.
+"""Every error and warning that users of Bridle can meet; `docs/reference/errors.md` has them as a tree.
 
 An error keeps its facts as attributes, says what to do next, pickles, and is raised once: nothing wraps it again. Texts that came from
 the child process are data: control characters are escaped before they enter a message. Errors about a message stand with the class of
@@ -7,11 +7,13 @@ the message (`ResultError`, `OutputError`): this file imports nothing of Bridle.
 
 from __future__ import annotations
 
+import errno
 import re
-from collections.abc import Sequence  # noqa: TC003 - msgspec and `help()` read the annotations
-from typing import Any, Literal, Self
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-import msgspec
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = [
     "BridleError",
@@ -30,37 +32,54 @@ __all__ = [
     "LineTooLongError",
     "NotSupportedError",
     "OptionsError",
+    "PartialResult",
+    "PoolClosedError",
+    "PoolError",
+    "PoolTimeoutError",
     "ProcessError",
-    "PromptsError",
+    "PromptIterableError",
+    "RegistryError",
     "SessionClosedError",
+    "SessionNotFoundError",
+    "SessionNotStartedError",
+    "SessionReturnedError",
     "SlowConsumerError",
     "SpawnError",
     "StartError",
     "StreamError",
     "StreamWarning",
-    "TooManyDecodeErrors",
+    "DecodeErrorLimitError",
     "TooManyPendingRequestsError",
+    "TurnCancelledError",
     "TurnTimeoutError",
     "UnknownVersionError",
     "UnsupportedCLIVersionError",
     "VersionDetectionError",
     "WarningCode",
-    "printable",
+    "short_traceback",
+    "escape_terminal",
     "text_of",
 ]
 
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 INSTALL_HINT = (
-    "Install it with `npm install -g @anthropic-ai/claude-code`, "
+    "Install it with `bridle install-cli` or `npm install -g @anthropic-ai/claude-code`, "
     "or pass `cli_path=` (or set BRIDLE_CLI_PATH) to an existing one."
 )
 
 
-def printable(text: str, limit: int = 2_000) -> str:
+def escape_terminal(text: str, limit: int = 2_000) -> str:
     """Return `text` safe for a terminal: control and direction-changing characters escaped, at most `limit` characters.
 
     Newlines and tabs are kept. Where text is cut, the end is kept, because that is where programs say why they stopped.
+
+    Args:
+        text: any text.
+        limit: the most characters of it; default 2000.
+
+    Returns:
+        The text.
     """
     if len(text) > limit:
         text = f"[... {len(text) - limit} characters left out] " + text[-limit:]
@@ -70,7 +89,14 @@ def printable(text: str, limit: int = 2_000) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """Return what an exception says. Those of users may raise when they are asked."""
+    """Return the text of an exception. Exceptions of users may raise when they are formatted.
+
+    Args:
+        error: the exception.
+
+    Returns:
+        The text, or a note that it could not be formatted.
+    """
     try:
         return str(error)
     except Exception as problem:
@@ -78,7 +104,7 @@ def text_of(error: BaseException) -> str:
             why = f"{type(problem).__name__}: {problem}"
         except Exception:
             why = type(problem).__name__
-        return f"(its text cannot be had: {why})"
+        return f"(could not be formatted: {why})"
 
 
 WarningCode = Literal[
@@ -93,6 +119,8 @@ WarningCode = Literal[
     "UNPARSABLE_CLI_VERSION",
     "VERSION_DETECTION_FAILED",
     "OPTION_CONFLICT",
+    "UNKNOWN_HOOK_EVENT",
+    "TOOL_WITHOUT_DESCRIPTION",
     "DEPRECATED_OPTION",
     "PERMISSION_CALLBACK_SHADOWED",
     "INIT_UNCONFIRMED",
@@ -104,21 +132,27 @@ WarningCode = Literal[
 
 
 class StreamWarning(UserWarning):
-    """Something was degraded and the work goes on.
+    """A part of the work was degraded, and the work continues.
 
     Before anything runs it is issued with `warnings.warn`; afterwards it is a value: an item of the stream, an entry of
     `stream.warnings` or `session.warnings`, and the argument of the `on_warning` option.
 
     Attributes:
         code: one of the names in `WarningCode`; stable, to be compared with.
-        message: what happened, for people.
+        message: text for people.
         context: facts that belong to it, by name (`exit_code`, `line`, `field`, ...).
+        exception: the exception of a callback (CALLBACK_FAILED), with its traceback; None otherwise and after pickling.
     """
 
     def __init__(self, code: WarningCode, message: str, context: dict[str, Any] | None = None) -> None:
+        self.message: str
         self.code, self.message = code, message
         self.context: dict[str, Any] = dict(context or {})
+        self.exception: BaseException | None = None
         super().__init__(code, message, self.context)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.code, self.message, self.context)  # without `exception`, which may not pickle
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"
@@ -126,38 +160,135 @@ class StreamWarning(UserWarning):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, StreamWarning) and self.args == other.args
 
-    __hash__ = UserWarning.__hash__
+    def __hash__(self) -> int:
+        return hash((self.code, self.message))
 
 
-class Diagnostic(msgspec.Struct, kw_only=True):
-    """What is known about a process that failed: for error messages, logs and bug reports.
+class Diagnostic:
+    """Facts about a process that failed, for error messages, logs and bug reports.
 
     Attributes:
-        exit_code_hint: what this exit code usually means, in one sentence.
-        troubleshooting: what to do next, one sentence an entry.
+        exit_code_hint: the usual meaning of this exit code, in one sentence.
+        troubleshooting: steps to try next, one sentence an entry.
         stdout_was_empty: True if the process wrote not one byte to stdout.
-        last_non_json_line: the last stdout line that was no JSON object, if any.
+        last_non_json_line: the last stdout line that was not a JSON object, if any.
         stderr_tail: the last part of stderr (`Limits.stderr_tail` bytes), always captured.
         last_result: the last `ResultMessage` that came, if any.
     """
 
-    exit_code_hint: str = ""
-    troubleshooting: Sequence[str] = ()
-    stdout_was_empty: bool = False
-    last_non_json_line: str | None = None
-    stderr_tail: str = ""
-    last_result: Any = None
-
-    def __post_init__(self) -> None:
-        self.troubleshooting = tuple(self.troubleshooting)
+    def __init__(
+        self,
+        *,
+        exit_code_hint: str = "",
+        troubleshooting: Sequence[str] = (),
+        stdout_was_empty: bool = False,
+        last_non_json_line: str | None = None,
+        stderr_tail: str = "",
+        last_result: Any = None,
+    ) -> None:
+        self.exit_code_hint = exit_code_hint
+        self.troubleshooting: Sequence[str] = tuple(troubleshooting)
+        self.stdout_was_empty = stdout_was_empty
+        self.last_non_json_line = last_non_json_line
+        self.stderr_tail = stderr_tail
+        self.last_result = last_result
 
     def __repr__(self) -> str:
-        facts = (f"{name}={printable(repr(getattr(self, name)), 300)}" for name in self.__struct_fields__)
+        facts = (f"{name}={escape_terminal(repr(value), 300)}" for name, value in self.__dict__.items())
         return f"Diagnostic({', '.join(facts)})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Diagnostic) and self.__dict__ == other.__dict__
+
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
+
+
+class ShortTraceback:
+    """A `with` block at the public boundary: errors leave it without the frames inside the library."""
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, _: object, error: BaseException | None, traceback: TracebackType | None) -> None:
+        """Cut the traceback of an error of this library after the frame that holds the block."""
+        if traceback is not None and isinstance(error, (BridleError, TypeError, ValueError, RuntimeError)):
+            frame, last, line = traceback.tb_frame, traceback.tb_lasti, traceback.tb_lineno
+            error.__traceback__ = TracebackType(None, frame, last, line)
+            error.__suppress_context__ = True
+
+
+short_traceback: ShortTraceback = ShortTraceback()
+
+
+class PartialResult:
+    """The part of an answer that arrived before an error.
+
+    Attributes:
+        messages: the messages, in order; at most the last 16 MiB of them, except from `run()` and `collect()`, which keep all.
+        text: text of the last assistant message, or of the result if there was one.
+        session_id: the session, for `Options(resume=...)`; None if no message named it.
+        usage: token counts of the last result, else of the last assistant message; None if neither came.
+        cost: the CLI's estimate in US dollars from the last result; None without a result.
+    """
+
+    __slots__ = ("cost", "messages", "session_id", "text", "usage")
+
+    def __init__(
+        self,
+        messages: Sequence[Any] = (),
+        *,
+        text: str = "",
+        session_id: str | None = None,
+        usage: Any = None,
+        cost: float | None = None,
+    ) -> None:
+        self.messages: tuple[Any, ...] = tuple(messages)
+        self.text: str = text
+        self.session_id: str | None = session_id
+        self.usage: Any = usage
+        self.cost: float | None = cost
+
+    def __repr__(self) -> str:
+        return (
+            f"PartialResult({len(self.messages)} messages, {len(self.text)} characters of text, "
+            f"session_id={self.session_id!r}, cost={self.cost!r})"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PartialResult) and all(
+            getattr(self, name) == getattr(other, name) for name in self.__slots__
+        )
+
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
 
 class BridleError(Exception):
-    """The base of every error that Bridle raises."""
+    """The base of every error that Bridle raises.
+
+    Attributes:
+        partial: the part of the answer that arrived before the error; empty if nothing did.
+        session_id: the session, for `Options(resume=...)`; None if it is unknown.
+        retryable: True if the same call may succeed later without a change: limits and failures of the API or the system, timeouts.
+    """
+
+    partial: PartialResult = PartialResult()
+    session_id: str | None = None
+    retryable: bool = False
+
+    def add_partial(self, partial: PartialResult) -> Self:
+        """Set `partial` and `session_id` unless the error already has them; return the error.
+
+        Args:
+            partial: the part of the answer that arrived.
+
+        Returns:
+            The error itself.
+        """
+        if self.partial == PartialResult():
+            self.partial = partial
+        if self.session_id is None:
+            self.session_id = partial.session_id
+        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Constructors take facts, not `args`: pickle and copy restore the attributes and skip the constructor.
@@ -177,6 +308,9 @@ def _restore(kind: Any, args: tuple[Any, ...], state: dict[str, Any]) -> Any:
 class OptionsError(BridleError, ValueError):
     """An option has a wrong name, type or value; nothing was started.
 
+    Args:
+        message: the text of the error.
+
     Attributes:
         field: the option's name, with the path into it where it is nested (`agents.reviewer.model`).
     """
@@ -184,7 +318,10 @@ class OptionsError(BridleError, ValueError):
     def __init__(self, message: str, *, field: str = "") -> None:
         self.field = field
         # Keys of files and dicts are part of the text, and may come from strangers.
-        super().__init__(printable(message, 20_000))
+        super().__init__(escape_terminal(message, 20_000))
+
+
+_SHORTAGES = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC})
 
 
 class StartError(BridleError):
@@ -194,15 +331,19 @@ class StartError(BridleError):
 class CLINotFoundError(StartError):
     """No Claude Code CLI was found.
 
+    Args:
+        message: the first sentence of the text; None for the usual one.
+        hint: the sentence about the fix. Default: how to install the CLI.
+
     Attributes:
         searched: every place that was looked at, in order.
     """
 
-    def __init__(self, searched: Sequence[str] = (), *, message: str | None = None) -> None:
-        self.searched = tuple(searched)
+    def __init__(self, searched: Sequence[str] = (), *, message: str | None = None, hint: str = INSTALL_HINT) -> None:
+        self.searched: tuple[str, ...] = tuple(searched)
         text = message or "Claude Code CLI not found."
-        places = "".join(f"\n  - {printable(place)}" for place in self.searched)
-        super().__init__(f"{text} {INSTALL_HINT}" + (f"\nLooked at:{places}" if places else ""))
+        places = "".join(f"\n  - {escape_terminal(place)}" for place in self.searched)
+        super().__init__(f"{text} {hint}" + (f"\nLooked at:{places}" if places else ""))
 
 
 class UnsupportedCLIVersionError(StartError):
@@ -210,16 +351,36 @@ class UnsupportedCLIVersionError(StartError):
 
     Attributes:
         detected: the version found, or None if only a refused flag told.
-        minimum: the lowest version that can do what was asked.
-        suggestion: what to do.
+        minimum: the lowest version that supports the request.
+        suggestion: the fix, in one sentence.
+        option: the option that needs the newer version, or "".
+        flag: the flag that it becomes, or "".
+        detail: the message of the CLI, or "".
     """
 
-    def __init__(self, detected: str | None, minimum: str, suggestion: str = "", *, detail: str = "") -> None:
-        self.detected, self.minimum = detected, minimum
-        self.suggestion = suggestion or "Update it with `npm install -g @anthropic-ai/claude-code@latest`."
+    def __init__(
+        self,
+        detected: str | None,
+        minimum: str,
+        suggestion: str = "",
+        *,
+        detail: str = "",
+        option: str = "",
+        flag: str = "",
+    ) -> None:
+        self.detected = detected
+        self.minimum = minimum
+        self.option = option
+        self.flag = flag
+        if option:
+            update = f"`npm install -g @anthropic-ai/claude-code@{minimum}` or newer"
+            suggestion = suggestion or f"Update it with {update}, or leave `{option}` out."
+        self.suggestion: str = suggestion or "Update it with `npm install -g @anthropic-ai/claude-code@latest`."
         self.detail = detail
-        if detail:
-            problem = f"This Claude Code CLI cannot do what was asked: {printable(detail)}"
+        if option:
+            problem = f"`{option}` needs Claude Code CLI {minimum} or newer, and this one is {detected}: it does not know {flag}"
+        elif detail:
+            problem = f"This Claude Code CLI does not support the request: {escape_terminal(detail)}"
         else:
             problem = f"Claude Code CLI {detected} is too old: needed is {minimum} or newer"
         super().__init__(f"{problem}. {self.suggestion}")
@@ -229,17 +390,17 @@ class UnknownVersionError(StartError):
     """`claude --version` printed nothing that looks like a version.
 
     Attributes:
-        output: what it printed.
-        suggestion: what to do.
+        output: its output.
+        suggestion: the fix, in one sentence.
     """
 
     def __init__(self, output: str, suggestion: str = "") -> None:
         self.output = output
-        self.suggestion = suggestion or (
-            "Check that `cli_path` is the Claude Code CLI; `version_check='permissive'` goes on with a warning instead."
+        self.suggestion: str = suggestion or (
+            "Check that `cli_path` is the Claude Code CLI; `version_check='permissive'` continues with a warning instead."
         )
         super().__init__(
-            f"No version number in the output of `claude --version`: {printable(output, 300)!r}. {self.suggestion}"
+            f"No version number in the output of `claude --version`: {escape_terminal(output, 300)!r}. {self.suggestion}"
         )
 
 
@@ -247,56 +408,72 @@ class VersionDetectionError(StartError):
     """`claude --version` could not be run.
 
     Attributes:
-        reason: what the operating system or the process said.
+        reason: the reason from the operating system or the process.
     """
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(
-            f"Could not ask the Claude Code CLI for its version: {printable(reason)}. "
-            "Check that the file runs by hand (`claude --version`); `version_check='permissive'` goes on with a warning instead."
+            f"Could not ask the Claude Code CLI for its version: {escape_terminal(reason)}. "
+            "Check that the file runs by hand (`claude --version`); `version_check='permissive'` continues with a warning instead."
         )
 
 
 class SpawnError(StartError):
     """The operating system refused to start the CLI.
 
+    Args:
+        hint: a further sentence of the text.
+
     Attributes:
         path: the executable.
         reason: the operating system's reason.
-        cwd: the working directory that was asked for, or None.
+        cwd: the requested working directory, or None.
         errno: the operating system's error number, or None.
     """
 
     def __init__(
         self, path: str, reason: str, *, cwd: str | None = None, errno: int | None = None, hint: str = ""
     ) -> None:
-        self.path, self.reason, self.cwd, self.errno = path, reason, cwd, errno
-        super().__init__(f"Could not start {printable(path)!r}: {printable(reason)}." + (f" {hint}" if hint else ""))
+        self.path = path
+        self.reason = reason
+        self.cwd = cwd
+        self.errno = errno
+        self.retryable: bool = errno in _SHORTAGES
+        super().__init__(
+            f"Could not start {escape_terminal(path)!r}: {escape_terminal(reason)}." + (f" {hint}" if hint else "")
+        )
 
 
 class InitializationTimeoutError(StartError):
     """The CLI was started and did not answer `initialize` in time.
 
     Attributes:
-        timeout: the deadline, in seconds.
-        output: what was captured until then.
+        timeout: the timeout, in seconds.
+        output: the output until then.
     """
 
+    retryable = True
+
     def __init__(self, timeout: float, output: str = "") -> None:
-        self.timeout, self.output = timeout, output
+        self.timeout = timeout
+        self.output = output
         super().__init__(
             f"The Claude Code CLI did not answer `initialize` within {timeout:g} s; raise `Timeouts.initialize` if it starts "
-            f"slow servers or plugins." + (f" It printed: {printable(output)}" if output else "")
+            f"slow servers or plugins." + (f" It printed: {escape_terminal(output)}" if output else "")
         )
 
 
 class InitializationError(StartError):
-    """The CLI answered `initialize` with an error."""
+    """The CLI answered `initialize` with an error.
+
+    Attributes:
+        message: the error of the CLI.
+    """
 
     def __init__(self, message: str) -> None:
         self.message = message
-        super().__init__(f"The Claude Code CLI refused to initialize: {printable(message)}")
+        super().__init__(f"The Claude Code CLI refused to initialize: {escape_terminal(message)}")
 
 
 def _ended(exit_code: int | None) -> str:
@@ -308,14 +485,15 @@ class CLIExitedDuringInitError(StartError):
 
     Attributes:
         exit_code: its exit code; negative for a signal.
-        output: what it had printed.
+        output: its output until then.
     """
 
     def __init__(self, exit_code: int | None, output: str = "") -> None:
-        self.exit_code, self.output = exit_code, output
+        self.exit_code = exit_code
+        self.output = output
         super().__init__(
             f"The Claude Code CLI {_ended(exit_code)} before it was ready."
-            + (f" It printed: {printable(output)}" if output else " It printed nothing.")
+            + (f" It printed: {escape_terminal(output)}" if output else " It printed nothing.")
         )
 
 
@@ -324,24 +502,26 @@ class StreamError(BridleError):
 
 
 class DecodeError(StreamError):
-    """One line of output was no JSON object. Not terminal: it is an item of the stream, and reading goes on.
+    """One line of output was not a JSON object. Not terminal: it is an item of the stream, and reading continues.
 
     Attributes:
         line: the bytes of the line, without its line end.
         reason: `not-json`, `not-utf8`, `not-an-object` or `too-deep`.
-        detail: what the decoder said.
+        detail: the text of the decoder.
     """
 
     def __init__(
         self, line: bytes, reason: Literal["not-json", "not-utf8", "not-an-object", "too-deep"], detail: str
     ) -> None:
-        self.line, self.reason, self.detail = line, reason, detail
-        super().__init__(f"A line of output was skipped ({reason}: {printable(detail, 300)})")
+        self.line = line
+        self.reason = reason
+        self.detail = detail
+        super().__init__(f"A line of output was skipped ({reason}: {escape_terminal(detail, 300)})")
 
     @property
     def text(self) -> str:
         """The line as text, safe for a terminal, shortened to 500 characters."""
-        return printable(self.line[-4_000:].decode("utf-8", "replace"), 500)
+        return escape_terminal(self.line[-4_000:].decode("utf-8", "replace"), 500)
 
 
 class ProcessError(StreamError):
@@ -349,20 +529,22 @@ class ProcessError(StreamError):
 
     Attributes:
         exit_code: its exit code; negative for a signal.
-        diagnostic: what is known about the failure.
+        diagnostic: facts about the failure.
     """
 
     def __init__(self, exit_code: int | None, diagnostic: Diagnostic) -> None:
-        self.exit_code, self.diagnostic = exit_code, diagnostic
+        self.exit_code = exit_code
+        self.diagnostic = diagnostic
+        self.retryable: bool = exit_code is not None and exit_code < 0
         parts = [f"The Claude Code CLI {_ended(exit_code)}."]
         if diagnostic.exit_code_hint:
             parts.append(diagnostic.exit_code_hint)
         parts.extend(diagnostic.troubleshooting)
         text = " ".join(parts)
         if diagnostic.stderr_tail.strip():
-            text += "\nstderr: " + printable(diagnostic.stderr_tail.strip())
+            text += "\nstderr: " + escape_terminal(diagnostic.stderr_tail.strip())
         if diagnostic.last_non_json_line:
-            text += "\nlast line on stdout: " + printable(diagnostic.last_non_json_line, 500)
+            text += "\nlast line on stdout: " + escape_terminal(diagnostic.last_non_json_line, 500)
         super().__init__(text)
 
 
@@ -376,28 +558,31 @@ class LineTooLongError(StreamError):
     """
 
     def __init__(self, size: int, limit: int, head: bytes) -> None:
-        self.size, self.limit, self.head = size, limit, head
+        self.size = size
+        self.limit = limit
+        self.head = head
         super().__init__(
             f"A line of output has at least {size:,} bytes; the limit is {limit:,}. Raise `Limits.line_bytes`, or set "
-            "`on_oversize='skip'` to go on without it."
+            "`on_oversize='skip'` to continue without it."
         )
 
 
-class PromptsError(StreamError):
-    """An iterable of prompts raised, or gave something that is no prompt, or nothing at all. What it raised is the `__cause__`.
+class PromptIterableError(StreamError):
+    """An iterable of prompts raised, gave an unsupported type, or gave no prompt. Its exception is the `__cause__`.
 
     Attributes:
         count: how many prompts had been sent before.
-        reason: what happened.
+        reason: the problem.
     """
 
     def __init__(self, count: int, reason: str) -> None:
-        self.count, self.reason = count, reason
+        self.count = count
+        self.reason = reason
         super().__init__(f"The iterable of prompts failed after {count} prompts: {reason}")
 
 
-class TooManyDecodeErrors(StreamError):  # noqa: N818 - the contract's name
-    """Several lines in a row were no JSON objects: this is not the CLI's stream.
+class DecodeErrorLimitError(StreamError):
+    """Several lines in a row were not JSON objects: this is not the CLI's stream.
 
     Attributes:
         count: how many there were in a row.
@@ -405,10 +590,11 @@ class TooManyDecodeErrors(StreamError):  # noqa: N818 - the contract's name
     """
 
     def __init__(self, count: int, last: DecodeError) -> None:
-        self.count, self.last = count, last
+        self.count = count
+        self.last = last
         super().__init__(
             f"{count} lines of output in a row were not JSON ({last.reason}); the last was {last.text!r}. Check that `cli_path` is "
-            "the Claude Code CLI and that no wrapper prints to stdout. The bound is `Limits.consecutive_decode_errors`."
+            "the Claude Code CLI and that no wrapper prints to stdout. The limit is `Limits.consecutive_decode_errors`."
         )
 
 
@@ -421,36 +607,43 @@ class SlowConsumerError(StreamError):
     """
 
     def __init__(self, buffered: int, limit: int) -> None:
-        self.buffered, self.limit = buffered, limit
+        self.buffered = buffered
+        self.limit = limit
         super().__init__(
-            f"{buffered:,} bytes of messages wait unread; the limit is {limit:,}. Read faster, close cursors that nobody reads, or "
+            f"{buffered:,} bytes of messages wait unread; the limit is {limit:,}. Read faster, close cursors without a reader, or "
             "raise `Limits.buffered_bytes`."
         )
 
 
 class TurnTimeoutError(StreamError, TimeoutError):
-    """A deadline for the model's work passed.
+    """A timeout of the model's work passed.
 
     Attributes:
         kind: which one: `first_message`, `idle` or `turn`.
         seconds: its length.
     """
 
+    retryable = True
+
     def __init__(self, kind: Literal["first_message", "idle", "turn"], seconds: float) -> None:
+        self.seconds: float
         self.kind, self.seconds = kind, seconds
         text = {
             "first_message": f"No message came within {seconds:g} s of the start",
             "idle": f"No message came for {seconds:g} s",
             "turn": f"The turn took longer than {seconds:g} s",
         }[kind]
-        super().__init__(f"{text}; the deadline is `Timeouts.{kind}`.")
+        super().__init__(f"{text}. Raise `Timeouts.{kind}`, or set it to None for no limit.")
 
 
 class ControlError(BridleError):
     """A control operation did not succeed.
 
+    Args:
+        message: the text of the error.
+
     Attributes:
-        operation: its name.
+        operation: the name of the operation.
     """
 
     def __init__(self, operation: str, message: str) -> None:
@@ -459,10 +652,19 @@ class ControlError(BridleError):
 
 
 class ControlTimeoutError(ControlError, TimeoutError):
-    """The CLI did not answer a control request in time."""
+    """The CLI did not answer a control request in time.
+
+    Attributes:
+        operation: the name of the operation.
+        request_id: the id of the request.
+        seconds: the timeout; None if it is unknown.
+    """
+
+    retryable = True
 
     def __init__(self, operation: str, request_id: str, seconds: float | None = None) -> None:
-        self.request_id, self.seconds = request_id, seconds
+        self.request_id = request_id
+        self.seconds = seconds
         within = f" within {seconds:g} s" if seconds is not None else " in time"
         super().__init__(
             operation, f"`{operation}` was not answered{within} (request {request_id}); pass a longer `timeout=`."
@@ -472,24 +674,38 @@ class ControlTimeoutError(ControlError, TimeoutError):
 class ControlRejectedError(ControlError):
     """The CLI answered a control request with an error.
 
+    Args:
+        operation: the name of the operation.
+
     Attributes:
-        message: what it said.
+        message: the text of the CLI.
         code: its error code, if it gave one.
     """
 
     def __init__(self, operation: str, message: str, code: str | None = None) -> None:
-        self.message, self.code = message, code
+        self.message = message
+        self.code = code
         super().__init__(
             operation,
-            f"`{operation}` was rejected: {printable(message)}" + (f" ({printable(str(code), 100)})" if code else ""),
+            f"`{operation}` was rejected: {escape_terminal(message)}"
+            + (f" ({escape_terminal(str(code), 100)})" if code else ""),
         )
 
 
 class TooManyPendingRequestsError(ControlError):
-    """Too many control requests of ours wait for an answer."""
+    """Too many control requests wait for an answer of the CLI.
+
+    Attributes:
+        operation: the name of the operation.
+        count: requests that wait already.
+        limit: `Limits.pending_requests`.
+    """
+
+    retryable = True
 
     def __init__(self, operation: str, count: int, limit: int) -> None:
-        self.count, self.limit = count, limit
+        self.count = count
+        self.limit = limit
         super().__init__(
             operation,
             f"`{operation}` was not sent: {count} requests wait already; `Limits.pending_requests` is {limit}.",
@@ -497,52 +713,212 @@ class TooManyPendingRequestsError(ControlError):
 
 
 class InitQueueOverflowError(ControlError):
-    """Too many control operations were called before the session was ready."""
+    """Too many control operations were called before the session was ready.
+
+    Attributes:
+        operation: the name of the operation.
+        count: operations that wait already.
+        limit: `Limits.queued_operations`.
+    """
+
+    retryable = True
 
     def __init__(self, operation: str, count: int, limit: int) -> None:
-        self.count, self.limit = count, limit
+        self.count = count
+        self.limit = limit
         super().__init__(
             operation, f"`{operation}` was not queued: {count} wait already; `Limits.queued_operations` is {limit}."
         )
 
 
 class CheckpointingNotEnabledError(ControlError):
-    """`rewind_files` needs the option `enable_file_checkpointing=True`."""
+    """`rewind_files` needs the option `enable_file_checkpointing=True`.
+
+    Args:
+        operation: the name of the operation.
+    """
 
     def __init__(self, operation: str = "rewind_files") -> None:
         super().__init__(operation, f"`{operation}` needs `Options(enable_file_checkpointing=True)`; nothing was sent.")
 
 
 class NotSupportedError(ControlError):
-    """What was asked for cannot be done here: by this transport, or by this version of the library."""
+    """The transport, or this version of the library, does not support the operation."""
 
 
 class SessionClosedError(BridleError):
-    """The session ended while, or before, this was asked of it.
+    """The session ended before or during the call.
 
     Attributes:
-        expected: True if we had stopped it ourselves.
-        reason: what ended it.
+        expected: True if your program stopped the session.
+        reason: the cause of the end.
         exit_code: the CLI's exit code, if it is known.
         stderr_tail: the last part of its stderr.
     """
 
     def __init__(self, *, expected: bool, reason: str, exit_code: int | None = None, stderr_tail: str = "") -> None:
-        self.expected, self.reason, self.exit_code, self.stderr_tail = expected, reason, exit_code, stderr_tail
-        text = f"The session is closed: {printable(reason)}"
+        self.expected = expected
+        self.reason = reason
+        self.exit_code = exit_code
+        self.stderr_tail = stderr_tail
+        self.retryable: bool = not expected
+        text = f"The session is closed: {escape_terminal(reason)}"
         if exit_code is not None:
             text += f" (exit code {exit_code})"
+        if not text.endswith((".", "!")):
+            text += "."
+        text += " Start a new session; `Options(resume=session.session_id)` continues the conversation."
         if stderr_tail.strip():
-            text += f"\nstderr: {printable(stderr_tail.strip())}"
+            text += f"\nstderr: {escape_terminal(stderr_tail.strip())}"
         super().__init__(text)
 
 
+class SessionNotStartedError(BridleError, RuntimeError):
+    """The session was used before it was started.
+
+    Attributes:
+        call: the method that was called.
+    """
+
+    def __init__(self, call: str) -> None:
+        self.call = call
+        super().__init__(
+            f"`{call}` needs a running session, and this session was not started. Use `async with Session(...) as session:` or call "
+            "`await session.start()` first (with `bridle.sync`: the same without `async` and `await`)."
+        )
+
+
+class SessionNotFoundError(StartError):
+    """The CLI does not know the session that `resume` names.
+
+    Args:
+        message: the message of the CLI.
+
+    Attributes:
+        session_id: the id that was not found.
+    """
+
+    def __init__(self, message: str) -> None:
+        found = _SESSION_ID.search(message)
+        self.session_id: str | None = found[0] if found else None
+        super().__init__(
+            f"The session to resume was not found: {escape_terminal(message)}. Check the id, and that HOME and CLAUDE_CONFIG_DIR are those "
+            "of the program that created the session; a session that never received a prompt is not stored."
+        )
+
+    @classmethod
+    def found_in(cls, messages: Sequence[str]) -> Self | None:
+        """Return the error if one of the CLI's messages says that a session does not exist.
+
+        Args:
+            messages: messages of the CLI.
+
+        Returns:
+            The error; None if no message says this.
+        """
+        return next((cls(message) for message in messages if "No conversation found with session ID" in message), None)
+
+
+_SESSION_ID = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F-]{22,}")
+
+
+class TurnCancelledError(BridleError):
+    """The turn ended without a result: its prompt was cancelled before the model answered it.
+
+    Attributes:
+        turn_id: the id of the turn.
+        state: its final state, such as `interrupted`.
+    """
+
+    def __init__(self, turn_id: str, state: str) -> None:
+        self.turn_id = turn_id
+        self.state = state
+        super().__init__(
+            f"The turn {turn_id} ended without a result (state: {state}), because its prompt was cancelled or discarded. Send the prompt "
+            "again if you still need the answer."
+        )
+
+
 class ConcurrentUseError(BridleError, RuntimeError):
-    """Two tasks or threads called the same stream at once; only one may read it at a time."""
+    """Two tasks or threads called the same stream at the same time; only one may read it at a time."""
 
     @classmethod
     def for_call(cls, call: str) -> Self:
-        """Build the error for `call`."""
+        """Build the error for `call`.
+
+        Args:
+            call: the method that was called.
+
+        Returns:
+            The error.
+        """
         return cls(
             f"`{call}` is already running in another task or thread. One reader at a time: collect in one place and pass on."
         )
+
+
+class PoolError(BridleError):
+    """A `SessionPool` could not give a session, or a session of it was used after its return."""
+
+
+class PoolTimeoutError(PoolError, TimeoutError):
+    """No session became free in time.
+
+    Attributes:
+        seconds: the timeout.
+        live: CLI processes at that moment.
+        busy: sessions with a holder.
+        waiting: callers that waited, including this one.
+        max_live: the limit on processes.
+
+    Args:
+        key: the conversation that was wanted; None for any session. Other arguments become attributes.
+    """
+
+    retryable = True
+
+    def __init__(
+        self, seconds: float, *, live: int, busy: int, waiting: int, max_live: int, key: str | None = None
+    ) -> None:
+        self.seconds: float = seconds
+        self.live: int = live
+        self.busy: int = busy
+        self.waiting: int = waiting
+        self.max_live: int = max_live
+        wanted = "No session" if key is None else f"The conversation {escape_terminal(repr(key), 200)} did not"
+        verb = " became" if key is None else " become"
+        super().__init__(
+            f"{wanted}{verb} free within {seconds:g} s: {busy} of {live} processes had a holder, {waiting} callers waited, and `max_live` "
+            f"is {max_live}. Return sessions sooner, raise `max_live` or `timeout`, or try again later."
+        )
+
+
+class PoolClosedError(PoolError):
+    """The pool gives out no sessions: it was not started, or is being stopped.
+
+    Args:
+        started: False if the pool was not started.
+    """
+
+    def __init__(self, *, started: bool) -> None:
+        self.started: bool = started
+        super().__init__(
+            "This pool is being stopped, or has ended, and gives out no more sessions. Create another one."
+            if started
+            else "This pool was not started. Use `async with SessionPool(...) as pool:` or call `await pool.start()` first (with "
+            "`bridle.sync`: the same without `async` and `await`)."
+        )
+
+
+class SessionReturnedError(PoolError, RuntimeError):
+    """A session of a pool was used after it was returned to the pool."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This session was returned to its pool, and its process may have another holder now. Use it inside its `with` block only, and "
+            "check it out again with `pool.session()` or `pool.conversation(key)`."
+        )
+
+
+class RegistryError(PoolError):
+    """The registry of a pool failed: its file cannot be used, or has another version."""

@@ -71,7 +71,9 @@ def test_hooks_plain_and_async(shell: Shell, playing: StandIn) -> None:
         caller.set("the user")
         async with Running(shell, playing(hooks=matching(*both(refusing)))) as session:
             registered = (await got(session.get_settings())).data["effective"]["hooks"]
-            assert registered == {"PreToolUse": [{"hookCallbackIds": ["hook_0", "hook_1"], "timeout": 65}]}
+            assert registered == {
+                "PreToolUse": [{"matcher": None, "hookCallbackIds": ["hook_0", "hook_1"], "timeout": 65}]
+            }
             for callback_id in ("hook_0", "hook_1"):
                 answer = await hook(session, callback_id)
                 assert answer["hookSpecificOutput"]["permissionDecisionReason"] == "no"
@@ -180,6 +182,7 @@ class LeavingAnswer(Mapping[str, Any]):
 
 @tool
 def leave(hat: LeavingArgument) -> str:
+    """Leave the program."""
     return "never called"
 
 
@@ -417,7 +420,7 @@ def test_tools(shell: Shell, playing: StandIn) -> None:
             assert (await rpc(session, "x", server="opaque"))["result"] == {"method": "x"}
             assert (await rpc(session, "x", server="broken"))["error"]["code"] == -32603
             assert (await rpc(session, "x", server="unknown"))["error"]["code"] == -32601
-            assert codes(session) == ["CALLBACK_FAILED"]
+            assert codes(session) == ["CALLBACK_FAILED"] * 2  # `price` and `broken`
 
             await got(session.set_mcp_servers({"new": tool_server("new", [price])}))
             answer = await rpc(session, "tools/call", server="new", name="price", arguments={"article": "tea"})

@@ -17,7 +17,7 @@ from bridle.aio.from_thread import run_in
 from bridle.errors import ControlRejectedError, SessionClosedError
 from bridle.hooks import HookMatcher, HookOutput
 from bridle.permissions import Allow
-from bridle.protocol.states.session import Lifecycle
+from bridle.protocol.states.session import SessionState
 from bridle.tools import ToolContext, tool, tool_server
 from bridle.waiting.event_loops import Loop
 from tests.contract import shows
@@ -61,6 +61,7 @@ def test_plain_callbacks_steer_their_session_from_their_thread(shell: Shell, pla
 
     @tool
     def version(context: ToolContext) -> str:
+        """Return the version of the CLI."""
         return str(context.session.get_binary_version().version)
 
     async def scenario() -> None:
@@ -193,7 +194,7 @@ def test_a_plain_callback_ends_its_session(shell: Shell, playing: StandIn) -> No
             await got(session.send(steps(["ask", "hook_callback", asked])))
             while not done.is_set():
                 await shell.let_others_run()
-            assert session.state is Lifecycle.STOPPED
+            assert session.state is SessionState.STOPPED
 
     shell.play(scenario)
 

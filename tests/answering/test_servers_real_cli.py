@@ -70,19 +70,23 @@ class Watched:
 def our_tools(watched: Watched) -> Any:
     @tool
     def picture() -> Image:
+        """Return a picture."""
         return Image(PNG)
 
     @tool
     async def structured(context: ToolContext) -> dict[str, Any]:
+        """Return an object."""
         context.report_progress(1, 2, "half-way")
         return {"total": 2.5}
 
     @tool
     def failing() -> ToolResult:
+        """Fail on purpose."""
         raise ToolError("Out of stock.")
 
     @tool
     async def hang() -> str:
+        """Wait until it is cancelled."""
         return await watched.hang()
 
     return tool_server("s", [picture, structured, failing, hang])
@@ -108,6 +112,7 @@ def mcp_object(watched: Watched) -> Any:
 
     @server.tool()
     async def hang() -> str:
+        """Wait until it is cancelled."""
         return await watched.hang()
 
     return server
@@ -290,6 +295,7 @@ def test_servers_are_replaced(shell: Shell, driving: Callable[..., Options]) -> 
     def saying(text: str) -> Any:
         @tool(name=f"say_{text}")
         def say() -> str:
+            """Return a text."""
             return text
 
         return tool_server(text, [say])

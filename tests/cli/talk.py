@@ -31,16 +31,20 @@ PROMPT = re.compile(r"\n> $")
 
 
 class Talk:
-    """One run of `bridle chat`.
+    """One run of `bridle chat`, with plain lines unless they are edited.
 
     Attributes:
         process: the command.
         below: the processes below it, when they were last looked at.
     """
 
-    def __init__(self, command: Command, *arguments: str, colours: bool = False) -> None:
-        self._leader, follower = pty.openpty()
-        environment = {**command.environment, "TERM": "xterm-256color", **({} if colours else {"NO_COLOR": "1"})}
+    def __init__(self, command: Command, *arguments: str, colours: bool = False, edited: bool = False) -> None:
+        self.leader, follower = pty.openpty()
+        environment = {
+            **command.environment,
+            "TERM": "xterm-256color" if edited else "dumb",
+            **({} if colours else {"NO_COLOR": "1"}),
+        }
         try:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", _LOGIN, *command.arguments("chat", *arguments)],
@@ -79,7 +83,7 @@ class Talk:
         while (found := pattern.search(self.text, self._at)) is None:
             left = until - time.monotonic()
             assert left > 0, f"{wanted!r} did not come: {self.text[self._at :]!r}"
-            assert not select.select([self._leader], [], [], left)[0] or self._read(), (
+            assert not select.select([self.leader], [], [], left)[0] or self._read(), (
                 f"the terminal was closed before {wanted!r}: {self.text[self._at :]!r}"
             )
         before, self._at = self.text[self._at : found.end()], found.end()
@@ -90,7 +94,7 @@ class Talk:
         return self.until(PROMPT)
 
     def type(self, text: str) -> None:
-        os.write(self._leader, text.encode())
+        os.write(self.leader, text.encode())
 
     def say(self, line: str) -> None:
         """Type a line."""
@@ -108,21 +112,21 @@ class Talk:
     def code(self) -> int:
         """Read to the end and return the exit code."""
         until = time.monotonic() + patience(SECONDS)
-        while self._leader >= 0 and time.monotonic() < until:
-            if select.select([self._leader], [], [], 0.5)[0] and not self._read():
+        while self.leader >= 0 and time.monotonic() < until:
+            if select.select([self.leader], [], [], 0.5)[0] and not self._read():
                 break
         return self.process.wait(max(1.0, until - time.monotonic()))
 
     def hang_up(self) -> None:
         """Close the terminal."""
-        if self._leader >= 0:
+        if self.leader >= 0:
             with suppress(OSError):
-                os.close(self._leader)
-            self._leader = -1
+                os.close(self.leader)
+            self.leader = -1
 
     def _read(self) -> bool:
         try:
-            data = os.read(self._leader, 65536)
+            data = os.read(self.leader, 65536)
         except OSError as error:
             if error.errno != errno.EIO:
                 raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 from collections.abc import Callable
@@ -89,7 +90,7 @@ def test_yes_and_no(talk: Talking, real_cli: RealCLI) -> None:
         assert shown.index("● Bash touch one; ls") < shown.index("Bash wants to run:") < shown.index("always: ")
         assert "command: touch one; ls" in shown
         chat.say("perhaps")
-        assert "Answer [y]es, [n]o, [a]lways" in chat.until("Allow Bash?")
+        assert "Type [y]es, [n]o, [a]lways" in chat.until("Allow Bash?")
         chat.say("y")
         assert "⎿ one" in chat.until("Done.")
         chat.until_prompt()
@@ -104,11 +105,15 @@ def test_yes_and_no(talk: Talking, real_cli: RealCLI) -> None:
 
 
 def test_always_holds(talk: Talking, real_cli: RealCLI) -> None:
-    with ScriptedModel(bash("touch one"), bash("touch two"), "Both are there.") as model, talk(model) as chat:
+    with ScriptedModel(bash("touch one"), bash("touch one two"), "Both are there.") as model, talk(model) as chat:
         chat.until_prompt()
         chat.say("make them")
-        assert "always: allow Bash(touch one" in chat.until("Allow Bash?")
+        assert "always: allow Bash(touch one *) (in this session)" in chat.until("Allow Bash?")
         chat.say("always")
+        chat.until(re.compile(r"Also let tools work in \S+ \(in this session\)\? \[y\]es, \[n\]o $"))
+        chat.say("n")
+        chat.until("Also set the permission mode to acceptEdits (in this session)? [y]es, [n]o ")
+        chat.say("n")
         assert "Allow" not in chat.until("Both are there.")
         chat.until_prompt()
         chat.type(CTRL_D)

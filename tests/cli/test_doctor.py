@@ -17,6 +17,13 @@ from tests.support.patience import patience
 SECRET = "sk-ant-very-secret"
 
 
+@pytest.fixture
+def bridle(bridle: Command) -> Command:
+    """Return the command with an API key."""
+    bridle.environment["ANTHROPIC_API_KEY"] = SECRET
+    return bridle
+
+
 def report(bridle: Command, *arguments: str, code: int = 0, **more: Any) -> dict[str, Any]:
     ran = bridle("doctor", "--json", *arguments, **more)
     assert ran.code == code, ran
@@ -46,8 +53,8 @@ def test_all_is_well(bridle: Command) -> None:
 def test_page(bridle: Command) -> None:
     ran = bridle("doctor", "--model", "m", env={"ANTHROPIC_API_KEY": SECRET})
     assert ran.code == 0
-    assert ran.text.endswith("✓ All is well.\n")
-    for part in (__version__, bridle.cli_path, "2.1.328", "--model=m", "named by --cli-path", "ANTHROPIC_API_KEY"):
+    assert ran.text.endswith("✓ Ready.\n")
+    for part in (__version__, bridle.cli_path, "2.1.328", "--model=m", "from --cli-path", "ANTHROPIC_API_KEY"):
         assert part in ran.text
 
 
@@ -59,7 +66,7 @@ def test_secrets_are_never_shown(bridle: Command, tmp_path: Path) -> None:
         {"mcpServers": {"s": {"type": "http", "url": "http://x", "headers": {"Authorization": SECRET}}}}
     )
     arguments = ("--mcp-config", servers, "--option", json.dumps({"X_TOKEN": SECRET}).join(("env=", "")))
-    for extra in ((), ("--json",)):
+    for extra in (("--verbose",), ("--json",)):
         ran = bridle("doctor", *extra, *arguments, env={"ANTHROPIC_AUTH_TOKEN": SECRET})
         assert ran.code == 0
         assert SECRET not in ran.text + ran.errors
@@ -68,19 +75,49 @@ def test_secrets_are_never_shown(bridle: Command, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("variable", ["ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK"])
-def test_login_hint(bridle: Command, variable: str) -> None:
-    (hint,) = report(bridle)["hints"]
-    assert "No login" in hint["hint"]
-    assert "ANTHROPIC_API_KEY" in hint["to_do"]
-    assert report(bridle, env={variable: "1"})["hints"] == []
+def test_without_a_login_it_says_how_to_log_in_and_fails(bridle: Command, variable: str) -> None:
+    del bridle.environment["ANTHROPIC_API_KEY"]
+    (problem,) = report(bridle, code=1)["problems"]
+    assert "No login" in problem["problem"]
+    for way in ("ANTHROPIC_API_KEY", "/login", "setup-token"):
+        assert way in problem["to_do"]
+    assert report(bridle, env={variable: "1"})["problems"] == []
+
+
+def test_a_gateway_and_a_key_helper_may_be_a_login(bridle: Command) -> None:
+    del bridle.environment["ANTHROPIC_API_KEY"]
+    (hint,) = report(bridle, env={"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"})["hints"]
+    assert "gateway" in hint["hint"]
+    settings = Path(bridle.environment["HOME"]) / ".claude" / "settings.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(json.dumps({"apiKeyHelper": SECRET}))
+    ran = bridle("doctor")
+    assert (ran.code, SECRET in ran.text) == (0, False)
+    assert "apiKeyHelper in the settings" in ran.text
+
+
+def test_variables_are_counted_and_listed_on_request(bridle: Command) -> None:
+    assert "ANTHROPIC_API_KEY" not in bridle("doctor").text.partition("Command line")[2]
+    assert "(--verbose lists them)" in bridle("doctor").text
+    shown = bridle("doctor", "--verbose").text.partition("Command line")[2]
+    assert "ANTHROPIC_API_KEY" in shown
+    assert SECRET not in shown
+
+
+@pytest.mark.parametrize("columns", ["46", "100"])
+def test_lines_fit_the_terminal(bridle: Command, columns: str) -> None:
+    del bridle.environment["ANTHROPIC_API_KEY"]
+    ran = bridle.on_terminal("doctor", env={"NO_COLOR": "1", "COLUMNS": columns})
+    long = [line for line in ran.text.replace("\r\n", "\n").split("\n") if len(line) > int(columns)]
+    assert [line for line in long if " " in line.replace("->", "").strip()] == []
 
 
 def test_no_cli(bridle: Command) -> None:
     bridle.cli_path = ""
     nowhere = {"PATH": "/nonexistent", "BRIDLE_CLI_PATH": "/nonexistent/claude"}
     (problem,) = report(bridle, code=3, env=nowhere)["problems"]
-    assert "does not exist" in problem["problem"]
-    assert "npm install" in problem["to_do"]
+    assert "is '/nonexistent/claude', which does not exist" in problem["problem"]
+    assert problem["to_do"] == "Pass another path with --cli-path."
 
 
 def test_sources(bridle: Command, tmp_path: Path) -> None:
@@ -145,8 +182,8 @@ def test_variables(bridle: Command) -> None:
     assert {"HOME", "THEIRS"} <= set(found["variables_inherited"])
     assert found["variables_left_out"] == ["CLAUDECODE"]
     narrowed = (*given, "--option", 'inherit_env=["THEIRS", "PATH"]')
-    shown = bridle("doctor", *narrowed, env={"THEIRS": SECRET}).text
-    assert "passed on: PATH, THEIRS\n" in shown
+    shown = bridle("doctor", "--verbose", *narrowed, env={"THEIRS": SECRET}).text
+    assert "inherited: PATH, THEIRS\n" in shown
     assert SECRET not in shown
 
 
@@ -165,8 +202,8 @@ def test_the_folder_was_deleted(bridle: Command, tmp_path: Path) -> None:
         check=False,
     )
     assert ran.returncode == 3
-    assert "The folder that this is run in cannot be found: No such file or directory." in ran.stdout
-    assert "name one with --cwd" in ran.stdout
+    assert "The working directory cannot be found: No such file or directory." in ran.stdout
+    assert "pass one with --cwd" in ran.stdout
     assert ran.stderr == ""
 
 

@@ -9,7 +9,7 @@ import select
 
 import pytest
 
-from bridle.cli.lines import Lines
+from bridle.cli.questions import Lines
 
 
 @pytest.mark.timeout(10)

@@ -47,11 +47,9 @@ def call(name: str, **arguments: Any) -> dict[str, Any]:
 def test_answer_and_summary(bridle: Command) -> None:
     ran = bridle.plays(INIT, ANSWER, RESULT)("run", "hi")
     assert ran.code == 0
-    assert ran.errors == ""
-    assert ran.text.splitlines() == [
+    assert ran.text == "hello\n"
+    assert ran.errors.splitlines() == [
         "stand-in · /",
-        "",
-        "hello",
         "",
         "✓ 1 turn · 3 tokens in, 5 out · $0.2500 · 0.0 s · session 5e551011",
     ]
@@ -66,7 +64,7 @@ def test_tool_calls_and_shortened_results(bridle: Command) -> None:
         returned([{"type": "image"}], is_error=True),
         RESULT,
     ]
-    shown = bridle.plays(*steps)("run", "hi").text
+    shown = bridle.plays(*steps)("run", "hi").errors
     assert "● Bash seq 40\n  ⎿ line 0\n" in shown
     assert "line 5\n    … 34 more lines\n" in shown
     assert "line 6" not in shown
@@ -93,12 +91,13 @@ def test_streamed_text_is_shown_once(bridle: Command) -> None:
         RESULT,
     ]
     ran = bridle.plays(*steps)("run", "hi", "--partial")
-    assert ran.text.startswith("(thinking) Let me see.\n\nOne two.\n\nNot streamed.\n\n✓")
+    assert ran.text == "One two.\n\nNot streamed.\n"
+    assert ran.errors.startswith("(thinking) Let me see.\n\n✓")
 
 
 def test_text_that_stopped_short_is_completed(bridle: Command) -> None:
     ran = bridle.plays(delta("One "), said(text("One two.")), RESULT)("run", "hi", "--partial")
-    assert ran.text.startswith("One two.\n\n✓")
+    assert ran.text == "One two.\n"
 
 
 def test_partial_is_asked_for_on_a_terminal_only(bridle: Command) -> None:
@@ -135,7 +134,67 @@ def test_retries_and_warnings_go_to_standard_error(bridle: Command) -> None:
 
 def test_subagents_are_set_in(bridle: Command) -> None:
     steps = [said(call("Task", description="Look")), said(text("From below."), parent_tool_use_id="t1"), RESULT]
-    assert "● Task Look\n\n    From below.\n" in bridle.plays(*steps)("run", "hi").text
+    ran = bridle.plays(*steps)("run", "hi")
+    assert "● Task Look\n\n    From below.\n" in ran.errors
+    assert ran.text == ""
+
+
+def test_an_error_is_shown_once(bridle: Command) -> None:
+    failed = {"type": "result", "subtype": "success", "is_error": True, "result": "Not logged in. Run /login"}
+    steps = [INIT, said(text("Not logged in. Run /login"), error="authentication_failed"), ["frame", failed]]
+    for ran in (bridle.plays(*steps)("run", "hi"), bridle.on_terminal("run", "hi", env={"NO_COLOR": "1"})):
+        assert ran.code == 1
+        assert (ran.text + ran.errors).count("Not logged in. Run /login") == 1
+        assert "error: The turn failed" in ran.text + ran.errors
+    lost = bridle.plays(said(text("Overloaded."), error="overloaded"), RESULT)("run", "hi")
+    assert "Overloaded." in lost.errors
+
+
+def test_a_denied_tool_is_explained_once(bridle: Command) -> None:
+    reason = "Permission to use Bash was denied."
+    denied = {"type": "system", "subtype": "permission_denied", "tool_name": "Bash", "tool_use_id": "t1"}
+    steps = [
+        said(call("Bash", command="ls")),
+        ["frame", {**denied, "decision_reason": reason, "message": reason}],
+        returned(reason, is_error=True),
+        ANSWER,
+        RESULT,
+    ]
+    ran = bridle.plays(*steps)("run", "hi")
+    assert ran.errors.count(reason) == 1
+    assert "Allow it with --allow Bash." in ran.errors
+    assert ran.text == "hello\n"
+
+
+def test_a_pipe_gets_the_answer_alone(bridle: Command) -> None:
+    steps = [INIT, said(text("One.")), said(call("Bash", command="ls")), returned("x"), said(text("Two.")), RESULT]
+    ran = bridle.plays(*steps)("run", "hi")
+    assert ran.text == "One.\n\nTwo.\n"
+    assert "● Bash ls\n  ⎿ x\n" in ran.errors
+    shown = bridle.on_terminal("run", "hi", env={"NO_COLOR": "1"}).text.replace("\r\n", "\n")
+    assert "\n\nOne.\n\n● Bash ls\n  ⎿ x\n\nTwo.\n\n✓ 1 turn" in shown
+
+
+def test_a_terminal_breaks_lines_at_words(bridle: Command) -> None:
+    words = " ".join(f"word{number:03}" for number in range(60))
+    fenced = "```\n" + "code " * 30 + "\n```"
+    pieces = [delta(words[at : at + 7]) for at in range(0, len(words), 7)]
+    bridle.plays(*pieces, said(text(words)), said(text(fenced)), ["out", "noise " * 30 + "\n"], RESULT)
+    shown = bridle.on_terminal("run", "hi", env={"NO_COLOR": "1", "COLUMNS": "46"}).text.replace("\r\n", "\n")
+    lines = shown.split("\n")
+    assert "code " * 29 + "code" in shown
+    assert max(len(line) for line in lines if "code code" not in line) <= 46
+    assert " ".join(line for line in lines if line.startswith("word")) == words
+
+
+def test_a_spinner_on_a_terminal_with_colours(bridle: Command) -> None:
+    bridle.plays(["sleep", 1.5], ANSWER, RESULT)
+    shown = bridle.on_terminal("run", "hi").text
+    assert "Starting Claude Code" in shown
+    assert shown.index("\r\x1b[K") < shown.index("hello")
+    for plain in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        assert "Starting" not in bridle.on_terminal("run", "hi", env=plain).text
+    assert "Starting" not in bridle("run", "hi").errors
 
 
 def test_answer_of_a_slash_command(bridle: Command) -> None:
@@ -155,11 +214,11 @@ def test_colours_on_a_terminal_and_none_elsewhere(bridle: Command) -> None:
 @pytest.mark.parametrize("arguments", [["-"], []])
 def test_prompt_on_standard_input(bridle: Command, arguments: list[str]) -> None:
     bridle.plays(["read_prompt"], RESULT)
-    assert "> héllo\n" in bridle("run", *arguments, stdin="héllo".encode()).text
+    assert "> héllo\n" in bridle("run", *arguments, stdin="héllo".encode()).errors
 
 
 def test_prompt_that_looks_like_a_flag(bridle: Command) -> None:
-    assert "> --help me\n" in bridle.plays(["read_prompt"], RESULT)("run", "--", "--help me").text
+    assert "> --help me\n" in bridle.plays(["read_prompt"], RESULT)("run", "--", "--help me").errors
 
 
 def test_quiet_writes_the_final_text(bridle: Command) -> None:
@@ -212,7 +271,9 @@ def test_json_leaves_out_what_is_no_json(bridle: Command) -> None:
 
 def test_json_on_a_terminal_means_the_same_and_is_safe(bridle: Command) -> None:
     ran = bridle.plays(["hex", b"\n".join(AWKWARD).hex()]).on_terminal("run", "hi", "--json")
-    lines = ran.out.replace(b"\r\n", b"\n").splitlines()
+    lines = [
+        line.rpartition(b"\x1b[K")[2] for line in ran.out.replace(b"\r\n", b"\n").split(b"\n")
+    ]  # without a spinner
     assert [json.loads(line) for line in lines if line.startswith(b"{")] == [json.loads(line) for line in AWKWARD]
     assert b"\xc2\x9b" not in ran.out
     assert b"\xe2\x80\xae" not in ran.out

@@ -19,9 +19,10 @@ from bridle import (
 from bridle.errors import ControlTimeoutError, TurnTimeoutError
 from bridle.hooks import HookMatcher, HookOutput
 from bridle.permissions import Deny
-from bridle.protocol.states.session import Lifecycle
+from bridle.protocol.states.session import SessionState
 from bridle.tools import tool, tool_server
 from tests.contract import shows
+from tests.support.inside import hurry
 from tests.support.leaks import alive
 from tests.support.light import Light
 from tests.support.patience import patience
@@ -170,7 +171,7 @@ def test_endings_around_the_handshake(shell: Shell, options: Light, moment: str,
             error = await raised(session.start, CLIExitedDuringInitError)
         assert error.exit_code == {"exit": how[-1], "die": -9}[how[0]]
         assert time.monotonic() - began < patience(10)
-        assert session.state is Lifecycle.FAILED
+        assert session.state is SessionState.FAILED
         await raised(session.interrupt, BridleError)
         await got(session.stop())
         assert not alive(session.pid)
@@ -188,7 +189,7 @@ def test_a_silent_cli(shell: Shell, options: Light) -> None:
         assert not alive(mute.pid)
         timeouts = Timeouts(first_message=0.3, control=0.3, stop_grace=0.1, kill_grace=0.2)
         session = make(shell, options(timeouts=timeouts))
-        session._core.interrupt_seconds = 0.2
+        hurry(session)
         await got(session.start())
         turn = await got(session.send(steps(["silent"])))
         error = await raised(turn.result, TurnTimeoutError)
@@ -206,7 +207,7 @@ def test_a_cli_that_reads_nothing_more(shell: Shell, options: Light) -> None:
 
     async def scenario() -> None:
         session = make(shell, options(timeouts=HASTY))
-        session._core.interrupt_seconds = 0.2
+        hurry(session)
         await got(session.start())
         turn = await got(
             session.send(steps(["sleep", 0.2], ["flood", 1_000, 100], ["text", "still talking"], ["silent"]))

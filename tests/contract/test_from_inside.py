@@ -11,7 +11,7 @@ import pytest
 
 from bridle.hooks import HookMatcher, HookOutput
 from bridle.permissions import Deny
-from bridle.protocol.states.session import Lifecycle, TurnState
+from bridle.protocol.states.session import SessionState, TurnState
 from bridle.tools import ToolContext, tool, tool_server
 from tests.contract import shows
 from tests.support.leaks import alive
@@ -129,7 +129,7 @@ def test_stopping_from_inside(shell: Shell, options: Light, kind: str, asynchron
         except Exception as error:
             assert type(error).__name__ == "SessionClosedError", error
         await got(session.stop())
-        assert session.state is Lifecycle.STOPPED
+        assert session.state is SessionState.STOPPED
         assert not alive(session.pid)
         until = time.monotonic() + patience(20)
         while not inside.done.is_set() and time.monotonic() < until:

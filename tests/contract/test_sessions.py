@@ -17,6 +17,7 @@ from bridle import (
     Limits,
     Options,
     OptionsError,
+    SdkPluginConfig,
     SessionClosedError,
     SessionCompleted,
     SessionStarted,
@@ -24,18 +25,18 @@ from bridle import (
     Timeouts,
     TurnCompleted,
     TurnStarted,
-    Warned,
+    WarningRaised,
 )
 from bridle.errors import CheckpointingNotEnabledError, ControlTimeoutError
 from bridle.hooks import HookMatcher
 from bridle.permissions import Allow
-from bridle.protocol.states.session import Activity, Lifecycle, TurnState
+from bridle.protocol.states.session import SessionActivity, SessionState, TurnState
 from tests.contract import shows
 from tests.support.leaks import alive
 from tests.support.light import Light
 from tests.support.patience import patience
 from tests.support.shell import Shell
-from tests.support.talking import Running, each, first, got, make, raised, steps, texts
+from tests.support.talking import Running, each, early, first, got, make, raised, steps, texts
 
 TASK = {"task_id": "t", "type": "shell", "description": "d", "status": "running"}
 SAFE = {"callback_id": "hook_0", "input": {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {}}}
@@ -61,7 +62,7 @@ def test_activity(shell: Shell, options: Light) -> None:
         await got(session.wait_idle())
         seen.append(session.activity)
         await got(session.stop())
-        assert seen == [Activity.UNKNOWN, Activity.RUNNING, Activity.IDLE]
+        assert seen == [SessionActivity.UNKNOWN, SessionActivity.RUNNING, SessionActivity.IDLE]
 
     shell.play(scenario)
 
@@ -72,12 +73,14 @@ def test_a_cli_that_does_not_say_it_can_block_is_refused(shell: Shell, options: 
     async def scenario() -> None:
         guarded = {"PreToolUse": [HookMatcher(hooks=[lambda *_: None], on_failure="block")]}
         session = make(shell, options(["info", info], hooks=guarded))
-        early = await got(session.send("early"))
-        error = await raised(session.start, InitializationError)
+        error, turn = await early(shell, session, lambda: session.send("early"))
+        assert isinstance(error, InitializationError)
         assert "on_failure" in str(error)
-        assert session.state is Lifecycle.FAILED
+        assert session.state is SessionState.FAILED
         assert not alive(session.pid)
-        await raised(early.result, InitializationError)
+        if not isinstance(turn, BaseException):  # else the CLI was gone before the prompt
+            turn = await raised(lambda: turn.result(), InitializationError)
+        assert isinstance(turn, InitializationError)
         await got(session.stop())
         open_hook = {"PreToolUse": [HookMatcher(hooks=[lambda *_: None])]}
         async with Running(shell, options(["info", info], hooks=open_hook)) as fine:
@@ -90,14 +93,15 @@ def test_a_cli_that_does_not_say_it_can_block_is_refused(shell: Shell, options: 
 def test_what_was_asked_early_is_sent_in_order(shell: Shell, options: Light) -> None:
     async def scenario() -> None:
         session = make(shell, options(["sleep", 0.3]))
-        turns = [await got(session.send(f"prompt {number}")) for number in range(3)]
+        turns: list[Any] = []
 
         async def start() -> None:
             await got(session.start())
 
         async def ask() -> list[str]:
-            while session.state is not Lifecycle.INITIALIZING:
+            while session.state is not SessionState.INITIALIZING:
                 await shell.let_others_run()
+            turns.extend([await got(session.send(f"prompt {number}")) for number in range(3)])
             await got(session.set_model("early"))
             return [request["subtype"] for request in await sent(session)]
 
@@ -117,8 +121,8 @@ def test_control_frames_appear_nowhere(shell: Shell, options: Light) -> None:
             can_use_tool=lambda request: Allow(), hooks={"PreToolUse": [HookMatcher(hooks=[lambda *_: None])]}
         )
         session = make(shell, chosen)
-        everything = session.messages()
         await got(session.start())
+        everything = session.messages()
         prompt = steps(
             ["ask", "hook_callback", SAFE],
             ["ask", "can_use_tool", {"tool_name": "Bash", "input": {}}],
@@ -166,9 +170,12 @@ def test_every_kind_of_event(shell: Shell, options: Light) -> None:
         [completed] = [e for e in seen if isinstance(e, TurnCompleted)]
         assert started.turn_id == completed.turn_id == turn.id
         assert completed.state is TurnState.COMPLETED
-        assert [e.activity for e in seen if isinstance(e, ActivityChanged)][-2:] == [Activity.RUNNING, Activity.IDLE]
+        assert [e.activity for e in seen if isinstance(e, ActivityChanged)][-2:] == [
+            SessionActivity.RUNNING,
+            SessionActivity.IDLE,
+        ]
         assert [len(e.tasks) for e in seen if isinstance(e, BackgroundTasksChanged)] == [1, 0]
-        assert [e.warning for e in seen if isinstance(e, Warned)] == session.warnings
+        assert [e.warning for e in seen if isinstance(e, WarningRaised)] == session.warnings
         assert [warning.code for warning in session.warnings] == ["FIELD_DROPPED"]
 
     shell.play(scenario)
@@ -189,7 +196,7 @@ def test_a_cli_that_leaves_by_itself(shell: Shell, options: Light, tmp_path: Pat
         assert isinstance(last, SessionCompleted)
         assert last.exit_code == 0
         await got(session.stop())
-        assert session.state is Lifecycle.STOPPED
+        assert session.state is SessionState.STOPPED
 
     shell.play(scenario)
 
@@ -243,6 +250,14 @@ def test_control_operations_on_the_wire(shell: Shell, options: Light) -> None:
             await got(session.reconnect_mcp_server("s"))
             await got(session.toggle_mcp_server("s", False))
             await got(session.stop_task("t"))
+            await got(session.get_context_usage())
+            await got(session.get_context_usage(detail="summary"))
+            await got(session.get_usage())
+            await got(session.get_usage(skip_behaviors=True))
+            await got(session.reload_plugins())
+            plugins = (SdkPluginConfig(path="/p"), {"type": "local", "path": "/q"})
+            await got(session.reload_plugins(add_plugins=plugins, hold_on_cache_impact=True, refuse_if_busy=True))
+            await got(session.reinitialize())
             answer = await got(session.request("brand_new", colour={"camelCase": 1, "snake_case": None}))
             assert answer.data["asked"]["colour"] == {"camelCase": 1, "snake_case": None}
             seen = await sent(session)
@@ -259,6 +274,18 @@ def test_control_operations_on_the_wire(shell: Shell, options: Light) -> None:
             {"subtype": "mcp_reconnect", "serverName": "s"},
             {"subtype": "mcp_toggle", "serverName": "s", "enabled": False},
             {"subtype": "stop_task", "task_id": "t"},
+            {"subtype": "get_context_usage", "detail": "full"},
+            {"subtype": "get_context_usage", "detail": "summary"},
+            {"subtype": "get_usage"},
+            {"subtype": "get_usage", "skip_behaviors": True},
+            {"subtype": "reload_plugins"},
+            {
+                "subtype": "reload_plugins",
+                "add_plugins": [{"path": "/p", "type": "local"}, {"type": "local", "path": "/q"}],
+                "hold_on_cache_impact": True,
+                "refuse_if_busy": True,
+            },
+            {"subtype": "initialize"},
             {"subtype": "brand_new", "colour": {"camelCase": 1, "snake_case": None}},
         ]
 
@@ -367,7 +394,7 @@ def test_a_block_ends_in_a_stop(shell: Shell, options: Light) -> None:
                     raise Thrown
             async with session:
                 raise Thrown
-        assert session.state is Lifecycle.STOPPED
+        assert session.state is SessionState.STOPPED
         assert not alive(session.pid)
 
     shell.play(scenario)

@@ -14,7 +14,7 @@ from bridle.protocol import results as control_results
 from bridle.sync import Session as BlockingSession
 from tests.support.operations import operations
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "control.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "control.md"
 PARTS = {"McpStatus": ("McpServerStatus",), "PermissionRules": ("PermissionRulesState",)}
 ROW = re.compile(r"^\| `(?P<name>\w+)\((?P<arguments>[^`]*)\)` \| [^|]+ \| (?P<returns>[^|]+) \|$", re.MULTILINE)
 
@@ -35,7 +35,10 @@ def rows() -> dict[str, Row]:
 def as_written(parameter: inspect.Parameter) -> str:
     if parameter.kind is inspect.Parameter.VAR_KEYWORD:
         return f"**{parameter.name}"
-    return parameter.name if parameter.default is inspect.Parameter.empty else f"{parameter.name}={parameter.default}"
+    if parameter.default is inspect.Parameter.empty:
+        return parameter.name
+    default = f'"{parameter.default}"' if isinstance(parameter.default, str) else parameter.default
+    return f"{parameter.name}={default}"
 
 
 @pytest.mark.parametrize("session", [Session, BlockingSession])

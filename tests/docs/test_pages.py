@@ -21,8 +21,12 @@ from tests.support.patience import patience
 
 PROJECT = Path(__file__).resolve().parents[2]
 DOCS = PROJECT / "docs"
-GENERATED = {"errors_page.py": "errors.md", "names_page.py": "names.md", "states_page.py": "lifecycle.md"}
-PAGES = [PROJECT / "README.md", *sorted(DOCS.glob("*.md"))]
+GENERATED = {
+    "errors_page.py": "reference/errors.md",
+    "names_page.py": "reference/names.md",
+    "states_page.py": "reference/states.md",
+}
+PAGES = [PROJECT / "README.md", *sorted(DOCS.rglob("*.md"))]
 
 
 @pytest.mark.parametrize("script", GENERATED)
@@ -34,24 +38,26 @@ def test_generated_parts_are_current(script: str) -> None:
 def test_an_old_page_is_noticed_and_brought_up_to_date(script: str, tmp_path: Path) -> None:
     page = DOCS / GENERATED[script]
     current = page.read_text(encoding="utf-8")
-    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "reference").mkdir(parents=True)
     (tmp_path / "scripts").mkdir()
     for name in (script, "generated_parts.py", "session_states_page.py"):
         (tmp_path / "scripts" / name).write_text((PROJECT / "scripts" / name).read_text(encoding="utf-8"))
-    copy = tmp_path / "docs" / page.name
+    copy = tmp_path / "docs" / GENERATED[script]
     copy.write_text(
         re.sub(r"(<!-- generated: \w+ -->\n).*?(?=<!-- end of )", r"\1old\n", current, flags=re.DOTALL),
         encoding="utf-8",
     )
     command = [sys.executable, str(tmp_path / "scripts" / script)]
     old = subprocess.run(command, capture_output=True, text=True, check=False, timeout=patience(30))
-    assert (old.returncode, old.stderr) == (1, f"docs/{page.name} is not current: run `./dev docs`\n")
+    assert (old.returncode, old.stderr) == (1, f"docs/{GENERATED[script]} is not current: run `./dev docs`\n")
     subprocess.run([*command, "--write"], check=True, timeout=patience(30))
     assert copy.read_text(encoding="utf-8") == current
 
 
 def test_the_picture_shows_every_state_and_every_way() -> None:
-    picture = (DOCS / "lifecycle.md").read_text(encoding="utf-8").partition("```mermaid")[2].partition("```")[0]
+    picture = (
+        (DOCS / "reference" / "states.md").read_text(encoding="utf-8").partition("```mermaid")[2].partition("```")[0]
+    )
     drawn = {tuple(way) for way in re.findall(r"^ +([A-Z_]+) --> ([A-Z_]+) :", picture, re.MULTILINE)}
     table = {(state.name, cell.then.name) for (state, _), cell in ONE_SHOT.items() if cell != (Yield.NOTHING, state)}
     assert drawn == table
@@ -65,17 +71,19 @@ def test_every_public_name_is_documented(name: str) -> None:
 
 
 def test_every_warning_has_a_meaning() -> None:
-    documented = (DOCS / "errors.md").read_text(encoding="utf-8")
+    documented = (DOCS / "reference" / "errors.md").read_text(encoding="utf-8")
     of_sessions = {"INIT_UNCONFIRMED", "CALLBACK_FAILED", "CALLBACK_TIMED_OUT", "CALLBACK_QUEUE_FULL", "SLOW_CONSUMER"}
     missing = {code for code in get_args(WarningCode) if f"| `{code}` |" not in documented}
     assert missing == of_sessions
 
 
 def test_every_page_and_every_example_is_in_the_index() -> None:
-    index = (DOCS / "README.md").read_text(encoding="utf-8")
-    wanted = [page.name for page in DOCS.glob("*.md") if page.name != "README.md"]
-    wanted += [f"../examples/{example.name}" for example in (PROJECT / "examples").glob("[!_]*.py")]
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
+    wanted = [str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md") if page.name != "index.md"]
     assert [name for name in wanted if f"({name})" not in index] == []
+    cookbook = (DOCS / "cookbook" / "index.md").read_text(encoding="utf-8")
+    examples = [example.name for example in (PROJECT / "examples").glob("[!_]*.py")]
+    assert [name for name in examples if f"(../../examples/{name})" not in cookbook] == []
 
 
 def test_the_three_lines_of_the_readme_are_those_of_the_page() -> None:
@@ -83,7 +91,7 @@ def test_the_three_lines_of_the_readme_are_those_of_the_page() -> None:
         code = page.read_text(encoding="utf-8").partition('warnings.simplefilter("error", StreamWarning)')[2]
         return [line for line in code.partition("```")[0].splitlines() if "answer.warnings" in line]
 
-    assert lines(PROJECT / "README.md") == lines(DOCS / "one-shot.md") != []
+    assert lines(PROJECT / "README.md") == lines(DOCS / "guides" / "production" / "unattended.md") != []
 
 
 @pytest.mark.parametrize(

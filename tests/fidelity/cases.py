@@ -82,7 +82,7 @@ LONG_SCHEMA = {
     },
 }
 PRE = "PreToolUse"
-MEANWHILE = "counts the subagent's replies when it ends; the real one works meanwhile"
+MEANWHILE = "replies of the subagent, counted when it ends"
 
 ASKED: list[tuple[str, dict[str, Any]]] = [
     ("set_permission_mode", {"mode": "nonsense"}),
@@ -95,7 +95,10 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
     ("mcp_read_resource", {"serverName": "never", "uri": "ui://never"}),
     ("mcp_call", {"tool": "mcp__never__never"}),
     ("get_context_usage", {}),
+    ("get_context_usage", {"detail": "summary"}),
+    ("get_context_usage", {"detail": "nonsense"}),
     ("get_usage", {}),
+    ("get_usage", {"skip_behaviors": True}),
     ("get_settings", {}),
     ("list_models", {}),
     ("list_permission_rules", {}),
@@ -106,6 +109,8 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
     ("read_file", {"path": "never.txt"}),
     ("seed_read_state", {"path": "never.txt", "mtime": 1}),
     ("reload_plugins", {}),
+    ("reload_plugins", {"add_plugins": [{"type": "local", "path": "relative"}]}),
+    ("reload_plugins", {"hold_on_cache_impact": True, "refuse_if_busy": True}),
     ("reload_skills", {}),
     ("reload_output_styles", {}),
     ("apply_flag_settings", {"settings": {}}),
@@ -130,7 +135,7 @@ def ask_everything(host: Host) -> None:
     host.talk()
 
 
-UNKNOWN_OPERATION = {"answers/nonsense.response.error": "is the text of this library"}
+UNKNOWN_OPERATION = {"answers/nonsense.response.error": "texts of Bridle"}
 OPERATIONS = [Case("every other control operation", talk, does=ask_everything, but=UNKNOWN_OPERATION)]
 
 CASES: list[Case] = [
@@ -196,7 +201,7 @@ CASES: list[Case] = [
             .says("Done.")
         ),
         BYPASS,
-        but={"user.tool_use_result": "has no patch and no original text: there is no file"},
+        but={"user.tool_use_result": "without a patch and original text, because there is no file"},
     ),
     Case("structured output", lambda s, f: s.user("go").calls("StructuredOutput", {"n": 1}), {"output_format": SCHEMA}),
     Case(
@@ -379,7 +384,7 @@ CASES: list[Case] = [
     ),
     Case(
         "a tool of this process is interrupted",
-        lambda s, f: s.user("go").calls("mcp__clock__tick").user("more").says("Done."),
+        lambda s, f: s.user("go").calls("mcp__clock__tick").interrupted().user("more").says("Done."),
         {**BYPASS, "mcp_servers": CLOCK},
         does=interrupt_own_tool,
     ),
@@ -419,13 +424,13 @@ CASES: list[Case] = [
     ),
     Case(
         "interrupted during a tool",
-        lambda s, f: s.user("go").calls("Bash", {"command": "touch runs; sleep 30"}, endless=True),
+        lambda s, f: s.user("go").calls("Bash", {"command": "touch runs; sleep 30"}, endless=True).interrupted(),
         BYPASS,
         does=interrupt_tool,
     ),
     Case(
         "interrupted at a question",
-        lambda s, f: s.user("go").calls("Bash", {"command": "touch made"}),
+        lambda s, f: s.user("go").calls("Bash", {"command": "touch made"}).interrupted(),
         {"per_run": when_asked},
         does=interrupt_question,
     ),
@@ -512,6 +517,7 @@ CASES: list[Case] = [
     Case("forked", two_turns, does=forked),
     Case("continued", two_turns, does=continued),
     # -- changes between turns
+    Case("another model by its id", two_turns, does=change_between("set_model", model="claude-sonnet-5-5")),
     Case("another model between turns", two_turns, does=change_between("set_model", model="sonnet")),
     Case(
         "another mode between turns",
@@ -529,6 +535,9 @@ CASES: list[Case] = [
     ask_for("set_permission_mode", mode="plan"),
     ask_for("set_model", model="haiku"),
     ask_for("set_model", model=None),
+    Case(
+        "the default model between turns", two_turns, {"model": "sonnet"}, does=change_between("set_model", model=None)
+    ),
     ask_for("rename_session", title="A test"),
     ask_for("initialize"),
     Case(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -44,6 +44,9 @@ CONTROLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("mcp_status", {}),
     ("interrupt", {}),
 )
+
+ACCEPTS = 1
+"""The control that switches to acceptEdits, after which `touch` raises no question."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,7 @@ class Plan:
                 next(m for m in sent if m.type == "assistant")
                 host.wait_for_file("runs")
             elif turn.interrupted == "question":
-                assert host.asked.wait(20)
+                assert host.asked.wait(20), "no permission question came within 20 s"
             if turn.interrupted is not None:
                 host.session.interrupt()
             sent.result()
@@ -140,8 +143,9 @@ class Plan:
     def smaller(self) -> Iterator[Plan]:
         """Yield plans with one part less, the largest parts first."""
         for place, turn in enumerate(self.turns):
-            if len(self.turns) > 1:
-                yield replace(self, turns=(*self.turns[:place], *self.turns[place + 1 :]))
+            fewer = (*self.turns[:place], *self.turns[place + 1 :])
+            if fewer and not _compacts_nothing(fewer):
+                yield replace(self, turns=fewer)
             for each in range(len(turn.steps) - 1):
                 shorter = replace(turn, steps=(*turn.steps[:each], *turn.steps[each + 1 :]))
                 yield replace(self, turns=(*self.turns[:place], shorter, *self.turns[place + 1 :]))
@@ -234,6 +238,15 @@ class _Writer:
         self._script.calls("Bash", {"command": "touch waits"})
 
 
+def _fresh(turns: Sequence[Turn]) -> bool:
+    """Return True if the conversation after these turns is empty, with nothing to compact."""
+    return not turns or turns[-1].prompt == "/clear"
+
+
+def _compacts_nothing(turns: Sequence[Turn]) -> bool:
+    return any(turn.prompt == "/compact" and _fresh(turns[:place]) for place, turn in enumerate(turns))
+
+
 def generate(seed: str) -> Plan:
     """Return the plan of a seed."""
     random = Random(seed)
@@ -250,12 +263,12 @@ def generate(seed: str) -> Plan:
     count = 1 if plan.one_shot else random.randint(1, 3)
     turns: list[Turn] = []
     for number in range(count):
-        turns.append(_turn(random, plan, number, fresh=not turns or turns[-1].prompt == "/clear"))
+        turns.append(_turn(random, replace(plan, turns=tuple(turns)), number))
     return replace(plan, turns=tuple(turns))
 
 
-def _turn(random: Random, plan: Plan, number: int, *, fresh: bool) -> Turn:
-    """Return a random turn; a `fresh` conversation has nothing to compact."""
+def _turn(random: Random, plan: Plan, number: int) -> Turn:
+    """Return a random turn after those of the plan."""
     control = random.choice((None, None, *range(len(CONTROLS)))) if not plan.one_shot else None
     steps = [step for _ in range(random.randint(0, 3)) for step in _step(random, plan)]
     if plan.one_shot or random.random() < 0.6:
@@ -264,7 +277,7 @@ def _turn(random: Random, plan: Plan, number: int, *, fresh: bool) -> Turn:
     match kind:
         case "clear":
             return Turn("/clear", (), control)
-        case "compact" if not fresh:
+        case "compact" if not _fresh(plan.turns):
             return Turn("/compact", (("compacts",),), control)
         case "refused":
             return Turn(f"prompt {number}", (*steps, ("refused", random.choice((401, 402, 403, 500, 529)))), control)
@@ -279,7 +292,9 @@ def _turn(random: Random, plan: Plan, number: int, *, fresh: bool) -> Turn:
             return Turn(f"prompt {number}", (*steps, ("until_text",)), control)
         case "tool" if plan.mode == "bypassPermissions":
             return Turn(f"prompt {number}", (("until_tool",),), control)
-        case "question" if plan.asks and plan.mode == "default":
+        case "question" if (
+            plan.asks and plan.mode == "default" and not any(turn.control == ACCEPTS for turn in plan.turns)
+        ):
             return Turn(f"prompt {number}", (("until_question",),), control)
         case _:
             return Turn(f"prompt {number}", (*steps, ("says", random.choice(TEXTS))), control)

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bridle.hooks import HookInput
-from bridle.hooks.decode import decode_hook_input, decode_hook_request
-from bridle.hooks.encode import encode_hook_output
+from bridle.hooks.inputs import decode_hook_input, decode_hook_request
 from bridle.hooks.matchers import registration
-from bridle.permissions import PermissionRequest
-from bridle.permissions.requests import decode_permission_request
-from bridle.permissions.results import encode_permission_result
+from bridle.hooks.outputs import encode_hook_output
+from bridle.permissions import PermissionRequest, decode_permission_request, encode_permission_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +39,7 @@ class Conversation:
         cli: RealCLI,
         model: ScriptedModel,
         *arguments: str,
-        hooks: Mapping[str, Sequence[HookMatcher]] | None = None,
+        hooks: Mapping[str, Sequence[HookMatcher[Any]]] | None = None,
         can_use_tool: Callable[[PermissionRequest], object] | None = None,
         prompts: Sequence[str] = ("Go",),
         requests: Sequence[Mapping[str, Any]] = (),

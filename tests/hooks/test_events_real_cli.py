@@ -1,4 +1,4 @@
-"""Which hook events the real CLI can be made to fire, and how: the table that docs/hooks.md shows."""
+"""Which hook events the real CLI can be made to fire, and how: the table that docs/reference/hooks.md shows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bridle.hooks import HookInput
     from tests.conftest import RealCLI
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "hooks.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "hooks.md"
 BYPASS = "--permission-mode=bypassPermissions"
 
 
@@ -144,8 +144,8 @@ def test_the_events_fire_and_are_read_whole(real_cli: RealCLI, case: Case) -> No
 
 @shows("hooks.firing")
 def test_the_page_shows_exactly_what_is_tested() -> None:
-    text = PAGE.read_text(encoding="utf-8").partition("## Which events fire")[2].partition("\n## ")[0]
-    table, _, rest = text.partition("Not seen")
+    text = PAGE.read_text(encoding="utf-8").partition("## Triggers")[2].partition("\n## ")[0]
+    table, _, rest = text.partition("These events were not seen")
     shown = {
         event for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for event in re.findall(r"`(\w+)`", row)
     }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from bridle.hooks import HOOK_EVENTS, HookMatcher, HookOutput
-from bridle.hooks.encode import fail_output
+from bridle.hooks.outputs import fail_output
 from bridle.permissions import Deny
 from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
 from tests.contract import shows
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 BYPASS = "--permission-mode=bypassPermissions"
 
 
-def answering(output: object, event: str = "PreToolUse", **matcher: Any) -> dict[str, list[HookMatcher]]:
+def answering(output: Any, event: str = "PreToolUse", **matcher: Any) -> dict[str, list[HookMatcher[Any]]]:
     return {event: [HookMatcher(hooks=[lambda asked, context: output], **matcher)]}
 
 
@@ -105,7 +106,7 @@ def test_ask_asks_the_permission_callback_whatever_the_mode(real_cli: RealCLI) -
 
 def test_several_hooks_the_strictest_wins(real_cli: RealCLI) -> None:
     outputs = [HookOutput.allow(), HookOutput.deny("no"), None]
-    hooks = {"PreToolUse": [HookMatcher(hooks=[(lambda asked, context, o=o: o) for o in outputs])]}
+    hooks = {"PreToolUse": [HookMatcher(hooks=[partial(lambda o, asked, context: o, o) for o in outputs])]}
     with ScriptedModel(bash("touch made"), Repeat("Done.")) as model:
         talk = Conversation(real_cli, model, BYPASS, hooks=hooks)
     assert len(talk.hooks) == 3
@@ -139,6 +140,29 @@ def test_stop_and_block(real_cli: RealCLI) -> None:
     with ScriptedModel(bash()) as model:
         talk = Conversation(real_cli, model, BYPASS, hooks=answering(HookOutput.stop("enough"), "PostToolUse"))
     assert len(talk.results) == 1
+
+
+@shows("hooks.stop")
+@pytest.mark.parametrize("beside", [None, HookOutput.allow()], ids=["alone", "beside an allow"])
+def test_a_stop_before_a_tool_denies_the_tool_and_ends_the_turn(real_cli: RealCLI, beside: HookOutput | None) -> None:
+    hooks = answering(HookOutput.stop("enough"))
+    hooks["PreToolUse"] += answering(beside)["PreToolUse"]
+    with ScriptedModel(bash("touch made")) as model:
+        talk = Conversation(real_cli, model, BYPASS, hooks=hooks)
+    assert list(real_cli.cwd.iterdir()) == []
+    [result] = talk.results
+    assert result["terminal_reason"] == "hook_stopped"
+    assert len(model.requests) == 1
+
+
+@shows("hooks.stop")
+def test_a_stop_at_a_permission_request_denies_the_tool_and_ends_the_turn(real_cli: RealCLI) -> None:
+    hooks = answering(HookOutput.stop("enough"), "PermissionRequest")
+    with ScriptedModel(bash("touch made")) as model:
+        talk = Conversation(real_cli, model, hooks=hooks)
+    assert list(real_cli.cwd.iterdir()) == []
+    assert len(talk.results) == 1
+    assert len(model.requests) == 1
 
 
 @shows("hooks.on-the-real-cli")

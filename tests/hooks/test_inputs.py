@@ -23,7 +23,7 @@ from bridle.hooks import (
     StopHookInput,
     UnknownHookInput,
 )
-from bridle.hooks.decode import decode_hook_input, decode_hook_request
+from bridle.hooks.inputs import decode_hook_input, decode_hook_request
 from bridle.permissions import AddRules, PermissionRule
 from tests.contract import shows
 from tests.hooks.fields import COMMON, FIELDS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import subprocess
 import sys
+from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,7 +13,17 @@ import pytest
 
 from bridle.checked.functions import check_callback, is_async
 from bridle.errors import OptionsError
-from bridle.hooks import HookContext, HookMatcher
+from bridle.hooks import (
+    HOOK_EVENTS,
+    HookContext,
+    HookInput,
+    HookMatcher,
+    HookOutput,
+    Hooks,
+    PostToolUseHookInput,
+    PreToolUseHookInput,
+    StopHookInput,
+)
 from bridle.hooks.matchers import NO_DEADLINE, check_hooks, event_warnings, registration, wire_timeout
 from tests.contract import shows
 from tests.support.patience import patience
@@ -140,7 +151,7 @@ def test_what_could_never_be_called_is_refused_where_it_stands(callback: Any, me
 
 def test_the_official_packages_three_parameters_are_explained() -> None:
     with pytest.raises(OptionsError, match=r"cannot be called with \(input, context\).*tool_use_id"):
-        check_hooks({"PreToolUse": [HookMatcher(hooks=[three])]}, "hooks")
+        check_hooks({"PreToolUse": [HookMatcher(hooks=[three])]}, "hooks")  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize(
@@ -149,14 +160,15 @@ def test_the_official_packages_three_parameters_are_explained() -> None:
         ([], "hooks", "must be a dict"),
         (plain, "hooks", "must be a dict"),
         ({5: []}, "hooks (its keys)", "str"),
-        ({"PreToolUse": plain}, "hooks.PreToolUse", r"write `\[HookMatcher\(hooks="),
-        ({"PreToolUse": HookMatcher()}, "hooks.PreToolUse", "list of HookMatcher"),
-        ({"PreToolUse": {"hooks": [plain]}}, "hooks.PreToolUse", "list of HookMatcher"),
-        ({"PreToolUse": "Bash"}, "hooks.PreToolUse", "list of HookMatcher"),
-        ({"PreToolUse": [plain]}, "hooks.PreToolUse[0]", r"write `HookMatcher\(hooks="),
-        ({"PreToolUse": [5]}, "hooks.PreToolUse[0]", "a HookMatcher, not int"),
-        ({"PreToolUse": [Foreign()]}, "hooks.PreToolUse[0]", "a HookMatcher, not the HookMatcher of `tests`"),
-        ({"PreToolUse": [{"hooks": plain}]}, "hooks.PreToolUse[0].hooks", "list of functions"),
+        (
+            {"PreToolUse": "Bash"},
+            "hooks.PreToolUse",
+            r"a function, a HookMatcher or a list of them, got 'Bash' \(str\)",
+        ),
+        ({"PreToolUse": [5]}, "hooks.PreToolUse[0]", r"a HookMatcher, got 5 \(int\)"),
+        ({"PreToolUse": [Foreign()]}, "hooks.PreToolUse[0]", "a HookMatcher, got the HookMatcher of `tests`"),
+        ({"PreToolUse": three}, "hooks.PreToolUse", "Write `def three\\(input, context\\)`"),
+        ({"PreToolUse": [plain, three]}, "hooks.PreToolUse[1]", "form of claude-agent-sdk"),
         ({"PreToolUse": [{"hook": [plain]}]}, "hooks.PreToolUse[0].hook", "Did you mean `hooks`"),
         ({"PreToolUse": [{"hooks": [5]}]}, "hooks.PreToolUse[0].hooks[0]", "a function"),
         ({"PreToolUse": [{"timeout": -1}]}, "hooks.PreToolUse[0].timeout", "more than 0"),
@@ -171,7 +183,7 @@ def test_wrong_shapes_are_refused_with_their_path(hooks: Any, field: str, messag
 @pytest.mark.parametrize(
     ("arguments", "field"),
     [
-        ({"hooks": plain}, "hooks"),
+        ({"matcher": plain}, "matcher"),
         ({"hooks": "x"}, "hooks"),
         ({"hooks": [plain, None]}, "hooks[1]"),
         ({"matcher": 5}, "matcher"),
@@ -254,9 +266,9 @@ def test_ids_are_given_in_order_and_defaults_left_out() -> None:
     assert done.wire == {
         "PreToolUse": [
             {"hookCallbackIds": ["hook_0", "hook_1"], "timeout": 6, "matcher": "Bash|Write", "onFailure": "block"},
-            {"hookCallbackIds": ["hook_2"], "timeout": 65},
+            {"matcher": None, "hookCallbackIds": ["hook_2"], "timeout": 65},
         ],
-        "Stop": [{"hookCallbackIds": ["hook_3"], "timeout": 65, "onFailure": "continue"}],
+        "Stop": [{"matcher": None, "hookCallbackIds": ["hook_3"], "timeout": 65, "onFailure": "continue"}],
     }
     assert msgspec.json.encode(done.wire)
     assert list(done.callbacks) == ["hook_0", "hook_1", "hook_2", "hook_3"]
@@ -297,3 +309,94 @@ def test_importing_loads_nothing_heavy() -> None:
     ).stdout
     # msgspec itself loads inspect.
     assert not {"asyncio", "anyio", "dataclasses", "subprocess", "threading"} & set(loaded.split())
+
+
+@pytest.mark.parametrize(
+    "short",
+    [
+        plain,
+        [plain],
+        (plain,),
+        HookMatcher(hooks=plain),
+        HookMatcher(None, plain),
+        {"hooks": plain},
+        [{"hooks": [plain]}],
+    ],
+)
+def test_short_forms_become_matchers(short: Any) -> None:
+    assert check_hooks({"Stop": short}, "hooks") == {"Stop": (HookMatcher(hooks=[plain]),)}
+
+
+def test_the_events_of_the_type_are_the_events_there_are() -> None:
+    assert set(Hooks.__annotations__) == set(HOOK_EVENTS)
+    for event, annotation in Hooks.__annotations__.items():
+        assert f"[{event}HookInput]" in str(annotation)
+
+
+def for_stop(call: StopHookInput, context: HookContext) -> HookOutput | None:
+    return None
+
+
+def for_dicts(call: dict[str, Any], context: HookContext) -> dict[str, Any]:
+    return call
+
+
+async def for_two(call: PreToolUseHookInput | PostToolUseHookInput, context: HookContext) -> HookOutput:
+    return HookOutput.proceed()
+
+
+def for_all(call: HookInput, context: HookContext) -> Mapping[str, Any]:
+    return {}
+
+
+def says_bool(call: PreToolUseHookInput, context: HookContext) -> bool:
+    return True
+
+
+async def maybe_text(call: PreToolUseHookInput, context: HookContext) -> HookOutput | str:
+    return ""
+
+
+def later(call: PreToolUseHookInput, context: HookContext) -> Awaitable[bool]:
+    raise NotImplementedError
+
+
+def lost(call: Nowhere, context: HookContext) -> Nowhere:  # type: ignore[name-defined]  # noqa: F821
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("event", "hook", "message"),
+    [
+        (
+            "PreToolUse",
+            for_stop,
+            "`for_stop` takes StopHookInput.*a PreToolUse hook is called with PreToolUseHookInput",
+        ),
+        ("PreToolUse", functools.partial(for_stop), "takes StopHookInput"),
+        ("Stop", for_two, r"takes PreToolUseHookInput \| PostToolUseHookInput"),
+        ("Stop", for_dicts, "takes dict.*`.data` is the dict"),
+        ("PreToolUse", says_bool, "returns bool.*must return one of: HookOutput, Mapping, None"),
+        ("PreToolUse", maybe_text, "returns str"),
+        ("PreToolUse", later, "returns bool"),
+    ],
+)
+def test_annotations_that_contradict_the_event_are_refused(event: str, hook: Any, message: str) -> None:
+    with pytest.raises(OptionsError, match=message) as caught:
+        check_hooks({event: [hook]}, "hooks")
+    assert caught.value.field == f"hooks.{event}[0]"
+
+
+@pytest.mark.parametrize(
+    ("event", "hook"),
+    [
+        ("Stop", for_stop),
+        ("PreToolUse", for_two),
+        ("PostToolUse", for_two),
+        ("Stop", for_all),
+        ("NewEvent", for_stop),
+        ("Stop", lost),
+    ],
+)
+def test_annotations_that_fit_or_cannot_be_read_are_accepted(event: str, hook: Any) -> None:
+    assert check_hooks({event: hook}, "hooks")[event][0].hooks == (hook,)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.hooks import HOOK_EVENTS, HookOutput, HookOutputError
-from bridle.hooks.encode import SPECIFIC_FIELDS, encode_hook_output, fail_output
+from bridle.hooks.outputs import SPECIFIC_FIELDS, encode_hook_output, fail_output
 from bridle.permissions import Allow, Deny, PermissionRule, ReplaceRules
 from tests.contract import shows
 from tests.hooks.fields import SPECIFIC
@@ -85,13 +85,50 @@ def test_every_field_goes_where_the_event_has_it_and_nowhere_else(event: str) ->
             assert wire_of(output, event, name) == {}
 
 
+DENYING = {
+    "PreToolUse": specific("PreToolUse", permissionDecision="deny", permissionDecisionReason="enough"),
+    "PermissionRequest": specific(
+        "PermissionRequest", decision={"behavior": "deny", "message": "enough", "interrupt": True}
+    ),
+}
+"""What an answer that ends the turn also says, by event."""
+
+
 @pytest.mark.parametrize("event", [*HOOK_EVENTS, "Hologram"])
 def test_common_fields_are_for_every_event(event: str) -> None:
     for name, (wire_name, value) in COMMON.items():
-        assert wire_of(HookOutput(**{name: value}), event) == {wire_name: value}
+        if name != "continue_" or event not in DENYING:
+            assert wire_of(HookOutput(**{name: value}), event) == {wire_name: value}
         assert wire_of({wire_name: value}, event) == {wire_name: value}
     everything = HookOutput(**{name: value for name, (_, value) in COMMON.items()})
-    assert wire_of(everything, event) == dict(COMMON.values())
+    assert wire_of(everything, event) == {**dict(COMMON.values()), **DENYING.get(event, {})}
+
+
+@shows("hooks.stop")
+def test_a_stop_before_a_tool_denies_the_tool() -> None:
+    """`continue: false` alone ends the turn behind the tool, which the CLI has run by then."""
+    pre = "PreToolUse"
+    stop = {"continue": False, "stopReason": "enough"}
+    for event, denied in DENYING.items():
+        assert wire_of(HookOutput.stop("enough"), event) == {**stop, **denied}
+    assert wire_of(HookOutput.stop(), pre) == {"continue": False, **specific(pre, permissionDecision="deny")}
+    assert wire_of(HookOutput(continue_=False, reason="why"), pre) == {
+        "continue": False,
+        "reason": "why",
+        **specific(pre, permissionDecision="deny", permissionDecisionReason="why"),
+    }
+    # An explicit decision counts, and so does a reason for the model.
+    allowed = HookOutput.stop("enough", permission_decision="allow")
+    assert wire_of(allowed, pre) == {**stop, **specific(pre, permissionDecision="allow")}
+    other = HookOutput.stop("enough", permission_decision_reason="no more tools")
+    assert wire_of(other, pre)["hookSpecificOutput"]["permissionDecisionReason"] == "no more tools"
+    assert wire_of(HookOutput(continue_=True), pre) == {"continue": True}
+    asked = "PermissionRequest"
+    assert wire_of(HookOutput.stop(), asked)["hookSpecificOutput"]["decision"]["message"] == "The turn was stopped."
+    for answer in (HookOutput.stop(permission=Allow()), HookOutput.stop(permission_decision="allow")):
+        assert wire_of(answer, asked)["hookSpecificOutput"]["decision"] == {"behavior": "allow"}
+    assert wire_of(stop, pre) == stop  # a dict is sent as it is
+    assert wire_of(HookOutput.stop("enough"), "PostToolUse") == stop
 
 
 @pytest.mark.parametrize("event", SPECIFIC)
@@ -239,7 +276,7 @@ def test_an_unknown_event_gets_what_was_said() -> None:
         ({"hookSpecificOutput": {"hookEventName": "Stop"}}, "must be 'PreToolUse'"),
         ({"hookSpecificOutput": {"permissionDecision": "yes"}}, "one of 'allow'"),
         ({"hookSpecificOutput": {"updatedInput": [1]}}, "must be a dict"),
-        ({"x": float("nan")}, "no finite number"),
+        ({"x": float("nan")}, "not a finite number"),
         ({"x": {1, 2}}, "set, which JSON cannot hold"),
         ({"x": b"bytes"}, "bytes, which JSON cannot hold"),
         ({"x": "\ud800"}, "lone surrogate"),
@@ -248,11 +285,11 @@ def test_an_unknown_event_gets_what_was_said() -> None:
         (HookOutput(permission_decision="yes"), "one of 'allow'"),  # type: ignore[arg-type]
         (HookOutput.update_input([1]), "must be a dict, not list"),  # type: ignore[arg-type]
         (HookOutput.update_input({"x": object()}), "updated_input.x` is a object"),
-        (HookOutput.update_input({"x": [1, float("inf")]}), r"updated_input.x\[1\]` is no finite"),
+        (HookOutput.update_input({"x": [1, float("inf")]}), r"updated_input.x\[1\]` is not a finite"),
         (HookOutput.update_input(msgspec.Raw(b"[1]")), "must be a dict"),  # type: ignore[arg-type]
-        (HookOutput.update_input({"x": msgspec.Raw(b"{")}), "no JSON"),
-        (HookOutput.update_input({"x": msgspec.Raw(b"1,2")}), "no single JSON value"),
-        (HookOutput.update_input({"x": msgspec.Raw(b'"\xff"')}), "no JSON"),
+        (HookOutput.update_input({"x": msgspec.Raw(b"{")}), "not JSON"),
+        (HookOutput.update_input({"x": msgspec.Raw(b"1,2")}), "not a single JSON value"),
+        (HookOutput.update_input({"x": msgspec.Raw(b'"\xff"')}), "not JSON"),
         (HookOutput.block(5), "`reason` must be a str"),  # type: ignore[arg-type]
     ],
 )

@@ -35,6 +35,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         "cli_path": program(tmp_path / "given" / "my-claude"),
         "BRIDLE_CLI_PATH": program(tmp_path / "named" / "claude"),
         "PATH": program(tmp_path / "path" / "claude"),
+        "install-cli": program(home / ".local" / "share" / "bridle" / "claude" / "current" / "claude"),
         "install-place": program(home / ".local" / "bin" / "claude"),
         "node-modules": program(home / "node_modules" / ".bin" / "claude"),
         "claude-agent-sdk": program(tmp_path / "site-packages" / "claude_agent_sdk" / "_bundled" / "claude"),
@@ -88,12 +89,13 @@ def test_what_cannot_be_run_is_passed_over(places: dict[str, str], tmp_path: Pat
     os.unlink(places["BRIDLE_CLI_PATH"])
     os.unlink(places["PATH"])
     os.mkdir(places["PATH"])
+    os.chmod(places["install-cli"], 0o644)
     os.chmod(places["install-place"], 0o644)
     assert look(places, tmp_path).source == "node-modules"
 
 
 def test_system_places_come_before_node_modules(places: dict[str, str], tmp_path: Path) -> None:
-    for source in ("cli_path", "BRIDLE_CLI_PATH", "PATH", "install-place"):
+    for source in ("cli_path", "BRIDLE_CLI_PATH", "PATH", "install-cli", "install-place"):
         os.unlink(places[source])
     system = program(tmp_path / "opt" / "claude")
     assert look(places, tmp_path, system_places=(system,)) == (system, "install-place")
@@ -124,7 +126,10 @@ def test_a_given_path_that_is_no_program_says_why(tmp_path: Path, make: Any, pro
 
 @pytest.mark.parametrize(
     ("make", "number", "hint"),
-    [(lambda path: path.mkdir(), errno.EISDIR, "file itself"), (lambda path: path.touch(0o644), errno.EACCES, "chmod")],
+    [
+        (lambda path: path.mkdir(), errno.EISDIR, "program itself"),
+        (lambda path: path.touch(0o644), errno.EACCES, "chmod"),
+    ],
 )
 def test_a_given_path_that_cannot_be_started_is_a_spawn_error(
     tmp_path: Path, make: Any, number: int, hint: str
@@ -144,7 +149,7 @@ def test_a_given_relative_path_is_meant(places: dict[str, str], tmp_path: Path) 
 def test_a_given_name_is_looked_up_in_path(places: dict[str, str], tmp_path: Path) -> None:
     environment = {"PATH": os.pathsep.join([".", str(tmp_path / "given")])}
     assert find_cli("my-claude", environment) == (places["cli_path"], "cli_path")
-    with pytest.raises(CLINotFoundError, match="PATH does not have") as caught:
+    with pytest.raises(CLINotFoundError, match="no folder in PATH has") as caught:
         find_cli("no-claude", environment)
     assert caught.value.searched == (str(tmp_path / "given" / "no-claude"),)
 

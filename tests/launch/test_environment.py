@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridle.launch.environment import CHILD_ID, NOT_INHERITED, build_environment
+from bridle.launch.plan import CHILD_ID, NOT_INHERITED, build_environment
 from bridle.options.options import Options
 from tests.contract import shows
 

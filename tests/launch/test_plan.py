@@ -24,7 +24,7 @@ ONE_SHOT = ("/bin/claude", "--print", "--output-format", "stream-json", "--verbo
 SECRET = "s3cr3t-value"
 
 
-def answer(*arguments: object) -> None:
+def answer(*arguments: object) -> Any:
     """A callback."""
 
 

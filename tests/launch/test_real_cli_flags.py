@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle.launch import VersionCache, build_plan, check, parse_version
-from bridle.launch.table import ROWS
+from bridle.launch import CLIVersion, VersionCache, build_plan, check
+from bridle.launch.encode import ROWS
 from bridle.options.options import Options
 from tests.support.patience import patience
 
@@ -210,4 +210,4 @@ def test_the_real_cli_says_its_version(claude_path: str, tmp_path: Path) -> None
     assert check(output, "strict", (2, 0, 0)) == []
     cache = VersionCache(str(tmp_path / "cache" / "versions.json"))
     cache.put(claude_path, output)
-    assert parse_version(cache.get(claude_path) or "") == parse_version(output)
+    assert CLIVersion.parse(cache.get(claude_path) or "") == CLIVersion.parse(output)

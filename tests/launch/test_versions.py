@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.errors import UnknownVersionError, UnsupportedCLIVersionError, VersionDetectionError
-from bridle.launch.versions import (
+from bridle.launch.discovery import (
     MINIMUM_ONE_SHOT,
     MINIMUM_SESSION,
     VersionCache,
     VersionFailure,
     check,
-    parse_version,
 )
+from bridle.launch.versions import CLIVersion
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     ],
 )
 def test_the_first_three_numbers_count(text: str, version: Any) -> None:
-    assert parse_version(text) == version
+    assert CLIVersion.parse(text) == version
 
 
 @given(st.text())
 def test_any_output_parses_or_does_not(text: str) -> None:
-    parse_version(text)
+    CLIVersion.parse(text)
 
 
 def test_the_minimums() -> None:

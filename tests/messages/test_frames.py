@@ -97,7 +97,7 @@ def test_frames_are_values(line: bytes) -> None:
 
 
 @every_frame
-def test_repr_is_short_and_names_the_class(line: bytes) -> None:
+def test_repr_names_the_class(line: bytes) -> None:
     text = repr(quietly(line))
     assert text.startswith(type(quietly(line)).__name__ + "(")
     assert "(raw)" not in text
@@ -141,21 +141,22 @@ def test_everything_is_exported_once() -> None:
     assert len(set(bridle.messages.__all__)) == len(bridle.messages.__all__)
     classes = {
         name
-        for module in ("content", "conversation", "stream", "system", "unknown", "control")
+        for module in ("content", "conversation", "stream", "system", "control")
         for name, kind in vars(getattr(bridle.messages, module)).items()
         if isinstance(kind, type) and issubclass(kind, (Frame, Record, Block)) and not name.startswith("_")
     }
     assert classes <= set(bridle.messages.__all__)
 
 
-def test_repr_of_large_content_stays_small() -> None:
+def test_repr_is_complete_and_str_is_short() -> None:
     big = {"type": "tool_use", "id": "t", "name": "Write", "input": {"content": "x" * 100_000}}
     text = {"type": "text", "text": "y" * 100_000}
     frame = from_data(
         {"type": "assistant", "message": {"content": [big, text] * 50}, "user_message_uuids": ["u" * 500] * 50}
     )
-    assert len(repr(frame)) < 2_000
+    assert repr(frame).count("x" * 100_000) == repr(frame).count("y" * 100_000) == 50
     assert "ToolUseBlock" in repr(frame)
+    assert len(str(frame)) <= 120
 
 
 def test_repr_escapes_what_a_terminal_would_obey() -> None:

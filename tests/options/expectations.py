@@ -54,9 +54,9 @@ class Expected(NamedTuple):
 
 
 EXPECTED: dict[str, Expected] = {
-    "system_prompt": Expected("argv", None, "be brief", "be brief"),
-    "append_system_prompt": Expected("argv", None, "true", "true"),
-    "plan_mode_instructions": Expected("initialize", None, "5", "5"),
+    "system_prompt": Expected("argv", None, "be brief", "be brief", secret=True),
+    "append_system_prompt": Expected("argv", None, "true", "true", secret=True),
+    "plan_mode_instructions": Expected("initialize", None, "5", "5", secret=True),
     "verbatim_prompts": Expected("host", False, "true", True),
     "title": Expected("initialize", None, "5", "5"),
     "tools": Expected("argv", None, '["Bash"]', ("Bash",)),
@@ -418,6 +418,7 @@ CASES: dict[str, list[Case]] = {
     "inherit_env": [Case({"inherit_env": False}), Case({"inherit_env": ["PATH"]})],
     "extra_args": [
         Case({"extra_args": {"chrome": None, "name": "-n", "x-y": ""}}, ("--chrome", "--name=-n", "--x-y=")),
+        Case({"extra_args": {"add-dir": ["a", None, "b"]}}, ("--add-dir=a", "--add-dir", "--add-dir=b")),
     ],
     "user": [Case({"user": "nobody"}), Case({"user": 65534})],
     "client_app": [

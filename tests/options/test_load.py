@@ -9,6 +9,7 @@ import pytest
 
 from bridle import Options, Timeouts
 from bridle.errors import OptionsError
+from tests.contract import shows
 from tests.options.expectations import EXPECTED
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ def test_of_everything_else_the_highest_source_wins_whole(tmp_path: Path) -> Non
     ("text", "field", "message"),
     [
         ("modle = 1", "modle", "Did you mean `model`"),
-        ("model = ", "file", "no TOML"),
+        ("model = ", "file", "not valid TOML"),
         ("model = 5", "model", "must be a str"),
         ("hooks = {}", "hooks", "is a function"),
         ("[timeouts]\nturn = 0", "timeouts.turn", "more than 0"),
@@ -229,7 +230,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
             Options.load(path, environment={})
         assert str(path) in str(caught.value)
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(OptionsError, match="no TOML"):
+    with pytest.raises(OptionsError, match="not valid TOML"):
         Options.load(tmp_path / "binary.toml", environment={})
 
 
@@ -277,8 +278,26 @@ def test_what_a_stranger_could_misuse_is_refused_from_a_file(tmp_path: Path, fie
     assert Options.load(file, trust_file=True, environment={}) != Options()
 
 
-def test_harmless_modes_are_taken_from_a_file(tmp_path: Path) -> None:
-    assert Options.load(written(tmp_path, 'permission_mode = "plan"'), environment={}).permission_mode == "plan"
+MODES = ("default", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto", "manual", "hologram")
+
+
+@shows("options.untrusted-mode")
+@pytest.mark.parametrize("mode", MODES)
+def test_an_untrusted_file_may_set_the_modes_default_and_plan_only(tmp_path: Path, mode: str) -> None:
+    agent = '[agents.r]\ndescription = "d"\nprompt = "p"\npermissionMode = '
+    for text, field in (
+        (f'permission_mode = "{mode}"', "permission_mode"),
+        (f'{agent}"{mode}"', "agents.r.permissionMode"),
+    ):
+        file = written(tmp_path, text)
+        if mode in ("default", "plan"):
+            assert Options.load(file, environment={}) != Options()
+        else:
+            with pytest.raises(
+                OptionsError, match=f"only set the modes default and plan, not '{mode}'; pass"
+            ) as caught:
+                Options.load(file, environment={})
+            assert caught.value.field == field
 
 
 def test_what_is_wrong_is_said_without_control_characters(tmp_path: Path) -> None:

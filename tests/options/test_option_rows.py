@@ -9,7 +9,7 @@ from bridle import (
     SdkPluginConfig,
 )
 from bridle.launch import LaunchPlan, build_plan, in_process_servers, needs_session
-from bridle.launch.table import ROWS
+from bridle.launch.encode import ROWS
 from tests.options.expectations import CASES, EXPECTED, UUID, Case, nothing
 
 BASE = ("claude", "--output-format", "stream-json", "--verbose")

@@ -29,7 +29,7 @@ from bridle import (
 )
 from bridle.errors import OptionsError
 from bridle.hooks import HookMatcher
-from bridle.tools import Tool, tool
+from bridle.tools import Tool, ToolServer, tool
 from tests.contract import shows
 from tests.support.examples import examples
 from tests.support.patience import patience
@@ -114,12 +114,18 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"can_use_tool": answer, "permission_prompt_tool_name": "x"}, "permission_prompt_tool_name"),
     ({"can_use_tool": "x"}, "can_use_tool"),
     ({"supported_dialog_kinds": ["a"]}, "supported_dialog_kinds"),
-    ({"hooks": {"Stop": answer}}, "hooks.Stop"),
+    ({"hooks": {"Stop": 5}}, "hooks.Stop"),
+    ({"hooks": {"Stop": takes_nothing}}, "hooks.Stop"),
+    ({"hooks": {"Stop": [takes_nothing]}}, "hooks.Stop[0]"),
     ({"hooks": [answer]}, "hooks"),
     ({"mcp_servers": ["x"]}, "mcp_servers"),
     ({"mcp_servers": {"a": "x"}}, "mcp_servers.a"),
     ({"mcp_servers": {"a": takes_nothing}}, "mcp_servers.a"),
     ({"mcp_servers": {"a": Tool}}, "mcp_servers.a"),
+    ({"mcp_servers": {"a": []}}, "mcp_servers.a"),
+    ({"mcp_servers": {"a": [price, 5]}}, "mcp_servers.a[1]"),
+    ({"mcp_servers": {"a": {"comand": "x"}}}, "mcp_servers.a.comand"),
+    ({"tools": [price]}, "tools"),
     ({"mcp_servers": {"a": {"url": "https://host/mcp"}}}, "mcp_servers.a.type"),
     ({"mcp_servers": {"mcpServers": {"a": {"command": "x"}}}}, "mcp_servers.mcpServers"),
     ({"mcp_servers": {"a": {}}}, "mcp_servers.a.command"),
@@ -183,6 +189,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"extra_args": {"a b": None}}, "extra_args (its keys)"),
     ({"extra_args": {"output-format": "text"}}, "extra_args.output-format"),
     ({"extra_args": {"chrome": True}}, "extra_args.chrome"),
+    ({"extra_args": {"chrome": ["a", 5]}}, "extra_args.chrome[1]"),
     ({"extra_args": ["chrome"]}, "extra_args"),
     ({"user": -1}, "user"),
     ({"user": True}, "user"),
@@ -293,8 +300,8 @@ def test_an_unknown_name_is_refused_with_a_hint(name: str, hint: str) -> None:
 
 
 def test_positional_arguments_are_refused() -> None:
-    with pytest.raises(TypeError):
-        Options("hello")  # type: ignore[call-arg]
+    with pytest.raises(OptionsError, match=r"keyword arguments only, got 'opus' \(str\).*`Options\(model='opus'\)`"):
+        Options("opus")  # type: ignore[call-arg]
 
 
 def test_a_bare_string_says_what_to_write() -> None:
@@ -303,11 +310,11 @@ def test_a_bare_string_says_what_to_write() -> None:
 
 
 @pytest.mark.parametrize("given", [price, [price], (price,)])
-def test_tools_that_are_no_server_say_what_to_write(given: Any) -> None:
-    with pytest.raises(
-        OptionsError, match=r"`mcp_servers.shop` must be a server: write `tool_server\('shop', \[price\]\)`"
-    ):
-        Options(mcp_servers={"shop": given})
+def test_tools_become_a_server_with_the_name_of_its_key(given: Any) -> None:
+    server = Options(mcp_servers={"my.shop": given}).mcp_servers["my.shop"]  # type: ignore[index]
+    assert isinstance(server, ToolServer)
+    assert server.name == "my.shop"
+    assert list(server.tools.values()) == [price]
 
 
 def test_a_misspelt_mode_is_corrected() -> None:
@@ -407,6 +414,11 @@ def test_repr_shows_no_secret() -> None:
         FULL["agents"]["r"],
         FULL["sandbox"],
         Options(settings=SECRET),
+        Options(system_prompt=SECRET),
+        Options(system_prompt=[SECRET]),
+        Options(system_prompt=SystemPromptPreset(append=SECRET)),
+        Options(append_system_prompt=SECRET),
+        Options(plan_mode_instructions=SECRET),
         Options(mcp_servers=SECRET),
     ):
         assert SECRET not in repr(nested)
@@ -419,6 +431,10 @@ def test_errors_show_no_secret() -> None:
         {"mcp_servers": {"a": {"command": SECRET, "args": SECRET}}},
         {"settings": {"a": {SECRET.encode()}}},
         {"extra_args": {"token": SECRET + "\0"}},
+        {"env": SECRET},
+        {"env": [SECRET]},
+        {"managed_settings": SECRET},
+        {"model": {"key": SECRET}},
         {"env": {"A": SECRET + "\0"}},
     ]
     for wrong in wrongs:

@@ -8,7 +8,7 @@ import pytest
 
 from bridle import Options
 from bridle.hooks import HookMatcher, HookOutput
-from bridle.launch.conflicts import conflicts
+from bridle.launch.plan import conflicts
 from bridle.permissions import (
     AddDirectories,
     AddRules,
@@ -104,6 +104,37 @@ def test_suggestions_can_be_sent_back(real_cli: RealCLI) -> None:
     with ScriptedModel(touch("a"), touch("a"), Repeat("Done.")) as model:
         talk = Conversation(real_cli, model, can_use_tool=decide)
     assert len(talk.questions) == 1
+
+
+@shows("permissions.always")
+def test_always_adds_a_rule_and_neither_a_mode_nor_a_file(real_cli: RealCLI) -> None:
+    """The CLI also suggests the mode `acceptEdits`, a directory, and to write the rule to `.claude/settings.local.json`."""
+    suggested: dict[str, set[str]] = {}
+
+    def decide(request: PermissionRequest) -> Allow:
+        suggested[request.tool_name] = {update.type for update in request.suggestions}
+        return Allow.always(request)
+
+    write = Reply(ToolCall("Write", {"file_path": str(real_cli.cwd / "new"), "content": ""}))
+    with ScriptedModel(touch("a"), touch("a"), write, Repeat("Done.")) as model:
+        talk = Conversation(real_cli, model, can_use_tool=decide)
+    assert suggested == {"Bash": {"addRules", "addDirectories", "setMode"}, "Write": {"setMode"}}
+    # In the mode `acceptEdits` nothing would be asked about the `Write`.
+    assert [question.tool_name for question in talk.questions] == ["Bash", "Write"]
+    assert talk.results[-1]["subtype"] == "success"
+    assert sorted(path.name for path in real_cli.cwd.iterdir()) == ["a", "new"]
+
+
+def test_a_deny_rule_looks_at_the_command_and_not_at_its_effect(real_cli: RealCLI) -> None:
+    """What the security page says: a rule for `rm` stops `rm`, also behind `sh -c`, and no other way to remove a file."""
+    commands = ["rm a", "sh -c 'rm b'", "find . -name c -delete", "python3 -c \"import os; os.remove('d')\""]
+    for name in "abcd":
+        (real_cli.cwd / name).touch()
+    steps = [Reply(ToolCall("Bash", {"command": command})) for command in commands]
+    with ScriptedModel(*steps, Repeat("Done.")) as model:
+        flags = ["--permission-mode=bypassPermissions", "--allow-dangerously-skip-permissions"]
+        Conversation(real_cli, model, *flags, "--disallowedTools", "Bash(rm:*)")
+    assert sorted(path.name for path in real_cli.cwd.iterdir()) == ["a", "b"]
 
 
 @pytest.mark.parametrize(("output", "made"), [(HookOutput.allow(), True), (HookOutput.deny("no"), False)], ids=str)

@@ -21,8 +21,8 @@ from bridle.permissions import (
     PermissionRule,
     SetMode,
     UnknownPermissionUpdate,
+    decode_permission_request,
 )
-from bridle.permissions.requests import decode_permission_request
 from tests.contract import shows
 
 REQUEST = (

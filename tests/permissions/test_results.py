@@ -28,10 +28,14 @@ from bridle.permissions import (
     ReplaceRules,
     SetMode,
     UnknownPermissionUpdate,
+    check_can_use_tool,
+    decode_permission_request,
+    decode_update,
+    decode_updates,
+    deny,
+    encode_permission_result,
+    encode_update,
 )
-from bridle.permissions.requests import check_can_use_tool, decode_permission_request
-from bridle.permissions.results import deny, encode_permission_result
-from bridle.permissions.updates import decode_update, decode_updates, encode_update
 from tests.contract import shows
 
 INPUT = b'{"z":1,"command":"ls \\u00e9 \xc3\xa9", "timeout":1e2,"big":123456789012345678901234567890,"f":1.10}'
@@ -225,6 +229,49 @@ def test_all_suggestions_can_be_applied() -> None:
     suggestions = [wire for _, wire in UPDATES] + [{"type": "hologram", "n": 1}]
     request = decode_permission_request({"tool_name": "X", "input": {}, "permission_suggestions": suggestions})
     assert wire_of(Allow(updated_permissions=request.suggestions), request)["updatedPermissions"] == suggestions
+
+
+SUGGESTED: list[dict[str, Any]] = [
+    {"type": "addDirectories", "directories": ["/work"], "destination": "session"},
+    {
+        "type": "addRules",
+        "rules": [{"toolName": "Bash", "ruleContent": "touch a"}],
+        "behavior": "allow",
+        "destination": "localSettings",
+    },
+    {"type": "setMode", "mode": "acceptEdits", "destination": "session"},
+    {"type": "addRules", "rules": [{"toolName": "Read"}], "behavior": "deny", "destination": "session"},
+    {"type": "replaceRules", "rules": [{"toolName": "Edit"}], "behavior": "allow", "destination": "session"},
+    {
+        "type": "addRules",
+        "rules": [{"toolName": "Bash", "ruleContent": "touch a"}, {"toolName": "Bash", "ruleContent": "ls"}],
+        "behavior": "allow",
+        "destination": "userSettings",
+    },
+    {"type": "addRules", "rules": ["hologram"], "behavior": "allow", "destination": "session"},
+]
+
+
+@shows("permissions.always")
+def test_always_takes_only_the_rules_that_allow() -> None:
+    asked = {"tool_name": "Bash", "input": {"command": "touch a"}, "permission_suggestions": SUGGESTED}
+    request = decode_permission_request(asked)
+    rules = [{"toolName": "Bash", "ruleContent": "touch a"}, {"toolName": "Bash", "ruleContent": "ls"}]
+    for answer, destination in (
+        (Allow.always(request), "session"),
+        (Allow.always(request, "localSettings"), "localSettings"),
+    ):
+        [update] = wire_of(answer, request)["updatedPermissions"]
+        assert update == {"type": "addRules", "rules": rules, "behavior": "allow", "destination": destination}
+    with pytest.raises(ValueError, match=r"`destination`.*`session`"):
+        Allow.always(request, untyped("sesion"))
+    without = (
+        {**asked, "suppress_always_allow_rule": True},  # `Allow.always` keeps to what the CLI does not offer
+        {**asked, "permission_suggestions": [SUGGESTED[0], SUGGESTED[2]]},  # a mode and a directory are no rules
+        {**asked, "permission_suggestions": 5},
+    )
+    for wire in without:
+        assert Allow.always(decode_permission_request(wire)) == Allow()
 
 
 @shows("callbacks.unbindable")

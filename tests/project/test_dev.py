@@ -9,7 +9,22 @@ from pathlib import Path
 from tests.support.patience import patience
 
 PROJECT = Path(__file__).resolve().parents[2]
-COMMANDS = ("demo", "test", "mutate", "lint", "format", "docs", "bench", "ci", "setup", "help")
+COMMANDS = (
+    "demo",
+    "test",
+    "mutate",
+    "fuzz",
+    "soak",
+    "matrix",
+    "lint",
+    "format",
+    "docs",
+    "bench",
+    "ci",
+    "new-cli",
+    "setup",
+    "help",
+)
 
 
 def dev(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

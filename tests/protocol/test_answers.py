@@ -11,10 +11,10 @@ from bridle.errors import ControlRejectedError, InitializationError
 from bridle.messages.control import ControlResponse
 from bridle.messages.decode import decode
 from bridle.protocol import events
-from bridle.protocol.answers import Answer, read_answer
 from bridle.protocol.connection import Connection
+from bridle.protocol.control import Answer, read_answer
 from bridle.protocol.results import InterruptReceipt
-from bridle.protocol.states.session import Lifecycle
+from bridle.protocol.states.session import SessionState
 from tests.contract import shows
 
 
@@ -135,7 +135,7 @@ def test_a_refused_start_says_why(inside: str | None) -> None:
     assert isinstance(happened[-1], events.Ended)
     assert isinstance(connection.terminal_error, InitializationError)
     assert '{"code": 3}' in str(connection.terminal_error)
-    assert connection.lifecycle is Lifecycle.FAILED
+    assert connection.lifecycle is SessionState.FAILED
 
 
 @shows("session.handshake.still-open")

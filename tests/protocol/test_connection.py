@@ -14,12 +14,12 @@ from bridle.errors import (
     CLIExitedDuringInitError,
     ControlRejectedError,
     ControlTimeoutError,
+    DecodeErrorLimitError,
     InitializationError,
     InitializationTimeoutError,
     InitQueueOverflowError,
     SessionClosedError,
     SlowConsumerError,
-    TooManyDecodeErrors,
     TooManyPendingRequestsError,
     UnsupportedCLIVersionError,
 )
@@ -28,7 +28,7 @@ from bridle.options.bounds import Limits
 from bridle.protocol import events
 from bridle.protocol.connection import Connection, Role
 from bridle.protocol.results import InterruptReceipt, ServerInfo
-from bridle.protocol.states.session import Activity, Ending, Handshake, Lifecycle, TurnState
+from bridle.protocol.states.session import Ending, Handshake, SessionActivity, SessionState, TurnState
 from tests.contract import shows
 
 E = TypeVar("E", bound=events.Event)
@@ -64,7 +64,7 @@ class Host:
         response = {"subtype": "error", "request_id": request_id, "error": error, **more}
         self.feed({"type": "control_response", "response": response})
 
-    def stage(self) -> Lifecycle:
+    def stage(self) -> SessionState:
         return self.connection.lifecycle
 
     def take(self) -> list[dict[str, Any]]:
@@ -122,12 +122,12 @@ def test_the_handshake_and_what_waited_for_it_go_out_in_order() -> None:
     host.initialize(hooks=None)
     [first] = host.take()
     assert first["request"] == {"subtype": "initialize", "hooks": None}
-    assert host.stage() is Lifecycle.INITIALIZING
+    assert host.stage() is SessionState.INITIALIZING
     host.answer(host.initialize_id, {"models": [{"value": "m"}]})
     prompt, asked = host.take()
     assert (prompt["uuid"], prompt["message"]) == (turn, {"role": "user", "content": "early"})
     assert asked["request_id"] == request
-    assert host.stage() is Lifecycle.RUNNING
+    assert host.stage() is SessionState.RUNNING
     [completed] = host.of(events.HandshakeCompleted)
     assert isinstance(completed.server_info, ServerInfo)
     assert completed.server_info.models[0].value == "m"
@@ -147,12 +147,12 @@ def test_a_request_of_the_cli_confirms_implicitly() -> None:
     host.take()
     host.ask("m1", "mcp_message", **MCP)
     assert [frame["type"] for frame in host.take()] == ["user"]
-    assert host.stage() is Lifecycle.INITIALIZING
+    assert host.stage() is SessionState.INITIALIZING
     assert host.connection.handshake is Handshake.IMPLICIT
     assert host.connection.expire(host.initialize_id, 60.0)
-    assert [event.warning.code for event in host.of(events.Warned)] == ["INIT_UNCONFIRMED"]
+    assert [event.warning.code for event in host.of(events.WarningRaised)] == ["INIT_UNCONFIRMED"]
     assert [event.server_info for event in host.of(events.HandshakeCompleted)] == [None]
-    assert host.stage() is Lifecycle.RUNNING
+    assert host.stage() is SessionState.RUNNING
     host.answer(host.initialize_id, {})
     assert host.connection.server_info is None
 
@@ -182,7 +182,7 @@ def test_an_error_answer_fails_the_start_and_all_that_waited() -> None:
     assert isinstance(resolved.error, InitializationError)
     assert "not with me" in str(resolved.error)
     assert host.turn(turn) == [TurnState.FAILED]
-    assert host.stage() is Lifecycle.FAILED
+    assert host.stage() is SessionState.FAILED
     assert isinstance(host.events[-1], events.Ended)
     with pytest.raises(InitializationError):
         host.connection.send_prompt("late")
@@ -288,7 +288,7 @@ def test_answers_typed_empty_and_from_the_outer_id() -> None:
         {"still_queued": ["u"], "new": 1},
         b'{"still_queued": ["u"], "new": 1}',
     )
-    assert not host.of(events.Warned)
+    assert not host.of(events.WarningRaised)
 
 
 @shows("control.operations.permissive")
@@ -300,7 +300,7 @@ def test_an_answer_of_the_wrong_shape_is_still_a_success(payload: Any) -> None:
     [resolved] = host.of(events.RequestResolved)
     assert isinstance(resolved.result, InterruptReceipt)
     assert resolved.result.still_queued == []
-    assert [event.warning.code for event in host.of(events.Warned)] == ["FIELD_DROPPED"]
+    assert [event.warning.code for event in host.of(events.WarningRaised)] == ["FIELD_DROPPED"]
 
 
 @shows("control.operations.rejected")
@@ -502,7 +502,7 @@ def test_a_request_that_cannot_be_read_gets_the_safe_answer(subtype: str, fields
     host.ask("r", subtype, **fields)
     [frame] = host.take()
     assert part in json.dumps(frame["response"]["response"])
-    assert [event.warning.code for event in host.of(events.Warned)] == ["CALLBACK_FAILED"]
+    assert [event.warning.code for event in host.of(events.WarningRaised)] == ["CALLBACK_FAILED"]
     assert not host.of(events.RequestReceived)
 
 
@@ -665,7 +665,7 @@ def test_frames_that_we_asked_for_are_not_delivered() -> None:
     host = Host()
     host.feed(session_state("running"), session_state("running", sdk_host_only=False), session_state("new"))
     assert len(host.whose(object)) == 1
-    assert [event.activity for event in host.of(events.ActivityChanged)] == [Activity.RUNNING]
+    assert [event.activity for event in host.of(events.ActivityChanged)] == [SessionActivity.RUNNING]
     host.feed({"type": "keep_alive"})
     assert len(host.whose(object)) == 1
 
@@ -725,8 +725,8 @@ def test_bad_lines_are_told_and_five_in_a_row_are_the_end() -> None:
     assert not host.connection.over
     host.feed(b" ", b"5", b"6")
     assert len(host.of(events.BadLine)) == 7
-    assert isinstance(host.connection.terminal_error, TooManyDecodeErrors)
-    assert host.stage() is Lifecycle.FAILED
+    assert isinstance(host.connection.terminal_error, DecodeErrorLimitError)
+    assert host.stage() is SessionState.FAILED
     host.connection.process_exited(0)
     assert len(host.of(events.Ended)) == 1
 
@@ -735,7 +735,7 @@ def test_bad_lines_are_told_and_five_in_a_row_are_the_end() -> None:
 def test_a_line_that_is_too_long_is_skipped_with_a_warning() -> None:
     host = Host(limits=Limits(line_bytes=2_000))
     host.feed(b"x" * 3_000, assistant())
-    assert [event.warning.code for event in host.of(events.Warned)] == ["OVERSIZED_LINE_SKIPPED"]
+    assert [event.warning.code for event in host.of(events.WarningRaised)] == ["OVERSIZED_LINE_SKIPPED"]
     assert host.whose() == [()]
 
 
@@ -748,7 +748,7 @@ def test_what_is_left_at_the_end_counts_if_it_is_a_line() -> None:
     other.connection.receive_data(b'{"type":"assist')
     other.connection.receive_eof()
     assert [event.line for event in other.of(events.IncompleteLine)] == [b'{"type":"assist']
-    assert not other.of(events.Warned)
+    assert not other.of(events.WarningRaised)
 
 
 # -- endings ----------------------------------------------------------------------------------------------------------
@@ -835,7 +835,7 @@ def test_stopping_answers_safely_wakes_waiters_and_lets_the_turn_end() -> None:
     host.connection.input_was_closed()
     host.connection.process_exited(143)
     host.connection.receive_eof()
-    assert (host.connection.ending, host.connection.lifecycle) == (Ending.STOPPED, Lifecycle.STOPPED)
+    assert (host.connection.ending, host.connection.lifecycle) == (Ending.STOPPED, SessionState.STOPPED)
     assert host.connection.terminal_error is None
     host.connection.begin_stop()
 

@@ -16,7 +16,7 @@ from bridle.errors import BridleError, SlowConsumerError
 from bridle.options.bounds import Limits
 from bridle.protocol import events
 from bridle.protocol.connection import Connection, Role
-from bridle.protocol.states.session import Handshake, Lifecycle
+from bridle.protocol.states.session import Handshake, SessionState
 from tests.contract import shows
 from tests.support.examples import examples
 
@@ -166,7 +166,10 @@ class HostMachine(RuleBasedStateMachine):
     @rule()
     def initialize(self) -> None:
         connection = self.connection
-        if connection.handshake is Handshake.UNSENT and connection.lifecycle in (Lifecycle.NEW, Lifecycle.STARTING):
+        if connection.handshake is Handshake.UNSENT and connection.lifecycle in (
+            SessionState.NEW,
+            SessionState.STARTING,
+        ):
             with contextlib.suppress(BridleError):
                 self.initialize_id = connection.send_initialize({"hooks": None})
                 self.asked.add(self.initialize_id)
@@ -225,11 +228,11 @@ class HostMachine(RuleBasedStateMachine):
     def ending(self, what: str) -> None:
         connection = self.connection
         match what:
-            case "start" if connection.lifecycle is Lifecycle.NEW:
+            case "start" if connection.lifecycle is SessionState.NEW:
                 connection.begin_start()
             case "finish":
                 connection.close_input()
-            case "closed" if connection.input_may_close or connection.lifecycle is Lifecycle.STOPPING:
+            case "closed" if connection.input_may_close or connection.lifecycle is SessionState.STOPPING:
                 connection.input_was_closed()
             case "broke":
                 connection.input_broke()
@@ -303,10 +306,10 @@ class HostMachine(RuleBasedStateMachine):
         assert not connection.pending_requests
         assert not connection.turns.open
         assert not connection.data_to_send()
-        assert connection.lifecycle in (Lifecycle.STOPPED, Lifecycle.FAILED)
+        assert connection.lifecycle in (SessionState.STOPPED, SessionState.FAILED)
         assert {turn for turn, count in self.ended_turns.items() if count} == self.prompts
         assert set(self.resolved) | self.given_up | {self.initialize_id} >= self.asked
-        assert self.handshakes == 1 or (connection.lifecycle is Lifecycle.STOPPED and not self.asked)
+        assert self.handshakes == 1 or (connection.lifecycle is SessionState.STOPPED and not self.asked)
         with contextlib.suppress(BridleError):
             connection.send_prompt("too late")
             raise AssertionError("a prompt was accepted after the end")
@@ -396,7 +399,7 @@ class PairMachine(RuleBasedStateMachine):
     def take(self) -> None:
         for connection in (self.host, self.cli):
             for event in connection.events_received():
-                assert not isinstance(event, (events.BadLine, events.Warned, events.Ended)), event
+                assert not isinstance(event, (events.BadLine, events.WarningRaised, events.Ended)), event
                 match event:
                     case events.RequestReceived():
                         self.asked_of[connection].append(event.request_id)

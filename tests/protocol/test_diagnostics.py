@@ -13,7 +13,7 @@ def failure(exit_code: int | None, stderr: bytes = b"", *, empty: bool = True) -
         exit_code,
         stderr_tail=stderr,
         stdout_was_empty=empty,
-        message_count=0,
+        any_message=False,
         last_non_json_line=None,
         last_result=None,
     )

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from bridle import Limits, Options
 from bridle.messages import AssistantMessage, Message, ResultMessage, StreamEvent, TextBlock, decode
 from bridle.messages.decode import decode_run
+from bridle.protocol.connection import PLAIN
 from bridle.protocol.framing import OversizedLine, _split
-from bridle.protocol.reading import PLAIN
 from bridle.queries.plain import PlainQuery
 
 ASSISTANT = b'{"type":"assistant","message":{"content":[{"type":"text","text":"a"}]},"uuid":"u"}'

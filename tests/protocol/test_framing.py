@@ -65,6 +65,53 @@ def test_an_oversized_line_is_reported_at_once_and_passed_over() -> None:
     assert framer.receive_data(b"z\nnext\n") == [b"next"]
 
 
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_one_whole_line_for_each_read(end: bytes) -> None:
+    framer = LineFramer(4)
+    assert [framer.receive_data(line + end) for line in (b"a", b"", b"\rb", b"cdef", b"g")] == [
+        [b"a"],
+        [],
+        [b"\rb"],
+        [b"cdef"],
+        [b"g"],
+    ]
+    assert framer.receive_data(b"h") == []
+    assert framer.receive_data(b"i" + end) == [b"hi"]
+    assert framer.receive_data(b"") == []
+    assert framer.receive_data(b"long!" + end) == [OversizedLine(5, b"long!")]
+    assert framer.receive_data(b"longer") == [OversizedLine(6, b"longer")]
+    assert framer.receive_data(b"rest" + end) == []
+    assert framer.receive_data(b"next" + end) == [b"next"]
+    assert framer.receive_eof() is None
+
+
+def test_a_return_at_the_limit_may_belong_to_the_line_end_or_not() -> None:
+    framer = LineFramer(4)
+    assert framer.receive_data(b"four\r") == []
+    assert framer.receive_data(b"\n") == [b"four"]
+    assert framer.receive_data(b"four\r") == []
+    assert framer.receive_data(b"x") == [OversizedLine(6, b"four\rx")]
+    assert framer.receive_data(b"\nfour") == []
+    assert framer.receive_data(b"x") == [OversizedLine(5, b"fourx")]
+    assert framer.receive_data(b"y\nz") == []
+    assert framer.receive_eof() == b"z"
+
+
+def test_the_head_of_a_long_line_has_200_bytes_wherever_it_was_cut() -> None:
+    line = bytes(range(48, 58)) * 30
+    for chunks in ([line + b"\n"], [line[:150], line[150:] + b"\n"], [line]):
+        assert feed(chunks, limit=250) == [OversizedLine(300, line[:200])]
+
+
+def test_the_end_of_the_output_forgets_what_was_there() -> None:
+    framer = LineFramer(4)
+    assert framer.receive_data(b"longer") == [OversizedLine(6, b"longer")]
+    assert framer.receive_eof() is None
+    assert framer.receive_data(b"abc") == []
+    assert framer.receive_eof() == b"abc"
+    assert framer.receive_data(b"d\n") == [b"d"]
+
+
 def test_oversized_lines_inside_one_read() -> None:
     assert feed([b"a\n" + b"x" * 20 + b"\nb\n"], limit=10) == [b"a", OversizedLine(20, b"x" * 20), b"b"]
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.errors import ProcessError, SessionClosedError, TooManyDecodeErrors, TurnTimeoutError
+from bridle.errors import DecodeErrorLimitError, ProcessError, SessionClosedError, TurnTimeoutError
 from bridle.messages import MESSAGE_TYPES, SessionStateChangedMessage
 from bridle.options.bounds import Limits
 from bridle.protocol import events
 from bridle.protocol.connection import Connection
-from bridle.protocol.states.session import Ending, Lifecycle
+from bridle.protocol.states.session import Ending, SessionState
 from tests.contract import shows
 
 GOLDEN = (Path(__file__).parent.parent / "messages" / "frames.jsonl").read_bytes()
@@ -41,7 +41,7 @@ def items(happened: list[events.Event]) -> list[str]:
         match event:
             case events.MessagesReceived():
                 found += [type(message).__name__ for message in event.messages]
-            case events.Warned():
+            case events.WarningRaised():
                 found.append(event.warning.code)
             case _:
                 found.append(type(event).__name__)
@@ -63,7 +63,7 @@ def tasks(*ids: str) -> dict[str, Any]:
 
 def test_messages_come_in_one_batch_for_each_read() -> None:
     connection = started()
-    assert connection.lifecycle is Lifecycle.RUNNING
+    assert connection.lifecycle is SessionState.RUNNING
     [batch] = feed(connection, INIT, ASSISTANT, ASSISTANT)
     assert isinstance(batch, events.MessagesReceived)
     assert items([batch]) == ["InitMessage", "AssistantMessage", "AssistantMessage"]
@@ -71,7 +71,6 @@ def test_messages_come_in_one_batch_for_each_read() -> None:
     assert connection.session_id == "s1"
     assert items(feed(connection, ASSISTANT, RESULT)) == ["AssistantMessage", "ResultMessage"]
     assert connection.last_result is not None
-    assert connection.message_count == 5
 
 
 def test_the_session_id_is_known_with_the_first_message_that_names_it() -> None:
@@ -116,7 +115,7 @@ def test_bad_lines_in_a_row_end_a_connection_that_judges_lines() -> None:
     connection.begin_start()
     *_, ended = feed(connection, b"x", b"y", b"last", b"unread")
     assert isinstance(ended, events.Ended)
-    assert isinstance(ended.error, TooManyDecodeErrors)
+    assert isinstance(ended.error, DecodeErrorLimitError)
     assert (ended.error.count, ended.error.last.line, ended.by_exit) == (3, b"last", False)
 
 
@@ -215,7 +214,7 @@ def told(chunks: list[bytes]) -> list[object]:
         match event:
             case events.MessagesReceived():
                 found += [(message.raw, message) for message in event.messages]
-            case events.Warned():
+            case events.WarningRaised():
                 found.append((event.warning.code, event.warning.context))
             case events.BadLine():
                 found.append((event.error.line, event.error.reason))

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle.errors import ControlRejectedError, InitializationError, StreamWarning
+from bridle.errors import ControlRejectedError, SessionNotFoundError, StreamWarning
 from bridle.messages import AssistantMessage, ResultMessage, TextBlock, UserMessage
 from bridle.protocol import events, results
 from bridle.protocol.connection import Connection
 from bridle.protocol.control import ROWS, Direction
-from bridle.protocol.states.session import Activity, Ending, Half, TurnState
+from bridle.protocol.states.session import Ending, Half, SessionActivity, TurnState
 from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
 from tests.contract import shows
 from tests.protocol.driving import Driver
@@ -104,12 +104,12 @@ def test_a_conversation_from_the_handshake_to_the_end(drive: Any) -> None:
         for turn_id in (early, chosen, third):
             assert isinstance(driver.messages(turn_id)[-1], ResultMessage)
         driver.until(lambda: driver.connection.quiet)
-        assert driver.connection.activity is Activity.IDLE
+        assert driver.connection.activity is SessionActivity.IDLE
         assert driver.connection.session_id
 
         ended = finish(driver)
     assert (ended.ending, ended.exit_code, ended.error) == (Ending.COMPLETED, 0, None)
-    assert not driver.of(events.Warned)
+    assert not driver.of(events.WarningRaised)
 
 
 @shows("session.turns.merged")
@@ -216,7 +216,7 @@ def test_an_interrupt_takes_an_open_permission_question_back(drive: Any) -> None
         turn = driver.connection.send_prompt("one")
         driver.until(lambda: driver.of(events.RequestReceived))
         [question] = driver.of(events.RequestReceived)
-        assert driver.connection.activity is Activity.REQUIRES_ACTION
+        assert driver.connection.activity is SessionActivity.REQUIRES_ACTION
         driver.connection.interrupt()
         driver.until(over(driver, turn))
         driver.until(lambda: driver.of(events.RequestCancelled))
@@ -234,7 +234,7 @@ def test_the_background_outlives_the_result_and_is_waited_for(drive: Any) -> Non
         ready(driver)
         turn = driver.connection.send_prompt("go")
         driver.until(over(driver, turn))
-        driver.until(lambda: driver.connection.activity is Activity.IDLE)
+        driver.until(lambda: driver.connection.activity is SessionActivity.IDLE)
         assert not driver.connection.quiet
         assert driver.connection.background_tasks
         driver.connection.close_input()
@@ -288,6 +288,10 @@ def test_an_in_process_server_is_asked_before_initialize_is_answered(drive: Any)
 
 READING: list[tuple[str, dict[str, Any], Any]] = [
     ("get_context_usage", {}, lambda r: r.categories and r.total_tokens > 0 and r.model),
+    ("get_context_usage", {"detail": "summary"}, lambda r: r.categories and r.total_tokens > 0),
+    ("get_context_usage", {"detail": "nonsense"}, None),
+    ("get_usage", {"skip_behaviors": True}, lambda r: r.behaviors is None),
+    ("initialize", {}, lambda r: r.commands and r.models and r.session_state),
     ("get_usage", {}, lambda r: "total_cost_usd" in r.session),
     ("get_settings", {}, lambda r: r.applied["model"]),
     ("list_models", {}, lambda r: r.models[0].value and r.models[0].display_name),
@@ -332,7 +336,7 @@ READING: list[tuple[str, dict[str, Any], Any]] = [
 def test_every_request_of_the_table_is_answered_and_its_answer_is_read(drive: Any, real_cli: RealCLI) -> None:
     (real_cli.cwd / "readme.txt").write_text("hello\n")
     asked = {row.subtype for row in ROWS if row.direction is Direction.HOST_TO_CLI}
-    assert asked - {subtype for subtype, _, _ in READING} == {"initialize", "interrupt"}
+    assert asked - {subtype for subtype, _, _ in READING} == {"interrupt"}
     wrong = []
     with ScriptedModel() as model, drive(model) as driver:
         ready(driver)
@@ -344,7 +348,7 @@ def test_every_request_of_the_table_is_answered_and_its_answer_is_read(drive: An
                 good = answer.result is not None and bool(check(answer.result))
             if not good:
                 wrong.append((subtype, fields, answer.result and answer.result.data, answer.error))
-        warnings = [event.warning for event in driver.of(events.Warned)]
+        warnings = [event.warning for event in driver.of(events.WarningRaised)]
         assert finish(driver).ending is Ending.COMPLETED
     assert wrong == []
     assert warnings == list[StreamWarning]()
@@ -364,7 +368,7 @@ def test_our_own_answers_played_back_are_for_nobody(drive: Any) -> None:
         turn = driver.connection.send_prompt("go")
         driver.until(over(driver, turn))
         assert any(isinstance(m, UserMessage) and m.is_replay for m in driver.messages(turn))
-        assert not driver.of(events.Warned)
+        assert not driver.of(events.WarningRaised)
         assert finish(driver).ending is Ending.COMPLETED
 
 
@@ -389,7 +393,7 @@ def test_a_killed_cli_fails_everything_that_is_open(drive: Any) -> None:
     with ScriptedModel(Repeat(Reply("x" * 5_000, chunk=10, delay=0.05))) as model, drive(model) as driver:
         ready(driver)
         turn = driver.connection.send_prompt("one")
-        driver.until(lambda: driver.connection.activity is Activity.RUNNING)
+        driver.until(lambda: driver.connection.activity is SessionActivity.RUNNING)
         driver.process.kill()
         driver.until(lambda: driver.connection.over)
     [ended] = driver.of(events.Ended)
@@ -521,5 +525,5 @@ def test_resuming_an_unknown_session_is_a_start_that_failed(drive: Any) -> None:
         driver.connection.send_initialize({})
         driver.until(lambda: driver.connection.over)
     [failed] = driver.of(events.HandshakeFailed)
-    assert isinstance(failed.error, InitializationError)
+    assert isinstance(failed.error, SessionNotFoundError)
     assert unknown in str(failed.error)

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from bridle.protocol.states import session as s
-from bridle.protocol.states.session import Activity, Half, Handshake, Lifecycle, Process, Snapshot, TurnState
+from bridle.protocol.states.session import Half, Handshake, Process, SessionActivity, SessionState, Snapshot, TurnState
 from tests.contract import shows
 
 LACKING: dict[str, set[tuple[str, str]]] = {
     # What is not in the table cannot happen: the connection never asks for these cells.
     "LIFECYCLE": {
         ("NEW", "CONFIRMED"),
-        *((state.name, "LAUNCHED") for state in Lifecycle if state is not Lifecycle.NEW),
+        *((state.name, "LAUNCHED") for state in SessionState if state is not SessionState.NEW),
         ("STARTING", "START"),
         ("STARTING", "CONFIRMED"),
         ("NEW", "STOP"),
@@ -45,7 +45,7 @@ LACKING: dict[str, set[tuple[str, str]]] = {
     "WORK": set(),
 }
 MACHINES: list[tuple[str, dict[Any, Any], type[Enum], type[Enum]]] = [
-    ("LIFECYCLE", s.LIFECYCLE, s.Lifecycle, s.LifecycleHappening),
+    ("LIFECYCLE", s.LIFECYCLE, s.SessionState, s.LifecycleHappening),
     ("HANDSHAKE", s.HANDSHAKE, s.Handshake, s.HandshakeHappening),
     ("TURN", s.TURN, s.TurnState, s.TurnHappening),
     ("INPUT", s.INPUT, s.Half, s.HalfHappening),
@@ -68,7 +68,7 @@ def test_every_cell_is_there_or_known_to_be_lacking(name: str, table: Any, kind:
 @pytest.mark.parametrize(
     ("table", "first", "final"),
     [
-        (s.LIFECYCLE, Lifecycle.NEW, {Lifecycle.STOPPED, Lifecycle.FAILED}),
+        (s.LIFECYCLE, SessionState.NEW, {SessionState.STOPPED, SessionState.FAILED}),
         (s.HANDSHAKE, Handshake.UNSENT, {Handshake.CONFIRMED, Handshake.UNCONFIRMED, Handshake.FAILED}),
         (s.TURN, TurnState.QUEUED, {TurnState.COMPLETED, TurnState.INTERRUPTED, TurnState.FAILED}),
         (s.INPUT, Half.OPEN, {Half.CLOSED, Half.BROKEN}),
@@ -98,12 +98,12 @@ def test_an_end_is_reached_from_everywhere_and_never_left(table: Any, first: Any
 
 
 def test_every_end_has_a_cell() -> None:
-    live = set(Lifecycle) - {Lifecycle.STOPPED, Lifecycle.FAILED}
+    live = set(SessionState) - {SessionState.STOPPED, SessionState.FAILED}
     assert set(s.ENDINGS) == set(product(live, (False, True), s.Exit))
     for at, turn, code in s.ENDINGS:
         stopped = s.ENDINGS[at, turn, code] is s.Ending.STOPPED
-        assert stopped is (at is Lifecycle.STOPPING), "that we stopped it is one state in one place"
-        if turn or at in {Lifecycle.NEW, Lifecycle.STARTING, Lifecycle.INITIALIZING}:
+        assert stopped is (at is SessionState.STOPPING), "that we stopped it is one state in one place"
+        if turn or at in {SessionState.NEW, SessionState.STARTING, SessionState.INITIALIZING}:
             assert s.ENDINGS[at, turn, code] is not s.Ending.COMPLETED
 
 
@@ -112,14 +112,16 @@ def test_turn_states_know_whether_they_are_over() -> None:
     assert [state.name for state in TurnState if not state.over] == ["QUEUED", "STARTED"]
 
 
-IDLE = Snapshot(lifecycle=Lifecycle.RUNNING, handshake=Handshake.CONFIRMED, input=Half.CLOSING, activity=Activity.IDLE)
+IDLE = Snapshot(
+    lifecycle=SessionState.RUNNING, handshake=Handshake.CONFIRMED, input=Half.CLOSING, activity=SessionActivity.IDLE
+)
 
 
 @shows("session.idle.all-three")
 def test_all_quiet() -> None:
     assert s.is_quiet(IDLE)
     assert s.input_may_close(IDLE)
-    assert s.is_quiet(IDLE._replace(activity=Activity.UNKNOWN, unsettled=True))
+    assert s.is_quiet(IDLE._replace(activity=SessionActivity.UNKNOWN, unsettled=True))
 
 
 @shows("session.idle.all-three")
@@ -128,8 +130,8 @@ def test_all_quiet() -> None:
     [
         {"open_turns": 1},
         {"background_tasks": 1},
-        {"activity": Activity.RUNNING},
-        {"activity": Activity.REQUIRES_ACTION},
+        {"activity": SessionActivity.RUNNING},
+        {"activity": SessionActivity.REQUIRES_ACTION},
         {"unsettled": True},
     ],
     ids=str,

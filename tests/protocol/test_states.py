@@ -12,11 +12,11 @@ from bridle import Limits, Options, Timeouts
 from bridle.errors import (
     BridleError,
     DecodeError,
+    DecodeErrorLimitError,
     LineTooLongError,
     ProcessError,
     SlowConsumerError,
     StreamWarning,
-    TooManyDecodeErrors,
     TurnTimeoutError,
     UnsupportedCLIVersionError,
 )
@@ -117,7 +117,7 @@ EXPECTED: Mapping[tuple[State, Happening], tuple[list[str], type[BridleError] | 
     (State.STREAMING, Happening.MESSAGE): (["AssistantMessage"], None),
     (State.STREAMING, Happening.RESULT): (["ResultMessage"], None),
     (State.STREAMING, Happening.BAD_LINE): (["DecodeError"], None),
-    (State.STREAMING, Happening.BAD_LINE_LIMIT): (["DecodeError"] * 4, TooManyDecodeErrors),
+    (State.STREAMING, Happening.BAD_LINE_LIMIT): (["DecodeError"] * 4, DecodeErrorLimitError),
     (State.STREAMING, Happening.OVERSIZED_LINE): ([], LineTooLongError),
     (State.STREAMING, Happening.OVERSIZED_LINE_SKIPPED): (["OVERSIZED_LINE_SKIPPED"], None),
     (State.STREAMING, Happening.INCOMPLETE_LAST_LINE): (["INCOMPLETE_LAST_LINE", "CLEAN_EXIT_NO_RESULT"], None),
@@ -188,7 +188,7 @@ def test_a_message_resets_the_count_of_bad_lines() -> None:
     assert kinds(core) == (["DecodeError"] * 4 + ["AssistantMessage"]) * 3 + ["DecodeError"] * 4
     core.receive_data(BAD, 0.0)
     error = core.core.terminal_error
-    assert isinstance(error, TooManyDecodeErrors)
+    assert isinstance(error, DecodeErrorLimitError)
     assert error.count == 5
     assert error.last.line == BAD.strip()
 
@@ -336,6 +336,9 @@ def test_after_the_result_idleness_counts_and_every_message_starts_it_anew() -> 
     core.receive_data(BAD, 50.0)
     assert core.wait_seconds(50.0) == 19
     core.expire(69.0)
+    warning = core.core.items[-1]
+    assert isinstance(warning, StreamWarning)
+    assert warning.message.startswith("The CLI did not exit within 30 s of its last result")
     assert kinds(core)[-1] == "CLI_DID_NOT_EXIT"
     assert core.core.over
 
@@ -469,6 +472,9 @@ def test_the_end_comes_once() -> None:
     assert core.wait_seconds(14.0) == 1
     core.process_exited(0, b"")
     core.process_exited(3, b"")
+    warning = core.core.items[-1]
+    assert isinstance(warning, StreamWarning)
+    assert warning.message == "The CLI exited with code 0 before a result came."
     assert kinds(core) == ["AssistantMessage", "CLEAN_EXIT_NO_RESULT"]
     assert core.core.terminal_error is None
 

@@ -272,7 +272,7 @@ def test_no_thread_can_be_started(name: str, playing: StandIn, monkeypatch: pyte
     with nothing_left():
         monkeypatch.setattr(threading.Thread, "start", start)
         with pytest.raises(bridle.SpawnError, match="can't start new thread"):
-            bridle.sync.query("hi", playing(INIT, ASSISTANT, RESULT)).collect()
+            bridle.sync.query("hi", playing(INIT, ASSISTANT, RESULT, stderr=print)).collect()
         monkeypatch.undo()
     assert len(bridle.sync.query("hi", playing(INIT, ASSISTANT, RESULT)).collect().messages) == 3
 

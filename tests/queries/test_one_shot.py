@@ -17,6 +17,7 @@ from bridle import (
     AssistantMessage,
     ConcurrentUseError,
     DecodeError,
+    DecodeErrorLimitError,
     Limits,
     LineTooLongError,
     Options,
@@ -27,13 +28,13 @@ from bridle import (
     SpawnError,
     StreamWarning,
     Timeouts,
-    TooManyDecodeErrors,
     TurnTimeoutError,
     UnsupportedCLIVersionError,
     UserMessage,
 )
 from bridle.messages import InitMessage
 from tests.contract import shows
+from tests.support.inside import asks_version, is_read
 from tests.support.leaks import alive, wait_gone
 from tests.support.patience import patience
 from tests.support.query_fixtures import StandIn
@@ -167,7 +168,8 @@ def test_the_stderr_callback_gets_lines_and_may_raise(
         with caplog.at_level(logging.ERROR, "bridle"):
             await shell.run("hi", playing(["err", "one\ntwo\nthr"], ["err", "ee\r\nlast"], RESULT, stderr=callback))
         assert lines == ["one", "two", "three", "last"]
-        assert "the stderr callback raised" in caplog.text
+        assert "`stderr` raised RuntimeError: the callback's own fault in " in caplog.text
+        assert f"({__file__}:" in caplog.text
 
     shell.play(scenario)
 
@@ -251,7 +253,7 @@ def test_five_bad_lines_in_a_row_end_the_stream(shell: Shell, playing: StandIn) 
         stream = shell.query("hi", playing(["out", "bad\n" * 4], ASSISTANT, ["out", "bad\n" * 5], ["sleep", 60]))
         items, error = await everything(stream)
         assert names(items) == ["DecodeError"] * 4 + ["AssistantMessage"] + ["DecodeError"] * 4
-        assert isinstance(error, TooManyDecodeErrors)
+        assert isinstance(error, DecodeErrorLimitError)
         assert error.count == 5
         assert isinstance(error.last, DecodeError)
         assert not alive(stream.pid)
@@ -378,7 +380,9 @@ def test_on_warning_is_called_and_may_raise(shell: Shell, playing: StandIn, capl
     async def scenario() -> None:
         stream = shell.query("hi", playing(*PLAIN, ["exit", 4], on_warning=on_warning))
         await stream.collect()
-        assert seen == stream.warnings
+        assert seen == stream.warnings[:1]
+        failed = stream.warnings[1]
+        assert (failed.code, type(failed.exception)) == ("CALLBACK_FAILED", RuntimeError)
         assert names(seen) == ["NONZERO_EXIT_AFTER_RESULT"]
 
     shell.play(scenario)
@@ -392,7 +396,7 @@ def test_on_warning_is_called_and_may_raise(shell: Shell, playing: StandIn, capl
 @pytest.mark.parametrize(("kind", "steps"), [("first_message", []), ("idle", [INIT]), ("turn", [INIT])])
 def test_deadlines_of_the_turn(shell: Shell, playing: StandIn, kind: str, steps: list[list[Any]]) -> None:
     async def scenario() -> None:
-        timeouts = Timeouts(**{kind: 0.3})
+        timeouts = Timeouts(**{kind: patience(0.3)})
         stream = shell.query("hi", playing(*steps, ["sleep", 60], timeouts=timeouts))
         began = time.monotonic()
         items, error = await everything(stream)
@@ -593,7 +597,10 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_version_policy(shell: Shell, playing: StandIn, answer: str, policy: str, outcome: Any) -> None:
     options = playing(
-        *PLAIN, version_check=policy, env={"STAND_IN_VERSION": answer}, timeouts=Timeouts(version_check=0.4)
+        *PLAIN,
+        version_check=policy,
+        env={"STAND_IN_VERSION": answer},
+        timeouts=Timeouts(version_check=0.4 if answer == "hang" else 30),
     )
 
     async def scenario() -> None:
@@ -683,7 +690,7 @@ def test_close_while_the_version_is_asked(shell: Shell, playing: StandIn) -> Non
 
         async def close_when_asked() -> None:
             until = time.monotonic() + patience(20)
-            while stream.wrapped._way.preparation._process is None:
+            while not asks_version(stream):
                 assert time.monotonic() < until
                 await shell.let_others_run()
             await stream.close()
@@ -706,7 +713,7 @@ def test_a_second_reader_gets_a_clear_error(shell: Shell, playing: StandIn, tmp_
 
         async def second() -> Any:
             until = time.monotonic() + patience(10)
-            while not stream.wrapped._busy:
+            while not is_read(stream):
                 assert time.monotonic() < until
                 await shell.let_others_run()
             try:

@@ -8,7 +8,7 @@ import json
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import pytest
@@ -16,16 +16,17 @@ import pytest
 import bridle
 from bridle import Deny, HookMatcher, Limits, Options, Timeouts
 from bridle.errors import (
+    DecodeErrorLimitError,
     InitializationError,
     LineTooLongError,
     OptionsError,
     ProcessError,
-    PromptsError,
-    TooManyDecodeErrors,
+    PromptIterableError,
     TurnTimeoutError,
 )
 from bridle.messages import AssistantMessage, ResultError, ResultMessage
 from tests.contract import shows
+from tests.support.inside import is_read
 from tests.support.patience import patience
 from tests.support.session_fixtures import playing
 from tests.support.talking import said, steps
@@ -181,7 +182,7 @@ def test_an_iterable_that_raises_half_way(shell: Shell, playing: StandIn) -> Non
     async def scenario() -> None:
         for source in (plain(), asynchronous()):
             outcome = await shell.query(source, playing()).collect()
-            assert isinstance(outcome.terminal_error, PromptsError)
+            assert isinstance(outcome.terminal_error, PromptIterableError)
             assert outcome.terminal_error.count == 1
             assert isinstance(outcome.terminal_error.__cause__, KeyError)
             assert "no more" in str(outcome.terminal_error)
@@ -204,7 +205,7 @@ def test_an_iterable_that_gives_nonsense_or_nothing(shell: Shell, playing: Stand
             (iter([]), "none"),
             (nothing(), "none"),
         ):
-            with pytest.raises(PromptsError, match=words):
+            with pytest.raises(PromptIterableError, match=words):
                 await shell.run(source, playing())
 
     shell.play(scenario)
@@ -221,7 +222,7 @@ def test_prompts_are_checked_at_the_call(shell: Shell) -> None:
     with pytest.raises(TypeError, match="prompt"):
         shell.query(17, Options(can_use_tool=Asked()))
     with pytest.raises(OptionsError, match="can_use_tool"):
-        shell.query("hi", Options(can_use_tool=lambda: Deny("")))
+        shell.query("hi", Options(can_use_tool=cast("Any", lambda: Deny(""))))
 
 
 @shows("steered.leaving")
@@ -272,7 +273,7 @@ def test_what_ends_a_one_shot_ends_this_too(shell: Shell, playing: StandIn) -> N
     async def scenario() -> None:
         asked = Asked()
         outcome = await shell.query(steps(["raw", "x\n" * 5], ["hang"]), playing(can_use_tool=asked)).collect()
-        assert isinstance(outcome.terminal_error, TooManyDecodeErrors)
+        assert isinstance(outcome.terminal_error, DecodeErrorLimitError)
         assert len(outcome.errors) == 4  # the fifth is raised
         long = steps(["raw", "x" * 3_000 + "\n"], ["text", "after"])
         few = Limits(line_bytes=2_000)
@@ -411,7 +412,7 @@ def test_two_readers_are_refused_and_a_close_wakes(shell: Shell, playing: StandI
             return count
 
         async def close() -> None:
-            while not stream._busy or not stream.session_id:
+            while not is_read(stream) or not stream.session_id:
                 await shell.let_others_run()
             with pytest.raises(bridle.ConcurrentUseError):
                 while True:

@@ -112,14 +112,16 @@ def test_resuming_an_unknown_session_is_an_error_result(shell: Shell, driving: D
     async def scenario() -> None:
         unknown = str(uuid.uuid4())
         with ScriptedModel() as model:
-            with pytest.raises(ResultError, match="No conversation found") as caught:
+            with pytest.raises(bridle.SessionNotFoundError, match="No conversation found") as caught:
                 await shell.run("Hi", driving(model, resume=unknown))
-            assert caught.value.result.subtype == "error_during_execution"
-            assert unknown in caught.value.result.errors[0]
+            assert unknown in str(caught.value)
             stream = shell.query("Hi", driving(model, resume=unknown))
             collected = await stream.collect()
             assert collected.terminal_error is None
             assert collected.warnings == []
+            assert collected.result is not None
+            assert collected.result.subtype == "error_during_execution"
+            assert unknown in collected.result.errors[0]
 
     shell.play(scenario)
 

@@ -12,7 +12,7 @@ from bridle.errors import ControlRejectedError, SessionClosedError
 from bridle.hooks import HookMatcher, HookOutput
 from bridle.messages import UserMessage
 from bridle.permissions import AddRules, Allow, Deny, PermissionRule
-from bridle.protocol.states.session import Activity, Lifecycle, TurnState
+from bridle.protocol.states.session import SessionActivity, SessionState, TurnState
 from bridle.sync import Session as BlockingSession
 from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
 from bridle.tools import Image, tool, tool_server
@@ -56,7 +56,7 @@ def test_a_conversation_and_its_controls(shell: Shell, driving: Driving) -> None
                 two, three = await got(session.send("two")), await got(session.send("three"))
                 assert (await texts(two), await texts(three)) == (["Two."], ["Three."])
                 await got(session.wait_idle())
-                assert session.activity is Activity.IDLE
+                assert session.activity is SessionActivity.IDLE
                 await got(session.set_permission_mode("plan"))
                 await got(session.set_model("claude-sonnet-4-5"))
                 assert (await got(session.get_context_usage())).max_tokens > 0
@@ -68,7 +68,7 @@ def test_a_conversation_and_its_controls(shell: Shell, driving: Driving) -> None
                 await got(session.rename_session("a name"))
                 await got(session.interrupt())
             assert not alive(session.pid)
-            assert (session.state, session.exit_code, session.warnings) == (Lifecycle.STOPPED, 0, [])
+            assert (session.state, session.exit_code, session.warnings) == (SessionState.STOPPED, 0, [])
 
     shell.play(scenario)
 
@@ -162,7 +162,7 @@ def test_an_interrupt_while_a_question_is_open(shell: Shell, driving: Driving) -
                 turn = await got(session.send("go"))
                 while not asked.is_set():
                     await shell.let_others_run()
-                assert session.activity is Activity.REQUIRES_ACTION
+                assert session.activity is SessionActivity.REQUIRES_ACTION
                 await got(session.interrupt())
                 await got(turn.result())
                 assert turn.state is TurnState.INTERRUPTED
@@ -279,7 +279,9 @@ def test_tool_servers_of_two_kinds_images_and_errors(shell: Shell, driving: Driv
                 assert "image" in results[0]
                 assert "nothing there" in results[1]
                 assert "{'said': 'this'}" in results[2]
-                assert session.warnings == []
+                assert [(each.code, repr(each.exception)) for each in session.warnings] == [
+                    ("CALLBACK_FAILED", "LookupError('nothing there')")
+                ]
 
     shell.play(scenario)
 
@@ -306,6 +308,7 @@ CONTROLS: list[tuple[str, tuple[Any, ...], str | None]] = [
     ("read_file", ("readme.txt",), None),
     ("seed_read_state", ("readme.txt", 1), None),
     ("reload_plugins", (), None),
+    ("reinitialize", (), None),
     ("reload_skills", (), None),
     ("reload_output_styles", (), None),
     ("apply_flag_settings", ({},), None),
@@ -370,7 +373,7 @@ def test_a_killed_cli_wakes_everybody(shell: Shell, driving: Driving) -> None:
                 os.kill(session.pid, signal.SIGKILL)
                 error = await raised(turn.result, SessionClosedError)
                 assert (error.expected, error.exit_code) == (False, -9)
-                assert session.state is Lifecycle.FAILED
+                assert session.state is SessionState.FAILED
 
     shell.play(scenario)
 

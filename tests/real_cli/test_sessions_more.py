@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bridle.errors import ControlRejectedError, TurnCancelledError
 from bridle.messages import AssistantMessage, ResultMessage, UserMessage
 from bridle.permissions import Allow, Deny
-from bridle.protocol.states.session import Activity, Lifecycle, TurnState
+from bridle.protocol.states.session import SessionActivity, SessionState, TurnState
 from bridle.testing import Repeat, Reply, ScriptedModel, Stall, ToolCall
+from tests.contract import shows
 from tests.support.patience import patience
-from tests.support.talking import Running, each, first, got, texts, until
+from tests.support.talking import Running, each, first, got, raised, texts, until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from tests.support.shell import Shell
 
 BYPASS = {"permission_mode": "bypassPermissions"}
+AGENT = {"description": "Reviews code", "prompt": "Review."}
 
 
 def bash(command: str, **more: Any) -> Reply:
@@ -40,7 +43,7 @@ def echo(request: ModelRequest) -> Reply:
 
 async def usable(session: Any, answer: str = "Afterwards.") -> None:
     await got(session.wait_idle())
-    assert session.activity is Activity.IDLE
+    assert session.activity is SessionActivity.IDLE
     assert await texts(await got(session.send("again"))) == [answer]
 
 
@@ -68,7 +71,7 @@ def test_interrupts_at_every_moment(shell: Shell, driving: Driving, real_cli: Re
 
     async def asked(session: Any, turn: Any) -> None:
         await until(shell, lambda: bool(questions))
-        assert session.activity is Activity.REQUIRES_ACTION
+        assert session.activity is SessionActivity.REQUIRES_ACTION
 
     async def waiting_for_the_model(session: Any, turn: Any) -> None:
         await until(shell, stall.started.is_set)
@@ -101,7 +104,7 @@ def test_interrupts_at_every_moment(shell: Shell, driving: Driving, real_cli: Re
                     result = await got(turn.result())
                     assert (turn.state, result.terminal_reason) == (TurnState.INTERRUPTED, reason)
                     await usable(session)
-                assert session.state is Lifecycle.RUNNING
+                assert session.state is SessionState.RUNNING
         assert not (real_cli.cwd / "made").exists()
 
     shell.play(scenario)
@@ -145,12 +148,13 @@ def test_an_interrupt_and_the_prompt_that_waits(shell: Shell, driving: Driving, 
                 await until(shell, stall.started.is_set)
                 receipt = await got(session.interrupt(cancel_queued=withdraw))
                 await got(turn.result())
-                result = await got(waiting.result())
                 assert turn.state is TurnState.INTERRUPTED
                 if withdraw:
+                    await raised(waiting.result, TurnCancelledError)
                     assert receipt.cancelled == [waiting.id]
-                    assert (waiting.state, result) == (TurnState.INTERRUPTED, None)
+                    assert waiting.state is TurnState.INTERRUPTED
                 else:
+                    result = await got(waiting.result())
                     assert receipt.still_queued == [waiting.id]
                     assert (waiting.state, result.result) == (TurnState.COMPLETED, "Afterwards.")
                 await usable(session)
@@ -242,7 +246,7 @@ async def idle_exactly_then(shell: Shell, session: Any, prompt: str, answers: li
     turn = await got(session.send(prompt))
     await got(turn.result())
     assert session.background_tasks
-    assert session.activity is not Activity.UNKNOWN
+    assert session.activity is not SessionActivity.UNKNOWN
 
     async def look() -> None:
         async for message in each(everything):
@@ -251,7 +255,7 @@ async def idle_exactly_then(shell: Shell, session: Any, prompt: str, answers: li
     async def wait() -> float:
         await got(session.wait_idle())
         now = time.monotonic()
-        assert (session.background_tasks, session.activity) == ((), Activity.IDLE)
+        assert (session.background_tasks, session.activity) == ((), SessionActivity.IDLE)
         await got(session.finish())
         return now
 
@@ -402,7 +406,7 @@ def test_a_prompt_that_waits_is_withdrawn(shell: Shell, driving: Driving) -> Non
                 assert (await got(session.cancel_async_message(waiting.id))).cancelled
                 stall.release()
                 assert (await got(turn.result())).result == "One."
-                assert await got(waiting.result()) is None
+                await raised(waiting.result, TurnCancelledError)
                 assert waiting.state is TurnState.INTERRUPTED
                 await usable(session)
                 assert not any("two" in request.prompt_text for request in model.requests_of("main"))
@@ -424,5 +428,82 @@ def test_files_and_settings(shell: Shell, driving: Driving, real_cli: RealCLI) -
                 assert "Bash(ls)" in [rule.rule for rule in rules]
                 await got((await got(session.send("one"))).result())
                 assert (await got(session.get_context_usage())).total_tokens > 0
+
+    shell.play(scenario)
+
+
+@shows("control.operations.typed")
+def test_parameters_of_reports_and_reloads(
+    shell: Shell, driving: Driving, real_cli: RealCLI, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    plugin = tmp_path_factory.mktemp("plugin")
+    (plugin / ".claude-plugin").mkdir()
+    (plugin / ".claude-plugin" / "plugin.json").write_text(
+        '{"name": "greeter", "version": "1.0.0", "description": "d"}'
+    )
+    (plugin / "commands").mkdir()
+    (plugin / "commands" / "hi.md").write_text("Say hi.")
+    hooked: list[str] = []
+
+    def hook(call: Any, context: object) -> None:
+        hooked.append(call.tool_name)
+
+    async def scenario() -> None:
+        hooked.clear()
+        stall = Stall(then=bash("true"))
+        with ScriptedModel(stall, "Done.") as model:
+            options = driving(model, hooks={"PreToolUse": hook}, agents={"reviewer": AGENT}, **BYPASS)
+            async with Running(shell, options) as session:
+                summary = await got(session.get_context_usage(detail="summary"))
+                assert summary.total_tokens > 0
+                assert not model.requests
+                await got(session.get_context_usage())
+                assert {request.kind for request in model.requests} == {"count_tokens"}
+                assert (await got(session.get_usage(skip_behaviors=True))).behaviors is None
+
+                turn = await got(session.send("go"))
+                await until(shell, stall.started.is_set)
+                busy = await raised(lambda: session.reload_plugins(refuse_if_busy=True), ControlRejectedError)
+                assert busy.code == "reload_plugins_busy"
+                assert (await got(session.reinitialize())).session_state == "running"
+                stall.release()
+                await got(turn.result())
+                assert hooked == ["Bash"]  # hooks are still there
+
+                added = await got(session.reload_plugins(add_plugins=[{"type": "local", "path": str(plugin)}]))
+                assert "greeter" in {plugin["name"] for plugin in added.plugins}
+                assert "greeter:hi" in {command.name for command in added.commands}
+                again = await got(session.reinitialize())
+                assert "greeter:hi" in {command.name for command in again.commands}
+                assert "reviewer" in {agent.name for agent in again.agents}
+
+    shell.play(scenario)
+
+
+def test_settings_of_newer_versions_reach_the_cli(shell: Shell, driving: Driving) -> None:
+    settings = {"permissions": {"workingDirectoriesExclude": ["/nowhere"]}, "desktopMcpServersListScope": "off"}
+
+    async def scenario() -> None:
+        with ScriptedModel() as model:
+            async with Running(shell, driving(model, settings=settings)) as session:
+                assert (await got(session.get_settings())).effective == settings
+
+    shell.play(scenario)
+
+
+def test_a_session_is_resumed_from_another_working_directory(
+    shell: Shell, driving: Driving, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+
+    async def scenario() -> None:
+        with ScriptedModel("One.", "Two.") as model:
+            async with Running(shell, driving(model)) as session:
+                first_result = await got((await got(session.send("the word is heron"))).result())
+            options = driving(model, cwd=elsewhere, resume=first_result.session_id)
+            async with Running(shell, options) as session:
+                result = await got((await got(session.send("which word?"))).result())
+            assert (result.result, result.session_id) == ("Two.", first_result.session_id)
+            assert "heron" in model.requests_of("main")[-1].text
 
     shell.play(scenario)

@@ -127,13 +127,13 @@ def test_a_background_task_outlives_the_result_and_its_hook_is_served(shell: She
     shell.play(scenario)
 
 
-def test_an_unknown_session_is_the_same_error_result_as_in_a_plain_one_shot(shell: Shell, driving: Driving) -> None:
+def test_an_unknown_session_is_the_same_error_as_in_a_plain_one_shot(shell: Shell, driving: Driving) -> None:
     unknown = "00000000-0000-4000-8000-000000000000"
 
     async def scenario() -> None:
         with ScriptedModel() as model:
             for more in ({}, {"can_use_tool": lambda request: Allow()}):
-                with pytest.raises(bridle.ResultError, match="No conversation found"):
+                with pytest.raises(bridle.SessionNotFoundError, match="No conversation found"):
                     await shell.run("hi", driving(model, resume=unknown, **more))
 
     shell.play(scenario)

@@ -10,10 +10,8 @@ import pytest
 
 from bridle import HookMatcher, Options, StreamWarning, TurnTimeoutError
 from bridle.protocol.states.session import TurnState
-from bridle.session.audience import Audience
 from bridle.session.core import SessionCore
-from bridle.session.inbox import Progress
-from bridle.session.readers import Readers
+from bridle.session.readers import Audience, Progress, Readers
 from bridle.session.steering import SteeredQuery
 from tests.contract import shows
 
@@ -188,3 +186,97 @@ def test_a_stop_gives_work_in_the_background_no_time_to_go_on(ambient: bool) -> 
     session.core.begin_stop(session.now)
     assert session.core.may_end
     assert session.core.turn_open is not ambient
+
+
+def lifecycle(turn: Progress, state: str) -> dict[str, Any]:
+    return {"type": "command_lifecycle", "command_uuid": turn.id, "state": state}
+
+
+def result_of(turn: Progress) -> dict[str, Any]:
+    return {**RESULT, "user_message_uuids": [turn.id]}
+
+
+@shows("session.deadlines.waiting")
+def test_a_prompt_that_waited_has_its_whole_time_after_the_turn_before_it() -> None:
+    it = Clocked(timeouts={"first_message": 30.0, "turn": 10.0})
+    first, second = it.send(), it.send()
+    it.take(lifecycle(first, "started"))
+    it.pass_by(8.0)
+    it.take(result_of(first))
+    assert it.core.deadlines.names("turn") == [second.id]
+    assert it.core.deadlines.names("first_message") == [second.id]
+    it.pass_by(9.9)
+    assert not second.over.is_set
+    it.pass_by(0.2)
+    assert second.over.is_set
+    assert isinstance(second.inbox.error, TurnTimeoutError)
+    assert second.inbox.error.kind == "turn"
+
+
+@shows("session.deadlines.waiting")
+def test_the_end_of_one_turn_gives_no_time_to_another_that_runs() -> None:
+    it = Clocked(timeouts={"turn": 10.0})
+    first, second = it.send(), it.send()
+    it.take(lifecycle(first, "started"), lifecycle(second, "started"))
+    it.pass_by(6.0)
+    it.take(result_of(second))
+    it.pass_by(3.9)
+    assert not first.over.is_set
+    it.pass_by(0.2)
+    assert first.over.is_set
+
+
+@shows("session.deadlines.waiting")
+def test_a_prompt_behind_one_that_was_given_up_waits_one_more_time_and_no_longer() -> None:
+    it = Clocked(timeouts={"turn": 10.0})
+    first = it.send()
+    it.take(lifecycle(first, "started"))
+    it.pass_by(5.0)
+    second = it.send()
+    it.core.connection.data_to_send()
+    it.pass_by(5.0)
+    assert first.over.is_set
+    assert b'"interrupt"' in it.core.connection.data_to_send()
+    it.pass_by(14.9)
+    assert not second.over.is_set
+    assert it.core.connection.data_to_send() == b""
+    it.pass_by(0.2)
+    assert second.over.is_set
+    assert b'"cancel_async_message"' in it.core.connection.data_to_send()
+
+
+@shows("session.deadlines.waiting")
+def test_a_prompt_behind_one_that_still_has_time_waits_without_limit() -> None:
+    it = Clocked(timeouts={"first_message": 10.0})
+    first, second = it.send(), it.send()
+    it.take(lifecycle(first, "started"), {**TEXT, "user_message_uuid": first.id})
+    it.pass_by(100.0)
+    assert not first.over.is_set
+    assert not second.over.is_set
+    assert it.core.deadlines.names("first_message") == [second.id]
+
+
+@shows("session.deadlines.kinds")
+def test_a_timeout_of_a_turn_removes_its_other_timeouts_and_one_of_no_turn_does_nothing() -> None:
+    it = Clocked(timeouts={"first_message": 5.0, "turn": 10.0})
+    turn = it.send()
+    it.core.deadlines.arm("turn", "no turn", 1.0)
+    it.pass_by(4.9)
+    assert not turn.over.is_set
+    it.pass_by(0.2)
+    assert turn.over.is_set
+    assert it.core.deadlines.wait_seconds(it.now) is None
+
+
+@shows("session.deadlines.asked")
+def test_a_callback_holds_up_the_timeout_of_silence_and_not_that_of_the_turn() -> None:
+    it = Clocked(
+        hooks={"PreToolUse": [HookMatcher(hooks=[lambda asked, context: None])]}, timeouts={"idle": 5.0, "turn": 20.0}
+    )
+    turn = it.send()
+    it.take(lifecycle(turn, "started"), TEXT, {"type": "control_request", "request_id": "r0", "request": HOOK})
+    it.pass_by(19.9)
+    assert not turn.over.is_set
+    it.pass_by(0.2)
+    assert isinstance(turn.inbox.error, TurnTimeoutError)
+    assert turn.inbox.error.kind == "turn"

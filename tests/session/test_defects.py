@@ -34,6 +34,7 @@ from bridle.messages import AssistantMessage, UnknownBlock, UnknownMessage
 from bridle.permissions import Deny
 from bridle.tools import tool, tool_server
 from tests.contract import shows
+from tests.support.inside import hurry, pending_requests, unread_of
 from tests.support.leaks import alive, wait_gone
 from tests.support.light import Light, light
 from tests.support.patience import patience
@@ -106,7 +107,7 @@ def test_everything_is_answered_at_once_behind_100_000_unread_messages(shell: Sh
             )
             assert max(medians) < patience(SOON)
             # Nothing was dropped to get there.
-            assert len(turn._inbox.items) >= 100_000
+            assert len(unread_of(turn).items) >= 100_000
             unread.close()
 
     shell.play(scenario)
@@ -140,7 +141,7 @@ def test_open_operations_fail_as_soon_as_no_answer_can_come(
             )
 
         async def ending() -> float:
-            while not session._core.connection.pending_requests:
+            while not pending_requests(session):
                 await shell.let_others_run()
             open(go, "w").close()
             if way == "stop":
@@ -222,7 +223,7 @@ def test_what_the_cli_started_ends_with_it(shell: Shell, options: Light, way: st
 
     async def scenario() -> None:
         session = make(shell, options(timeouts=Timeouts(stop_grace=0.2, kill_grace=0.2)))
-        session._core.interrupt_seconds = 0.2
+        hurry(session)
         await got(session.start())
         turn = await got(
             session.send(steps(["grandchild", str(mark)], ["text", "a"], ["deaf"], ["await_requests", 99]))
@@ -386,7 +387,7 @@ def test_what_nobody_reads_has_a_bound_in_bytes(shell: Shell, options: Light) ->
         cursor = session.messages()
         turn = await got(session.send(steps(["flood", 20_000, 100])))
         await raised(turn.result, bridle.SlowConsumerError)
-        assert cursor._inbox.size <= 2_000_000  # the bound, and what one read brought
+        assert unread_of(cursor).size <= 2_000_000  # the bound, and what one read brought
         await got(session.stop())
 
     shell.play(scenario)

@@ -18,17 +18,17 @@ from typing import Any
 
 import pytest
 
-from bridle import ControlRejectedError, ControlTimeoutError, Limits, SessionClosedError, Timeouts
+from bridle import ControlRejectedError, ControlTimeoutError, Limits, SessionClosedError, SpawnError, Timeouts
 from bridle.aio.session import Session as AsyncSession
 from bridle.hooks import HookMatcher
-from bridle.protocol.states.session import Lifecycle
+from bridle.protocol.states.session import SessionState
 from bridle.sync.session import Session as SyncSession
 from tests.contract import shows
 from tests.support.leaks import alive, wait_gone
 from tests.support.patience import patience
 from tests.support.session_fixtures import StandIn
 from tests.support.shell import Shell
-from tests.support.talking import Running, ask, got, make, raised, steps, texts
+from tests.support.talking import Running, ask, early, got, make, raised, steps, texts
 
 HANG = steps(["hang"])
 
@@ -190,7 +190,7 @@ class Scarce(threading.Thread):
     missing = ""
 
     def start(self) -> None:
-        if self.name == self.missing:
+        if self.name.partition(",")[0] == self.missing:
             raise RuntimeError("can't start new thread")
         super().start()
 
@@ -210,7 +210,7 @@ def test_no_thread_can_be_had(playing: StandIn, monkeypatch: pytest.MonkeyPatch,
     hook = plain if missing == "bridle-callback" else waiting
     session = SyncSession(playing(hooks={"PreToolUse": [HookMatcher(hooks=[hook])]}))
     if missing == "bridle-session":
-        with pytest.raises(RuntimeError):
+        with pytest.raises(SpawnError, match="can't start new thread"):
             session.start()
         assert not alive(session.pid or 0)
         return
@@ -244,11 +244,17 @@ def test_no_thread_can_be_had_for_a_plain_callback(
 
 
 @shows("session.queueing.deadline")
-def test_an_operation_before_the_start_has_its_deadline(shell: Shell, playing: StandIn) -> None:
+def test_an_operation_during_the_start_has_its_deadline(shell: Shell, playing: StandIn, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+
     async def scenario() -> None:
-        session = make(shell, playing())
-        await raised(lambda: session.set_model("x", timeout=0.2), ControlTimeoutError)
-        await got(session.start())
+        session = make(shell, playing(["await_file", str(go)]))
+
+        async def too_late() -> None:
+            await raised(lambda: session.set_model("x", timeout=0.2), ControlTimeoutError)
+            go.touch()
+
+        assert await early(shell, session, too_late) == (None, None)
         assert await texts(await got(session.send("on"))) == ["on"]
         await got(session.stop())
 
@@ -288,7 +294,7 @@ def test_a_death_whose_exit_status_somebody_else_took(shell: Shell, playing: Sta
             error = await raised(turn.result, SessionClosedError)
             assert not error.expected
             await got(session.stop())
-            assert session.state is Lifecycle.FAILED
+            assert session.state is SessionState.FAILED
         finally:
             signal.signal(signal.SIGCHLD, before)
 
@@ -311,7 +317,7 @@ def test_a_stop_from_another_event_loop(playing: StandIn, backend: Any) -> None:
             await turn.result()
         await anyio.to_thread.run_sync(lambda: thread.join(patience(10)))
         assert not thread.is_alive()
-        assert session.state is Lifecycle.STOPPED
+        assert session.state is SessionState.STOPPED
 
     anyio.run(scenario, backend=backend)
 
@@ -325,7 +331,7 @@ def test_a_stop_whose_event_loop_stands_still(playing: StandIn) -> None:
     assert not alive(session.pid or 0)
     loop.run_until_complete(asyncio.sleep(0.1))
     loop.close()
-    assert session.state is Lifecycle.STOPPED
+    assert session.state is SessionState.STOPPED
 
 
 def test_a_deadline_between_the_end_of_the_output_and_the_exit(shell: Shell, playing: StandIn) -> None:

@@ -12,7 +12,7 @@ import time
 import warnings
 import weakref
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -40,7 +40,7 @@ from bridle.errors import (
 )
 from bridle.hooks import HookMatcher
 from bridle.messages import AssistantMessage
-from bridle.protocol.states.session import Activity, Lifecycle, TurnState
+from bridle.protocol.states.session import SessionActivity, SessionState, TurnState
 from bridle.session.events import (
     SessionCompleted,
     SessionFailed,
@@ -51,11 +51,12 @@ from bridle.session.events import (
 )
 from bridle.transports.process.processes import descendants
 from tests.contract import shows
+from tests.support.inside import hurry, pending_requests, wake
 from tests.support.leaks import alive, command_line, wait_gone
 from tests.support.patience import patience
 from tests.support.session_fixtures import StandIn
 from tests.support.shell import Shell
-from tests.support.talking import Running, each, first, got, make, raised, steps, texts, until
+from tests.support.talking import Running, each, early, first, got, make, raised, steps, texts, until
 
 HANG = steps(["hang"])
 
@@ -70,9 +71,9 @@ HANG = steps(["hang"])
 def test_a_conversation(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         session = make(shell, playing())
-        assert (session.state, session.pid, session.server_info) == (Lifecycle.NEW, None, None)
+        assert (session.state, session.pid, session.server_info) == (SessionState.NEW, None, None)
         await got(session.start())
-        assert session.state is Lifecycle.RUNNING
+        assert session.state is SessionState.RUNNING
         assert session.server_info.pid == session.pid
         for text in ("one", "two"):
             turn = await got(session.send(text))
@@ -81,12 +82,12 @@ def test_a_conversation(shell: Shell, playing: StandIn) -> None:
             assert isinstance(result, ResultMessage)
             assert turn.state is TurnState.COMPLETED
         await got(session.wait_idle())
-        assert session.activity is Activity.IDLE
+        assert session.activity is SessionActivity.IDLE
         assert session.session_id == "5e551011-0000-4000-8000-000000000000"
         pid = session.pid
         await got(session.stop())
         assert not alive(pid)
-        assert (session.state, session.exit_code) == (Lifecycle.STOPPED, 0)
+        assert (session.state, session.exit_code) == (SessionState.STOPPED, 0)
         assert session.warnings == []
 
     shell.play(scenario)
@@ -105,11 +106,10 @@ def test_two_prompts_at_once_are_matched(shell: Shell, playing: StandIn) -> None
 
 
 @shows("session.queueing.prompts")
-def test_a_prompt_sent_before_the_start_is_answered_after_it(shell: Shell, playing: StandIn) -> None:
+def test_a_prompt_sent_during_the_start_is_answered_after_it(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
-        session = make(shell, playing())
-        turn = await got(session.send("early"))
-        await got(session.start())
+        session = make(shell, playing(["sleep", 0.3]))
+        _, turn = await early(shell, session, lambda: session.send("early"))
         assert await texts(turn) == ["early"]
         await got(session.stop())
 
@@ -142,8 +142,9 @@ def test_an_interrupt_ends_the_turn_and_not_the_session(shell: Shell, playing: S
 def test_messages_and_events_are_cursors_of_their_own(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         session = make(shell, playing())
-        everything, happenings = session.messages(), session.events()
+        happenings = session.events()
         await got(session.start())
+        everything = session.messages()
         one = await got(session.send("one"))
         await got(one.result())
         late = session.messages()
@@ -195,7 +196,7 @@ def test_control_operations(shell: Shell, playing: StandIn) -> None:
                 await got(session.rename_session("x", timeout=0.5))
 
             async def too_many() -> Any:
-                while not session._core.connection.pending_requests:
+                while not pending_requests(session):
                     await shell.let_others_run()
                 return await raised(lambda: session.get_usage(), TooManyPendingRequestsError)
 
@@ -232,7 +233,7 @@ def test_a_crash_wakes_everybody_with_one_error(shell: Shell, playing: StandIn, 
         error = await raised(lambda: turn.result(), SessionClosedError)
         assert error.exit_code == 7
         assert turn.state is TurnState.FAILED
-        assert session.state is Lifecycle.FAILED
+        assert session.state is SessionState.FAILED
         await raised(lambda: session.interrupt(), SessionClosedError)
         await raised(lambda: session.send("x"), SessionClosedError)
         failed = [event async for event in each(happenings)][-1]
@@ -267,13 +268,35 @@ def test_a_start_that_fails(shell: Shell, playing: StandIn, start: Any, kind: An
 
     async def scenario() -> None:
         session = make(shell, options)
-        early = await got(session.send("early"))
-        await raised(lambda: session.start(), kind)
-        assert session.state is Lifecycle.FAILED
+        problem, turn = await early(shell, session, lambda: session.send("early"))
+        assert type(problem) is kind
+        assert session.state is SessionState.FAILED
         assert not alive(session.pid)
-        await raised(lambda: early.result(), kind)
+        if not isinstance(turn, BaseException):  # else the CLI was gone before the prompt
+            turn = await raised(lambda: turn.result(), kind)
+        assert type(turn) is kind
         await raised(lambda: session.get_usage(), kind)
         await got(session.stop())
+
+    shell.play(scenario)
+
+
+@shows("errors.start")
+@pytest.mark.parametrize(
+    ("then", "kind"), [("exit 1", CLIExitedDuringInitError), ("exec sleep 100", InitializationTimeoutError)]
+)
+def test_what_a_failing_start_printed_is_in_the_error(
+    shell: Shell, playing: StandIn, tmp_path: Path, then: str, kind: type[BridleError]
+) -> None:
+    program = tmp_path / "claude"
+    program.write_text(f"#!/bin/sh\necho 'Accept the terms first.'\n{then}\n")
+    program.chmod(0o755)
+
+    async def scenario() -> None:
+        timeouts = Timeouts(initialize=patience(2), stop_grace=0.1, kill_grace=0.5)
+        session = make(shell, playing(cli_path=str(program), timeouts=timeouts))
+        error = await raised(lambda: session.start(), kind)
+        assert "It printed: Accept the terms first." in str(error)
 
     shell.play(scenario)
 
@@ -393,13 +416,13 @@ def test_stop_before_during_and_twice(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         never = make(shell, playing())
         await got(never.stop())
-        assert never.state is Lifecycle.STOPPED
+        assert never.state is SessionState.STOPPED
         await raised(lambda: never.start(), SessionClosedError)
 
         during = make(shell, playing(["silent"], timeouts=Timeouts(stop_grace=0.1, kill_grace=0.5)))
 
         async def stopping() -> None:
-            while during.state is not Lifecycle.INITIALIZING:
+            while during.state is not SessionState.INITIALIZING:
                 await shell.let_others_run()
             await got(during.stop())
 
@@ -409,7 +432,7 @@ def test_stop_before_during_and_twice(shell: Shell, playing: StandIn) -> None:
         error, _ = await shell.meanwhile(starting, stopping)
         assert isinstance(error, SessionClosedError)
         assert error.expected
-        assert during.state is Lifecycle.STOPPED
+        assert during.state is SessionState.STOPPED
 
         twice = make(shell, playing())
         await got(twice.start())
@@ -429,7 +452,7 @@ def test_a_process_that_ignores_everything_is_killed(shell: Shell, playing: Stan
 
     async def scenario() -> None:
         session = make(shell, playing(timeouts=timeouts))
-        session._core.interrupt_seconds = 0.2
+        hurry(session)
         await got(session.start())
         turn = await got(session.send(steps(["text", "a"], ["ignore_term"], ["silent"])))  # SIGTERM
         await first(turn)
@@ -560,7 +583,7 @@ def test_what_nobody_can_ask_for_is_not_kept(shell: Shell, playing: StandIn) -> 
 def test_ten_megabytes_to_a_peer_that_does_not_read(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
         session = make(shell, playing(timeouts=Timeouts(stop_grace=0.1, kill_grace=0.5)))
-        session._core.interrupt_seconds = 0.2
+        hurry(session)
         await got(session.start())
         await first(await got(session.send(steps(["text", "a"], ["silent"]))))
         began = time.monotonic()
@@ -618,7 +641,7 @@ def test_opened_in_one_task_and_closed_in_another(playing: StandIn, backend: Any
             group.start_soon(session.send, "hi")
         async with anyio.create_task_group() as group:
             group.start_soon(session.stop)
-        assert session.state is Lifecycle.STOPPED
+        assert session.state is SessionState.STOPPED
 
     anyio.run(scenario, backend=backend)
 
@@ -655,7 +678,7 @@ def test_a_start_that_is_cancelled_leaves_nothing(playing: StandIn, backend: Any
         session = Session(playing(["silent"], timeouts=Timeouts(stop_grace=0.1, kill_grace=0.5)))
         with anyio.move_on_after(0.3):
             await session.start()
-        assert session.state is Lifecycle.STOPPED
+        assert session.state is SessionState.STOPPED
         assert session.pid is None or not alive(session.pid)
 
     anyio.run(scenario, backend=backend)
@@ -766,8 +789,10 @@ def test_warnings_are_told_and_kept(shell: Shell, playing: StandIn) -> None:
         async with Running(shell, playing(on_warning=telling, limits=Limits(line_bytes=5_000))) as session:
             line = '{"type":"assistant","message":"' + "x" * 10_000 + '"}\n{"type":"assistant","session_id":1}\n'
             assert await texts(await got(session.send(steps(["raw", line], ["text", "fine"])))) == ["fine"]
-            assert [warning.code for warning in session.warnings] == ["OVERSIZED_LINE_SKIPPED", "FIELD_DROPPED"]
-        assert told == session.warnings
+            expected = ["OVERSIZED_LINE_SKIPPED", "FIELD_DROPPED"]
+            assert [each.code for each in session.warnings if each.code != "CALLBACK_FAILED"] == expected
+        assert told == [each for each in session.warnings if each.code != "CALLBACK_FAILED"]
+        assert len(session.warnings) == 4  # each exception of `on_warning` is a warning as well
 
     shell.play(scenario)
 
@@ -789,7 +814,7 @@ def test_what_cannot_be_served_is_refused_when_it_is_made(shell: Shell, playing:
     with pytest.raises(NotSupportedError):
         make(shell, playing(mcp_servers={"x": object()}))
     with pytest.raises(OptionsError):
-        make(shell, playing(hooks={"PreToolUse": [HookMatcher(hooks=[lambda: None])]}))
+        make(shell, playing(hooks={"PreToolUse": [HookMatcher(hooks=[cast("Any", lambda: None)])]}))
     with pytest.raises(TypeError):
         make(shell, {"model": "x"})  # type: ignore[arg-type]
 
@@ -803,7 +828,7 @@ def test_stops_at_random_moments_leave_nothing(shell: Shell, playing: StandIn) -
     async def scenario() -> None:
         for number in range(8):
             session = make(shell, playing(*starts[number % 4], timeouts=timeouts))
-            session._core.interrupt_seconds = 0.2
+            hurry(session)
             stop_after = time.monotonic() + chance.random() * 0.3
 
             async def using(session: Any = session) -> None:
@@ -835,7 +860,7 @@ def test_writers_without_end_do_not_keep_the_reader_from_reading(playing: StandI
 
             async def waking() -> None:
                 while True:
-                    session._seam.wake()
+                    wake(session)
                     await anyio.lowlevel.checkpoint()
 
             group.start_soon(waking)
@@ -851,10 +876,9 @@ def test_deadlines_of_a_turn_do_not_count_while_it_waits_for_its_turn(shell: She
     async def scenario() -> None:
         options = playing(["sleep", 1.2], timeouts=Timeouts(first_message=1, turn=1.5))
         session = make(shell, options)
-        early = await got(session.send(steps(["text", "a"], ["sleep", 0.7])))
-        await got(session.start())
+        _, one = await early(shell, session, lambda: session.send(steps(["text", "a"], ["sleep", 0.7])))
         second = await got(session.send(steps(["text", "b"], ["sleep", 0.5])))
-        assert (await texts(early), await texts(second)) == (["a"], ["b"])
+        assert (await texts(one), await texts(second)) == (["a"], ["b"])
         await got(session.stop())
 
     shell.play(scenario)
@@ -898,7 +922,7 @@ def test_a_cli_that_closes_its_input_and_stays(shell: Shell, playing: StandIn, t
         for waiting in (turn.result, late.result):
             error = await raised(waiting, SessionClosedError)
             assert "closed its input and did not exit" in error.reason
-        assert session.state is Lifecycle.FAILED
+        assert session.state is SessionState.FAILED
         await got(session.stop())
         assert not alive(session.pid)
 
@@ -921,9 +945,9 @@ def test_the_log_tells_kinds_and_sizes_and_no_secret(
     shell.play(scenario)
     assert secret not in caplog.text
     for said in (
-        "started\ncommand: ",
+        "started; command: ",
         "frame result success, ",
-        "is COMPLETED",
+        "is completed",
         "set_model",
         "the session has ended: ",
     ):

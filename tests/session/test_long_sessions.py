@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from bridle import HookMatcher, Limits, Options
+from bridle import HookMatcher, Limits, Options, SlowConsumerError
 from bridle.protocol.states.session import TurnState
 from bridle.session.core import SessionCore
-from bridle.session.readers import Readers
+from bridle.session.events import ActivityChanged, SessionFailed
+from bridle.session.readers import Inbox, Readers
+from tests.contract import shows
 
 MANY = 10_000
 
@@ -82,3 +85,62 @@ def test_what_held_turns_have_not_read_is_counted_all_the_same() -> None:
     assert core.warnings[0].context["buffered"] in range(5_001, 6_100)
     sizes = [turn.inbox.size for turn in held]
     assert sum(sizes[:-1]) <= 10_000 < sum(sizes)
+
+
+@shows("session.reader.bound")
+def test_unread_events_count_and_none_is_dropped() -> None:
+    core = running(limits=Limits(buffered_bytes=100_000))
+    cursor = Inbox()
+    core.audience.add(cursor, events=True)
+    states = 0
+    while not core.connection.over:
+        states += 1
+        take(core, {"type": "system", "subtype": "session_state_changed", "state": ("running", "idle")[states % 2]})
+    assert [warning.code for warning in core.warnings] == ["SLOW_CONSUMER"]
+    events = [cursor.take() for _ in range(len(cursor.items))]
+    assert cursor.size == 0
+    assert [type(event) for event in events].count(ActivityChanged) == states
+    assert isinstance(events[-1], SessionFailed)
+    assert isinstance(events[-1].reason, SlowConsumerError)
+    assert states < 500
+
+
+def test_a_cursor_of_events_that_is_read_fills_nothing() -> None:
+    core = running(limits=Limits(buffered_bytes=100_000))
+    cursor = Inbox()
+    core.audience.add(cursor, events=True)
+    for number in range(2_000):
+        take(core, {"type": "system", "subtype": "session_state_changed", "state": ("running", "idle")[number % 2]})
+        while cursor.take() is not None:
+            pass
+    assert list(core.warnings) == []
+
+
+@shows("session.reader.flat")
+@pytest.mark.parametrize("cursors", [0, 2])
+def test_memory_stays_flat_for_a_reader_that_keeps_up(cursors: int) -> None:
+    core = running(timeouts={"idle": 60.0})
+    turn = core.send("hello", None, time.monotonic())
+    inboxes = [turn.inbox, *(Inbox() for _ in range(cursors))]
+    for number, inbox in enumerate(inboxes[1:]):
+        core.audience.add(inbox, events=number == 1)
+    frame = {"type": "assistant", "message": {"content": [{"type": "text", "text": "x" * 2_000}]}}
+    batch = b"".join(json.dumps(frame).encode() + b"\n" for _ in range(50))
+
+    def read(messages: int) -> int:
+        for _ in range(messages // 50):
+            core.connection.receive_data(batch)
+            core.pump(time.monotonic())
+            for inbox in inboxes:
+                while inbox.take() is not None:
+                    pass
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        full = read(10_000)  # the last messages are kept for an error's `partial`
+        assert full < 40_000_000
+        assert read(10_000) - full < 100_000
+    finally:
+        tracemalloc.stop()
+    assert not core.connection.over

@@ -13,7 +13,7 @@ import pytest
 
 from bridle.hooks import HookMatcher, HookOutput
 from bridle.permissions import Deny
-from bridle.protocol.states.session import Lifecycle
+from bridle.protocol.states.session import SessionState
 from bridle.tools import ToolContext, tool, tool_server
 from tests.contract import shows
 from tests.support.leaks import alive
@@ -74,7 +74,7 @@ class Guest:
             shell,
             options(
                 name=self.name,
-                hooks={"PreToolUse": [HookMatcher(hooks=[plain, waiting])]},
+                hooks={"PreToolUse": [HookMatcher[Any](hooks=[plain, waiting])]},
                 can_use_tool=self.permission,
                 mcp_servers={"desk": tool_server("desk", [whose])},
             ),
@@ -149,6 +149,6 @@ def test_two_hundred_sessions_at_once(shell: Shell, tmp_path: Path) -> None:
         finally:
             await all_at_once(shell, lambda guest: got(guest.session.stop()), guests)
         assert not [pid for pid in pids if alive(pid)]
-        assert {guest.session.state for guest in guests} == {Lifecycle.STOPPED}
+        assert {guest.session.state for guest in guests} == {SessionState.STOPPED}
 
     shell.play(scenario)

@@ -20,7 +20,7 @@ import pytest
 from bridle import BridleError, Timeouts
 from bridle.hooks import HookMatcher
 from bridle.permissions import Allow
-from bridle.protocol.states.session import Lifecycle
+from bridle.protocol.states.session import SessionState
 from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
 from bridle.tools import tool, tool_server
 from tests.conftest import RealCLI
@@ -200,7 +200,7 @@ class Guest:
                 else:
                     outcome, other = await shell.meanwhile(lambda: self.use(session), stopping)
                     assert other is None
-                assert session.state in (Lifecycle.STOPPED, Lifecycle.FAILED)
+                assert session.state in (SessionState.STOPPED, SessionState.FAILED)
                 assert session.pid is None or not alive(session.pid)
                 if outcome is not None:
                     raise outcome

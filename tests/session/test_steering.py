@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bridle import Limits, Options, StreamWarning, TurnTimeoutError
-from bridle.errors import LineTooLongError, SlowConsumerError, TooManyDecodeErrors
+from bridle.errors import DecodeErrorLimitError, LineTooLongError, SlowConsumerError
 from bridle.session.core import SessionCore
 from bridle.session.steering import SteeredQuery
 
@@ -52,7 +52,7 @@ def test_bad_lines_are_items_and_too_many_in_a_row_end_it() -> None:
     ]
     assert not steered.session.connection.over
     assert steered.take(b"last") == []
-    assert isinstance(steered.query.core.terminal_error, TooManyDecodeErrors)
+    assert isinstance(steered.query.core.terminal_error, DecodeErrorLimitError)
     assert steered.query.core.terminal_error.last.line == b"last"
     assert steered.query.over
     assert steered.session.connection.over

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from bridle.transports.process.processes import descendants, identity
+from bridle.transports.process.reaper import reaper
 from bridle.transports.process.watchdog import watchdog
 from tests.support.patience import patience
 
@@ -32,7 +34,10 @@ def join_library_threads() -> list[str]:
     left: list[str] = []
     for thread in threading.enumerate():
         if thread.name.startswith("bridle-"):
-            thread.join(patience(SECONDS))
+            until = time.monotonic() + patience(SECONDS)
+            while thread.is_alive() and time.monotonic() < until:
+                reaper.retire()
+                thread.join(0.05)
             if thread.is_alive():
                 left.append(thread.name)
     return left
@@ -41,6 +46,7 @@ def join_library_threads() -> list[str]:
 @contextmanager
 def nothing_left(allowed_processes: int = 0) -> Iterator[None]:
     """Fail if the block leaves a process, a thread or a descriptor."""
+    reaper.retire()
     threads = {thread.ident for thread in threading.enumerate()}
     descriptors = open_descriptors()
     processes = {pid for pid, _ in descendants(os.getpid())}

@@ -26,10 +26,10 @@ class Shell:
     def blocking(self) -> bool:
         return self.backend == "threads"
 
-    def query(self, prompt: object, options: bridle.Options | None = None, **more: Any) -> Stream:
+    def query(self, prompt: Any, options: bridle.Options | None = None, **more: Any) -> Stream:
         return Stream(sync.query(prompt, options, **more) if self.blocking else bridle.query(prompt, options, **more))
 
-    async def run(self, prompt: object, options: bridle.Options | None = None, **more: Any) -> bridle.RunResult[Any]:
+    async def run(self, prompt: Any, options: bridle.Options | None = None, **more: Any) -> bridle.RunResult[Any]:
         if self.blocking:
             return sync.run(prompt, options, **more)
         return await bridle.run(prompt, options, **more)

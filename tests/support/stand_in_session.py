@@ -116,12 +116,18 @@ class StandIn:
                     yield self.connection.send_request(subtype, fields)
                 case ["background", tasks]:
                     self.say({"type": "system", "subtype": "background_tasks_changed", "tasks": tasks})
+                case ["text", text]:
+                    self.text(str(text))
+                case _:
+                    self.common(step)
 
     def common(self, step: list[Any]) -> None:
         self.flush()
         match step:
             case ["exit", code]:
                 os._exit(code)
+            case ["raw", text]:
+                write(text.encode())
             case ["die"]:
                 os.kill(os.getpid(), signal.SIGKILL)
             case ["close_output"]:

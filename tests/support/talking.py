@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridle.aio.session import Session as AsyncSession
 from bridle.messages import AssistantMessage, TextBlock
+from bridle.protocol.states.session import SessionState
 from bridle.sync.session import Session as SyncSession
 from tests.support.patience import patience
 
@@ -81,6 +82,16 @@ def said(messages: list[Any]) -> list[str]:
         for block in message.content
         if isinstance(block, TextBlock)
     ]
+
+
+async def early(shell: Shell, session: Any, action: Callable[[], Any]) -> tuple[Any, Any]:
+    """Start a session and do something while it is being started; return what came of both."""
+
+    async def meanwhile() -> Any:
+        await until(shell, lambda: session.state is not SessionState.NEW)
+        return await got(action())
+
+    return await shell.meanwhile(lambda: got(session.start()), meanwhile)
 
 
 async def ask(session: Any, subtype: str, **fields: Any) -> Any:

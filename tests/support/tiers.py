@@ -23,7 +23,14 @@ MAIN_PATHS = (
     "protocol", "testing/script",
 )  # fmt: skip
 # Each of these takes half a minute and more.
-AT_RANDOM = ("session/test_random_stops", "real_cli/test_abandonment", "testing/faults/test_random")
+AT_RANDOM = (
+    "session/test_random_stops",
+    "real_cli/test_abandonment",
+    "testing/faults/test_random",
+    "endurance/test_short",
+    "pool/test_random",
+    "pool/test_isolation",
+)
 SLOW = ("cli/test_untrusted_text", "testing/plugin", "session/test_many", "project/test_imports")
 
 

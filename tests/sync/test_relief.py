@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from bridle.sync.relief import TICK_SECONDS, Relief
+from tests.support.inside import watch_of
 from tests.support.patience import patience
 
 SECONDS = 20
@@ -85,7 +86,7 @@ def test_whoever_looks_sleeps_when_no_callbacks_come_and_wakes_for_the_next(read
     clock = threading.Event()
     for _ in range(3):
         reading.nothing()
-        watch = reading.relief._watch
+        watch = watch_of(reading.relief)
         assert watch is not None
         until = time.monotonic() + patience(SECONDS)
         while not watch.asleep and time.monotonic() < until:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
@@ -15,9 +16,12 @@ import bridle
 import bridle.sync
 from bridle.testing import LeakError, Script, SimulatedCLI, no_leaks
 from bridle.testing.leaks import Snapshot
-from tests.support.query_fixtures import StandIn, playing, stand_in_path
+from tests.contract import shows
+from tests.support.query_fixtures import StandIn, playing, shell, stand_in_path
+from tests.support.shell import Shell
+from tests.support.talking import got
 
-__all__ = ["playing", "stand_in_path"]
+__all__ = ["playing", "shell", "stand_in_path"]
 
 BACKENDS: list[Any] = ["asyncio", "trio"]
 
@@ -69,6 +73,36 @@ def test_a_session_that_is_not_left_is_noticed(playing: StandIn) -> None:
     assert {"process", "descriptor"} <= {leak.kind for leak in caught.value.leaks}
     with no_leaks(seconds=20):
         pass
+
+
+@shows("testing.leaks")
+def test_a_forgotten_session_is_named_by_the_line_that_created_it(shell: Shell) -> None:
+    """With a transport in memory: there is no process that would tell."""
+    transport = SimulatedCLI(Script().user().says("Hello."))
+
+    async def scenario() -> None:
+        session: Any
+        with pytest.raises(LeakError) as caught:
+            if shell.blocking:
+                with no_leaks(seconds=0.05):
+                    session, line = bridle.sync.Session(transport=transport), here()
+                    session.start()
+            else:
+                async with no_leaks(seconds=0.05):
+                    session, line = bridle.Session(transport=transport), here()
+                    await session.start()
+        await got(session.stop())
+        [leak] = [leak for leak in caught.value.leaks if "session" in str(leak)]
+        assert f"bridle{'-' if shell.blocking else ' '}session, created at test_leaks.py:{line}'" in str(leak)
+
+    shell.play(scenario)
+
+
+def here() -> int:
+    frame = inspect.currentframe()
+    assert frame is not None
+    assert frame.f_back is not None
+    return frame.f_back.f_lineno
 
 
 def test_an_error_is_not_replaced() -> None:

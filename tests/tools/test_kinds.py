@@ -63,9 +63,9 @@ def test_kinds(server: Any, kind: str) -> None:
 def test_the_server_inside() -> None:
     inner = LowLevel()
     outer = FastMCP()
-    outer._mcp_server = inner
+    setattr(outer, "_mcp_server", inner)  # noqa: B010 - as the mcp package does it
     renamed = Renamed()
-    renamed._lowlevel_server = inner
+    setattr(renamed, "_lowlevel_server", inner)  # noqa: B010
     assert mcp_instance(outer) is mcp_instance(renamed) is inner
     assert mcp_instance(inner) is inner
     assert mcp_instance({"type": "sdk", "instance": outer}) is inner

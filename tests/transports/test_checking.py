@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
-from unittest.mock import AsyncMock, MagicMock
+from unittest.mock import AsyncMock
 
 import pytest
 
 import bridle
 import bridle.sync
 from bridle import Options
-from bridle.transports.checking import check_shape
+from bridle.transports.opening import check_shape
 from bridle.transports.process.subprocess_async import AsyncChildProcess
 from bridle.transports.process.subprocess_sync import SyncChildProcess
 
@@ -132,10 +132,15 @@ def test_a_wrong_member_is_named_at_the_call(shell: str, wrong: Any, said: str) 
 
 
 def test_a_source_is_held_to_the_same() -> None:
-    source = MagicMock(spec=["for_async", "for_sync"])
-    source.for_async.return_value = Blocking()
+    class Source:
+        def for_async(self) -> Any:
+            return Blocking()
+
+        def for_sync(self) -> Any:
+            return Blocking()
+
     with pytest.raises(TypeError, match="`receive` must be `async def`"):
-        bridle.query("Hello", transport=source)
+        bridle.query("Hello", transport=Source())
 
 
 def test_mocks_are_transports() -> None:

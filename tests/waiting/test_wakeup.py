@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from bridle.waiting.wakeup import Wakeup
+from bridle.waiting.threads import Wakeup
 
 
 def test_what_is_written_never_goes_to_whoever_has_the_descriptor_next(monkeypatch: pytest.MonkeyPatch) -> None:

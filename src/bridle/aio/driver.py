@@ -1,7 +1,7 @@
 """The task of a session: moves bytes, hands messages out, starts callbacks, ends the process.
 
 The way of one read: `_move` waits in `_advance`. A push transport calls `_take_in` for each read, in the middle of that wait: the bytes go
-into the connection, the core hands out what arrived (waking readers), callbacks are started and output is sent, and the same wait goes on
+into the connection, the core hands out what arrived (waking readers), callbacks are started and output is sent, and the same wait continues
 if `_may_wait_on` allows it, because a new wait costs more than all the rest. Other transports return from `receive`, and `_move` does the
 same in its next round.
 
@@ -12,30 +12,33 @@ It never raises: only the internals of the event loop are above it.
 from __future__ import annotations
 
 import contextvars
+import inspect
 import logging
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from bridle.aio.callbacks import run_in_thread, run_job, wait_served
+from bridle.answering.servers import CLOSE_SECONDS
 from bridle.session.core import driver_error
 from bridle.transports.base import AsyncPushTransport
-from bridle.waiting.event_loops import Loop, context_for_thread
+from bridle.waiting.event_loops import Loop, context_for_thread, current_task, run_cancellable
 from bridle.waiting.threads import Threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Coroutine
 
     from bridle.answering.jobs import Job
+    from bridle.answering.routing import Callbacks
     from bridle.launch import LaunchPlan
     from bridle.session.core import SessionCore
     from bridle.transports.base import AsyncTransport
 
 __all__ = ["Driver"]
 
-logger = logging.getLogger("bridle")
+logger: logging.Logger = logging.getLogger("bridle")
 
 _MISSED_READS = 3
 """How often in a row a writer may end the wait for output; then output is read, for `_READ_SECONDS` at least."""
@@ -68,7 +71,9 @@ class Driver:
 
     def start(self) -> None:
         """Start the task."""
-        self._loop.spawn(self._run, contextvars.Context(), self._done)
+        self._loop.spawn(
+            self._run, contextvars.Context(), self._done, f"bridle session, created at {self._core.created_at}"
+        )
 
     def _done(self) -> None:
         if not self._core.ended.is_set:  # asyncio cancelled the task before its first step
@@ -125,7 +130,7 @@ class Driver:
                 self._serve_callbacks()
                 core.tell()
             except Exception:
-                logger.exception("the end of a session could not be told")
+                logger.exception("the end of a session could not be reported")
             self._threads.end()
             core.ended.set()
 
@@ -213,7 +218,7 @@ class Driver:
         core.expire(time.monotonic(), transport.stderr_tail)
 
     def _take_in(self, data: bytes) -> bool:
-        """Take output in the middle of the wait for it; return whether the wait may go on."""
+        """Take output in the middle of the wait for it; return whether the wait may continue."""
         self._missed = 0
         now = time.monotonic()
         self._core.received(now)
@@ -221,18 +226,17 @@ class Driver:
         return self._may_wait_on(now)
 
     def _may_wait_on(self, now: float) -> bool:
-        """Have the core hand out what happened, start callbacks and send; return whether the wait for output may go on."""
+        """Have the core hand out what happened, start callbacks and send; return whether the wait for output may continue."""
         core, connection = self._core, self._core.connection
         core.pump(now)
-        self._serve_callbacks()
-        if (
-            self._push is None or self._scope is None or core.has_to_tell
-        ):  # user code is called in the driver's task only
+        if core.callbacks.to_run or core.callbacks.to_stop:
+            self._serve_callbacks()
+        if self._push is None or self._scope is None or core.needs_driver:  # it alone calls user code, and stops
             return False
         if data := connection.data_to_send():
             self._push.send_nowait(data)
             self._look_at_input()
-        if self._woken or core.stop_asked or core.may_end or connection.input_may_close:
+        if self._woken or connection.input_may_close:
             return False
         seconds = core.deadlines.wait_seconds(now)
         if seconds is not None and (self._until is None or now + seconds < self._until):
@@ -254,5 +258,107 @@ class Driver:
         """Answer a callback; where it can be sent while the driver waits, the driver is not woken."""
         now = time.monotonic()
         self._core.callback_ended(job, outcome, error, now)
-        if self._woken or self._scope is None or not self._may_wait_on(now):
+        if self._push is None or self._woken or self._scope is None or not self._may_wait_on(now):
             self.wake()
+
+
+# -- callbacks: each in a task outside all task groups, plain functions in threads -------------------------------------
+
+Finish = Callable[["Job", object, "BaseException | None"], None]
+
+
+def run_in_thread(job: Job, finish: Finish, loop: Loop, context: contextvars.Context, threads: Threads) -> None:
+    """Run a plain callback in a thread, in `context`; the loop gets its outcome, and no task waits for it.
+
+    The outcome of one that is stopped is dropped, and its thread is free when it returns.
+    """
+    call = job.take()
+    stopped = False
+
+    def stop() -> None:
+        nonlocal stopped
+        stopped = True
+
+    def work() -> None:
+        outcome, error, more = _called(context, call)
+        loop.post(lambda: ended(outcome, error, more))
+
+    def ended(outcome: object, error: BaseException | None, more: bool) -> None:
+        job.stop = None
+        if stopped:
+            if inspect.iscoroutine(outcome):
+                outcome.close()
+        elif more:
+            job.call = lambda: outcome
+            loop.spawn(partial(run_job, job, finish), context)
+        else:
+            finish(job, outcome, error)
+
+    job.stop = stop
+    if job.cancelled:
+        return
+    try:
+        threads.run(work)
+    except Exception as problem:  # no thread is available
+        failure = problem
+        loop.post(lambda: ended(None, failure, more=False))
+
+
+def _called(context: contextvars.Context, call: Callable[[], object]) -> tuple[object, BaseException | None, bool]:
+    """Call; return the outcome, the exception, and whether the outcome has to be awaited."""
+    try:
+        outcome = context.run(call)
+        return outcome, None, inspect.isawaitable(outcome)
+    except BaseException as problem:
+        return None, problem, False
+
+
+def run_job(job: Job, finish: Finish) -> Coroutine[Any, Any, None]:
+    """Return a coroutine that runs a callback, in a task of its own; the outcome of one that is stopped is dropped."""
+    return run_cancellable(partial(_run, job, finish))
+
+
+async def _run(job: Job, finish: Finish, cancel: Callable[[], object], task: object, takes_cancellation: bool) -> None:
+    stopped = False
+
+    def stop() -> None:
+        nonlocal stopped
+        if not stopped:
+            stopped = True
+            cancel()
+
+    job.stop = stop
+    if job.cancelled:
+        return
+    outcome: object = None
+    error: BaseException | None = None
+    try:
+        outcome = await job.take()()
+        if inspect.isawaitable(outcome):
+            outcome = await outcome
+    except Exception as problem:
+        error = problem
+    except BaseException as problem:
+        cancelled = isinstance(problem, anyio.get_cancelled_exc_class())
+        if stopped and takes_cancellation and cancelled:
+            return
+        if isinstance(problem, GeneratorExit) and current_task() is not task:
+            raise  # the event loop drops the task; no callback raised it
+        if not stopped:
+            finish(job, None, problem)
+        if cancelled:
+            raise
+        # A callback cannot end the program: `SystemExit` in it is a failure like others. And trio ends the program when a
+        # task outside all nurseries raises, so a group of exceptions that holds a cancellation goes no further either.
+        return
+    job.stop = None
+    if not stopped:
+        finish(job, outcome, error)
+
+
+async def wait_served(callbacks: Callbacks) -> None:
+    """Wait until the server objects of a session that is over have ended, `CLOSE_SECONDS` at most."""
+    event = anyio.Event()
+    if callbacks.mcp.objects.wake_when_ended(event):
+        with anyio.move_on_after(CLOSE_SECONDS):
+            await event.wait()

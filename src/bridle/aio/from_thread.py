@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from bridle.errors import SessionClosedError
-from bridle.session.view import SessionBase
+from bridle.session.core import SessionBase
 from bridle.waiting.event_loops import context_for_thread
 
 if TYPE_CHECKING:

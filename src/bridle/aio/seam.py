@@ -7,8 +7,9 @@ The core is only touched in the thread of the event loop, so there is nothing to
 from __future__ import annotations
 
 import time
+import warnings
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
 
     from bridle.launch import LaunchPlan
     from bridle.session.core import SessionCore
-    from bridle.session.inbox import Flag, Inbox
+    from bridle.session.readers import Flag, Inbox
     from bridle.transports.base import AsyncTransport
 
 __all__ = ["Seam", "Starting", "starting"]
 
 S = TypeVar("S")
+
+_HOW_TO_START = "Write `session = await start_session(...)` or `async with start_session(...) as session:`."
 
 _TURN_SECONDS = 0.005
 """How long a reader may take items that are already there before other tasks run."""
@@ -36,7 +39,7 @@ _POLL_SECONDS = 0.02
 
 
 class Seam:
-    """What a session on an event loop waits with.
+    """The means by which a session waits on an event loop.
 
     Attributes:
         lock: held while the core is read or changed; here it does nothing.
@@ -78,8 +81,8 @@ class Seam:
         if self.driver is None or self.driver.is_here or self._core.ended.is_set or (flag is not None and flag.is_set):
             return
         raise RuntimeError(
-            "this session belongs to another event loop; here it can only be stopped. "
-            "A plain function that is called back uses the `session` of its context instead"
+            "This session belongs to another event loop; here it can only be stopped. Create the session in the loop that uses it. "
+            "A callback that is a plain function uses the `session` of its context."
         )
 
     def entered(self) -> AbstractContextManager[object]:
@@ -141,6 +144,14 @@ class Seam:
             return event.is_set()
         finally:
             flag.leave(event)
+
+    async def wait_at_most(self, flag: Flag, seconds: float | None, *, since: int | None = None) -> bool:
+        """Wait until a flag is set or woken, `seconds` at most; None waits without limit. Return False if the time passed."""
+        if seconds is None:
+            return await self.wait(flag, since=since)
+        with anyio.move_on_after(seconds):
+            return await self.wait(flag, since=since)
+        return flag.is_set or (since is not None and flag.wakes != since)
 
     async def wait_ended(self, seconds: float | None) -> None:
         """Wait until the session has ended, or the time limit has passed."""
@@ -204,12 +215,24 @@ class Starting(Generic[S]):
     def __init__(self, session: Any, start: Callable[[], Awaitable[S]]) -> None:
         self._session = session
         self._start = start
+        self._used = False
 
     def __await__(self) -> Generator[Any, None, S]:
+        self._used = True
         return self._start().__await__()
 
     async def __aenter__(self) -> S:
+        self._used = True
         return await self._start()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(
+            f"no attribute {name!r}: the session was not started. {_HOW_TO_START}", name=name, obj=self
+        )
+
+    def __del__(self) -> None:
+        if not self.__dict__.get("_used", True):
+            warnings.warn(f"a session was not started. {_HOW_TO_START}", RuntimeWarning, stacklevel=2)
 
     async def __aexit__(self, *_: object) -> None:
         await self._session.stop()

@@ -1,42 +1,85 @@
-"""What a query and a start wait for on an event loop: the launch plan, output, the exit. `bridle.sync.waits` has the same for threads."""
+"""Waits of a query and of a start on an event loop: the launch plan, output, the exit. `bridle.sync.waits` has the same for threads."""
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import anyio
 import anyio.lowlevel
 
 from bridle.transports.process.prepare import child_settings
+from bridle.transports.process.spawn import spawn_error
 from bridle.transports.process.subprocess_async import AsyncChildProcess
-from bridle.waiting.offload import Call
+from bridle.waiting.threads import Call
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from bridle.launch import LaunchPlan
     from bridle.options.options import Options
     from bridle.transports.base import AsyncTransport
     from bridle.transports.process.prepare import Preparation
 
-__all__ = ["Preparing", "checkpoint", "child_process", "is_cancellation", "receive", "wait_exit"]
+__all__ = [
+    "OtherShell",
+    "Preparing",
+    "check_loop",
+    "checkpoint",
+    "child_process",
+    "is_cancellation",
+    "receive",
+    "wait_exit",
+]
+
+logger: logging.Logger = logging.getLogger("bridle")
+
+
+def check_loop() -> None:
+    """Do nothing where asyncio or trio runs.
+
+    Raises:
+        RuntimeError: no event loop runs here.
+    """
+    try:
+        anyio.current_time()
+    except RuntimeError:
+        pass
+    else:
+        return
+    raise RuntimeError(
+        "No asyncio or trio event loop is running. Use `asyncio.run(main())` with an `async def main()`, or the blocking API `bridle.sync`."
+    )
 
 
 class Preparing:
     """A preparation that may be cancelled while it is awaited, and awaited again."""
 
-    def __init__(self, preparation: Preparation) -> None:
+    def __init__(self, preparation: Preparation, transport: AsyncTransport | None = None) -> None:
         self._preparation = preparation
+        self._child = transport if isinstance(transport, AsyncChildProcess) else None
         self._call: Call[LaunchPlan] | None = None
+
+    def _run(self) -> LaunchPlan:
+        """Prepare; if there is nothing to warn of or to log, start the process as well: one change of threads less."""
+        plan = self._preparation.run()
+        if self._child is not None and not self._preparation.warnings and not logger.isEnabledFor(logging.DEBUG):
+            self._child.start_ahead(plan)
+        return plan
 
     async def plan(self) -> LaunchPlan:
         """Return the launch plan. The next call continues one that was cancelled.
 
         Raises:
-            BridleError: as `Preparation.run`.
+            BridleError: as `Preparation.run` and `start` of a transport.
         """
         if not self._preparation.may_block:
             return self._preparation.run()
         if self._call is None:
-            self._call = Call(self._preparation.run)
+            try:
+                self._call = Call(self._run)
+            except (OSError, RuntimeError) as error:  # no descriptor or no thread is available
+                raise spawn_error(self._preparation.program, None, error) from error
         return await self._call.wait()
 
 
@@ -45,10 +88,12 @@ def child_process(options: Options) -> AsyncChildProcess:
     return AsyncChildProcess(**child_settings(options))
 
 
-async def receive(transport: AsyncTransport, seconds: float | None) -> bytes | None:
-    """Return the next output, b"" at its end; None after `seconds`."""
-    if seconds is None:
-        return await transport.receive()
+def receive(transport: AsyncTransport, seconds: float | None) -> Awaitable[bytes | None]:
+    """Wait for the next output, b"" at its end; None after `seconds`."""
+    return transport.receive() if seconds is None else _receive_within(transport, seconds)
+
+
+async def _receive_within(transport: AsyncTransport, seconds: float) -> bytes | None:
     with anyio.move_on_after(seconds):
         return await transport.receive()
     return None
@@ -69,3 +114,25 @@ async def checkpoint() -> None:
 def is_cancellation(error: BaseException) -> bool:
     """Return whether an exception is the cancellation of the task."""
     return isinstance(error, anyio.get_cancelled_exc_class())
+
+
+class OtherShell:
+    """Says which words to use for an async object that is used like a blocking one."""
+
+    if not TYPE_CHECKING:  # type checkers find the mistake without these methods
+
+        def __enter__(self):
+            """Raise a TypeError."""
+            raise TypeError(_other_shell(self, "with"))
+
+        def __exit__(self, *_):
+            """Do nothing: `__enter__` raises."""
+
+        def __getitem__(self, _):
+            """Raise a TypeError: `for` ends here where there is no `__iter__`."""
+            raise TypeError(_other_shell(self, "for"))
+
+
+def _other_shell(used: object, word: str) -> str:
+    name = type(used).__name__
+    return f"`{name}` is async: use `async {word}`, or the blocking API in `bridle.sync`, which works with `{word}`."

@@ -9,46 +9,26 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bridle.checked.functions import AnswerError
-from bridle.errors import printable, text_of
+from bridle.checked.functions import AnswerError, callback_failure, place_of
+from bridle.errors import escape_terminal, text_of
+from bridle.protocol.log import one_line
+from bridle.tools import ToolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from bridle.checked.functions import Reach
-    from bridle.errors import StreamWarning, WarningCode
+    from bridle.errors import StreamWarning
     from bridle.protocol.connection import Connection
+    from bridle.protocol.deadlines import Deadlines, TurnDeadlines
+    from bridle.protocol.log import SessionLog
     from bridle.tools import ToolCallPlan
 
 __all__ = ["Job", "Jobs", "SessionParts"]
 
-logger = logging.getLogger("bridle")
-
-
-class WarningSink(Protocol):
-    """Keeps warnings for the user."""
-
-    def warn(self, code: WarningCode | StreamWarning, message: str = "", **context: object) -> None:
-        """Keep a warning."""
-
-
-class DeadlineTable(Protocol):
-    """Keeps timeouts by kind and name; expired ones come back through `Jobs.expire`."""
-
-    def arm(self, kind: str, name: str, seconds: float | None) -> None:
-        """Start a timeout; None is no timeout."""
-
-    def disarm(self, kind: str, name: str) -> None:
-        """Remove a timeout."""
-
-
-class Silence(Protocol):
-    """Measures how long the CLI is silent."""
-
-    def answered(self) -> None:
-        """Start again: until now the CLI waited for an answer."""
+logger: logging.Logger = logging.getLogger("bridle")
 
 
 class SessionParts(NamedTuple):
@@ -58,17 +38,19 @@ class SessionParts(NamedTuple):
         connection: takes answers, and what servers send by themselves.
         deadlines: keeps the timeouts of kind `callback`, by request.
         silence: hears of each answer.
-        warnings: takes failures and timeouts.
+        warn: takes failures and timeouts, as `SessionCore.warn` does.
         session: leads callbacks to their session.
         post: runs a function where the core may be touched; safe from any thread.
+        log: the log of the session.
     """
 
     connection: Connection
-    deadlines: DeadlineTable
-    silence: Silence
-    warnings: WarningSink
+    deadlines: Deadlines
+    silence: TurnDeadlines
+    warn: Callable[..., None]
     session: Reach
     post: Callable[[Callable[[], None]], None]
+    log: SessionLog
 
 
 class Job:
@@ -78,6 +60,7 @@ class Job:
         request_id: the exchange.
         kind: `hook`, `permission`, `mcp` or `dialog`; `server` and `prompts` for jobs that answer nothing.
         name: the name of the callback, for messages.
+        function: the function of the user that `call` calls.
         call: calls it; returns what it returns, an awaitable if `is_async`.
         is_async: False: it runs in a worker thread.
         finish: makes the answer of an outcome or an exception; raises if it cannot be sent.
@@ -89,6 +72,7 @@ class Job:
         stop: ends the running callback; set by the shell.
         ended: takes the outcome and the exception of a job that answers nothing.
         begin: begins it in place of the shell, for calls that a running server takes.
+        arrived: the time of its request.
         rpc: the owner of its JSON-RPC call, and the call's id; None if it is none.
     """
 
@@ -98,10 +82,13 @@ class Job:
     ended: Callable[[object, BaseException | None], None] | None = None
     begin: Callable[[], None] | None = None
     rpc: tuple[object, Any] | None = None
+    arrived: float | None = None
 
     def __init__(self, request_id: str, kind: str) -> None:
         self.request_id = request_id
-        self.kind = self.name = kind
+        self.kind = kind
+        self.name: str = kind
+        self.function: Any = None
         self.call: Callable[[], Any] = _none
         self.finish: Callable[[Any], dict[str, Any]] = _nothing
         self.fail: Callable[[str], dict[str, Any] | None] = _none
@@ -113,7 +100,7 @@ class Job:
 
     def forget(self) -> None:
         """Drop the functions that make answers: they refer to the job, as it does to them."""
-        self.finish, self.fail = _nothing, _none
+        self.finish, self.fail, self.function = _nothing, _none, None
 
 
 def _none(_: object = None) -> None:
@@ -122,6 +109,23 @@ def _none(_: object = None) -> None:
 
 def _nothing(_: object) -> dict[str, Any]:
     return {}
+
+
+def _decision(kind: str, answer: dict[str, Any]) -> str:
+    """Return what an answer decides, without its data."""
+    inner = answer.get("hookSpecificOutput" if kind == "hook" else "mcp_response")
+    inner = inner if isinstance(inner, dict) else {}
+    if kind == "mcp":
+        result = inner.get("result")
+        failed = "error" in inner or (isinstance(result, dict) and bool(result.get("isError")))
+        return "failed" if failed else "answered"
+    if kind == "hook":
+        if answer.get("continue") is False:
+            return "stop"
+        decision = inner.get("permissionDecision") or answer.get("decision") or "no decision"
+    else:
+        decision = answer.get("behavior") or answer.get("action") or "answered"
+    return decision if isinstance(decision, str) else "answered"
 
 
 class _Lane:
@@ -169,6 +173,7 @@ class Jobs:
     def open(self, job: Job, timeout: float | None) -> None:
         """Run a job as soon as its kind has room."""
         self._open[job.request_id] = job
+        job.arrived = self._parts.deadlines.now
         self._parts.deadlines.arm("callback", job.request_id, timeout)
         lane = self._lanes[job.kind]
         if lane.running < self._limit:
@@ -179,8 +184,8 @@ class Jobs:
         lane.queue.append(job)
         if not lane.said:
             lane.said = True
-            text = f"{self._limit} callbacks of the kind `{job.kind}` run already; more wait until one ends, or their deadline."
-            self._parts.warnings.warn("CALLBACK_QUEUE_FULL", text, kind=job.kind, limit=self._limit)
+            text = f"{self._limit} callbacks of the kind `{job.kind}` run already; more wait until one ends, or for their timeout."
+            self._parts.warn("CALLBACK_QUEUE_FULL", text, kind=job.kind, limit=self._limit)
 
     def _run(self, job: Job) -> None:
         if job.begin is None:
@@ -198,8 +203,11 @@ class Jobs:
             return
         try:
             if error is not None and job.plan is None:
-                self.crash(job, f"{job.name} raised {type(error).__name__}: {text_of(error)}", error)
+                self._parts.warn(self._failure(job, error))
+                self.fail(job, f"{job.name} raised {type(error).__name__}: {text_of(error)}")
                 return
+            if error is not None and not isinstance(error, ToolError):
+                self._parts.warn(self._failure(job, error))
             self.answer(job, job.finish(error if error is not None else outcome))
         except KeyboardInterrupt:
             raise
@@ -215,8 +223,8 @@ class Jobs:
         if job is None:
             return
         reason = f"{job.name} did not answer within {seconds:g} s"
-        self._parts.warnings.warn(
-            "CALLBACK_TIMED_OUT", f"{printable(reason)}.", kind=job.kind, callback=job.name, seconds=seconds
+        self._parts.warn(
+            "CALLBACK_TIMED_OUT", f"{escape_terminal(reason)}.", kind=job.kind, callback=job.name, seconds=seconds
         )
         self.fail(job, reason)
         self._abandon(job)
@@ -225,6 +233,7 @@ class Jobs:
         """End a job without an answer: the exchange is over."""
         job = self._open.get(request_id)
         if job is not None:
+            self._note(job, "cancelled")
             self._close(job)
             self._abandon(job)
 
@@ -250,25 +259,42 @@ class Jobs:
             ValueError: JSON cannot hold it; nothing has changed.
         """
         self._parts.connection.send_response(job.request_id, payload)
+        self._note(job, payload)
         self._close(job)
 
     def fail(self, job: Job, reason: str) -> None:
         """End a job with the answer for a failure."""
         payload = job.fail(reason)
         if payload is None:
-            self._parts.connection.fail_request(job.request_id, printable(reason, 1_000))
+            self._parts.connection.fail_request(job.request_id, escape_terminal(reason, 1_000))
         else:
             self._parts.connection.send_response(job.request_id, payload)
+        self._note(job, f"failed ({reason})")
         self._close(job)
 
-    def crash(self, job: Job, reason: str, error: BaseException | None = None) -> None:
-        """End a job whose callback failed, with a warning."""
-        if error is not None:
-            logger.debug("a callback raised", exc_info=error)
-        self._parts.warnings.warn(
-            "CALLBACK_FAILED", f"{printable(reason, 500).rstrip('.')}.", kind=job.kind, callback=job.name, reason=reason
+    def crash(self, job: Job, reason: str) -> None:
+        """End a job whose request or answer cannot be used, with a warning."""
+        place = f" ({place_of(job.function)})" if job.function is not None else ""
+        self._parts.warn(
+            "CALLBACK_FAILED",
+            f"{escape_terminal(reason, 500).rstrip('.')}{escape_terminal(place)}.",
+            kind=job.kind,
+            callback=job.name,
+            reason=reason,
         )
         self.fail(job, reason)
+
+    def _failure(self, job: Job, error: BaseException) -> StreamWarning:
+        """Log the exception of a callback and return the warning about it."""
+        return callback_failure(job.name, job.function, error, kind=job.kind, extra=self._parts.log.ids())
+
+    def _note(self, job: Job, answer: dict[str, Any] | str) -> None:
+        """Log the answer of a request and its duration."""
+        log, now = self._parts.log, self._parts.deadlines.now
+        if log.isEnabledFor(logging.DEBUG):
+            said = answer if isinstance(answer, str) else _decision(job.kind, answer)
+            seconds = now - (job.arrived if job.arrived is not None else now)
+            log.debug("%s: %s, after %.3f s", escape_terminal(job.name), one_line(escape_terminal(said, 300)), seconds)
 
     def _abandon(self, job: Job) -> None:
         job.cancelled = True

@@ -1,30 +1,42 @@
 """Messages of the CLI for the servers of this process: each becomes a job that its server answers.
 
-Tools and functions are called by the shell, one job for each call. Server objects of the `mcp` package run for as long as their
-connection: `mcp_objects` has them.
+Tools and functions are called by the shell, one job for each call. A server object of the `mcp` package runs for as long as its connection:
+a run is a job of its own, which belongs to no exchange. Messages go in as the CLI sent them; what the server sends comes out, and ends the
+calls that it answers. `bridle.waiting.mcp_objects` moves the messages, on the event loop of the shell, and loads the package.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from msgspec import Raw
 
-from bridle.answering.mcp_objects import McpObjects
-from bridle.answering.rpc import ACKNOWLEDGEMENT, Head, answered, cancel_call, failed, send_message
-from bridle.answering.servers import Entry, Servers
+from bridle.answering.jobs import Job
+from bridle.answering.servers import (
+    ACKNOWLEDGEMENT,
+    Entry,
+    Head,
+    ObjectRun,
+    Servers,
+    answered,
+    cancel_call,
+    failed,
+    send_message,
+)
 from bridle.checked.functions import AnswerError, is_async
-from bridle.errors import printable
-from bridle.tools import CancelledCall, ToolCallPlan, server_kind
-from bridle.tools.server import METHOD_NOT_FOUND, rpc_error
+from bridle.errors import OptionsError, StreamWarning, escape_terminal, text_of
+from bridle.tools import CancelledCall, ToolCallPlan, mcp_instance, server_kind
+from bridle.tools.server import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, rpc_error
 
 if TYPE_CHECKING:
-    from bridle.answering.jobs import Job, Jobs, SessionParts
+    from collections.abc import Iterable
+
+    from bridle.answering.jobs import Jobs, SessionParts
     from bridle.protocol.events import RequestReceived
 
-__all__ = ["McpCalls"]
+__all__ = ["McpCalls", "McpObjects", "Waker", "check_package"]
 
 
 class _McpRequest(msgspec.Struct):
@@ -50,8 +62,8 @@ class McpCalls:
     """
 
     def __init__(self, servers: Mapping[str, Any], timeout: float | None, jobs: Jobs, parts: SessionParts) -> None:
-        self.objects = McpObjects(jobs, parts)
-        self.servers = Servers(servers, self.objects.drop)
+        self.objects: McpObjects = McpObjects(jobs, parts)
+        self.servers: Servers = Servers(servers, self.objects.drop)
         self._timeout = timeout
         self._jobs = jobs
         self._parts = parts
@@ -63,7 +75,11 @@ class McpCalls:
         name = asked.server_name
         entry = self.servers.find(name)
         if entry is None:
-            answer = rpc_error(head.id, METHOD_NOT_FOUND, f"There is no server {printable(name, 200)!r} here.")
+            answer = rpc_error(head.id, METHOD_NOT_FOUND, f"There is no server {escape_terminal(name, 200)!r} here.")
+            self._jobs.answer(job, answered(answer))
+            return None
+        if bytes(asked.message).lstrip()[:1] != b"{":
+            answer = rpc_error(None, INTERNAL_ERROR, "The message is not a JSON-RPC object.")
             self._jobs.answer(job, answered(answer))
             return None
         job.name = f"server {name!r}"
@@ -84,6 +100,7 @@ class McpCalls:
         message = msgspec.json.decode(raw)
         job.rpc = (entry, head.id)
         job.is_async = is_async(server)
+        job.function = server
         job.call = lambda: server(message)
         job.finish = lambda outcome: answered(_opaque(outcome, head.id))
 
@@ -107,6 +124,7 @@ class McpCalls:
         job.rpc = (entry, plan.request_id)
         job.name = f"tool `{name}.{plan.tool.name}`"
         job.is_async = plan.is_async
+        job.function = plan.tool.function
         job.call = plan.call
         job.finish = lambda outcome: answered(plan.finish(outcome))
         job.fail = lambda reason: answered(plan.fail(reason))
@@ -122,3 +140,160 @@ def _opaque(outcome: Any, message_id: Any) -> Any:
     if not isinstance(outcome, Mapping):
         raise AnswerError(f"it must return a JSON-RPC dict, not {type(outcome).__name__}")
     return dict(outcome)
+
+
+def check_package(name: str, server: Any) -> None:
+    """Check that a server object is supported.
+
+    Raises:
+        OptionsError: the `mcp` package is missing or too old, or the object has no server inside.
+    """
+    from bridle.waiting.mcp_objects import load
+
+    field = f"mcp_servers.{name}"
+    try:
+        load()
+    except ImportError as error:
+        raise OptionsError(
+            f"`{field}` is a server object of the `mcp` package, which is missing or too old ({error}). Install `bridle[mcp]`, which "
+            "takes 1.9 or later, or make the server with `bridle.tool_server`, which needs no package.",
+            field=field,
+        ) from None
+    inner = mcp_instance(server)
+    if not callable(getattr(inner, "run", None)) or not callable(getattr(inner, "create_initialization_options", None)):
+        raise OptionsError(
+            f"`{field}` looks like a server object of the `mcp` package and has no low-level server inside: this version of "
+            "Bridle does not support it.",
+            field=field,
+        )
+
+
+class Waker(Protocol):
+    """Wakes one waiter of a shell: `anyio.Event`, `threading.Event`."""
+
+    def set(self) -> Any:
+        """Wake the waiter."""
+
+
+class McpObjects:
+    """The running server objects of a session, and their calls.
+
+    Args:
+        jobs: the open requests.
+        parts: the parts of the session.
+    """
+
+    def __init__(self, jobs: Jobs, parts: SessionParts) -> None:
+        self._jobs = jobs
+        self._parts = parts
+        self._runs: set[ObjectRun] = set()
+        self._wakers: list[Waker] = []
+        self._ended = False
+
+    def prepare(self, job: Job, entry: Entry, message: bytes, head: Head) -> None:
+        """Hand a message to the run of its server, which is started if there is none."""
+        opening = head.method == "initialize"
+        if opening:
+            if entry.run is not None and entry.run.initialized:
+                self._close(entry, "The CLI has connected again.")
+            entry.crashed = None
+        if entry.crashed is not None or self._ended:
+            reason = f"Server {entry.name!r} has ended: {entry.crashed or 'the session is over'}."
+            self._jobs.answer(job, failed(head.id, reason))
+            return
+        run = entry.run = entry.run or self._start(entry)
+        if head.id is None or head.method is None:
+            if head.method == "notifications/cancelled":
+                cancel_call(self._jobs, run, head.cancelled_id)
+            else:
+                run.put(message)
+            self._jobs.answer(job, answered(ACKNOWLEDGEMENT))
+            return
+        # The package takes a request with another kind of id for a notification, and never answers it.
+        if isinstance(head.id, float) or self._jobs.of_call(run, head.id) is not None:
+            text = "`id` must be a text or a whole number, and no open request's."
+            self._jobs.answer(job, answered(rpc_error(head.id, INVALID_REQUEST, text)))
+            return
+        run.initialized = run.initialized or opening
+        job.rpc = (run, head.id)
+        job.finish = answered
+        job.stop = lambda: run.cancel(head.id)
+        job.begin = lambda: run.put(message)
+
+    def _start(self, entry: Entry) -> ObjectRun:
+        def was_answered(message_id: Any, message: dict[str, Any]) -> None:
+            self._parts.post(lambda: self._was_answered(run, message_id, message))
+
+        def was_sent(message: dict[str, Any]) -> None:
+            self._parts.post(lambda: self._was_sent(entry, run, message))
+
+        def serve() -> Any:
+            from bridle.waiting.mcp_objects import serve
+
+            return serve(run)
+
+        run = ObjectRun(entry.server, entry.name, answered=was_answered, sent=was_sent)
+        job = Job("", "server")
+        job.name = f"MCP server {entry.name!r}"
+        job.is_async = True
+        job.call = serve
+        job.ended = lambda outcome, error: self._run_ended(entry, run, error)
+        self._runs.add(run)
+        self._jobs.to_run.append(job)
+        return run
+
+    def _was_answered(self, run: ObjectRun, message_id: Any, message: dict[str, Any]) -> None:
+        job = self._jobs.of_call(run, message_id)
+        if job is not None:
+            self._jobs.finish(job, message, None)
+
+    def _was_sent(self, entry: Entry, run: ObjectRun, message: dict[str, Any]) -> None:
+        if run.closing or entry.run is not run:
+            return
+        if not send_message(self._parts.connection, entry.name, message) and "id" in message:
+            answer = rpc_error(message["id"], INTERNAL_ERROR, "The request could not be sent to Claude Code.")
+            run.put(msgspec.json.encode(answer))
+
+    def _run_ended(self, entry: Entry, run: ObjectRun, error: BaseException | None) -> None:
+        self._runs.discard(run)
+        if not self._runs:
+            for waker in self._wakers:
+                waker.set()
+        if error is not None:
+            self._parts.log.error("MCP server %r ended with an error", entry.name, exc_info=error)
+        if run.closing or self._ended or self._parts.connection.over:
+            return
+        reason = "it ended by itself" if error is None else f"{type(error).__name__}: {text_of(error)}"
+        warning = StreamWarning(
+            "CALLBACK_FAILED",
+            f"MCP server `{escape_terminal(entry.name, 200)}` has ended: {escape_terminal(reason, 500).rstrip('.')}.",
+            {"kind": "mcp", "callback": entry.name, "reason": reason},
+        )
+        warning.exception = error
+        self._parts.warn(warning)
+        entry.crashed = escape_terminal(reason, 300)
+        self._close(entry, f"The server has ended: {reason}.")
+
+    def _close(self, entry: Entry, reason: str) -> None:
+        """End the connection of an entry; its open calls get an error."""
+        run, entry.run = entry.run, None
+        if run is None:
+            return
+        run.close()
+        for job in self._jobs.of_owner(run):
+            self._jobs.fail(job, reason)
+
+    def drop(self, entry: Entry) -> None:
+        """End the server of an entry that the CLI does not know any more."""
+        self._close(entry, "The server was removed.")
+
+    def end(self, entries: Iterable[Entry]) -> None:
+        """End all servers: the session is over."""
+        self._ended = True
+        for entry in entries:
+            self._close(entry, "The session is over.")
+
+    def wake_when_ended(self, waker: Waker) -> bool:
+        """Wake a waiter once all runs have ended; False if none is left."""
+        self._wakers.append(waker)
+        return bool(self._runs)

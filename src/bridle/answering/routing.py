@@ -6,31 +6,35 @@ is to be called, and returns the timeout of the callback otherwise.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bridle import dialogs
 from bridle.answering.jobs import Job, Jobs
 from bridle.answering.mcp_calls import McpCalls
 from bridle.checked.functions import is_async
-from bridle.errors import DecodeError, printable, text_of
+from bridle.errors import DecodeError, escape_terminal, text_of
 from bridle.hooks import HookContext
-from bridle.hooks.decode import decode_hook_input, decode_hook_request
-from bridle.hooks.encode import encode_hook_output, fail_output
-from bridle.permissions.requests import PermissionRequestError, decode_permission_request
-from bridle.permissions.results import deny, encode_permission_result
+from bridle.hooks.inputs import decode_hook_input, decode_hook_request
+from bridle.hooks.outputs import encode_hook_output, fail_output
+from bridle.permissions import (
+    PermissionRequestError,
+    decode_permission_request,
+    deny,
+    encode_permission_result,
+)
+from bridle.protocol.log import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections import deque
+    from collections.abc import Callable, Iterator, Mapping
 
     from bridle.answering.jobs import SessionParts
+    from bridle.answering.servers import Servers
     from bridle.hooks.matchers import RegisteredHook, Registration
     from bridle.options.options import Options
     from bridle.protocol.events import RequestReceived
 
 __all__ = ["Callbacks", "Job"]
-
-logger = logging.getLogger("bridle")
 
 
 class Callbacks:
@@ -50,11 +54,16 @@ class Callbacks:
     """
 
     def __init__(self, options: Options, hooks: Registration, servers: dict[str, Any], parts: SessionParts) -> None:
+        self._log = parts.log
         self._jobs = jobs = Jobs(options.limits.inflight_callbacks, parts)
-        self.to_run, self.to_stop, self.take = jobs.to_run, jobs.to_stop, jobs.take
-        self.finish, self.expire, self.cancelled = jobs.finish, jobs.expire, jobs.cancelled
-        self.mcp = McpCalls(servers, options.timeouts.mcp, jobs, parts)
-        self.servers = self.mcp.servers
+        self.to_run: deque[Job] = jobs.to_run
+        self.to_stop: deque[Job] = jobs.to_stop
+        self.take: Callable[[], Iterator[Job]] = jobs.take
+        self.finish: Callable[[Job, object, BaseException | None], None] = jobs.finish
+        self.expire: Callable[[str, float], None] = jobs.expire
+        self.cancelled: Callable[[str], None] = jobs.cancelled
+        self.mcp: McpCalls = McpCalls(servers, options.timeouts.mcp, jobs, parts)
+        self.servers: Servers = self.mcp.servers
         user = _UserCallbacks(options, hooks.callbacks, jobs, parts)
         self._prepare: dict[str, Callable[[Job, RequestReceived], float | None]] = {
             "hook": user.hook,
@@ -70,9 +79,9 @@ class Callbacks:
             timeout = self._prepare[job.kind](job, event)
         except Exception as error:
             if isinstance(error, (PermissionRequestError, DecodeError)):
-                logger.debug("a request cannot be read: %s", error)
+                self._log.debug("a request cannot be read: %s", one_line(error))
             else:
-                logger.exception("preparing a callback failed")
+                self._log.exception("preparing a callback failed")
             self._jobs.crash(job, f"{type(error).__name__}: {text_of(error)}")
             return
         if not job.over:
@@ -114,20 +123,22 @@ class _UserCallbacks:
         asked = decode_hook_request(event.frame.request_raw)
         hook = self._hooks.get(asked.callback_id)
         if hook is None:
-            logger.warning("the CLI calls hook %r, which was never registered", printable(asked.callback_id, 100))
+            name = escape_terminal(asked.callback_id, 100)
+            self._parts.log.warning("the CLI calls hook %r, which was not registered", name)
             self._jobs.answer(job, {})
             return None
         job.name = f"{hook.event} hook `{_name(hook.callback)}`"
+        job.function = hook.callback
         job.is_async = hook.is_async
         job.fail = lambda reason: fail_output(hook.on_failure, hook.event, reason)
         context = HookContext(asked.tool_use_id, self._parts.session, lambda: job.cancelled)
         # Here and not in the callback's thread: a warning belongs to the session.
-        value = decode_hook_input(hook.event, asked.input_raw, self._parts.warnings.warn)
+        value = decode_hook_input(hook.event, asked.input_raw, self._parts.warn)
 
         def finish(outcome: Any) -> dict[str, Any]:
             encoded = encode_hook_output(outcome, hook.event)
             for warning in encoded.warnings:
-                self._parts.warnings.warn(warning)
+                self._parts.warn(warning)
             return encoded.wire
 
         job.call = lambda: hook.callback(value, context)
@@ -138,7 +149,7 @@ class _UserCallbacks:
         """Prepare the call of `can_use_tool`."""
         callback = self._options.can_use_tool
         if callback is None:
-            self._jobs.answer(job, deny("Nobody is there to be asked: no `can_use_tool` was set."))
+            self._jobs.answer(job, deny("No permission callback: `can_use_tool` was not set."))
             return None
         job.fail = deny
         request = self._question(job, event, decode_permission_request, "can_use_tool", callback)
@@ -166,10 +177,11 @@ class _UserCallbacks:
             request_id=event.request_id,
             session=self._parts.session,
             cancelled=lambda: job.cancelled,
-            warn=self._parts.warnings.warn,
+            warn=self._parts.warn,
         )
         job.name = f"`{option}` ({_name(callback)})"
         job.is_async = is_async(callback)
+        job.function = callback
         job.call = lambda: callback(request)
         return request
 

@@ -1,24 +1,212 @@
-"""The servers of this process that a session has: which one a message is for, and how they are replaced while it runs.
+"""The servers of this process: their messages (JSON-RPC), which one a message is for, and how they are replaced while a session runs.
 
 Nothing here waits. A replacement is a generator: it yields what is to be sent and is given the answer, so both shells drive the same one.
+`bridle.waiting.mcp_objects.serve` moves the messages between an `ObjectRun` and a server object of the `mcp` package.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Raw
 
-from bridle.errors import BridleError, ControlRejectedError
+from bridle.errors import BridleError, ControlRejectedError, escape_terminal
+from bridle.tools import mcp_instance
+from bridle.tools.server import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, rpc_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
-    from bridle.answering.object_run import ObjectRun
+    from bridle.answering.jobs import Jobs
+    from bridle.protocol.connection import Connection
     from bridle.protocol.results import McpServersChange
 
-__all__ = ["CLOSE_SECONDS", "Entry", "Servers"]
+__all__ = [
+    "ACKNOWLEDGEMENT",
+    "CLOSE_SECONDS",
+    "Entry",
+    "Head",
+    "ObjectRun",
+    "Servers",
+    "answered",
+    "cancel_call",
+    "failed",
+    "send_message",
+]
+
+logger: logging.Logger = logging.getLogger("bridle")
+
+ACKNOWLEDGEMENT: dict[str, Any] = {"jsonrpc": "2.0", "id": 0, "result": {}}
+"""The answer to a notification."""
+
+
+class Head(msgspec.Struct):
+    """A message as far as it has to be read to pass it on; without an id it is a notification."""
+
+    id: int | float | str | None = None
+    method: str | None = None
+    params: Raw = Raw()
+
+    @classmethod
+    def of(cls, message: bytes | Raw) -> Head:
+        """Return the head of a message; an empty one if it cannot be read."""
+        try:
+            return _head(message)
+        except ValueError:
+            return cls()
+
+    @property
+    def cancelled_id(self) -> Any:
+        """The id of the call that a `notifications/cancelled` names; None if it names none."""
+        try:
+            return _cancelled(self.params).request_id
+        except ValueError:
+            return None
+
+
+class _Cancelled(msgspec.Struct):
+    request_id: int | float | str | None = msgspec.field(default=None, name="requestId")
+
+
+_head = msgspec.json.Decoder(Head).decode
+_cancelled = msgspec.json.Decoder(_Cancelled).decode
+
+
+def answered(answer: Any) -> dict[str, Any]:
+    """Return the answer of a server as the CLI expects it."""
+    return {"mcp_response": answer}
+
+
+def failed(message_id: Any, reason: str) -> dict[str, Any]:
+    """Return the answer to a message that no server answered; a notification is acknowledged."""
+    if message_id is None:
+        return answered(ACKNOWLEDGEMENT)
+    return answered(rpc_error(message_id, INTERNAL_ERROR, escape_terminal(reason, 1_000)))
+
+
+def cancel_call(jobs: Jobs, owner: object, message_id: Any) -> None:
+    """End the call that a `notifications/cancelled` names, if it is open."""
+    job = jobs.of_call(owner, message_id)
+    if job is not None:
+        answer = failed(message_id, "The call was cancelled.") if job.plan is None else answered(job.plan.cancel())
+        jobs.cancel(job, answer)
+
+
+def send_message(connection: Connection, server: str, message: dict[str, Any]) -> bool:
+    """Send a message that a server starts; False if it could not be sent."""
+    if connection.over:
+        return False
+    try:
+        connection.send_request("mcp_message", {"server_name": server, "message": message}, internal=True)
+    except Exception as error:
+        logger.debug("a message of server %r was not sent: %s", server, error)
+        return False
+    return True
+
+
+_CAPABILITIES = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
+"""Requests of a server, and the capability that the client must have declared for each."""
+
+
+class ObjectRun:
+    """One connection to a server object.
+
+    `put`, `cancel` and `close` are called where the core may be touched, the other methods in the event loop of the run.
+
+    Args:
+        server: the server object.
+        name: the name under which the CLI knows it.
+        answered: takes the id and the message of each answer.
+        sent: takes each notification of the server, and each request that the CLI can answer.
+
+    Attributes:
+        server: the low-level server.
+        inbox: messages that the server has not got yet.
+        wake: makes the event loop look at `inbox` and `closing`; set by the loop.
+        initialized: True once an `initialize` was put in: the next one belongs to another connection.
+        closing: True once it is to end.
+    """
+
+    def __init__(
+        self,
+        server: Any,
+        name: str,
+        *,
+        answered: Callable[[Any, dict[str, Any]], None],
+        sent: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self.server: Any = mcp_instance(server)
+        self.name = name
+        self.inbox: deque[bytes] = deque()
+        self.wake: Callable[[], None] | None = None
+        self.initialized = False
+        self.closing: bool = False
+        self._answered = answered
+        self._sent = sent
+        self._capabilities: frozenset[str] = frozenset()
+
+    def put(self, message: bytes) -> None:
+        """Hand a message to the server; in order, and without waiting."""
+        if not self.closing:
+            self.inbox.append(message)
+            self._look()
+
+    def cancel(self, message_id: Any) -> None:
+        """Tell the server that an answer is not needed: it cancels the work on it."""
+        params = {"requestId": message_id, "reason": "the caller no longer waits"}
+        self.put(msgspec.json.encode({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}))
+
+    def close(self) -> None:
+        """End the input of the server; one that does not end by itself is cancelled."""
+        self.closing = True
+        self._look()
+
+    def _look(self) -> None:
+        if self.wake is not None:
+            try:
+                self.wake()
+            except RuntimeError:
+                return  # the event loop has ended, and the run with it
+
+    def unreadable(self, message: bytes, error: ValueError) -> None:
+        """Answer a message that the package cannot read."""
+        message_id = Head.of(message).id
+        if message_id is not None:
+            text = f"Not a JSON-RPC message that the `mcp` package can read: {escape_terminal(str(error), 300)}"
+            self._answered(message_id, rpc_error(message_id, INVALID_REQUEST, text))
+
+    def note_initialize(self, message: bytes) -> None:
+        """Remember what the client declares in its `initialize`."""
+        try:
+            declared = msgspec.json.decode(Head.of(message).params, type=_Declared).capabilities
+        except msgspec.DecodeError:
+            declared = {}
+        self._capabilities = frozenset(declared)
+
+    def received(self, message: dict[str, Any]) -> None:
+        """Take a message that the server sent."""
+        message.setdefault("jsonrpc", "2.0")
+        if message.get("params", ...) is None:
+            del message["params"]
+        method = message.get("method")
+        if method is None:
+            self._answered(message.get("id"), message)
+        elif "id" not in message or _CAPABILITIES.get(method) in self._capabilities:
+            self._sent(message)
+        elif method == "ping":
+            self.put(msgspec.json.encode({"jsonrpc": "2.0", "id": message["id"], "result": {}}))
+        else:
+            text = f"`{escape_terminal(method, 100)}` is not supported here: Claude Code does not offer it to servers inside a program."
+            self.put(msgspec.json.encode(rpc_error(message["id"], METHOD_NOT_FOUND, text)))
+
+
+class _Declared(msgspec.Struct):
+    capabilities: dict[str, Any] = {}
+
 
 CLOSE_SECONDS = 3.0
 """How long the end of a session waits for the ends of its servers: a second more than they are given."""
@@ -37,8 +225,8 @@ class Entry:
     __slots__ = ("crashed", "name", "run", "server")
 
     def __init__(self, name: str, server: Any) -> None:
-        self.name = name
-        self.server = server
+        self.name: str = name
+        self.server: Any = server
         self.run: ObjectRun | None = None
         self.crashed: str | None = None
 
@@ -59,7 +247,7 @@ class Servers:
         self._wire: dict[str, Any] = {name: {"type": "sdk", "name": name} for name in servers}
 
     def find(self, name: str) -> Entry | None:
-        """Return who answers messages for a name: of those that the CLI has accepted, or has just been told of."""
+        """Return the server that answers for a name: one that the CLI has accepted, or that was just sent to it."""
         return self._entries.get(name) or self._offered.get(name)
 
     def all(self) -> list[Entry]:
@@ -71,9 +259,9 @@ class Servers:
     ) -> Generator[dict[str, Any], McpServersChange, McpServersChange]:
         """Replace the servers. One replacement at a time: the shell sees to that.
 
-        New servers can be reached while the CLI is asked, because it may ask them before it answers. Those that it has are served until
-        it has accepted. A name that gets another server is taken away first and given anew: the CLI connects to a name once, and would
-        go on with the tools of the server before.
+        New servers answer while the request is open, because the CLI may call them before it answers. Those that it has answer until
+        it has accepted. A name that gets another server is removed first and added again: the CLI connects to a name once, and would
+        continue with the tools of the server before.
 
         Args:
             wire: all servers as they are sent.
@@ -83,7 +271,7 @@ class Servers:
             The servers to be sent; the answer is sent in, or what was raised instead is thrown in.
 
         Returns:
-            What changed, in both steps together.
+            The changes of both steps together.
         """
         replaced = {name for name in inside if name in self._entries and self._entries[name].server is not inside[name]}
         first: McpServersChange | None = None

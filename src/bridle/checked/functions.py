@@ -1,8 +1,9 @@
-"""What hooks and permissions share: what the CLI asked, what a callback may be, and what its answer may hold."""
+"""Shared parts of hooks and permissions: the request of the CLI, the allowed callbacks, and the allowed answers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -10,16 +11,23 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import force_setattr
 
-from bridle.checked.checks import fail
-from bridle.errors import DecodeError, OptionsError
+from bridle.checked.fields import fail
+from bridle.errors import DecodeError, OptionsError, StreamWarning, escape_terminal, text_of
 from bridle.messages.base import Kept
 
 if TYPE_CHECKING:
-    from bridle.errors import StreamWarning
+    import inspect
+    from types import TracebackType
+
+MIGRATING = "docs/guides/migrate.md of Bridle."
+"""The page for programs that use `claude-agent-sdk`."""
 
 
 class AnswerError(ValueError):
     """A callback's answer cannot be sent. Never reaches users: the fail policy answers, and a warning tells.
+
+    Args:
+        message: the text of the error.
 
     Attributes:
         path: where in the answer.
@@ -30,12 +38,8 @@ class AnswerError(ValueError):
         super().__init__(message)
 
 
-class Asked(Kept, frozen=True, kw_only=True):
-    """What the CLI hands to a callback."""
-
-
 class Reach:
-    """How a callback reaches its session without keeping it alive: one that everybody else has forgotten can be collected.
+    """How a callback reaches its session without keeping it alive: a session that no other object holds can be collected.
 
     Args:
         find: returns the session; None once there is none any more.
@@ -60,14 +64,14 @@ def ignore_warning(warning: StreamWarning) -> None:
     """Do nothing with a warning."""
 
 
-class Question(Asked, frozen=True, kw_only=True):
+class Question(Kept, frozen=True, kw_only=True):
     """A request that a callback answers with its one argument: permissions and dialogs."""
 
     request_id: str = msgspec.field(default="", name="(request_id)")
 
     @property
     def session(self) -> Any:
-        """The session that asks; None if there is none, or nobody else holds it any more.
+        """The session of the request; None if there is none, or if no other object holds it any more.
 
         In a plain function, which runs in a thread, its methods block; in an async one they are awaited, except with `bridle.sync`.
         """
@@ -84,7 +88,7 @@ def as_bytes(payload: bytes | Raw | Mapping[str, Any]) -> bytes:
     """Return the JSON of what the CLI asked; bytes stay what they are.
 
     Raises:
-        ValueError: it is no JSON object, or JSON cannot hold it.
+        ValueError: it is not a JSON object, or JSON cannot represent it.
     """
     if isinstance(payload, Mapping):
         return msgspec.json.encode(json_copy(payload, "request"))
@@ -100,7 +104,7 @@ def decode_asked(kind: Any, payload: bytes, label: str, warn: Callable[[StreamWa
     """Return an instance of `kind`; fields of the wrong shape are left out, and `warn` hears of them.
 
     Raises:
-        DecodeError: it is no JSON object, or nested too deep.
+        DecodeError: it is not a JSON object, or nested too deep.
     """
     try:
         asked = _decoder(kind)(payload)
@@ -127,7 +131,7 @@ def _decode_slowly(kind: Any, payload: bytes, label: str, warn: Callable[[Stream
 
 
 class Around(TypedDict, total=False):
-    """Where a question comes from: the control request's id, the session, whether it was taken back, and who hears of odd fields."""
+    """The origin of a question: the id of the control request, the session, whether it was cancelled, and the receiver of warnings."""
 
     request_id: str
     session: Any
@@ -139,7 +143,7 @@ def decode_question(kind: Any, label: str, request: bytes | Raw | Mapping[str, A
     """Return a `Question` of `kind` from the payload of a control request; fields of the wrong shape are left out.
 
     Raises:
-        DecodeError, ValueError: it is no JSON object.
+        DecodeError, ValueError: it is not a JSON object.
     """
     asked = decode_asked(kind, as_bytes(request), label, around.get("warn", ignore_warning))
     force_setattr(asked, "request_id", around.get("request_id", ""))
@@ -147,11 +151,17 @@ def decode_question(kind: Any, label: str, request: bytes | Raw | Mapping[str, A
     return asked
 
 
-def check_callback(value: Any, path: str, parameters: Sequence[str]) -> Any:
-    """Accept what can be called with `parameters`: functions, methods, partials, callable objects; plain and async.
+def check_callback(value: Any, path: str, parameters: Sequence[str], *, official: str = "") -> Any:
+    """Accept a function, method, partial or callable object that takes `parameters`; plain or async.
+
+    Args:
+        value: the callback.
+        path: its place in the options.
+        parameters: names of its arguments.
+        official: the hint for a callback with the three arguments of `claude-agent-sdk`.
 
     Raises:
-        OptionsError: it cannot; a hook that fails at every call would fail open for ever.
+        OptionsError: it cannot be called so; a hook that fails at every call would fail open for ever.
     """
     if not callable(value):
         raise fail(path, f"a function of ({', '.join(parameters)})", value)
@@ -164,14 +174,87 @@ def check_callback(value: Any, path: str, parameters: Sequence[str]) -> Any:
         # A wrapper is called with its own parameters, whatever it wraps.
         signature = inspect.signature(value, follow_wrapped=False)
     except (ValueError, TypeError):
-        return value  # some functions written in C do not tell
+        return value  # some functions written in C have none
     try:
         signature.bind(*parameters)
     except TypeError as error:
+        hint = f" Write `def {getattr(value, '__name__', 'callback')}({', '.join(parameters)})`."
+        if official and len(_required(signature)) == 3:
+            hint += f" {official} See {MIGRATING}"
         raise OptionsError(
-            f"`{path}` cannot be called with ({', '.join(parameters)}): {error}. It takes {signature}.", field=path
+            f"`{path}` cannot be called with ({', '.join(parameters)}): {error}. It takes {signature}.{hint}",
+            field=path,
         ) from None
     return value
+
+
+def _required(signature: inspect.Signature) -> list[str]:
+    return [name for name, parameter in signature.parameters.items() if parameter.default is parameter.empty]
+
+
+def check_annotations(value: Any, path: str, asked: type | None, answers: tuple[type, ...], role: str) -> None:
+    """Refuse a callback whose annotations contradict its use. Annotations that cannot be resolved do not count.
+
+    Args:
+        value: the callback.
+        path: its place in the options.
+        asked: class of its first argument; None if that is not known.
+        answers: classes that it may return.
+        role: its use, for the error.
+
+    Raises:
+        OptionsError: its first parameter is of another class, or it returns another one.
+    """
+    import inspect
+    import typing
+
+    function = value
+    while isinstance(function, partial):
+        function = function.func
+    if not inspect.isroutine(function):
+        function = type(function).__call__
+    try:
+        hints = typing.get_type_hints(function)
+        first = next(iter(inspect.signature(value, follow_wrapped=False).parameters.values()))
+    except Exception:  # a forward reference, a function written in C, a parameter that is not there
+        return
+    name = getattr(function, "__qualname__", "the function")
+    taken = _classes(hints.get(first.name, Any)) if first.kind is not first.VAR_POSITIONAL else None
+    if asked is not None and taken is not None and not any(issubclass(asked, kind) for kind in taken):
+        shown = " | ".join(kind.__name__ for kind in taken)
+        hint = "; `.data` is the dict" if any(issubclass(dict, kind) for kind in taken) else ""
+        raise OptionsError(
+            f"`{path}`: `{name}` takes {shown}, by its annotation, but {role} is called with {asked.__name__}{hint}.",
+            field=path,
+        )
+    for kind in _classes(hints.get("return", Any)) or ():
+        if not any(issubclass(kind, answer) or issubclass(answer, kind) for answer in answers):
+            wanted = ", ".join("None" if answer is type(None) else answer.__name__ for answer in answers)
+            raise OptionsError(
+                f"`{path}`: `{name}` returns {kind.__name__}, by its annotation, but {role} must return one of: {wanted}.",
+                field=path,
+            )
+
+
+def _classes(annotation: Any) -> tuple[type, ...] | None:
+    """Return the classes that an annotation allows; None if there is one that cannot be judged."""
+    import types
+    import typing
+
+    if annotation is None:
+        return (type(None),)
+    origin = typing.get_origin(annotation)
+    if origin in (typing.Union, types.UnionType):
+        parts = [_classes(part) for part in typing.get_args(annotation)]
+        return None if None in parts else tuple(kind for part in parts if part is not None for kind in part)
+    if origin in (Awaitable, Coroutine):
+        return _classes(typing.get_args(annotation)[-1])
+    if origin is typing.Annotated:
+        return _classes(typing.get_args(annotation)[0])
+    kind = annotation if origin is None else origin
+    if not isinstance(kind, type) or kind is Any or typing.is_typeddict(kind) or getattr(kind, "_is_protocol", False):
+        return None
+    return (kind,)
 
 
 def is_async(function: Callable[..., Any]) -> bool:
@@ -182,10 +265,87 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def _implementations(function: Any) -> tuple[Any, ...]:
-    """Return what runs when `function` is called, as far as it can be told."""
+    """Return the code that runs when `function` is called, as far as it is known."""
     while isinstance(function, partial):
         function = function.func
     return (function, getattr(type(function), "__call__", None))  # noqa: B004 - the method itself is wanted
+
+
+def place_of(function: Any) -> str:
+    """Return the name of a function with its file and line: `guard (/srv/app.py:12)`; the name alone if it has no code."""
+    for target in _implementations(function):
+        code = getattr(getattr(target, "__func__", target), "__code__", None)
+        if code is not None:
+            name = getattr(target, "__qualname__", code.co_name)
+            return f"{name} ({code.co_filename}:{code.co_firstlineno})"
+    return getattr(function, "__qualname__", None) or type(function).__qualname__
+
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+
+def _users_part(traceback: TracebackType | None) -> TracebackType | None:
+    """Return a traceback from the first frame outside the library on; the whole one if there is no such frame."""
+    part = traceback
+    while part is not None and part.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+        part = part.tb_next
+    return part or traceback
+
+
+def callback_failure(
+    name: str, function: Any, error: BaseException, *, kind: str, extra: Mapping[str, Any] | None = None
+) -> StreamWarning:
+    """Log the exception of a user's callback with its traceback, and return the warning CALLBACK_FAILED that carries it.
+
+    Args:
+        name: the role of the callback, such as `can_use_tool`.
+        function: the callback.
+        error: the exception; its traceback loses the frames of the library in front of the callback.
+        kind: the kind of callback: `hook`, `permission`, `mcp`, `dialog`, or the name of the option.
+        extra: attributes for the log record.
+    """
+    error.__traceback__ = _users_part(error.__traceback__)
+    place = place_of(function)
+    reason = f"{name} raised {type(error).__name__}: {text_of(error)}"
+    import logging
+
+    logging.getLogger("bridle").error(
+        "%s in %s", escape_terminal(reason, 500), escape_terminal(place), exc_info=error, extra=extra
+    )
+    warning = StreamWarning(
+        "CALLBACK_FAILED",
+        f"{escape_terminal(reason, 500).rstrip('.')}, in {escape_terminal(place)}. Fix the callback; the log has the traceback.",
+        {"kind": kind, "callback": name, "reason": reason, "place": place},
+    )
+    warning.exception = error
+    return warning
+
+
+def guarded(
+    name: str, function: Callable[..., object], report: Callable[[StreamWarning], object]
+) -> Callable[..., None]:
+    """Return a function that calls a user's callback and raises nothing but KeyboardInterrupt.
+
+    Args:
+        name: the option that holds the callback.
+        function: the callback.
+        report: takes the warning of the first failure; later ones are only logged.
+    """
+    failed = False
+
+    def call(*arguments: object) -> None:
+        nonlocal failed
+        try:
+            function(*arguments)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            warning = callback_failure(f"`{name}`", function, error, kind=name)
+            if not failed:
+                failed = True
+                report(warning)
+
+    return call
 
 
 def json_copy(value: Any, path: str) -> Any:
@@ -209,7 +369,7 @@ def _json_copy(value: Any, path: str) -> Any:
         return int(value)
     if isinstance(value, float):
         if not float("-inf") < value < float("inf"):
-            raise AnswerError(f"`{path}` is no finite number, which JSON cannot hold", path)
+            raise AnswerError(f"`{path}` is not a finite number, which JSON cannot represent", path)
         return float(value)
     if isinstance(value, Mapping):
         copied = {}
@@ -229,7 +389,7 @@ def _text(value: str, path: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise AnswerError(f"`{path}` has a lone surrogate, which is no Unicode text", path) from None
+        raise AnswerError(f"`{path}` has a lone surrogate, which is not Unicode text", path) from None
     return str.__str__(value)
 
 
@@ -240,9 +400,9 @@ def _checked_raw(value: Raw, path: str) -> Raw:
         content.decode()
         values = _decoder(list[Raw])(b"[" + content + b"]")
     except (ValueError, RecursionError):
-        raise AnswerError(f"`{path}` is no JSON", path) from None
+        raise AnswerError(f"`{path}` is not JSON", path) from None
     if len(values) != 1:
-        raise AnswerError(f"`{path}` is no single JSON value", path)
+        raise AnswerError(f"`{path}` is not a single JSON value", path)
     return Raw(content.replace(b"\n", b" ").replace(b"\r", b" "))
 
 
@@ -250,7 +410,7 @@ def object_bytes(value: Any, path: str) -> dict[str, Any] | Raw:
     """Return a copy of the JSON object `value`.
 
     Raises:
-        AnswerError: it is no object, or JSON cannot hold what is in it.
+        AnswerError: it is not an object, or JSON cannot represent its content.
     """
     if isinstance(value, Raw):
         raw = _checked_raw(value, path)

@@ -1,7 +1,7 @@
 """Structured output: a JSON schema from a Python type, and the typed object back.
 
-msgspec knows dataclasses, TypedDicts, named tuples, enums, literals, unions and its own structs; pydantic models are asked themselves
-(pydantic is imported by whoever defined the model, never here). The CLI wants a schema whose top level is an object: anything else is
+msgspec knows dataclasses, TypedDicts, named tuples, enums, literals, unions and its own structs; pydantic models make their own schema
+(this module never imports pydantic). The CLI wants a schema whose top level is an object: anything else is
 wrapped as `{"value": ...}` and unwrapped again.
 """
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.errors import OptionsError, printable
+from bridle.errors import OptionsError, escape_terminal
 from bridle.messages import ResultError
 
 if TYPE_CHECKING:
@@ -23,12 +23,15 @@ _WRAPPER_KEY = "value"
 _KNOWN_WRAPPERS = (_WRAPPER_KEY, "output", "result")
 
 
+_ADVICE = "Simplify the type, or describe in the prompt how to fill it."
+
+
 class OutputError(ResultError):
     """The turn succeeded and its structured output does not fit `output_type`.
 
     Attributes:
         result: the `ResultMessage`.
-        reason: what does not fit, with the path into the output.
+        reason: the part that does not fit, with the path into the output.
         raw: the JSON that came, or None if there was none.
     """
 
@@ -36,8 +39,13 @@ class OutputError(ResultError):
         super().__init__(result)
         self.reason = reason
         self.raw = raw
-        shown = f" It was: {printable(raw.decode('utf-8', 'replace'), 500)}" if raw is not None else ""
-        self.args = (f"The structured output does not fit `output_type`: {printable(reason)}.{shown}",)
+        said = escape_terminal(reason, 1_000).rstrip(".")
+        if raw is None:
+            text = f"The result has no structured output for `output_type`: {said}. {_ADVICE}"
+        else:
+            output = escape_terminal(raw.decode("utf-8", "replace"), 500)
+            text = f"The structured output does not fit `output_type`: {said}. The output: {output}"
+        self.args: tuple[Any, ...] = (text,)
 
 
 def schema_for(output_type: Any) -> dict[str, Any]:
@@ -59,8 +67,9 @@ def _schema(output_type: Any) -> tuple[dict[str, Any], bool]:
             schema = msgspec.json.schema(output_type)
     except (TypeError, RuntimeError, ValueError) as error:
         raise OptionsError(
-            f"`output_type`: no JSON schema can be made of {output_type!r}: {error}", field="output_type"
-        ) from error
+            f"`output_type` has no JSON schema: {error}. Use a dataclass, a TypedDict, a pydantic model or a plain type.",
+            field="output_type",
+        ) from None
     schema = _understood(schema)
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference.startswith("#/$defs/"):
@@ -92,7 +101,7 @@ _NO_SCHEMAS = frozenset({"default", "enum", "const", "examples", "required"})
 
 
 def _understood(schema: Any) -> Any:
-    """Return the schema without keywords at which the CLI gives up (2.1.328: `unknown keyword` in strict mode).
+    """Return the schema without keywords at which the CLI stops (2.1.328: `unknown keyword` in strict mode).
 
     Nothing is lost that the decoder would not find: it checks tags, and which item is of which type.
     """
@@ -124,8 +133,13 @@ def _understood(schema: Any) -> Any:
     return kept
 
 
-def decode_output(result: ResultMessage, output_type: Any) -> Any:
-    """Return the structured output of `result` as `output_type` (or as plain values if that is None).
+def decode_output(result: ResultMessage, output_type: Any, refusal: str = "") -> Any:
+    """Return the structured output of `result` as `output_type` (or as plain values for None).
+
+    Args:
+        result: the result of the turn.
+        output_type: the type to decode into.
+        refusal: the last error that the CLI reported to the model about its output.
 
     Raises:
         OutputError: it is missing or does not fit.
@@ -134,7 +148,8 @@ def decode_output(result: ResultMessage, output_type: Any) -> Any:
         return result.structured_output
     raw = _raw_output(result)
     if raw is None:
-        raise OutputError(result, "the result has no structured output", None)
+        why = f"the CLI refused the model's last attempt ({refusal})" if refusal else "the model did not give one"
+        raise OutputError(result, why, None)
     schema, wrapped = _schema(output_type)
     inner = _unwrap(raw)
     candidates: list[bytes | None]

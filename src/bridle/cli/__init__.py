@@ -1,10 +1,10 @@
-"""The command `bridle`: ask, check the installation, see a demonstration. Needs the extra `cli` (typer and rich)."""
+"""The command `bridle`: ask, check the installation, see a demonstration. Needs the extra `cli` (typer, rich and prompt_toolkit)."""
 
 from __future__ import annotations
 
 __all__ = ["main"]
 
-_NEEDED = frozenset({"typer", "rich", "click"})
+_NEEDED = frozenset({"typer", "rich", "click", "prompt_toolkit"})
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What can be typed: the commands and their help."""
+"""The command line: the commands and their help."""
 
 from __future__ import annotations
 
@@ -13,49 +13,79 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bridle._version import __version__
-from bridle.cli.flags import CHAT, CONFORMANCE, DEMO, JSON_REPORT, OPTIONS, OUTPUT, PROMPT, SHAPE, Flags
+from bridle.cli.flags import (
+    CHAT,
+    CONFORMANCE,
+    DEMO,
+    DOCTOR,
+    INSTALL,
+    OPTIONS,
+    OUTPUT,
+    PROMPT,
+    SHAPE,
+    TRACE,
+    TRACE_EPILOG,
+    Flags,
+)
+from bridle.cli.help import CommandWithHelp, GroupWithHelp
 from bridle.cli.running import USAGE, ending_well
 from bridle.cli.terminal import Terminal
-from bridle.cli.trace_flags import TRACE, TRACE_EPILOG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 __all__ = ["COMMANDS", "Command", "run_app"]
 
-_NOT_STARTED = "- 3  the CLI cannot be started\n"
-_STOPPED = "- 130  Ctrl-C (141 if a reader such as `head` went away, 143 for SIGTERM)\n"
-_RUN_CODES = f"""**Exit codes**
-
-- 0  the turn succeeded
-- 1  it ended in an error, or the stream broke
-- 2  the command line or an option is wrong
+_NOT_STARTED = "  3  the CLI cannot be started\n"
+_STOPPED = "  130  Ctrl-C (141: the reader of a pipe went away, 143: SIGTERM)\n"
+_RUN_CODES = f"""Exit codes:
+  0  the turn succeeded
+  1  the turn ended in an error, or the stream broke
+  2  the command line or an option is wrong
 {_NOT_STARTED}{_STOPPED}"""
-_RUN_EXAMPLES = """**Examples**
-
-- bridle run "What does this project do?"
-- git diff | bridle run --append-system-prompt "Review this diff." --tools ""
-- bridle run "Fix the failing test" --allow Bash --allow Edit --max-turns 20
-- bridle run "And now in French" --continue
-- bridle run "List the modules" --output-schema schema.json --quiet | jq .
-- bridle run "Explain" --json > run.jsonl
-- bridle run "Think hard" --option effort=high --option 'timeouts={"idle": 60}'
+_RUN_EXAMPLES = """Examples:
+  bridle run "What does this project do?"
+  git diff | bridle run --append-system-prompt "Review this diff." --tools ""
+  bridle run "Fix the failing test" --allow Bash --allow Edit --max-turns 20
+  bridle run "And now in French" --continue
+  bridle run "List the modules" --output-schema schema.json --quiet | jq .
+  bridle run "Explain" --json > run.jsonl
+  bridle run "Think hard" --option effort=high --option 'timeouts={"idle": 60}'
 """
-_CHAT_CODES = f"""**Exit codes**
-
-- 0  you ended it (/quit, Ctrl-D), or the piped prompts were answered
-- 1  the CLI died or ended in an error, or a piped prompt ended in an error
-- 2  the command line or an option is wrong
+_CHAT_CODES = f"""Exit codes:
+  0  you ended it (/quit, Ctrl-D), or the piped prompts were answered
+  1  the CLI died or ended in an error, or a piped prompt ended in an error
+  2  the command line or an option is wrong
 {_NOT_STARTED}{_STOPPED}"""
-_CHAT_EXAMPLES = """**Examples**
-
-- bridle chat
-- bridle chat "Fix the failing test" --allow Edit
-- bridle chat --continue --permission-mode plan
-- printf 'List the files.\\nWhich is the largest?\\n' | bridle chat --allow Read
+_CHAT_EXAMPLES = """Examples:
+  bridle chat
+  bridle chat "Fix the failing test" --allow Edit
+  bridle chat --continue --permission-mode plan
+  printf 'List the files.\\nWhich is the largest?\\n' | bridle chat --allow Read
 """
-_DOCTOR_CODES = f"**Exit codes**\n\n- 0  all is well\n- 2  an option is wrong\n{_NOT_STARTED}"
-_DEMO_CODES = f"**Exit codes**\n\n- 0  it worked\n- 1  it did not\n{_NOT_STARTED}"
+_DOCTOR_CODES = f"""Exit codes:
+  0  ready
+  1  no login was found
+  2  an option is wrong
+{_NOT_STARTED}"""
+_DEMO_CODES = f"Exit codes:\n  0  the demo succeeded\n  1  a part failed\n{_NOT_STARTED}"
+_CONFORMANCE_CODES = """Exit codes:
+  0  all required behaviour was found
+  1  required behaviour is missing
+  3  there is no CLI
+"""
+_INSTALL_EPILOG = """Examples:
+  bridle install-cli
+  bridle install-cli 2.1.328
+
+The registry is the one in npm's settings (npm_config_registry, ~/.npmrc).
+
+Exit codes:
+  0  installed, or already there
+  1  the download failed, or its checksum is wrong
+  2  the version is not valid
+  3  there is no CLI for this platform
+"""
 
 
 @dataclass(frozen=True)
@@ -69,7 +99,7 @@ class Command:
     epilog: str = ""
 
     def action(self, given: dict[str, Any]) -> Callable[[Terminal], int]:
-        """Return what is to be done."""
+        """Return the function that runs the command."""
         module, _, function = self.place.partition(":")
         return partial(getattr(import_module(module), function), given)
 
@@ -79,47 +109,55 @@ COMMANDS = (
         "run",
         "bridle.cli.running:run",
         {**PROMPT, **OPTIONS, **OUTPUT, **SHAPE},
-        "Ask once and show the answer as it comes: text, tool calls and their results, a summary.",
-        f"{_RUN_EXAMPLES}\n\n{_RUN_CODES}",
+        "Run one prompt and show the answer as it arrives.",
+        f"{_RUN_EXAMPLES}\n{_RUN_CODES}",
     ),
     Command(
         "chat",
         "bridle.cli.chat:chat",
         {**CHAT, **OPTIONS},
-        "Talk: prompts and answers in turn, and you are asked before a tool runs.",
-        f"{_CHAT_EXAMPLES}\n\n{_CHAT_CODES}",
+        "Start an interactive conversation; asks before running tools.",
+        f"{_CHAT_EXAMPLES}\n{_CHAT_CODES}",
     ),
     Command(
         "doctor",
         "bridle.cli.doctor:doctor",
-        {**JSON_REPORT, **OPTIONS, **SHAPE},
-        "Find the CLI, ask its version, and show what would be sent and what is missing. Sends nothing anywhere.",
+        {**DOCTOR, **OPTIONS, **SHAPE},
+        "Check the installation: the CLI, its version, the login.",
         _DOCTOR_CODES,
+    ),
+    Command(
+        "install-cli",
+        "bridle.cli.install:install_cli",
+        INSTALL,
+        "Install the Claude Code CLI for this user.",
+        _INSTALL_EPILOG,
     ),
     Command(
         "demo",
         "bridle.cli.demo:demo",
         DEMO,
-        "Watch the real CLI at work with a scripted model: no account, no network. Where there is none, a simulated one.",
+        "Show the real CLI at work with a scripted model (offline).",
         _DEMO_CODES,
     ),
     Command(
         "conformance",
         "bridle.cli.conformance:conformance",
         CONFORMANCE,
-        "Show what a version of the CLI does of what Bridle relies on, and where it drifts. No account, no network.",
-        "**Exit codes**\n\n- 0  everything that is required holds\n- 1  something does not\n- 3  there is no CLI\n",
+        "Check a Claude Code version against the behaviour Bridle depends on (offline).",
+        _CONFORMANCE_CODES,
     ),
     Command("trace", "bridle.cli.trace:trace", TRACE, "Show a trace or a cassette as a timeline.", TRACE_EPILOG),
+    Command("version", "bridle.cli.doctor:version", {}, "Show the versions of Bridle, the CLI and Python."),
 )
 
-# A command only says what is to be done. Doing it inside of the parser would hand Ctrl-C and broken pipes to the parser.
-app = typer.Typer(
+# A command only says what is to be done. Doing it inside the parser would hand Ctrl-C and broken pipes to the parser.
+app: typer.Typer = typer.Typer(
     name="bridle",
-    help="Drives the Claude Code CLI: ask it, talk to it, check the installation, see a demonstration.",
-    epilog="Each command has its own help: bridle run --help",
-    rich_markup_mode="markdown",
-    add_completion=False,
+    cls=GroupWithHelp,
+    help="Steer the Claude Code CLI: run prompts, chat, check the installation.",
+    epilog="Run `bridle COMMAND --help` for the flags of a command.",
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -135,7 +173,7 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", help="Shows Bridle's version.", is_eager=True, callback=_show_version)
+        bool, typer.Option("--version", help="Show Bridle's version.", is_eager=True, callback=_show_version)
     ] = False,
 ) -> None:
     pass
@@ -155,7 +193,7 @@ def _register(command: Command) -> None:
         ]
     )
     described.__annotations__ = {name: flag for name, (flag, _) in command.flags.items()}
-    app.command(command.name, help=command.help, epilog=command.epilog)(function)
+    app.command(command.name, cls=CommandWithHelp, help=command.help, epilog=command.epilog)(function)
 
 
 for _command in COMMANDS:
@@ -166,7 +204,7 @@ def run_app(arguments: Sequence[str]) -> int:
     """Run the command line; return the exit code."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            # Closed by whoever started this: then nobody wants to read it.
+            # The parent process closed it, so there is no reader.
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - for the rest of the process
     terminal = Terminal()
     return ending_well(terminal, lambda: _dispatch(arguments, terminal))
@@ -180,8 +218,10 @@ def _dispatch(arguments: Sequence[str], terminal: Terminal) -> int:
         return _usage_error(error, terminal)
     except typer.Abort:
         raise KeyboardInterrupt from None
-    except SystemExit:
-        # Rich ends the process, with 1, where nobody reads the help to its end.
+    except SystemExit as end:
+        if end.code in (0, None) or "_BRIDLE_COMPLETE" in os.environ:
+            return int(end.code or 0)  # shell completion
+        # The parser ends the process, with 1, if the reader of the help went away.
         raise BrokenPipeError from None
     return action(terminal) if callable(action) else int(action or 0)
 
@@ -193,8 +233,10 @@ _USAGE_ERRORS: Any = typer.BadParameter.__mro__[2]
 def _usage_error(error: Any, terminal: Terminal) -> int:
     context = getattr(error, "ctx", None)
     message = error.format_message()
-    if not message:
-        # No arguments at all: the help was shown.
+    if type(error).__name__ == "NoArgsIsHelpError":
+        # The message is the help page, unless the parser has shown it.
+        sys.stdout.write(f"{message}\n" if message else "")
+        sys.stdout.flush()
         return USAGE
     sys.stdout.flush()
     if context is not None:

@@ -1,7 +1,7 @@
-"""`bridle chat`: a plain conversation at a terminal, or with prompts from a pipe.
+"""`bridle chat`: a conversation at a terminal, or with prompts from a pipe.
 
-Three tasks: one shows what comes, one reads lines, one does what the lines say. Whichever is over first ends the chat, and the session is
-stopped before the command returns.
+Three tasks: one shows messages, one reads lines, one executes them. The chat ends with the first of them, and the session is stopped
+before the command returns.
 """
 
 from __future__ import annotations
@@ -10,17 +10,16 @@ import asyncio
 import signal
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from bridle.aio.session import Session
-from bridle.cli.chat_commands import COMMANDS, run_command
-from bridle.cli.choices import build_options
-from bridle.cli.lines import Lines
-from bridle.cli.questions import Questions
-from bridle.cli.running import FAILED, expected_warnings, wait_for_no_reader
-from bridle.cli.signals import signals
+from bridle.checked.fields import suggestion
+from bridle.cli.flags import build_options
+from bridle.cli.questions import Lines, Questions, can_edit
+from bridle.cli.running import FAILED, expected_warnings, signals, wait_for_no_reader
+from bridle.cli.terminal import clean, one_line
 from bridle.cli.transcript import Transcript
-from bridle.errors import BridleError, TurnTimeoutError
+from bridle.errors import BridleError, OptionsError, TurnTimeoutError
 from bridle.messages import (
     AssistantMessage,
     CommandLifecycleMessage,
@@ -29,29 +28,32 @@ from bridle.messages import (
     ToolUseBlock,
     UserMessage,
 )
-from bridle.protocol.states.session import Activity, TurnState
+from bridle.protocol.states.session import SessionActivity, TurnState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from bridle.aio.session import MessageCursor, Turn
+    from bridle.cli.editing import EditedLines
     from bridle.cli.terminal import Terminal
     from bridle.messages import Message
+    from bridle.options.kinds import PermissionMode
     from bridle.options.options import Options
 
-__all__ = ["Chat", "chat"]
+__all__ = ["COMMANDS", "Chat", "chat", "run_command"]
 
 _PROMPT = "> "
 _MORE = ". "
 _WRITE_SECONDS = 0.5
-"""How long a line that is being written when a signal comes may take, before it is believed that nobody reads it."""
+"""Seconds that a write may take after a signal, before its reader counts as gone."""
 _CATCH_UP_SECONDS = 0.5
-"""For how long a question waits for the call that it is about to be shown."""
+"""Seconds that a question waits until its tool call is shown."""
 
 
 def chat(given: Mapping[str, Any], terminal: Terminal) -> int:
-    """Talk and return the exit code; a session that cannot be started or is lost raises its `BridleError`."""
+    """Hold the conversation and return the exit code; a session that cannot be started or is lost raises its `BridleError`."""
     options = build_options(given, partial=terminal.interactive)
+    terminal.separate()
     conversation = Chat(options, terminal, prompt=given.get("prompt"), say_yes=bool(given.get("yes")))
     code = 0
     try:
@@ -81,7 +83,8 @@ class Chat:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._main: asyncio.Task[int] | None = None
         self._session: Session | None = None
-        self._transcript = Transcript(terminal, inside=True)
+        self._begun_channels = {terminal.aside}
+        self._transcript = Transcript(terminal, inside=True, begun=self._begun_channels)
         self._turns: set[Turn] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._presses = self._sending = self._undone = 0
@@ -91,11 +94,12 @@ class Chat:
         self._finishing = False
         self._ended = False
         self._begun: list[str] = []
+        self._edited: EditedLines | None = None
 
     # -- signals: called between any two steps of the main thread ------------------------------------------------------
 
     def heard(self, number: int) -> bool:
-        """Take a signal; True if it is to be raised at once."""
+        """Handle a signal; return True to raise it immediately."""
         if self.signal is not None:
             return self._stuck and self._terminal.writing
         self._presses += number == signal.SIGINT
@@ -129,28 +133,51 @@ class Chat:
             self._terminal.note("Interrupting; Ctrl-C again quits.", "yellow")
             self._spawn(self.interrupt())
         else:
-            self._terminal.note("Ctrl-C again quits, and so do Ctrl-D and /quit.", "yellow")
+            self._terminal.note("Ctrl-C again quits, as do Ctrl-D and /quit.", "yellow")
             self.offer()
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
     async def run(self) -> int:
-        """Talk until it is over and return the exit code."""
+        """Hold the conversation and return the exit code."""
         self._loop, self._main = asyncio.get_running_loop(), asyncio.current_task()
-        self._lines = Lines()
+        self._lines = self._make_lines()
         self._shown_calls: dict[str, asyncio.Event] = {}
         self._quiet = asyncio.Event()
         self._quiet.set()
         self._entered: asyncio.Queue[str] = asyncio.Queue()
         self._questions = Questions(self._terminal, self._lines, say_yes=self._say_yes, called=self._call_shown)
         try:
-            async with Session(self._asking(self._options)) as session:
-                self._session = session
-                return await self._talk(session)
+            with self._terminal.spinning("Starting Claude Code"):
+                async with Session(self._asking(self._options)) as session:
+                    self._session = session
+                    self._terminal.working("Working")
+                    return await self._talk(session)
         except asyncio.CancelledError:
             if self.signal is None:
                 raise
             return 128 + self.signal
+        finally:
+            if self._edited is not None:
+                self._edited.close()
+
+    def _make_lines(self) -> Lines:
+        if can_edit(self._terminal):
+            from bridle.cli.editing import EditedLines
+
+            self._edited = EditedLines(self._terminal, prompts=(_PROMPT, _MORE), commands=self._known_commands)
+            return self._edited
+        return Lines()
+
+    def _known_commands(self) -> dict[str, tuple[str, ...]]:
+        """Return the commands to complete, those of the chat and of the CLI, with the words that may follow them."""
+        info = None if self._session is None else self._session.server_info
+        known: dict[str, tuple[str, ...]] = {}
+        models: tuple[str, ...] = ()
+        if info is not None:
+            known = {f"/{one_line(command.name)}": () for command in info.commands}
+            models = tuple(one_line(model.value) for model in info.models)
+        return {**known, **dict.fromkeys(COMMANDS, ()), "/mode": _MODES, "/model": models}
 
     @property
     def _live(self) -> Session:
@@ -160,7 +187,7 @@ class Chat:
     @property
     def _over(self) -> bool:
         """True if the session is over, which `_show` reports."""
-        return self._live.state.name in ("STOPPED", "FAILED")
+        return self._live.state in ("stopped", "failed")
 
     def _went_wrong(self, error: BridleError) -> None:
         self._failed = self._failed or not self._lines.interactive
@@ -173,10 +200,10 @@ class Chat:
         return options.replace(on_elicitation=self._questions.server_asks, **more)
 
     def say_how_to_go_on(self) -> None:
-        """Say how the conversation can be taken up again."""
+        """Print the command that resumes the conversation."""
         if self._spoken and self._session is not None and self._session.session_id:
             wait_for_no_reader()
-            self._terminal.note(f"Go on with: bridle chat --resume {self._session.session_id}", "dim")
+            self._terminal.note(f"Resume with: bridle chat --resume {self._session.session_id}", "dim")
 
     async def _talk(self, session: Session) -> int:
         self._messages = session.messages()
@@ -187,9 +214,9 @@ class Chat:
         }
         try:
             if self._lines.interactive:
-                self._terminal.line("/help lists the commands, Ctrl-D ends it.", "dim")
+                self._terminal.aside.line("/help lists the commands, Ctrl-D quits.", "dim")
             if self._prompt:
-                self._terminal.line(f"{_PROMPT}{self._prompt}", "bold")
+                self._terminal.aside.line(f"{_PROMPT}{self._prompt}", "bold")
                 await self.send(self._prompt)
             self.offer()
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -215,7 +242,7 @@ class Chat:
                 self._terminal.ask(self._questions.asked)
         self._transcript.finish(None)
         if not self._finishing:
-            self._terminal.note(f"The CLI has ended by itself (exit code {self._live.exit_code}).", "yellow")
+            self._terminal.note(f"The CLI exited without a request (exit code {self._live.exit_code}).", "yellow")
         return FAILED if self._failed else 0
 
     def _show_one(self, message: Message) -> None:
@@ -226,7 +253,7 @@ class Chat:
             case CommandLifecycleMessage():
                 self._settle()
             case UserMessage(is_replay=True):
-                pass  # what a command of ours did, which has said so itself
+                pass  # the output of a command of the chat, which was shown
             case UserMessage(content=[TextBlock(text=text)]) if text.startswith("[Request interrupted"):
                 pass  # the result says it
             case _:
@@ -243,7 +270,7 @@ class Chat:
         else:
             self._failed = self._failed or (result.is_error and not self._lines.interactive)
             self._transcript.finish(result)
-        self._transcript = Transcript(self._terminal, inside=True, header=False)
+        self._transcript = Transcript(self._terminal, inside=True, header=False, begun=self._begun_channels)
         self._shown_calls.clear()
 
     async def _call_shown(self, tool_use_id: str) -> None:
@@ -254,17 +281,21 @@ class Chat:
     @property
     def _busy(self) -> bool:
         session = self._session
-        running = session is not None and session.activity in (Activity.RUNNING, Activity.REQUIRES_ACTION)
+        running = session is not None and session.activity in (SessionActivity.RUNNING, SessionActivity.REQUIRES_ACTION)
         return running or bool(self._questions.asked) or any(not turn.state.over for turn in self._turns)
 
     def _settle(self) -> None:
-        """Take that something ended: the next prompt may be due."""
+        """Record that a turn or command ended."""
         self._ended = True
         self._offer_if_quiet()
 
     def _offer_if_quiet(self) -> None:
-        """Offer the next prompt if something ended, nothing of ours is open any more, and all that came has been shown."""
-        if not self._ended or self._sending or self._messages.unread:
+        """Offer the next prompt if a turn ended, no prompt is open, and all messages are shown."""
+        if self._sending or self._messages.unread:
+            return
+        if not self._ended:
+            if self._edited is not None and not self._busy:
+                self.offer()  # something was written over the prompt
             return
         if all(turn.state.over for turn in self._turns):
             self._ended = False
@@ -272,11 +303,11 @@ class Chat:
             self.offer()
 
     def offer(self) -> None:
-        """Show where to type, if it is the user's turn: nothing runs, nothing is asked, and what was typed has been done."""
+        """Show the prompt, if no turn runs, no question is open, and all input is processed."""
         if not self._lines.interactive or self._undone or self._questions.asked or self._terminal.asking:
             return
         if self._quiet.is_set():
-            self._terminal.line()
+            self._terminal.aside.line()
             self._terminal.ask(_MORE if self._begun else _PROMPT)
 
     # -- what is typed -------------------------------------------------------------------------------------------------
@@ -336,8 +367,8 @@ class Chat:
             return
         if not self._lines.interactive:
             if self._spoken:
-                self._terminal.line()
-            self._terminal.line(f"{_PROMPT}{text}", "bold")
+                self._terminal.aside.line()
+            self._terminal.aside.line(f"{_PROMPT}{text}", "bold")
         word, _, argument = text.strip().partition(" ")
         if word not in COMMANDS:
             await self.send(text)
@@ -349,7 +380,7 @@ class Chat:
                 self._went_wrong(error)
 
     async def send(self, text: str) -> None:
-        """Say something."""
+        """Send a prompt."""
         self._spoken = True
         self._sending += 1
         self._quiet.clear()
@@ -373,7 +404,7 @@ class Chat:
         self._settle()
 
     async def interrupt(self) -> None:
-        """Stop the turn that runs, and take back prompts that wait."""
+        """Stop the running turn and cancel waiting prompts."""
         try:
             receipt = await self._live.interrupt(cancel_queued=True)
         except BridleError as error:
@@ -381,5 +412,61 @@ class Chat:
                 self._terminal.error(str(error))
             return
         if receipt.cancelled:
-            self._terminal.note(f"Prompts taken back: {len(receipt.cancelled)}.", "yellow")
+            self._terminal.note(f"Cancelled prompts: {len(receipt.cancelled)}.", "yellow")
         self._settle()
+
+
+COMMANDS = {
+    "/help": "show this list",
+    "/quit": "end the chat, like Ctrl-D",
+    "/model": "NAME: change the model; without NAME: list the models",
+    "/mode": "MODE: change the permission mode",
+    "/interrupt": "stop the turn and cancel waiting prompts, like Ctrl-C",
+    "/cost": "show the cost",
+    "/context": "show the use of the context window",
+}
+_MODES = ("acceptEdits", "auto", "bypassPermissions", "default", "dontAsk", "plan")
+
+
+async def run_command(
+    word: str, argument: str, session: Session, terminal: Terminal, interrupt: Callable[[], Awaitable[None]]
+) -> None:
+    """Run a command; raises the `BridleError` of a refusal."""
+    match word:
+        case "/help":
+            for name, text in COMMANDS.items():
+                terminal.line(f"  {name:<11} {text}")
+            terminal.line("  /...        sent to the CLI, such as /compact")
+            terminal.line("A line that ends with a backslash continues in the next line.")
+            terminal.line("Ctrl-C stops the turn; a second one quits. You can type the next prompt while a turn runs.")
+        case "/model":
+            await _model(argument, session, terminal)
+        case "/mode":
+            if argument not in _MODES:
+                hint = suggestion(argument, _MODES) if argument else ""
+                raise OptionsError(f"/mode needs one of {', '.join(_MODES)}.{hint}", field="permission_mode")
+            await session.set_permission_mode(cast("PermissionMode", argument))
+            terminal.note(f"Permission mode: {argument}.", "dim")
+        case "/interrupt":
+            await interrupt()
+        case "/cost":
+            terminal.line((await session.get_session_cost()).text)
+        case "/context":
+            await _context(session, terminal)
+
+
+async def _model(name: str, session: Session, terminal: Terminal) -> None:
+    if name:
+        await session.set_model(name)
+        terminal.note(f"Model: {name}.", "dim")
+        return
+    for model in (await session.list_models()).models:
+        about = one_line(model.description)
+        terminal.line(f"  {clean(model.value):<24} {terminal.shorten(about, max(20, terminal.width - 28))}")
+
+
+async def _context(session: Session, terminal: Terminal) -> None:
+    usage = await session.get_context_usage()
+    for part in usage.categories:
+        terminal.line(f"  {part.tokens:>10,.0f}  {clean(part.name)}")
+    terminal.line(f"  {usage.total_tokens:>10,.0f}  of {usage.max_tokens:,.0f} tokens ({usage.percentage:.0f} %)")

@@ -1,7 +1,8 @@
-"""`bridle conformance`: what Bridle relies on, shown on a CLI. No account, no network, a temporary folder."""
+"""`bridle conformance`: check a CLI against the behaviour Bridle depends on. No account, no network, a temporary folder."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from bridle.cli.running import FAILED
@@ -14,7 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = ["conformance"]
 
-_STYLES = {"holds": "green", "fails": "red", "drift": "yellow", "skipped": "dim"}
+_SHOWN = {
+    "holds": ("ok", "green"),
+    "fails": ("FAILED", "red"),
+    "drift": ("drift", "yellow"),
+    "skipped": ("skip", "dim"),
+}
 
 
 def conformance(given: Mapping[str, Any], terminal: Terminal) -> int:
@@ -23,20 +29,29 @@ def conformance(given: Mapping[str, Any], terminal: Terminal) -> int:
 
     as_json = bool(given.get("as_json"))
     table = _Table(terminal)
-    report = check_cli(given.get("cli_path"), on_finding=None if as_json else table.show)
     if as_json:
+        report = check_cli(given.get("cli_path"))
         terminal.json(report.to_dict())
     else:
+        with terminal.spinning("Starting"):
+            report = check_cli(given.get("cli_path"), on_check=table.begin, on_finding=table.show)
         table.finish(report)
     return FAILED if not report.ok or (given.get("strict") and report.of("drift")) else 0
 
 
 class _Table:
-    """Findings, group by group."""
+    """Findings, group by group, with a counter."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
         self._group = ""
+        self._number = self._all = 0
+        self._began = time.monotonic()
+
+    def begin(self, number: int, total: int, behaviour: str) -> None:
+        """Show the check that runs now."""
+        self._number, self._all = number, total
+        self._terminal.working(f"{number}/{total} {behaviour}")
 
     def show(self, finding: Finding) -> None:
         """Show one finding."""
@@ -46,16 +61,31 @@ class _Table:
                 terminal.line()
             terminal.line(finding.group.capitalize(), "bold")
             self._group = finding.group
-        optional = "" if finding.required else " (not required)"
-        terminal.parts((f"  {finding.status:<8}", _STYLES[finding.status]), (f"{finding.behaviour}{optional}", ""))
+        optional = "" if finding.required else " (optional)"
+        word, style = _SHOWN[finding.status]
+        counter = f"{self._number:>{len(str(self._all))}}/{self._all}"
+        lead = f"  {counter} {word:<7}"
+        terminal.parts(
+            (f"  {counter} ", "dim"), (f"{word:<7}", style), (f"{finding.behaviour}{optional}", ""), hang=len(lead)
+        )
         if finding.detail:
             for line in finding.detail.split("\n"):
-                terminal.line(f"          {line}", "dim")
+                terminal.line(f"{' ' * len(lead)}{line}", "dim", wrap=True)
 
     def finish(self, report: Report) -> None:
         """Show the summary."""
         terminal = self._terminal
         terminal.line()
-        terminal.line(report.subject)
+        terminal.line(report.subject, wrap=True)
         sign, style = (terminal.tick, "green") if report.ok else (terminal.cross, "red")
-        terminal.parts((f"{sign} ", style), (report.summary(), ""))
+        failed = len(report.of("fails"))
+        parts = [f"{len(report.of('holds'))} of {len(report.findings)} checks passed"]
+        if failed:
+            parts.append(f"{failed} failed ({len(report.failures)} required)")
+        parts += [
+            f"{len(found)} {word}"
+            for word, found in (("drifted", report.of("drift")), ("skipped", report.of("skipped")))
+            if found
+        ]
+        parts.append(f"{time.monotonic() - self._began:.0f} s")
+        terminal.parts((f"{sign} ", style), (terminal.dot.join(parts), ""), hang=2)

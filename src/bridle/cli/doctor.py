@@ -1,49 +1,65 @@
-"""`bridle doctor`: what was found, what would be sent, what is missing. Reaches no network and reads no secret."""
+"""`bridle doctor` and `bridle version`: the installation, the login, the command line. They use no network and read no secret."""
 
 from __future__ import annotations
 
+import json
 import os
 import platform
-import subprocess
+import secrets
 import sys
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
+from rich.cells import cell_len
+
 from bridle._version import __version__
-from bridle.cli.choices import build_options
-from bridle.cli.running import NOT_STARTED, USAGE
-from bridle.errors import BridleError, OptionsError, StartError, printable
-from bridle.launch import MINIMUM_ONE_SHOT, MINIMUM_SESSION, VersionFailure, build_plan, check, find_cli, parse_version
-from bridle.launch.versions import dotted
+from bridle.cli.flags import build_options
+from bridle.cli.running import FAILED, NOT_STARTED, USAGE, with_flags
+from bridle.errors import BridleError, OptionsError, SpawnError, StartError, escape_terminal
+from bridle.launch import (
+    MINIMUM_ONE_SHOT,
+    MINIMUM_SESSION,
+    CLIVersion,
+    VersionFailure,
+    build_plan,
+    check,
+    find_cli,
+    fit,
+)
+from bridle.options.bounds import Timeouts
+from bridle.options.options import Options
 from bridle.queries.prompts import steering_reasons
-from bridle.transports.process.short_runs import run_with_descendants
+from bridle.transports.process.prepare import ask_version
+from bridle.transports.process.short_runs import ShortRun
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from bridle.cli.terminal import Terminal
     from bridle.launch import Found, LaunchPlan
-    from bridle.options.options import Options
 
-__all__ = ["doctor"]
+__all__ = ["doctor", "version"]
 
-_EXTRAS = {"cli": ("typer", "rich"), "mcp": ("mcp",), "pydantic": ("pydantic",), "trio": ("trio",)}
+_EXTRAS = {"cli": ("typer", "rich", "prompt_toolkit"), "mcp": ("mcp",), "pydantic": ("pydantic",), "trio": ("trio",)}
+_NARROW = 60
+_LEFT = 17
+_MOST_SETTINGS = 16 * 1024 * 1024
 _CORE = ("msgspec", "anyio")
 _LOGIN_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
 _PROVIDERS = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY", "ANTHROPIC_BASE_URL")
 _SOURCES = {
-    "cli_path": "named by --cli-path or the option `cli_path`",
-    "BRIDLE_CLI_PATH": "named by the variable BRIDLE_CLI_PATH",
+    "cli_path": "from --cli-path or the option `cli_path`",
+    "BRIDLE_CLI_PATH": "from the variable BRIDLE_CLI_PATH",
     "PATH": "found in PATH",
-    "install-place": "found where the installer puts it",
-    "node-modules": "found in a folder node_modules",
-    "claude-agent-sdk": "comes with the package claude-agent-sdk",
+    "install-cli": "installed by `bridle install-cli`",
+    "install-place": "found where installers put it",
+    "node-modules": "found in ~/node_modules",
+    "claude-agent-sdk": "bundled with the package claude-agent-sdk",
 }
-_VERSION_OUTPUT = 4_096
 
 
 class _Report:
-    """What is found out, in the shape that `--json` writes."""
+    """The findings, in the shape that `--json` writes."""
 
     def __init__(self) -> None:
         self.exit_code = 0
@@ -62,24 +78,50 @@ class _Report:
         }
 
     def problem(self, what: str, to_do: str, exit_code: int) -> None:
-        """Note a problem that prevents a start. The first one decides the exit code."""
+        """Note a problem that prevents a run. The first one decides the exit code."""
         self.problems.append({"problem": what, "to_do": to_do})
         self.exit_code = self.exit_code or exit_code
 
     def hint(self, what: str, to_do: str) -> None:
-        """Note what may keep a run from succeeding."""
+        """Note a condition that can make a run fail."""
         self.hints.append({"hint": what, "to_do": to_do})
 
 
 def doctor(given: Mapping[str, Any], terminal: Terminal) -> int:
-    """Find out, show it, return the exit code."""
+    """Check the installation, show the report, return the exit code."""
     report = _Report()
     _examine(given, report)
     if given.get("as_json"):
         terminal.json({"ok": not report.problems, **report.facts, "problems": report.problems, "hints": report.hints})
     else:
-        _Page(terminal).show(report)
+        _Page(terminal, verbose=bool(given.get("verbose"))).show(report)
     return report.exit_code
+
+
+def version(_: Mapping[str, Any], terminal: Terminal) -> int:
+    """Show the versions of Bridle, the CLI and Python; return the exit code."""
+    terminal.line(f"bridle {__version__}")
+    try:
+        found = find_cli(os.environ.get("BRIDLE_CLI_PATH"), os.environ, os.path.expanduser("~"))
+    except StartError:
+        terminal.line("Claude Code not found: run `bridle install-cli`")
+    else:
+        cli = _version_of(found) or "unknown"
+        terminal.line(f"Claude Code {cli} ({found.path})")
+    terminal.line(f"Python {platform.python_version()} ({sys.executable})")
+    return 0
+
+
+def _version_of(found: Found) -> str | None:
+    try:
+        plan = build_plan(
+            Options(), prompt=None, cli_path=found.path, session=True, base_environment=os.environ, child_id=""
+        )
+        answer = ask_version(plan, Timeouts().version_check, ShortRun(secrets.token_hex(16)))
+    except BridleError:
+        return None
+    known = CLIVersion.parse(answer) if isinstance(answer, str) else None
+    return str(known) if known else None
 
 
 # -- finding out -------------------------------------------------------------------------------------------------------
@@ -89,14 +131,14 @@ def _examine(given: Mapping[str, Any], report: _Report) -> None:
     try:
         options = build_options(given, partial=False)
     except OptionsError as error:
-        report.problem(str(error), "Correct it; nothing else was looked at.", USAGE)
+        report.problem(str(error), "Fix this option, then run `bridle doctor` again.", USAGE)
         return
     found = _find(options, given, report)
     plan = _plan(options, found, report)
     if found is not None and plan is not None:
         _ask_version(options, found, plan, report)
     if plan is not None:
-        _look_for_login(plan.environment, report)
+        _look_for_login(plan.environment, found, report)
         _look_for_traps(options, plan, report)
 
 
@@ -104,8 +146,9 @@ def _find(options: Options, given: Mapping[str, Any], report: _Report) -> Found 
     try:
         found = find_cli(options.cli_path, os.environ, os.path.expanduser("~"))
     except StartError as error:
-        first, _, rest = str(error).partition(" Install it")
-        report.problem(first, f"Install it{rest}" if rest else "Name another one with --cli-path.", NOT_STARTED)
+        first, _, rest = with_flags(str(error)).partition(" Install it")
+        to_do = f"Install it{rest}" if rest else "Pass another path with --cli-path."
+        report.problem(first, to_do, NOT_STARTED)
         return None
     source: str = found.source
     if source == "cli_path" and given.get("cli_path") is None and os.environ.get("BRIDLE_CLI_PATH"):
@@ -115,8 +158,8 @@ def _find(options: Options, given: Mapping[str, Any], report: _Report) -> Found 
         "real_path": os.path.realpath(found.path),
         "source": source,
         "version": None,
-        "minimum": dotted(MINIMUM_ONE_SHOT),
-        "minimum_for_sessions": dotted(MINIMUM_SESSION),
+        "minimum": str(MINIMUM_ONE_SHOT),
+        "minimum_for_sessions": str(MINIMUM_SESSION),
     }
     return found
 
@@ -134,7 +177,7 @@ def _plan(options: Options, found: Found | None, report: _Report) -> LaunchPlan 
             child_id="",
         )
     except BridleError as error:
-        report.problem(str(error), "Correct the option.", USAGE)
+        report.problem(str(error), "Fix this option.", USAGE)
         return None
     inherited = {name for name, value in plan.environment.items() if os.environ.get(name) == value}
     report.facts["launch"] = {
@@ -147,7 +190,7 @@ def _plan(options: Options, found: Found | None, report: _Report) -> LaunchPlan 
         "variables_left_out": sorted(os.environ.keys() - plan.environment.keys()),
     }
     for warning in plan.warnings:
-        report.hint(str(warning), "Leave one of the two options out.")
+        report.hint(str(warning), "Remove one of the two options.")
     return plan
 
 
@@ -155,54 +198,72 @@ def _own_folder(report: _Report) -> str | None:
     try:
         return os.getcwd()
     except OSError as error:
-        what = f"The folder that this is run in cannot be found: {error.strerror}. It may have been deleted or moved."
-        report.problem(what, "Go to one that exists, or name one with --cwd.", NOT_STARTED)
+        what = f"The working directory cannot be found: {error.strerror}. It may have been deleted or moved."
+        report.problem(what, "Change to a folder that exists, or pass one with --cwd.", NOT_STARTED)
         return None
 
 
 def _ask_version(options: Options, found: Found, plan: LaunchPlan, report: _Report) -> None:
-    answer = _version_answer(options, plan)
-    if isinstance(answer, str):
-        version = parse_version(answer)
-        report.facts["cli"]["version"] = dotted(version) if version else None
+    answer: str | VersionFailure
     try:
-        # Judged strictly whatever the option says: this is the place to be told.
+        answer = ask_version(plan, options.timeouts.version_check, ShortRun(secrets.token_hex(16)))
+    except SpawnError as error:
+        answer = VersionFailure("spawn", str(error.__cause__))
+    if isinstance(answer, str):
+        version = CLIVersion.parse(answer)
+        report.facts["cli"]["version"] = str(version) if version else None
+    try:
+        # Strict whatever the option says: this report is for finding problems.
         minimum = MINIMUM_SESSION if report.facts["launch"]["bidirectional_because_of"] else MINIMUM_ONE_SHOT
         for warning in check(answer, "strict", minimum):
             report.hint(str(warning), "Run `claude --version` by hand.")
+        if isinstance(answer, str) and (found_version := CLIVersion.parse(answer)):
+            fit(plan, found_version)
     except StartError as error:
         if options.version_check == "skip":
-            report.hint(str(error), "The option version_check='skip' starts it all the same.")
+            report.hint(str(error), "The option version_check='skip' starts this CLI without the check.")
         else:
-            report.problem(str(error), f"Look at {printable(found.path, 300)}, or name another one.", NOT_STARTED)
+            report.problem(
+                str(error),
+                f"Check {escape_terminal(found.path, 300)}, or pass another path with --cli-path.",
+                NOT_STARTED,
+            )
 
 
-def _version_answer(options: Options, plan: LaunchPlan) -> str | VersionFailure:
-    seconds = options.timeouts.version_check
-    try:
-        done = run_with_descendants(plan.version_argv, seconds, env=plan.environment, stderr=subprocess.STDOUT)
-    except subprocess.TimeoutExpired:
-        return VersionFailure("timeout", f"no answer within {seconds:g} s")
-    except (OSError, ValueError) as error:
-        return VersionFailure("spawn", str(error))
-    output = done.stdout[:_VERSION_OUTPUT].decode("utf-8", "replace")
-    if done.returncode and not output.strip():
-        return VersionFailure("spawn", f"it exited with code {done.returncode} and printed nothing")
-    return output
-
-
-def _look_for_login(environment: Mapping[str, str], report: _Report) -> None:
-    """Note which ways to log in there are. Only whether they are there: no value and no file is read."""
+def _look_for_login(environment: Mapping[str, str], found: Found | None, report: _Report) -> None:
+    """Note which ways to log in there are. Only their presence counts: no value and no credentials file is read."""
     present = [name for name in (*_LOGIN_VARIABLES, *_PROVIDERS) if environment.get(name)]
     folder = environment.get("CLAUDE_CONFIG_DIR") or os.path.join(environment.get("HOME", ""), ".claude")
     credentials = os.path.isfile(os.path.join(folder, ".credentials.json"))
-    report.facts["login"] = {"variables_present": present, "credentials_file_present": credentials}
-    if not credentials and not any(name != "ANTHROPIC_BASE_URL" for name in present):
-        where = " It may be in the keychain, which is not looked at." if sys.platform == "darwin" else ""
-        report.hint(
-            f"No login was found: no API key in the environment, no credentials in {printable(folder, 300)}.{where}",
-            "Set ANTHROPIC_API_KEY, or run `claude` once and log in with /login.",
-        )
+    helper = _has_key_helper(os.path.join(folder, "settings.json"))
+    report.facts["login"] = {
+        "variables_present": present,
+        "credentials_file_present": credentials,
+        "api_key_helper_present": helper,
+    }
+    if credentials or helper or any(name != "ANTHROPIC_BASE_URL" for name in present):
+        return
+    what = f"No login was found: no API key in the environment, no credentials in {escape_terminal(folder, 300)}."
+    program = escape_terminal(found.path, 300) if found else "claude"
+    to_do = (
+        f"Set ANTHROPIC_API_KEY. Or run `{program}` and type /login. Or run `{program} setup-token` and set "
+        "CLAUDE_CODE_OAUTH_TOKEN to the token."
+    )
+    if sys.platform == "darwin":
+        report.hint(f"{what} The keychain was not searched.", to_do)
+    elif present:
+        report.hint(f"{what} The gateway of ANTHROPIC_BASE_URL may not need one.", to_do)
+    else:
+        report.problem(what, to_do, FAILED)
+
+
+def _has_key_helper(settings: str) -> bool:
+    try:
+        with open(settings, "rb") as source:
+            content = json.loads(source.read(_MOST_SETTINGS))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(content, dict) and bool(content.get("apiKeyHelper"))
 
 
 def _look_for_traps(options: Options, plan: LaunchPlan, report: _Report) -> None:
@@ -210,16 +271,16 @@ def _look_for_traps(options: Options, plan: LaunchPlan, report: _Report) -> None
     bypass = options.permission_mode == "bypassPermissions" or options.allow_dangerously_skip_permissions
     if bypass and os.name == "posix" and os.geteuid() == 0 and not environment.get("IS_SANDBOX"):
         report.hint(
-            "As root the CLI refuses to skip permission checks.",
-            'Name the tools with --allow instead; in a throw-away container: --option \'env={"IS_SANDBOX": "1"}\'.',
+            "The CLI refuses to skip permission checks as root.",
+            'Pass the tools with --allow instead; in a disposable container: --option \'env={"IS_SANDBOX": "1"}\'.',
         )
     if not environment.get("HOME"):
-        report.hint("The CLI gets no HOME.", "Set HOME, or CLAUDE_CONFIG_DIR, for its settings and sessions.")
+        report.hint("The CLI has no HOME.", "Set HOME, or CLAUDE_CONFIG_DIR, for its settings and sessions.")
     if not environment.get("PATH"):
-        report.hint("The CLI gets no PATH: its Bash tool will find few programs.", "Pass PATH on with `inherit_env`.")
+        report.hint("The CLI has no PATH, so its Bash tool finds few programs.", "Pass PATH on with `inherit_env`.")
     folder = report.facts["launch"]["cwd"]
     if folder is not None and not os.access(folder, os.W_OK):
-        report.hint("The working directory cannot be written.", "Give another one with --cwd if tools are to edit.")
+        report.hint("The working directory is not writable.", "Pass another one with --cwd if tools must edit files.")
 
 
 def _installed(name: str) -> str | None:
@@ -233,17 +294,18 @@ def _installed(name: str) -> str | None:
 
 
 class _Page:
-    """The report as people read it."""
+    """The report as text."""
 
-    def __init__(self, terminal: Terminal) -> None:
+    def __init__(self, terminal: Terminal, *, verbose: bool) -> None:
         self._terminal = terminal
+        self._verbose = verbose
 
     def show(self, report: _Report) -> None:
         facts = report.facts
         self._head("Bridle", first=True)
         self._row("version", facts["bridle"])
         self._row("Python", f"{facts['python']} ({facts['python_path']}), {facts['platform']}")
-        self._row("needs", _packages(facts["packages"]))
+        self._row("packages", _packages(facts["packages"]))
         for extra, packages in facts["extras"].items():
             missing = [name for name, version in packages.items() if version is None]
             self._row(
@@ -258,30 +320,42 @@ class _Page:
         else:
             self._row("path", f"{cli['path']} ({_SOURCES.get(cli['source'], cli['source'])})")
             if cli["real_path"] != cli["path"]:
-                self._row("", f"is {cli['real_path']}")
-            needed = f"needed: {cli['minimum']}, for sessions {cli['minimum_for_sessions']}"
+                self._row("real path", cli["real_path"])
+            needed = f"minimum {cli['minimum']}, for sessions {cli['minimum_for_sessions']}"
             self._row("version", f"{cli['version'] or 'unknown'} ({needed})")
+        self._login(facts["login"])
         if facts["launch"] is not None:
-            self._launch(facts["launch"], facts["login"])
+            self._launch(facts["launch"])
         self._findings(report)
 
-    def _launch(self, launch: Mapping[str, Any], login: Mapping[str, Any] | None) -> None:
-        self._head("What would be started")
+    def _login(self, login: Mapping[str, Any] | None) -> None:
+        if login is None:
+            return
+        present = [*login["variables_present"]]
+        present += ["a credentials file"] if login["credentials_file_present"] else []
+        present += ["apiKeyHelper in the settings"] if login["api_key_helper_present"] else []
+        self._row("login", ", ".join(present) + " (present, not tried)" if present else "none found")
+
+    def _launch(self, launch: Mapping[str, Any]) -> None:
+        self._head("Command line")
         self._row("command", launch["command"])
-        self._row("folder", launch["cwd"] or "not there", "" if launch["cwd"] else "red")
+        self._row("folder", launch["cwd"] or "missing", "" if launch["cwd"] else "red")
         reasons = launch["bidirectional_because_of"]
         if reasons:
-            self._row("prompt", f"as a frame: the bidirectional protocol, because of {', '.join(reasons)}")
+            self._row("prompt", f"as a frame of the bidirectional protocol, because of {', '.join(reasons)}")
         else:
             self._row("prompt", "on standard input" if launch["prompt_channel"] == "stdin" else "on the command line")
-        self._row("variables", f"passed on: {_names(launch['variables_inherited'])}")
-        self._row("", f"set: {_names(launch['variables_set'])}")
-        self._row("", f"left out: {_names(launch['variables_left_out'])}")
-        if login is not None:
-            present = [*login["variables_present"]]
-            if login["credentials_file_present"]:
-                present.append("a credentials file")
-            self._row("login", ", ".join(present) + " (only looked for, not read)" if present else "none found")
+        groups = (
+            ("inherited", launch["variables_inherited"]),
+            ("set", launch["variables_set"]),
+            ("removed", launch["variables_left_out"]),
+        )
+        if self._verbose:
+            for number, (name, variables) in enumerate(groups):
+                self._row("" if number else "variables", f"{name}: {', '.join(variables) or 'none'}")
+        else:
+            counts = ", ".join(f"{len(variables)} {name}" for name, variables in groups)
+            self._row("variables", f"{counts} (--verbose lists them)")
 
     def _findings(self, report: _Report) -> None:
         terminal = self._terminal
@@ -293,15 +367,18 @@ class _Page:
                 self._head(title)
             for entry in entries:
                 self._finding(sign, style, entry[name], entry["to_do"])
+        terminal.line()
         if not report.problems:
-            terminal.line()
-            ready = "Ready: the CLI can be started." if report.hints else "All is well."
+            ready = "Ready, with hints." if report.hints else "Ready."
             terminal.parts((f"{terminal.tick} ", "green"), (ready, ""))
+        else:
+            count = len(report.problems)
+            terminal.parts((f"{terminal.cross} ", "red"), (f"{count} problem{'s' if count > 1 else ''}.", ""))
 
     def _finding(self, sign: str, style: str, what: str, to_do: str) -> None:
         terminal = self._terminal
-        terminal.parts((f"  {sign} ", style), (what.replace("\n", "\n    "), ""))
-        terminal.line("    -> " + to_do.replace("\n", "\n       "), "dim")
+        terminal.parts((f"  {sign} ", style), (what.replace("\n", "\n    "), ""), hang=4)
+        terminal.line("    -> " + to_do.replace("\n", "\n       "), "dim", wrap=True)
 
     def _head(self, text: str, *, first: bool = False) -> None:
         if not first:
@@ -309,11 +386,13 @@ class _Page:
         self._terminal.line(text, "bold")
 
     def _row(self, name: str, value: str, style: str = "") -> None:
-        self._terminal.parts((f"  {name:<15}", "dim"), (value.replace("\n", " "), style))
-
-
-def _names(variables: Sequence[str]) -> str:
-    return ", ".join(variables) or "none"
+        terminal = self._terminal
+        value = value.replace("\n", " ")
+        if terminal.width < _NARROW and cell_len(value) > terminal.width - _LEFT:
+            terminal.line(f"  {name}", "dim")
+            terminal.line(f"    {value}", style, wrap=True)
+        else:
+            terminal.parts((f"  {name:<{_LEFT - 2}}", "dim"), (value, style), hang=_LEFT)
 
 
 def _packages(versions: Mapping[str, str | None]) -> str:

@@ -1,27 +1,133 @@
-"""What the CLI asks and somebody at a terminal answers: may a tool run, the model's own questions, those of MCP servers."""
+"""Questions for the user at a terminal: permissions for tools, questions of the model, forms of MCP servers.
+
+Lines are read without a thread, so that no thread is left waiting in a read.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import select
+import sys
+import termios
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from bridle.cli.terminal import clean, one_line
 from bridle.dialogs import ElicitationResult
-from bridle.errors import DecodeError
-from bridle.permissions import AddDirectories, AddRules, Allow, Deny, PermissionRule, SetMode
-from bridle.permissions.updates import RemoveRules, ReplaceRules
+from bridle.errors import DecodeError, OptionsError
+from bridle.permissions import AddDirectories, AddRules, Allow, Deny, PermissionRule, RemoveRules, ReplaceRules, SetMode
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
-    from bridle.cli.lines import Lines
     from bridle.cli.terminal import Terminal
     from bridle.dialogs import ElicitationRequest
     from bridle.permissions import PermissionRequest, PermissionUpdate
 
-__all__ = ["Questions"]
+__all__ = ["Lines", "Questions", "can_edit"]
+
+_LONGEST = 16 * 1024 * 1024
+_PIECE = 65536
+
+
+class Lines:
+    """Lines of an input. A terminal stays as it is: it edits lines, and turns Ctrl-C into a signal.
+
+    Args:
+        descriptor: the input; None means standard input.
+
+    Attributes:
+        interactive: True if the input is a terminal.
+    """
+
+    def __init__(self, descriptor: int | None = None) -> None:
+        self._descriptor = -1 if descriptor is None else descriptor
+        if descriptor is None:
+            with suppress(OSError, ValueError, AttributeError):
+                self._descriptor = sys.stdin.fileno()
+        self.interactive: Any | bool = self._descriptor >= 0 and os.isatty(self._descriptor)
+        self._unread = bytearray()
+        self._looked_at = 0
+        self._ended = self._descriptor < 0
+
+    async def next(self) -> str | None:
+        """Return the next line without its end; None at the end of the input."""
+        while (end := self._unread.find(b"\n", self._looked_at)) < 0 and not self._ended:
+            self._looked_at = len(self._unread)
+            if self._looked_at > _LONGEST:
+                raise OptionsError(f"A line on standard input is longer than {_LONGEST:,} bytes.", field="prompt")
+            await self._read()
+        self._looked_at = 0
+        if end < 0:
+            line, self._unread = bytes(self._unread), bytearray()
+            return self._text(line) if line else None
+        line = bytes(self._unread[:end])
+        del self._unread[: end + 1]
+        return self._text(line)
+
+    def forget(self) -> None:
+        """Drop typed text that was not read yet: it does not answer the next question."""
+        if self.interactive:
+            with suppress(OSError, termios.error):
+                termios.tcflush(self._descriptor, termios.TCIFLUSH)
+            self._unread.clear()
+            self._looked_at = 0
+
+    def _text(self, line: bytes) -> str:
+        try:
+            return line.decode("utf-8-sig").removesuffix("\r")
+        except UnicodeDecodeError as error:
+            if self.interactive:
+                return line.decode("utf-8", "replace")
+            raise OptionsError(
+                f"A line on standard input is not valid UTF-8 (byte {error.start}). Convert it with `iconv`.",
+                field="prompt",
+            ) from None
+
+    async def _read(self) -> None:
+        loop = asyncio.get_running_loop()
+        readable = loop.create_future()
+
+        def tell() -> None:
+            if not readable.done():
+                readable.set_result(None)
+
+        try:
+            loop.add_reader(self._descriptor, tell)
+        except PermissionError:
+            pass  # a file: it cannot be waited for, and never has to be
+        else:
+            try:
+                await readable
+            finally:
+                loop.remove_reader(self._descriptor)
+            if not select.select([self._descriptor], [], [], 0)[0]:
+                return  # it was forgotten meanwhile: a read would hold up everything until somebody types
+        try:
+            data = os.read(self._descriptor, _PIECE)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            if not self.interactive:
+                raise OptionsError(f"Standard input cannot be read: {error.strerror}.", field="prompt") from None
+            data = b""  # the terminal is gone
+        self._unread += data
+        # On a terminal Ctrl-D after some text gives that text, and nothing is over.
+        self._ended = not data
+
+
+def can_edit(terminal: Terminal) -> bool:
+    """Return whether lines can be edited: standard input and output are a terminal that can move its cursor."""
+    with suppress(OSError, ValueError, AttributeError):
+        return terminal.interactive and sys.stdin.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    return False
+
 
 _SHOWN_LINES = 30
 _SHOWN_CHARACTERS = 3_000
@@ -30,7 +136,7 @@ _MODEL_ASKS = "AskUserQuestion"
 _KEPT = {
     "session": "in this session",
     "localSettings": "saved for you in this project",
-    "projectSettings": "saved for everybody in this project",
+    "projectSettings": "saved for all users of this project",
     "userSettings": "saved for you in all projects",
     "cliArg": "in this session",
 }
@@ -41,7 +147,7 @@ class Questions:
 
     Args:
         terminal: the terminal.
-        lines: the source of answers; if it is not interactive, nothing is asked.
+        lines: the source of answers; without a terminal no question is shown.
         say_yes: True allows tools without asking.
         called: waits until the call that a question is about was shown.
     """
@@ -55,10 +161,10 @@ class Questions:
         self._called = called
         self._turn = asyncio.Lock()
         self._answer: asyncio.Future[str] | None = None
-        self.asked = ""
+        self.asked: str = ""
 
     def give(self, line: str) -> bool:
-        """Take a line as the answer; False if nothing is asked."""
+        """Take a line as the answer; return False if no question is open."""
         if self._answer is None or self._answer.done():
             return False
         self._answer.set_result(line)
@@ -73,9 +179,12 @@ class Questions:
             name = one_line(request.tool_name)  # labels are what others call it
             by_person = bool(request.requires_user_interaction) or request.classifier_approvable is False
             if not self._lines.interactive and (not self._say_yes or by_person):
-                way = "only a person may allow it" if by_person else "--allow allows a tool, --yes whatever is asked"
-                self._terminal.note(f"{name} was denied: nobody can be asked here ({way}).", "yellow")
-                return Deny("Nobody can be asked for permission here.", decision_classification="user_reject")
+                if by_person:
+                    way = "Only a person at a terminal may allow it."
+                else:
+                    way = f"Allow it with --allow {name}, or everything with --yes."
+                self._terminal.note(f"{name} was denied: there is no terminal to ask at. {way}", "yellow")
+                return Deny("There is no terminal to ask for permission at.", decision_classification="user_reject")
             if request.tool_name == _MODEL_ASKS and self._lines.interactive:
                 return await self._model_asks(request)
             if self._say_yes and not by_person:
@@ -85,15 +194,18 @@ class Questions:
 
     async def _ask_whether(self, request: PermissionRequest, name: str, in_full: bool) -> Allow | Deny:
         terminal = self._terminal
-        whole_tool = AddRules(rules=[PermissionRule(request.tool_name)], behavior="allow")
-        always = () if request.suppress_always_allow_rule else request.suggestions or (whole_tool,)
-        terminal.line()
-        terminal.line(f"{name} wants to run:", "bold yellow")
+        always = None if request.suppress_always_allow_rule else _always(request)
+        aside = terminal.aside
+        aside.line()
+        aside.line(f"{name} wants to run:", "bold yellow")
         self._explain(request)
         self._show_input(request, _SHOWN_LINES, _SHOWN_CHARACTERS)
-        if always:
-            terminal.line(f"  always: {'; '.join(map(_described, always))}", "dim")
-        choices = f"{'yes' if in_full else '[y]es'}, [n]o{', [a]lways' if always else ''}"
+        if always is not None:
+            rules = "; ".join(
+                _described(update) for update in always.updated_permissions if not isinstance(update, Mapping)
+            )
+            aside.line(f"  always: {rules}", "dim", wrap=True)
+        choices = f"{'yes' if in_full else '[y]es'}, [n]o{', [a]lways' if always is not None else ''}"
         while True:
             answer = await self._ask(f"Allow {name}? {choices} ")
             found = _ANSWER.fullmatch(answer)
@@ -101,16 +213,27 @@ class Questions:
             if word == "?":
                 self._show_input(request, None, None)
             elif word in ("n", "no"):
-                text = reason or "The user does not want this. Ask what to do instead, or do something else."
+                text = reason or "The user does not want this. Ask for an alternative, or do something else."
                 return Deny(text, decision_classification="user_reject")
             elif reason:
-                terminal.note("Only a no may have a reason: n, and the reason.", "yellow")
+                terminal.note("To give a reason, type `n REASON`.", "yellow")
             elif word == "yes" or (word == "y" and not in_full):
                 return Allow(decision_classification="user_temporary")
-            elif word in ("a", "always") and always:
-                return Allow(updated_permissions=tuple(always), decision_classification="user_permanent")
+            elif word in ("a", "always") and always is not None:
+                return await self._with_more(request, always)
             else:
-                terminal.note(f"Answer {choices}; n may have a reason, which the model reads; ? shows all.", "yellow")
+                text = f"Type {choices}. `n REASON` sends the reason to the model; ? shows the whole input."
+                terminal.note(text, "yellow")
+
+    async def _with_more(self, request: PermissionRequest, always: Allow) -> Allow:
+        """Return the answer with those suggested modes and folders that the user allows, asked one by one."""
+        updates = list(always.updated_permissions)
+        for update in request.suggestions:
+            if isinstance(update, (SetMode, AddDirectories)):
+                update = msgspec.structs.replace(update, destination="session")  # noqa: PLW2901
+                if await self._agreed(f"Also {_described(update)}? [y]es, [n]o "):
+                    updates.append(update)
+        return Allow(updated_permissions=tuple(updates), decision_classification="user_permanent")
 
     def _explain(self, request: PermissionRequest) -> None:
         server = request.mcp_server
@@ -123,7 +246,7 @@ class Questions:
         )
         for label, text in said:
             if text:
-                self._terminal.line(f"  {label}: {one_line(text)}", "dim")
+                self._terminal.aside.line(f"  {label}: {one_line(text)}", "dim")
 
     def _show_input(self, request: PermissionRequest, most_lines: int | None, most_characters: int | None) -> None:
         try:
@@ -133,10 +256,10 @@ class Questions:
         # What is left out is said: nobody may agree to what was not to be seen.
         shown = text[:most_characters].split("\n")[:most_lines]
         for line in shown:
-            self._terminal.line(f"  {line}")
+            self._terminal.aside.line(f"  {line}")
         left = len(text) - len("\n".join(shown))
         if left > 0:
-            self._terminal.line(f"  {self._terminal.ellipsis} {left:,} more characters: ? shows all", "yellow")
+            self._terminal.aside.line(f"  {self._terminal.ellipsis} {left:,} more characters: ? shows all", "yellow")
 
     # -- questions with answers ------------------------------------------------------------------------------------------
 
@@ -148,13 +271,13 @@ class Questions:
             return Deny("The questions cannot be shown here.")
         answers: dict[str, str] = {}
         for question in questions:
-            self._terminal.line()
-            self._terminal.line(clean(question.text), "bold yellow")
+            self._terminal.aside.line()
+            self._terminal.aside.line(clean(question.text), "bold yellow")
             for number, (label, explanation) in enumerate(question.choices, 1):
                 more = f"  {self._terminal.dot.strip()} {one_line(explanation)}" if explanation else ""
-                self._terminal.line(f"  {number}  {one_line(label)}{more}")
+                self._terminal.aside.line(f"  {number}  {one_line(label)}{more}")
             many = "numbers with commas" if question.several else "a number"
-            answer = (await self._ask(f"Your answer ({many}, or words; nothing skips it): ")).strip()
+            answer = (await self._ask(f"Your answer ({many}, or words; empty skips it): ")).strip()
             if answer:
                 answers[question.text] = question.chosen(answer)
         if not answers:
@@ -162,20 +285,22 @@ class Questions:
         return Allow(updated_input={**given, "answers": answers}, decision_classification="user_temporary")
 
     async def server_asks(self, request: ElicitationRequest) -> ElicitationResult:
-        """Ask what an MCP server wants to know."""
+        """Show a question of an MCP server."""
         server = one_line(request.mcp_server_name)
         if not self._lines.interactive:
-            self._terminal.note(f"The MCP server {server} asked something: nobody can be asked here.", "yellow")
+            self._terminal.note(
+                f"The MCP server {server} asked a question and was declined: there is no terminal to ask at.", "yellow"
+            )
             return ElicitationResult.decline()
         async with self._turn:
-            self._terminal.line()
-            self._terminal.line(f"The MCP server {server} asks:", "bold yellow")
-            self._terminal.line(f"  {clean(request.message)}")
+            self._terminal.aside.line()
+            self._terminal.aside.line(f"The MCP server {server} asks:", "bold yellow")
+            self._terminal.aside.line(f"  {clean(request.message)}")
             if request.mode not in ("form", "url"):
-                self._terminal.note("This kind of question cannot be asked here; it was declined.", "yellow")
+                self._terminal.note("Bridle cannot show this kind of question; it was declined.", "yellow")
                 return ElicitationResult.decline()
             if request.mode == "url":
-                self._terminal.line(f"  {one_line(request.url or '')}")
+                self._terminal.aside.line(f"  {one_line(request.url or '')}")
                 agreed = await self._agreed("Have you opened it? [y]es, [n]o ")
                 return ElicitationResult.accept() if agreed else ElicitationResult.decline()
             try:
@@ -206,11 +331,11 @@ class Questions:
 
     async def _agreed(self, text: str) -> bool:
         while (answer := (await self._ask(text)).strip().lower()) not in ("y", "yes", "n", "no"):
-            self._terminal.note("Answer y or n.", "yellow")
+            self._terminal.note("Type y or n.", "yellow")
         return answer in ("y", "yes")
 
     async def _ask(self, text: str) -> str:
-        # What was typed before is no answer to what is asked only now.
+        # Text typed before the question does not answer it.
         self._lines.forget()
         self._answer = asyncio.get_running_loop().create_future()
         self.asked = text
@@ -244,6 +369,15 @@ class _Question:
             return answer
 
 
+def _always(request: PermissionRequest) -> Allow:
+    """Return the answer with the rules that the CLI suggests, for this session; without any, a rule for the tool."""
+    always = Allow.always(request)
+    if always.updated_permissions:
+        return always
+    rule = AddRules(rules=[PermissionRule(request.tool_name)], behavior="allow", destination="session")
+    return Allow(updated_permissions=(rule,))
+
+
 def _readable(given: Mapping[str, Any]) -> str:
     """Return every argument, nothing left out."""
     parts = []
@@ -264,11 +398,11 @@ def _described(update: PermissionUpdate) -> str:
             what = {"addRules": "", "removeRules": "no more ", "replaceRules": "only "}[update.type]
             text = f"{what}{update.behavior} {rules}"
         case SetMode():
-            text = f"permission mode {update.mode}"
+            text = f"set the permission mode to {update.mode}"
         case AddDirectories():
-            text = f"work in {', '.join(update.directories)}"
+            text = f"let tools work in {', '.join(update.directories)}"
         case _:
-            text = update.type or "something that this version does not know"
+            text = update.type or "an update of unknown type"
     return one_line(f"{text} ({kept})" if kept else text)
 
 
@@ -279,18 +413,18 @@ def _typed(answer: str, about: Mapping[str, Any]) -> Any:
         for choice in choices:
             if str(choice) == answer:
                 return choice
-        raise ValueError(f"Answer one of: {one_line(', '.join(map(str, choices)))}")
+        raise ValueError(f"Type one of: {one_line(', '.join(map(str, choices)))}")
     match about.get("type"):
         case "boolean":
             if answer.lower() not in ("y", "yes", "true", "n", "no", "false"):
-                raise ValueError("Answer y or n.")
+                raise ValueError("Type y or n.")
             return answer.lower() in ("y", "yes", "true")
         case "integer" | "number" as kind:
             try:
                 return int(answer) if kind == "integer" else float(answer)
             except ValueError:
-                raise ValueError("Answer a number.") from None
+                raise ValueError("Type a number.") from None
         case _:
             if not answer:
-                raise ValueError("This must be answered.")
+                raise ValueError("This field needs an answer.")
             return answer

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import select
 import signal
 import sys
+import threading
 import warnings
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from contextlib import contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
-from bridle.cli.choices import build_options, read_prompt
-from bridle.cli.signals import Stopped, signals
+from bridle.cli.flags import build_options, read_prompt
+from bridle.cli.terminal import one_line
 from bridle.cli.transcript import FinalText, RawLines, Transcript
 from bridle.errors import BridleError, OptionsError, StartError, StreamWarning
 from bridle.messages import ResultError
@@ -21,57 +23,173 @@ from bridle.sync import query
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping
+    from types import FrameType
 
     from bridle.cli.terminal import Terminal
-    from bridle.errors import DecodeError
-    from bridle.messages import Message, ResultMessage
+    from bridle.messages import ResultMessage
     from bridle.options.options import Options
+    from bridle.sync import QueryStream
+
+__all__ = ["Signals", "Stopped", "signals"]
 
 T = TypeVar("T")
+
+_START_SECONDS = 2.0
+"""A start that takes longer waits for the answer to `--version`, which may be interrupted."""
+
+
+class Stopped(BaseException):
+    """A signal other than that of Ctrl-C asked this process to end."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(number)
+
+
+class Signals:
+    """Raises for the first signal that asks for an end, and ignores later ones, because stopping takes a limited time.
+
+    While the library runs, the stream is closed before the exception is raised. An exception between the start of a process and its
+    registration would lose the process.
+    """
+
+    def __init__(self) -> None:
+        self._number: int | None = None
+        self._stream: QueryStream | None = None
+        self._left = threading.Event()
+        self._forced = False
+        self._listener: Callable[[int], bool] | None = None
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Watch for SIGINT, SIGTERM and SIGHUP: `KeyboardInterrupt` or `Stopped` is raised."""
+        # What is ignored (nohup, jobs in the background) stays ignored.
+        usual = (signal.SIG_DFL, signal.default_int_handler)
+        wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        before = {
+            number: signal.signal(number, self._arrived) for number in wanted if signal.getsignal(number) in usual
+        }
+        try:
+            yield
+        finally:
+            # After a signal the rest of the process is its end, and stays undisturbed.
+            for number, handler in before.items():
+                signal.signal(number, handler if self._number is None else signal.SIG_IGN)
+
+    def during(self, stream: QueryStream, call: Callable[[], T]) -> T:
+        """Return what a call of the library returns; a signal ends the call and is raised afterwards."""
+        self._left.clear()
+        self._stream = stream
+        try:
+            return call()
+        finally:
+            self._stream = None
+            self._left.set()
+            self._raise()
+
+    @contextmanager
+    def handed_to(self, listener: Callable[[int], bool]) -> Iterator[None]:
+        """Call the listener instead of raising, between any two steps of the main thread; raise if it returns True."""
+        self._listener = listener
+        try:
+            yield
+        finally:
+            self._listener = None
+
+    def end(self, number: int) -> NoReturn:
+        """Raise what a signal raises, and ignore those that follow."""
+        self._number = number
+        self._raise()
+        raise Stopped(number)
+
+    def _arrived(self, number: int, _: FrameType | None) -> None:
+        if self._listener is not None:
+            if self._number is None and self._listener(number):
+                self.end(number)
+            return
+        if self._forced:
+            self._forced = False
+            self._raise()
+        if self._number is not None:
+            return
+        self._number = number
+        if self._stream is None:
+            self._raise()
+        else:
+            # Not here: the thread that is interrupted may hold the locks that closing takes.
+            threading.Thread(target=self._close, args=(self._stream,), name="bridle-stop", daemon=True).start()
+
+    def _close(self, stream: QueryStream) -> None:
+        stream.close()
+        if not self._left.wait(_START_SECONDS) and stream.pid is None and self._number is not None:
+            self._forced = True
+            signal.pthread_kill(threading.main_thread().ident or 0, self._number)
+
+    def _raise(self) -> None:
+        if self._number == signal.SIGINT:
+            raise KeyboardInterrupt
+        if self._number is not None:
+            raise Stopped(self._number)
+
+
+signals: Signals = Signals()
+"""Those of this process."""
 
 _LOGGER = logging.getLogger("bridle")
 FAILED = 1
 USAGE = 2
 NOT_STARTED = 3
 _BROKEN_PIPE = 128 + signal.SIGPIPE
-
-
-class View(Protocol):
-    """Shows the items of a stream."""
-
-    def show(self, item: Message | StreamWarning | DecodeError) -> None:
-        """Show one item."""
-
-    def finish(self, result: ResultMessage | None) -> None:
-        """Show how it ended."""
+View: TypeAlias = "RawLines | FinalText | Transcript"
 
 
 def run(given: Mapping[str, Any], terminal: Terminal) -> int:
-    """Ask, show the answer as it comes, return the exit code."""
+    """Run a prompt, show the answer as it arrives, return the exit code."""
     quiet, as_json = bool(given.get("quiet")), bool(given.get("as_json"))
     if quiet and as_json:
         raise OptionsError("--json and --quiet exclude each other.", field="json")
     options = build_options(given, partial=terminal.interactive and not quiet and not as_json)
     prompt = read_prompt(given.get("prompt"))
     view: View
+    terminal.separate()
     view = RawLines(terminal) if as_json else FinalText(terminal) if quiet else Transcript(terminal)
-    result = show_query(prompt, options, view)
+    result = show_query(prompt, options, view, terminal)
     return FAILED if result is None or result.is_error else 0
 
 
-def show_query(prompt: str, options: Options, view: View | None) -> ResultMessage | None:
-    """Ask and show every item; return the last result."""
+def show_query(
+    prompt: str, options: Options, view: View | None, terminal: Terminal | None = None
+) -> ResultMessage | None:
+    """Run a query and show every item; return the last result.
+
+    Args:
+        prompt: the prompt.
+        options: the options of the query.
+        view: shows the items; None shows nothing.
+        terminal: shows a spinner, and how to resume after an interrupt; None shows neither.
+    """
     stream = query(prompt, options)
-    try:
-        while (item := signals.during(stream, stream.next_item)) is not None:
-            if view is not None:
-                view.show(item)
-    finally:
-        signals.during(stream, stream.close)
+    spinning = nullcontext() if terminal is None else terminal.spinning("Starting Claude Code")
+    with spinning:
+        try:
+            while (item := signals.during(stream, stream.next_item)) is not None:
+                if terminal is not None:
+                    terminal.working("Working")
+                    _note_session(item, terminal)
+                if view is not None:
+                    view.show(item)
+        finally:
+            signals.during(stream, stream.close)
     result = stream.results[-1] if stream.results else None
     if view is not None:
         view.finish(result)
     return result
+
+
+def _note_session(item: Any, terminal: Terminal) -> None:
+    session_id = getattr(item, "session_id", None)
+    if session_id and not terminal.last_words:
+        terminal.last_words = f"Resume with: bridle run --resume {one_line(session_id)} PROMPT"
 
 
 def run_async(terminal: Terminal, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -104,12 +222,12 @@ def run_async(terminal: Terminal, work: Callable[[], Coroutine[Any, Any, T]]) ->
 
 
 def ending_well(terminal: Terminal, action: Callable[[], int]) -> int:
-    """Return the exit code of `action`, whatever ends it; by then nothing that it started is left."""
+    """Run `action` and return the exit code, also after signals and errors; all its processes are gone by then."""
     try:
         with signals.watched(), _warnings_shown(terminal), _log_shown(terminal):
             return _guarded(terminal, action)
     except KeyboardInterrupt:
-        return _said(terminal, "Interrupted.", 128 + signal.SIGINT)
+        return _said(terminal, f"Interrupted.\n{terminal.last_words}".strip(), 128 + signal.SIGINT)
     except Stopped as stopped:
         return _said(terminal, "", 128 + stopped.number)
     except BrokenPipeError:
@@ -120,12 +238,17 @@ def ending_well(terminal: Terminal, action: Callable[[], int]) -> int:
         return _quiet_end(code)
 
 
+def with_flags(text: str) -> str:
+    """Return the text of an error that names `--cli-path` in the place of the option."""
+    return re.sub(r"`cli_path=?`", "`--cli-path`", text)
+
+
 def _guarded(terminal: Terminal, action: Callable[[], int]) -> int:
     try:
         code = action()
         sys.stdout.flush()
     except StartError as error:
-        terminal.error(f"{error}\n`bridle doctor` shows what was looked at and what would be sent.")
+        terminal.error(f"{with_flags(str(error))}\n`bridle doctor` shows what was looked at and what would be sent.")
         return NOT_STARTED
     except OptionsError as error:
         terminal.error(str(error))
@@ -151,7 +274,7 @@ def _said(terminal: Terminal, text: str, code: int) -> int:
 
 
 def wait_for_no_reader() -> None:
-    """Let nobody who reads no more (a pager, say) hold up the end: what they would get is thrown away from here on."""
+    """Discard further output if its reader (a pager, for example) stopped reading, so that the end does not block."""
     for stream in (sys.stdout, sys.stderr):
         if not select.select([], [stream.fileno()], [], 0)[1]:
             _to_nowhere(stream.fileno())
@@ -193,7 +316,7 @@ class _TerminalHandler(logging.Handler):
         self._terminal = terminal
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show the message as a warning; where that fails, the next output fails, too, and not in the midst of the library."""
+        """Show the message as a warning; ignore a failed write, because the next output reports it."""
         with suppress(OSError):
             self._terminal.warning(record.getMessage())
 

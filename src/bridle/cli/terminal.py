@@ -1,7 +1,7 @@
 """The terminal: everything that is printed goes through here, and nothing reaches it that could steer it.
 
 Model output, tool results, file names and errors are data. Control characters, escape sequences and what changes the direction of text
-are shown as `\\x1b` or `\\u202e`; newlines and tabs are kept. Rich is only asked to colour: its markup is never interpreted.
+are shown as `\\x1b` or `\\u202e`; newlines and tabs are kept. Rich only adds colours: its markup is never interpreted.
 """
 
 from __future__ import annotations
@@ -9,7 +9,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import sys
+import threading
+import time
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from rich.cells import cell_len, set_cell_size
@@ -18,9 +22,11 @@ from rich.segment import Segment, Segments
 from rich.style import Style
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from typing import TextIO
 
-__all__ = ["Cleaner", "Terminal", "clean", "escape_json", "one_line"]
+__all__ = ["Channel", "Cleaner", "Terminal", "clean", "escape_json", "one_line", "wrapped"]
 
 # C0 without tab and newline, DEL, C1; characters without a width that hide or reorder what is around them (soft hyphen, direction
 # marks and overrides, zero-width spaces, invisible operators, annotations, tags); separators that some programs take for a newline;
@@ -32,6 +38,12 @@ _UNSAFE = re.compile(
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _HELD = ("\r", *map(chr, range(0xD800, 0xDC00)))
 _PLAIN_WIDTH = 160
+_WORDS = re.compile(r"\s+|\S+")
+_INDENTED = 4
+_SPIN = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_SPIN_SECONDS = 0.1
+_SPIN_AFTER = 0.4
+"""Seconds without output after which the spinner shows."""
 
 
 def _escape(found: re.Match[str]) -> str:
@@ -73,7 +85,7 @@ class Cleaner:
         return clean(text.removesuffix(self._held))
 
     def finish(self) -> str:
-        """Return what was held back; begin anew."""
+        """Return the rest, and start again."""
         held, self._held = self._held, ""
         return clean(held)
 
@@ -95,15 +107,97 @@ def _console(file: TextIO) -> Console:
     )
 
 
-class Terminal:
+class Channel:
+    """One stream of the terminal: text is cleaned, and wrapped at words if the stream is a terminal.
+
+    Args:
+        file: standard output or standard error.
+        owner: the terminal, which knows whether anything may be written.
+    """
+
+    def __init__(self, file: TextIO, owner: Terminal) -> None:
+        self._owner = owner
+        self.console: Console = _console(file)
+        self._cleaner = Cleaner()
+        self._wrapper = Wrapper()
+        self._line_open = False
+        self.interactive: bool = file.isatty()
+        self.styled: bool = self.console.color_system is not None
+
+    @property
+    def width(self) -> int:
+        """Columns that a line may have."""
+        return self.console.width if self.interactive else _PLAIN_WIDTH
+
+    def piece(self, text: str, style: str = "") -> None:
+        """Write a piece of a text that continues with the next piece."""
+        shown = self._cleaner.feed(text)
+        if shown and self.interactive:
+            shown = self._wrapper.feed(shown, self.width)
+        self._put(shown, style)
+
+    def write(self, text: str, style: str = "") -> None:
+        """Write text as it is, cleaned, with nothing after it."""
+        self._finish_piece()
+        self._put(clean(text), style)
+
+    def line(self, text: str = "", style: str = "", *, wrap: bool = False) -> None:
+        """Write a line of its own; `wrap` breaks it at words, and sets the next lines in as far as the first."""
+        self.fresh_line()
+        text = clean(text)
+        if wrap and self.interactive:
+            text = wrapped(text, self.width)
+        self._put(text, style)
+        self._put("\n")
+
+    def parts(self, *parts: tuple[str, str], hang: int = 0) -> None:
+        """Write pieces of text, each with its style, and end the line; `hang` is the indentation of wrapped lines."""
+        lines = [clean(text) for text, _ in parts]
+        if self.interactive and sum(map(cell_len, lines)) > self.width:
+            broken = wrapped("\0".join(lines), self.width, " " * hang).split("\0")
+            lines = broken if len(broken) == len(lines) else lines
+        self._finish_piece()
+        for text, (_, style) in zip(lines, parts, strict=True):
+            self._put(text, style)
+        self._put("\n")
+
+    def fresh_line(self) -> None:
+        """End the line if one was begun."""
+        self._finish_piece()
+        if self._line_open:
+            self._put("\n")
+
+    @property
+    def line_open(self) -> bool:
+        """True if the last line has no end yet."""
+        return self._line_open
+
+    @line_open.setter
+    def line_open(self, is_open: bool) -> None:
+        self._line_open = is_open
+
+    def _finish_piece(self) -> None:
+        self._put(self._wrapper.finish(self.width) + self._cleaner.finish())
+
+    def _put(self, safe: str, style: str = "") -> None:
+        if safe:
+            self._owner.emit(self.console, [Segment(safe, _style(style))])
+            self._line_open = not safe.endswith("\n")
+
+
+class Terminal(Channel):
     """Standard output and standard error, for text that cannot be trusted.
 
     Attributes:
+        aside: the channel of decoration (the header, tool calls, the summary): standard output unless `separate` was called.
         interactive: True if standard output is a terminal.
         styled: True if it shows colours.
         asking: True while a question of `ask` is the last text on it.
         writing: True in the middle of a write, which may block.
         muted: True writes nothing.
+        last_words: a line for standard error if the command is interrupted.
+        asker: shows a question instead of `ask`, in a line that can be edited.
+        edited: called before each write, so that a line that is being edited can give way.
     """
 
     def __init__(self) -> None:
@@ -111,21 +205,25 @@ class Terminal:
             # With an odd encoding a character may be lost to an escape, but never a run to an exception.
             if hasattr(file, "reconfigure"):
                 file.reconfigure(errors="backslashreplace")
-        self._out = _console(sys.stdout)
-        self._err = _console(sys.stderr)
-        self._cleaner = Cleaner()
-        self._line_open = False
-        self.interactive = sys.stdout.isatty()
-        self.styled = self._out.color_system is not None
-        self.asking = self.writing = self.muted = False
+        super().__init__(sys.stdout, self)
+        self._errors = Channel(sys.stderr, self)
+        self.aside: Channel = self
+        self.asking: bool = False
+        self.writing: bool = False
+        self.muted: bool = False
+        self.last_words = ""
+        self.asker: Callable[[str], None] | None = None
+        self.edited: Callable[[], None] | None = None
+        self._spinner: Spinner | None = None
+        self._drawn = 0
         fancy = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
         self.bullet, self.corner, self.cross, self.tick = ("●", "⎿", "✗", "✓") if fancy else ("*", "|", "x", "ok")
         self.ellipsis, self.dot, self.rule = ("…", " · ", "─") if fancy else ("...", " - ", "-")
 
-    @property
-    def width(self) -> int:
-        """Columns that a line may have."""
-        return self._out.width if self.interactive else _PLAIN_WIDTH
+    def separate(self) -> None:
+        """Send decoration to standard error if standard output is not a terminal: a pipe gets data alone."""
+        if not self.interactive:
+            self.aside = self._errors
 
     def shorten(self, line: str, width: int) -> str:
         """Return a line of at most `width` columns."""
@@ -134,58 +232,32 @@ class Terminal:
             return line
         return set_cell_size(wide, max(1, width - len(self.ellipsis))).rstrip() + self.ellipsis
 
-    def piece(self, text: str, style: str = "") -> None:
-        """Write a piece of a text that goes on with the next piece."""
-        shown = self._cleaner.feed(text)
-        if shown:
-            self._put(shown, style)
-
-    def write(self, text: str, style: str = "") -> None:
-        """Write text as it is, cleaned, with nothing after it."""
-        self._finish_piece()
-        if text:
-            self._put(clean(text), style)
-
-    def line(self, text: str = "", style: str = "") -> None:
-        """Write a line, on a line of its own."""
-        self.fresh_line()
-        self._put(clean(text), style)
-        self._put("\n")
-
-    def parts(self, *parts: tuple[str, str]) -> None:
-        """Write pieces of text, each with its style, and end the line."""
-        for text, style in parts:
-            self.write(text, style)
-        self.write("\n")
-
     def json(self, value: Any) -> None:
         """Write a value as JSON of several lines."""
         self.line(escape_json(json.dumps(value, indent=2, ensure_ascii=False)))
 
-    def fresh_line(self) -> None:
-        """End the line if one was begun."""
-        self._finish_piece()
-        if self._line_open:
-            self._put("\n")
-
     def ask(self, text: str, style: str = "bold") -> None:
-        """Write what somebody is to answer, on a line of its own that stays open."""
-        self.fresh_line()
-        self._put(clean(text), style)
+        """Write a question, on a line of its own that stays open."""
+        self.aside.fresh_line()
+        if self.asker is None:
+            self.aside.write(text, style)
+        else:
+            self.asker(clean(text))
         self.asking = True
 
     def answered(self) -> None:
-        """Take that somebody ended the line."""
-        self._line_open = self.asking = False
+        """Record that the user ended the line."""
+        self.aside.line_open = self.asking = False
 
     def disturbed(self) -> None:
-        """Take that the terminal itself has written, as it does for Ctrl-C."""
-        self._line_open = True
+        """Record that the terminal itself has written, as it does for Ctrl-C."""
+        if self.asker is None:
+            self._line_open = True
 
     def note(self, text: str, style: str = "") -> None:
         """Write a line to standard error."""
         self.fresh_line()
-        self._print(self._err, [Segment(clean(text), _style(style)), Segment("\n")])
+        self._errors.line(text, style, wrap=True)
 
     def error(self, text: str) -> None:
         """Write an error to standard error."""
@@ -196,30 +268,185 @@ class Terminal:
         self.note(f"warning: {text}", "yellow")
 
     def raw_line(self, line: bytes) -> None:
-        """Write one line of JSON: its exact bytes, or what means the same if it goes to a terminal."""
+        """Write one line of JSON: its exact bytes, or on a terminal an equivalent without control characters."""
         if self.interactive:
             line = escape_json(line.decode("utf-8", "replace")).encode()
-        sys.stdout.buffer.write(line + b"\n")
-        sys.stdout.buffer.flush()
+        with self.quiet_spinner():
+            sys.stdout.buffer.write(line + b"\n")
+            sys.stdout.buffer.flush()
 
-    def _finish_piece(self) -> None:
-        held = self._cleaner.finish()
-        if held:
-            self._put(held)
+    def redraw(self, text: str) -> None:
+        """Replace the line that the last `redraw` wrote; an empty text removes it. For terminals."""
+        last, self._drawn = self._drawn, cell_len(text)
+        back = "\r" + " " * last + "\r" if last else ""
+        self.emit(self.console, [Segment(back), Segment(clean(text))])
+        self._line_open = bool(text)
 
-    def _put(self, safe: str, style: str = "") -> None:
-        if safe:
-            self._print(self._out, [Segment(safe, _style(style))])
-            self._line_open = not safe.endswith("\n")
+    @contextmanager
+    def spinning(self, text: str) -> Iterator[None]:
+        """Show a spinner while nothing is written, on a terminal with colours."""
+        if not (self.interactive and self.styled and self._errors.interactive):
+            yield
+            return
+        self._spinner = Spinner(self, text)
+        try:
+            yield
+        finally:
+            self._spinner.stop()
+            self._spinner = None
 
-    def _print(self, console: Console, segments: list[Segment]) -> None:
+    def working(self, text: str) -> None:
+        """Change the text of the spinner, if there is one."""
+        if self._spinner is not None:
+            self._spinner.text = text
+
+    def quiet_spinner(self) -> AbstractContextManager[Any]:
+        """Return a context in which the spinner does not write; what it wrote is erased."""
+        return nullcontext() if self._spinner is None else self._spinner.erased()
+
+    def emit(self, console: Console, segments: list[Segment]) -> None:
+        """Write segments; for channels."""
+        if self.edited is not None:
+            self.edited()
         self.asking = False
         self.writing = True
         try:
             if not self.muted:  # asked only now: a signal comes either before that, or while `writing` says so
-                console.print(Segments(segments), end="", soft_wrap=True)
+                with self.quiet_spinner():
+                    console.print(Segments(segments), end="", soft_wrap=True)
         finally:
             self.writing = False
+
+
+class Spinner:
+    """A line that moves while nothing is written; a thread draws it, and only where a write cannot block."""
+
+    def __init__(self, terminal: Terminal, text: str) -> None:
+        self.text = text
+        self._terminal = terminal
+        self._descriptor = sys.stdout.fileno()
+        self._lock = threading.RLock()
+        self._ended = threading.Event()
+        self._shown = False
+        self._last = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name="bridle-spinner", daemon=True)
+        self._thread.start()
+
+    @contextmanager
+    def erased(self) -> Iterator[None]:
+        """Hold the spinner back, erased, while something else writes."""
+        with self._lock:
+            if self._shown:
+                self._draw("\r\x1b[K")
+                self._shown = False
+            yield
+            self._last = time.monotonic()
+
+    def stop(self) -> None:
+        """Erase the spinner and end its thread."""
+        self._ended.set()
+        with self.erased():
+            pass
+        self._thread.join(_SPIN_SECONDS * 5)
+
+    def _run(self) -> None:
+        terminal = self._terminal
+        signs = _SPIN if terminal.rule == "─" else "|/-\\"
+        began = time.monotonic()
+        while not self._ended.wait(_SPIN_SECONDS):
+            with self._lock:
+                now = time.monotonic()
+                busy = terminal.line_open or terminal.asking or terminal.muted or self._ended.is_set()
+                if busy or now - self._last < _SPIN_AFTER:
+                    continue
+                sign = signs[int((now - began) / _SPIN_SECONDS) % len(signs)]
+                text = terminal.shorten(f"{self.text} {now - self._last:.0f} s", max(1, terminal.width - 4))
+                if self._draw(f"\r\x1b[36m{sign}\x1b[0m \x1b[2m{clean(text)}\x1b[0m\x1b[K"):
+                    self._shown = True
+
+    def _draw(self, text: str) -> bool:
+        with suppress(OSError, ValueError):
+            if select.select([], [self._descriptor], [], 0)[1]:
+                os.write(self._descriptor, text.encode())
+                return True
+        return False
+
+
+class Wrapper:
+    """Breaks streamed text at words. Code blocks, tables and indented lines stay as they are."""
+
+    def __init__(self) -> None:
+        self._gap = self._word = ""
+        self._column = 0
+        self._exact = self._fenced = False
+
+    def feed(self, text: str, width: int) -> str:
+        """Return the text up to its last word, which may not be complete."""
+        out = ""
+        for part in _WORDS.findall(text):
+            if not part.isspace():
+                self._word += part
+                continue
+            out += self._flush(width)
+            ended, newline, rest = part.rpartition("\n")
+            if newline:
+                out += ended + newline
+                self._column, self._exact, self._gap = 0, False, ""
+            self._gap += rest
+        return out
+
+    def finish(self, width: int) -> str:
+        """Return the rest of the text."""
+        rest = self._flush(width) + self._gap
+        self._gap, self._column, self._exact, self._fenced = "", 0, False, False
+        return rest
+
+    def _flush(self, width: int) -> str:
+        if not self._word:
+            return ""
+        (gap, word), self._gap, self._word = (self._gap, self._word), "", ""
+        if not self._column:
+            if word.startswith("```"):
+                self._fenced = not self._fenced
+                self._exact = True
+            self._exact = self._exact or self._fenced or word.startswith("|") or cell_len(gap) >= _INDENTED
+        size = cell_len(word)
+        if self._column and not self._exact and self._column + cell_len(gap) + size > width:
+            gap, self._column = "\n", 0
+        else:
+            self._column += cell_len(gap.expandtabs(8))
+        self._column += size
+        return gap + word
+
+
+def wrapped(text: str, width: int, hang: str | None = None) -> str:
+    """Return clean text broken at words.
+
+    Args:
+        text: the text; its own line ends are kept.
+        width: the columns of a line.
+        hang: how continued lines begin; None means as far in as the line itself.
+    """
+    lines = []
+    for line in text.split("\n"):
+        margin = line[: len(line) - len(line.lstrip(" "))] if hang is None else hang
+        column = 0
+        broken = ""
+        gap = ""
+        for part in _WORDS.findall(line):
+            if part.isspace():
+                gap = part
+                continue
+            size = cell_len(part.replace("\0", ""))
+            if column and column + cell_len(gap) + size > width and broken.strip():
+                broken += f"\n{margin}{part}"
+                column = len(margin) + size
+            else:
+                broken += gap + part
+                column += cell_len(gap) + size
+            gap = ""
+        lines.append(broken + gap)
+    return "\n".join(lines)
 
 
 def _style(style: str) -> Style | None:

@@ -1,4 +1,4 @@
-"""A run as people read it: text as it is written, tool calls, shortened results, notes, and a summary line."""
+"""A readable run: text as it is written, tool calls, shortened results, notes, and a summary line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bridle.messages import stream as stream_messages
 from bridle.messages import system as system_messages
 
 if TYPE_CHECKING:
-    from bridle.cli.terminal import Terminal
+    from bridle.cli.terminal import Channel, Terminal
     from bridle.messages import Message
 
 __all__ = ["FinalText", "RawLines", "Transcript", "summary"]
@@ -28,7 +28,7 @@ _SECONDARY = frozenset({"description", "timeout", "content", "old_string", "new_
 
 
 class RawLines:
-    """`--json`: the raw lines on standard output; what is no message on standard error."""
+    """`--json`: the raw lines on standard output; other items on standard error."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
@@ -77,14 +77,22 @@ class Transcript:
     Args:
         terminal: the terminal.
         inside: True within a longer conversation: the first item is set apart, and the session is not named.
+        begun: the channels that have text already, shared by the transcripts of a conversation; None means by `inside`.
         header: True shows model, folder and version when the session begins.
     """
 
-    def __init__(self, terminal: Terminal, *, inside: bool = False, header: bool = True) -> None:
+    def __init__(
+        self, terminal: Terminal, *, inside: bool = False, header: bool = True, begun: set[Channel] | None = None
+    ) -> None:
         self._terminal = terminal
         self._header = header
         self._name_session = not inside
-        self._anything = inside
+        self._aside = terminal.aside
+        if begun is None:
+            begun = {terminal, self._aside} if inside else set()
+        self._begun = begun
+        self._denied: dict[str, str] = {}
+        self._trouble: list[str] = []
         self._open: tuple[str, int | None] | None = None
         self._streamed: list[list[str]] = []
         self._last_call = ""
@@ -113,22 +121,36 @@ class Transcript:
         terminal = self._terminal
         self._close()
         if result is None:
+            self._show_trouble_texts("")
             return
+        if not result.is_error:
+            self._show_trouble_texts("")
         if result.is_error:
-            self._gap()
-            terminal.error(str(ResultError(result)))
+            error = str(ResultError(result))
+            self._show_trouble_texts(error)
+            self._gap(self._aside)
+            terminal.error(error)
         elif result.result and not self._texts:
             # Slash commands answer in the result alone.
             self._gap()
-            terminal.line(result.result)
+            terminal.line(result.result, wrap=True)
         if not result.is_error:
             if result.structured_output is not None:
                 self._gap()
                 terminal.line(_structured(result, indent=2), "bold")
-            self._gap()
+            self._gap(self._aside)
         sign, style = (terminal.cross, "red") if result.is_error else (terminal.tick, "green")
-        terminal.fresh_line()
-        terminal.parts((f"{sign} ", style), (summary(result, terminal.dot, name_session=self._name_session), "dim"))
+        self._aside.fresh_line()
+        text = summary(result, terminal.dot, name_session=self._name_session)
+        self._aside.parts((f"{sign} ", style), (text, "dim"), hang=2)
+
+    def _show_trouble_texts(self, error: str) -> None:
+        """Show the texts in which the CLI reported errors, unless the error itself repeats them."""
+        for text in self._trouble:
+            if one_line(text).strip() not in one_line(error):
+                self._gap(self._aside)
+                self._aside.line(text, "red", wrap=True)
+        self._trouble.clear()
 
     # -- pieces --------------------------------------------------------------------------------------------------------
 
@@ -147,29 +169,32 @@ class Transcript:
                 self._stream(kind, event.index, piece)
 
     def _stream(self, kind: str, index: int | None, piece: str) -> None:
+        channel = self._aside if kind == "thinking" else self._terminal
         if self._open != (kind, index):
             self._close()
-            self._gap()
+            self._gap(channel)
             self._open = (kind, index)
             self._streamed.append([kind, ""])
-            if kind == "thinking" and not self._terminal.styled:
-                self._terminal.write(_PLAIN_THINKING)
+            if kind == "thinking" and not channel.styled:
+                channel.write(_PLAIN_THINKING)
         self._streamed[-1][1] += piece
         if kind == "text":
             self._texts.add("streamed")
-        self._terminal.piece(piece, _THINKING if kind == "thinking" else "")
+        channel.piece(piece, _THINKING if kind == "thinking" else "")
 
     def _close(self) -> None:
         if self._open is not None:
             self._terminal.fresh_line()
+            self._aside.fresh_line()
             self._open = None
 
-    def _gap(self) -> None:
-        """Set off what comes from what was."""
-        self._terminal.fresh_line()
-        if self._anything:
-            self._terminal.line()
-        self._anything = True
+    def _gap(self, channel: Channel | None = None) -> None:
+        """Write an empty line between blocks of a channel; None means standard output."""
+        channel = channel or self._terminal
+        channel.fresh_line()
+        if channel in self._begun:
+            channel.line()
+        self._begun.add(channel)
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
@@ -179,12 +204,16 @@ class Transcript:
             match block:
                 case TextBlock(text=text):
                     if text and (inside or not self._was_streamed("text", text)):
-                        self._block(text, "dim" if inside else "red" if message.error else "", inside)
+                        if message.error and not inside:
+                            # The result repeats it as an error.
+                            self._trouble.append(text)
+                        else:
+                            self._block(text, "dim" if inside else "", inside)
                     self._texts.add(text)
                 case blocks.ThinkingBlock(thinking=text):
                     if text and not inside and not self._was_streamed("thinking", text):
-                        lead = "" if self._terminal.styled else _PLAIN_THINKING
-                        self._block(lead + text, _THINKING, inside)
+                        lead = "" if self._aside.styled else _PLAIN_THINKING
+                        self._block(lead + text, _THINKING, inside, self._aside)
                 case blocks.ToolUseBlock() | blocks.ServerToolUseBlock() | blocks.McpToolUseBlock():
                     self._call(block, inside)
                 case blocks.ServerToolResultBlock():
@@ -192,7 +221,7 @@ class Transcript:
                 case blocks.RedactedThinkingBlock():
                     pass
                 case _:
-                    self._block(f"[{block.type}]", "dim", inside)
+                    self._block(f"[{block.type}]", "dim", inside, self._aside)
 
     def _was_streamed(self, kind: str, text: str) -> bool:
         """True if this block was shown while it was written; what was missing of it then is shown now."""
@@ -200,38 +229,40 @@ class Transcript:
             streamed = entry[1]
             if entry[0] == kind and streamed and (text.startswith(streamed) or text.strip() == streamed.strip()):
                 rest = text[len(streamed) :]
+                channel = self._aside if kind == "thinking" else self._terminal
                 if rest.strip() and self._open is not None and entry is self._streamed[-1]:
-                    self._terminal.piece(rest, _THINKING if kind == "thinking" else "")
+                    channel.piece(rest, _THINKING if kind == "thinking" else "")
                 elif rest.strip():
-                    self._block(text, "", inside=False)
+                    self._block(text, "", False, channel)
                 self._streamed.remove(entry)
                 self._close()
                 return True
         return False
 
-    def _block(self, text: str, style: str, inside: bool) -> None:
+    def _block(self, text: str, style: str, inside: bool, channel: Channel | None = None) -> None:
+        channel = channel or (self._aside if inside else self._terminal)
         self._close()
-        self._gap()
+        self._gap(channel)
         indent = "    " if inside else ""
         for line in clean(text).rstrip("\n").split("\n"):
-            self._terminal.line(indent + line, style)
+            channel.piece(indent + line + "\n", style)
 
     def _call(self, block: Any, inside: bool) -> None:
         self._close()
-        self._gap()
-        terminal = self._terminal
+        self._gap(self._aside)
+        terminal, aside = self._terminal, self._aside
         indent = "    " if inside else ""
         self._last_call = block.id
         self._names[block.id] = block.name
         lines = _call_text(block)
-        width = terminal.width - len(indent) - 2
+        width = aside.width - len(indent) - 2
         first = terminal.shorten(lines[0], max(20, width - len(block.name) - 1))
         name = terminal.shorten(one_line(block.name), 100)
-        terminal.parts((f"{indent}{terminal.bullet} ", "cyan"), (name, "bold"), (f" {first}", ""))
+        aside.parts((f"{indent}{terminal.bullet} ", "cyan"), (name, "bold"), (f" {first}", ""))
         for line in lines[1:_CALL_LINES]:
-            terminal.line(f"{indent}  {terminal.shorten(line, width)}")
+            aside.line(f"{indent}  {terminal.shorten(line, width)}")
         if len(lines) > _CALL_LINES:
-            terminal.line(f"{indent}  {terminal.ellipsis} {len(lines) - _CALL_LINES} more lines", "dim")
+            aside.line(f"{indent}  {terminal.ellipsis} {len(lines) - _CALL_LINES} more lines", "dim")
 
     def _user(self, message: UserMessage) -> None:
         inside = message.parent_tool_use_id is not None
@@ -249,36 +280,42 @@ class Transcript:
         if not text.strip():
             return
         self._close()
-        self._gap()
+        self._gap(self._aside)
         self._shortened("> ", text, "dim", inside)
 
     def _result(self, block: Any, inside: bool) -> None:
         self._close()
-        self._terminal.fresh_line()
+        reason = self._denied.pop(block.tool_use_id, None)
+        if reason is not None and block.is_error and (not reason or reason in one_line(_result_text(block))):
+            return  # shown when it was denied
+        self._aside.fresh_line()
         name = "" if block.tool_use_id == self._last_call else self._names.get(block.tool_use_id, "")
         self._last_call = ""
         failed = bool(block.is_error)
         text = f"({clean(name)}) {_result_text(block)}" if name else _result_text(block)
-        self._anything = True
+        self._begun.add(self._aside)
         self._shortened(f"  {self._terminal.corner} ", text, "red" if failed else "dim", inside)
 
     def _shortened(self, lead: str, text: str, style: str, inside: bool) -> None:
         indent = "    " if inside else ""
         lines = clean(text).strip("\n").split("\n")
-        width = self._terminal.width - len(indent) - len(lead)
+        width = self._aside.width - len(indent) - len(lead)
         # One line more than allowed is shown rather than counted.
         shown = lines if len(lines) <= _RESULT_LINES + 1 else lines[:_RESULT_LINES]
         for number, line in enumerate(shown):
             before = lead if number == 0 else " " * len(lead)
-            self._terminal.line(indent + before + self._terminal.shorten(line.rstrip(), width), style)
+            self._aside.line(indent + before + self._terminal.shorten(line.rstrip(), width), style)
         if len(lines) > len(shown):
             more = f"{self._terminal.ellipsis} {len(lines) - len(shown)} more lines"
-            self._terminal.line(indent + " " * len(lead) + more, style)
+            self._aside.line(indent + " " * len(lead) + more, style)
 
     def _other(self, message: Message) -> None:
+        if isinstance(message, system_messages.PermissionDeniedMessage):
+            self._denied[message.tool_use_id] = one_line(message.decision_reason or message.message)
         note = _note(message, self._terminal)
         if note:
             self._close()
+            self._begun.add(self._aside)
             self._terminal.note(*note)
         elif isinstance(message, system_messages.InitMessage) and self._header:
             self._header = False
@@ -287,8 +324,8 @@ class Transcript:
                 parts.append(f"Claude Code {message.claude_code_version}")
             shown = self._terminal.dot.join(one_line(part) for part in parts if part)
             if shown:
-                self._gap()
-                self._terminal.line(shown, "dim")
+                self._gap(self._aside)
+                self._aside.line(shown, "dim", wrap=True)
         elif isinstance(message, system_messages.LocalCommandOutputMessage) and message.content:
             self._block(message.content, "", inside=False)
             self._texts.add(message.content)
@@ -339,7 +376,8 @@ def _note(message: Message, terminal: Terminal) -> tuple[str, str] | None:
             )
         case system_messages.PermissionDeniedMessage():
             reason = message.decision_reason or message.message
-            return f"{message.tool_name} was not allowed{': ' + reason if reason else '.'}", "yellow"
+            hint = f" Allow it with --allow {message.tool_name}." if message.decision_reason_type != "rule" else ""
+            return f"{message.tool_name} was not allowed{': ' + reason if reason else '.'}{hint}", "yellow"
         case system_messages.CompactBoundaryMessage():
             return "The conversation was summed up to make room.", "dim"
         case system_messages.ModelRefusalFallbackMessage() | system_messages.ModelRefusalNoFallbackMessage():

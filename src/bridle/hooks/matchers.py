@@ -1,26 +1,81 @@
-"""`HookMatcher`, and the registration of hooks with the CLI."""
+"""`HookMatcher`, the types of `Options.hooks`, and the registration of hooks with the CLI."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypedDict, TypeVar
 
-from bridle.checked.checks import build, choice, fail, function, mapping_of, name_text, number
-from bridle.checked.fields import Checked, brief, option, suggestion
-from bridle.checked.functions import check_callback, is_async
-from bridle.errors import OptionsError, StreamWarning
+from bridle.checked.fields import (
+    Checked,
+    brief,
+    build,
+    choice,
+    fail,
+    function,
+    mapping_of,
+    name_text,
+    number,
+    option,
+    suggestion,
+)
+from bridle.checked.functions import check_annotations, check_callback, is_async
+from bridle.errors import StreamWarning
+from bridle.hooks.inputs import (
+    ConfigChangeHookInput,
+    CwdChangedHookInput,
+    DirectoryAddedHookInput,
+    ElicitationHookInput,
+    ElicitationResultHookInput,
+    FileChangedHookInput,
+    HookContext,
+    HookInput,
+    InstructionsLoadedHookInput,
+    MessageDisplayHookInput,
+    NotificationHookInput,
+    PermissionDeniedHookInput,
+    PermissionRequestHookInput,
+    PostCompactHookInput,
+    PostModelSwitchHookInput,
+    PostToolBatchHookInput,
+    PostToolUseFailureHookInput,
+    PostToolUseHookInput,
+    PreCompactHookInput,
+    PreModelSwitchHookInput,
+    PreToolUseHookInput,
+    SessionEndHookInput,
+    SessionStartHookInput,
+    SetupHookInput,
+    StopFailureHookInput,
+    StopHookInput,
+    SubagentStartHookInput,
+    SubagentStopHookInput,
+    TaskCompletedHookInput,
+    TaskCreatedHookInput,
+    TeammateIdleHookInput,
+    UserPromptExpansionHookInput,
+    UserPromptSubmitHookInput,
+    WorktreeCreateHookInput,
+    WorktreeRemoveHookInput,
+)
+from bridle.hooks.outputs import HookOutput, OnFailure
 
-__all__ = ["HookMatcher"]
+__all__ = ["HookCallback", "HookMatcher", "Hooks"]
 
-OnFailure: TypeAlias = Literal["continue", "block"]
+InputT_contra = TypeVar("InputT_contra", bound=HookInput, contravariant=True)
+
+HookAnswer: TypeAlias = "HookOutput | Mapping[str, Any] | None"
+"""Values that a hook may return; None means no opinion, a dict has the names of the wire."""
+
+HookCallback: TypeAlias = Callable[[InputT_contra, HookContext], "HookAnswer | Awaitable[HookAnswer]"]
+"""A hook: a plain or async function of the event's input and the context, such as `HookCallback[StopHookInput]`."""
 
 PARAMETERS = ("input", "context")
-"""What every hook callback is called with."""
+"""The arguments of every hook callback."""
 
 NO_DEADLINE = 2_000_000
-"""Seconds told to the CLI where there is no deadline: 23 days. Its timers hold at most 2**31 milliseconds."""
+"""Seconds sent to the CLI for a hook without a timeout: 23 days. Its timers hold at most 2**31 milliseconds."""
 
 
 # What is in brackets cannot be in a tool's name: `Bash(rm *)` is a rule, `Bash(Output)?` a regular expression.
@@ -30,25 +85,38 @@ _OF_TOOLS = ("PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionReque
 
 def _functions(value: Any, path: str) -> tuple[Any, ...]:
     if callable(value):
-        raise OptionsError(f"`{path}` must be a list of functions: write `{path}=[...]`.", field=path)
+        return (value,)
     if not isinstance(value, (list, tuple)):
-        raise fail(path, "a list of functions", value)
+        raise fail(path, "a function or a list of functions", value)
     return tuple(function(part, f"{path}[{index}]") for index, part in enumerate(value))
 
 
-class HookMatcher(Checked):
-    """Functions to call at an event, for some tools or for all.
+def _pattern(value: Any, path: str) -> str:
+    if callable(value):
+        raise fail(path, "a str", value, "Write `HookMatcher(hooks=...)` for a hook of all tools.")
+    return str(name_text(value, path))
 
-    Attributes:
-        matcher: which tools (or whatever the event tells apart): a name, several as `Bash|Write`, or a regular
-            expression; None is all.
-        hooks: the functions, called with `(input, context)`; plain or async.
-        timeout: seconds until a call counts as failed; None is `Timeouts.hook`.
-        on_failure: what a call that failed means: `continue` (also for None) or `block`.
+
+class HookMatcher(Checked, Generic[InputT_contra]):
+    """Hooks for some tools or for all.
+
+    Args:
+        matcher: the tools (or other names that the event tells apart): a name, several as `Bash|Write`, or a regular
+            expression. Default: None, all.
+        hooks: a function of `(input, context)`, plain or async, or a list of them.
+        timeout: seconds until a call fails. Default: None, which is `Timeouts.hook`.
+        on_failure: effect of a failed call: `continue` runs the tool, `block` denies it. Default: None, `continue`.
+
+    Raises:
+        OptionsError: a name, a type or a value is wrong.
+
+    Example::
+
+        Options(hooks={"PreToolUse": HookMatcher("Bash", guard, timeout=5, on_failure="block")})
     """
 
-    matcher: str | None = option(default=None, check=name_text)
-    hooks: Sequence[Callable[..., Any]] = option(default=(), check=_functions)
+    matcher: str | None = option(default=None, check=_pattern)
+    hooks: Sequence[HookCallback[InputT_contra]] = option(default=(), check=_functions)
     timeout: float | None = option(default=None, check=number(0, exclusive=True))
     on_failure: OnFailure | None = option(default=None, check=choice("continue", "block"))
 
@@ -57,7 +125,7 @@ class HookMatcher(Checked):
         def __init__(
             self,
             matcher: str | None = None,
-            hooks: Sequence[Callable[..., Any]] = (),
+            hooks: HookCallback[InputT_contra] | Sequence[HookCallback[InputT_contra]] = (),
             timeout: float | None = None,
             on_failure: OnFailure | None = None,
         ) -> None: ...
@@ -69,47 +137,102 @@ class HookMatcher(Checked):
             super().__init__(matcher=matcher, hooks=hooks, timeout=timeout, on_failure=on_failure, **unknown)
 
 
-def check_hooks(value: Any, path: str) -> dict[str, tuple[HookMatcher, ...]]:
-    """Accept `{event: [HookMatcher, ...]}`, with dicts for matchers too; the check of `Options.hooks`.
+_Entry: TypeAlias = "HookCallback[InputT_contra] | HookMatcher[InputT_contra] | Mapping[str, Any]"
+HookEntry: TypeAlias = "_Entry[InputT_contra] | Sequence[_Entry[InputT_contra]]"
+"""The hooks of one event: a function, a `HookMatcher`, or a list of both."""
+
+
+class Hooks(TypedDict, total=False):
+    """The type of `Options.hooks`: the hooks of each event. Type checkers find misspelt events and hooks of another event."""
+
+    PreToolUse: HookEntry[PreToolUseHookInput]
+    PostToolUse: HookEntry[PostToolUseHookInput]
+    PostToolUseFailure: HookEntry[PostToolUseFailureHookInput]
+    PostToolBatch: HookEntry[PostToolBatchHookInput]
+    PermissionRequest: HookEntry[PermissionRequestHookInput]
+    PermissionDenied: HookEntry[PermissionDeniedHookInput]
+    SessionStart: HookEntry[SessionStartHookInput]
+    SessionEnd: HookEntry[SessionEndHookInput]
+    Setup: HookEntry[SetupHookInput]
+    UserPromptSubmit: HookEntry[UserPromptSubmitHookInput]
+    UserPromptExpansion: HookEntry[UserPromptExpansionHookInput]
+    MessageDisplay: HookEntry[MessageDisplayHookInput]
+    Notification: HookEntry[NotificationHookInput]
+    Stop: HookEntry[StopHookInput]
+    StopFailure: HookEntry[StopFailureHookInput]
+    SubagentStart: HookEntry[SubagentStartHookInput]
+    SubagentStop: HookEntry[SubagentStopHookInput]
+    PreCompact: HookEntry[PreCompactHookInput]
+    PostCompact: HookEntry[PostCompactHookInput]
+    PreModelSwitch: HookEntry[PreModelSwitchHookInput]
+    PostModelSwitch: HookEntry[PostModelSwitchHookInput]
+    TeammateIdle: HookEntry[TeammateIdleHookInput]
+    TaskCreated: HookEntry[TaskCreatedHookInput]
+    TaskCompleted: HookEntry[TaskCompletedHookInput]
+    Elicitation: HookEntry[ElicitationHookInput]
+    ElicitationResult: HookEntry[ElicitationResultHookInput]
+    ConfigChange: HookEntry[ConfigChangeHookInput]
+    InstructionsLoaded: HookEntry[InstructionsLoadedHookInput]
+    WorktreeCreate: HookEntry[WorktreeCreateHookInput]
+    WorktreeRemove: HookEntry[WorktreeRemoveHookInput]
+    CwdChanged: HookEntry[CwdChangedHookInput]
+    FileChanged: HookEntry[FileChangedHookInput]
+    DirectoryAdded: HookEntry[DirectoryAddedHookInput]
+
+
+def check_hooks(value: Any, path: str) -> dict[str, tuple[HookMatcher[Any], ...]]:
+    """Return hooks as `{event: (HookMatcher, ...)}`; the check of `Options.hooks`.
 
     Raises:
-        OptionsError: a shape is wrong, or a callback cannot be called with `(input, context)`; `field` says which.
+        OptionsError: a shape is wrong, a callback cannot be called with `(input, context)`, or its annotations do not fit the
+            event; `field` is the place.
     """
 
-    def matchers(part: Any, where: str) -> tuple[HookMatcher, ...]:
+    def matchers(part: Any, where: str) -> tuple[HookMatcher[Any], ...]:
+        event = where[len(path) + 1 :]
         if callable(part) or isinstance(part, (HookMatcher, Mapping)):
-            example = "HookMatcher(hooks=[...])" if callable(part) else "..."
-            raise OptionsError(f"`{where}` must be a list of HookMatcher: write `[{example}]`.", field=where)
+            return (_matcher(part, where, event),)
         if not isinstance(part, (list, tuple)):
-            raise fail(where, "a list of HookMatcher", part)
-        return tuple(_matcher(entry, f"{where}[{index}]") for index, entry in enumerate(part))
+            raise fail(where, "a function, a HookMatcher or a list of them", part)
+        return tuple(_matcher(entry, f"{where}[{index}]", event) for index, entry in enumerate(part))
 
     return dict(mapping_of(matchers)(value, path))
 
 
-def _matcher(value: Any, path: str) -> HookMatcher:
-    matcher = build(HookMatcher, value, path) if isinstance(value, Mapping) else value
-    if callable(matcher):
-        raise OptionsError(f"`{path}` must be a HookMatcher: write `HookMatcher(hooks=[...])`.", field=path)
-    if not isinstance(matcher, HookMatcher):
-        raise fail(path, "a HookMatcher", matcher)
+_OFFICIAL = "(input_data, tool_use_id, context) is the form of claude-agent-sdk; here `context.tool_use_id` has the second argument."
+
+
+def _matcher(value: Any, path: str, event: str) -> HookMatcher[Any]:
+    from bridle.hooks.inputs import HOOK_EVENTS
+
+    where = path
+    if isinstance(value, HookMatcher):
+        matcher, where = value, f"{path}.hooks"
+    elif isinstance(value, Mapping):
+        matcher, where = build(HookMatcher, value, path), f"{path}.hooks"
+    elif callable(value):
+        matcher = HookMatcher(hooks=(value,))
+    else:
+        raise fail(path, "a function or a HookMatcher", value)
     for index, hook in enumerate(matcher.hooks):
-        check_callback(hook, f"{path}.hooks[{index}]", PARAMETERS)
+        place = where if where == path else f"{where}[{index}]"
+        check_callback(hook, place, PARAMETERS, official=_OFFICIAL)
+        check_annotations(hook, place, HOOK_EVENTS.get(event), (HookOutput, Mapping, type(None)), f"a {event} hook")
     return matcher
 
 
 def event_warnings(hooks: Mapping[str, Any], path: str = "hooks") -> list[StreamWarning]:
     """Return a warning for each event that this version does not know, and for each matcher that no tool can match.
 
-    Events are added, so they are no error.
+    Events are added, so they are not an error.
     """
-    from bridle.hooks.decode import HOOK_EVENTS
+    from bridle.hooks.inputs import HOOK_EVENTS
 
     found = [
         StreamWarning(
-            "OPTION_CONFLICT",
-            f"`{path}` has the event {event!r}, which this version does not know; it is sent as it is."
-            + suggestion(event, HOOK_EVENTS),
+            "UNKNOWN_HOOK_EVENT",
+            f"`{path}` has the event {event!r}, which this version of Bridle does not know."
+            f"{suggestion(event, HOOK_EVENTS)} The CLI ignores unknown events.",
             {"field": f"{path}.{event}", "event": event},
         )
         for event in hooks
@@ -130,7 +253,7 @@ def event_warnings(hooks: Mapping[str, Any], path: str = "hooks") -> list[Stream
 
 
 def wire_timeout(timeout: float | None) -> int:
-    """Return the seconds to tell the CLI: more than ours, because it fails closed at its own deadline."""
+    """Return the timeout for the CLI: longer than Bridle's, because the CLI fails closed at its own."""
     if timeout is None:
         return NO_DEADLINE
     return min(math.ceil(timeout) + 5, NO_DEADLINE)
@@ -144,7 +267,7 @@ class RegisteredHook(NamedTuple):
         event: the event it is registered for.
         callback: the function.
         is_async: True if calling it gives a coroutine; others belong into a thread.
-        timeout: our deadline in seconds; None is none.
+        timeout: the timeout of Bridle in seconds; None means no timeout.
         on_failure: `continue` or `block`.
         path: where it stands in the options, for messages.
     """
@@ -173,7 +296,7 @@ class Registration(NamedTuple):
 
 
 def registration(
-    hooks: Mapping[str, Sequence[HookMatcher]] | None, default_timeout: float | None = 60.0
+    hooks: Mapping[str, Sequence[HookMatcher[Any]]] | None, default_timeout: float | None = 60.0
 ) -> Registration:
     """Return what registers `hooks`, with ids `hook_0`, `hook_1`, ... in order.
 
@@ -201,9 +324,11 @@ def registration(
                     matcher.on_failure or "continue",
                     f"hooks.{event}[{index}].hooks[{position}]",
                 )
-            entry: dict[str, Any] = {"hookCallbackIds": ids, "timeout": wire_timeout(timeout)}
-            if matcher.matcher is not None:
-                entry["matcher"] = matcher.matcher
+            entry: dict[str, Any] = {
+                "matcher": matcher.matcher,
+                "hookCallbackIds": ids,
+                "timeout": wire_timeout(timeout),
+            }
             if matcher.on_failure is not None:
                 entry["onFailure"] = matcher.on_failure
             wire.setdefault(event, []).append(entry)

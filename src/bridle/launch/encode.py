@@ -1,4 +1,4 @@
-"""How options that are more than one flag become arguments, fields of `initialize`, and variables.
+"""How options become arguments, fields of `initialize`, and variables: the rows of `bridle.options.options` as functions.
 
 Values follow an equals sign, because some may start with a dash. A function takes the whole `Options` and returns
 nothing if its option is not set.
@@ -20,11 +20,14 @@ from bridle.options.kinds import (
     ThinkingConfigEnabled,
     is_external_server,
 )
+from bridle.options.options import Options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.options.options import Options
+    from bridle.options.options import Row
+
+__all__ = ["OptionRow", "ROWS", "ROWS_BY_NAME", "is_given"]
 
 
 def json_text(value: Any) -> str:
@@ -108,10 +111,10 @@ def settings_object(options: Options) -> Mapping[str, Any]:
         content = json.loads(source, parse_constant=_no_constant)
     except (OSError, ValueError, RecursionError) as error:
         # JSON errors are left out of the text: they may quote the settings.
-        reason = error.strerror if isinstance(error, OSError) else "it is no JSON"
+        reason = error.strerror if isinstance(error, OSError) else "it is not JSON"
         raise OptionsError(f"`settings` cannot be merged with `sandbox`: {reason}.", field="settings") from None
     if not isinstance(content, dict):
-        raise OptionsError("`settings` cannot be merged with `sandbox`: it is no JSON object.", field="settings")
+        raise OptionsError("`settings` cannot be merged with `sandbox`: it is not a JSON object.", field="settings")
     return content
 
 
@@ -196,11 +199,15 @@ def _plugins_initialize(options: Options) -> Mapping[str, Any]:
 
 
 def _extra_args_argv(options: Options) -> list[str]:
-    return [f"--{name}" if value is None else f"--{name}={value}" for name, value in options.extra_args.items()]
+    flags = []
+    for name, given in options.extra_args.items():
+        values = given if isinstance(given, tuple) else (given,)
+        flags += [f"--{name}" if value is None else f"--{name}={value}" for value in values]
+    return flags
 
 
 class Special(NamedTuple):
-    """The functions of an option whose row is `special`, as in `launch.table.OptionRow`."""
+    """The functions of an option whose row is `special`, as in `OptionRow`."""
 
     argv: Callable[[Any], list[str]] | None = None
     initialize: Callable[[Any], Mapping[str, Any]] | None = None
@@ -226,6 +233,82 @@ SPECIAL: dict[str, Special] = {
         lambda o: [] if o.output_format is None else [f"--json-schema={json_text(o.output_format['schema'])}"]
     ),
     "tool_config": Special(None, None, _tool_config_environment),
-    "env": Special(),  # these two are the work of `launch.environment`
+    "env": Special(),  # these two are the work of `build_environment`
     "inherit_env": Special(),
 }
+
+
+class OptionRow(NamedTuple):
+    """One option, and the functions that return its arguments, fields of `initialize` and variables, if it can have some."""
+
+    name: str
+    row: Row
+    secret: bool
+    argv: Callable[[Options], list[str]] | None = None
+    initialize: Callable[[Options], Mapping[str, Any]] | None = None
+    environment: Callable[[Options], Mapping[str, str]] | None = None
+
+    def needs_session(self, options: Options) -> bool:
+        """Return True if this value needs the bidirectional protocol."""
+        if self.initialize is not None and self.initialize(options):
+            return True
+        value = getattr(options, self.name)
+        return self.row.session and (callable(value) or bool(value))
+
+
+def is_given(value: object) -> bool:
+    """Return True if the value is neither None nor False; 0 and "" are given."""
+    return value is not None and value is not False
+
+
+def _value(flag: str, value: Any) -> list[str]:
+    return [flag] if value is True else [f"{flag}={value}"] if is_given(value) else []
+
+
+# CLI 2.1.328 takes `--betas=A,B` for one beta that it does not know, and drops both; and in a joined list of rules an open
+# parenthesis swallows the rules after it. So only lists of plain names are joined.
+_FLAGS: dict[str, Callable[[str, Any], list[str]]] = {
+    "value": _value,
+    "switch": lambda flag, value: [flag] if value else [],
+    "off": lambda flag, value: [] if value else [flag],
+    "each": lambda flag, value: [f"{flag}={part}" for part in value],
+    "comma": lambda flag, value: [] if value is None else [f"{flag}={','.join(value)}"],
+    "json": lambda flag, value: [] if value is None else [f"{flag}={json_text(value)}"],
+}
+
+
+def _encoded(name: str, row: Row, secret: bool) -> OptionRow:
+    if row.form == "special":
+        return OptionRow(name, row, secret, *SPECIAL[name])
+    if row.form == "host":
+        return OptionRow(name, row, secret)
+    if row.form == "initialize":
+
+        def initialize(options: Options) -> Mapping[str, Any]:
+            value = getattr(options, name)
+            return {row.name: to_wire(value)} if is_given(value) else {}
+
+        return OptionRow(name, row, secret, initialize=initialize)
+    if row.form == "variable":
+
+        def environment(options: Options) -> Mapping[str, str]:
+            value = getattr(options, name)
+            return {row.name: row.constant or value} if is_given(value) else {}
+
+        return OptionRow(name, row, secret, environment=environment)
+    write = _FLAGS[row.form]
+
+    def argv(options: Options) -> list[str]:
+        overruled = row.yields_to and getattr(options, row.yields_to) is not None
+        return [] if overruled else write(row.name, getattr(options, name))
+
+    return OptionRow(name, row, secret, argv)
+
+
+ROWS: tuple[OptionRow, ...] = tuple(
+    sorted(
+        (_encoded(name, field.row, field.secret) for name, field in Options.__fields__.items()),
+        key=lambda option: option.row.place,
+    )
+)
+ROWS_BY_NAME: dict[str, OptionRow] = {option.name: option for option in ROWS}

@@ -1,27 +1,108 @@
-"""`build_plan`: from options and a prompt to everything that starting the CLI takes."""
+"""`build_plan`: from options and a prompt to everything that starting the CLI takes, and what it warns of."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.checked.checks import wrong
-from bridle.errors import OptionsError, StreamWarning, printable
-from bridle.launch.conflicts import conflicts, sent_twice
+from bridle.checked.fields import suggestion, without_keys, wrong
+from bridle.errors import OptionsError, StreamWarning, escape_terminal
 from bridle.launch.discovery import SCRIPT_SUFFIXES, find_program
-from bridle.launch.encode import in_process_servers
-from bridle.launch.environment import build_environment
-from bridle.launch.table import ROWS, ROWS_BY_NAME
+from bridle.launch.encode import ROWS, ROWS_BY_NAME, in_process_servers, is_given, settings_object
+from bridle.options.kinds import (
+    SERVERS,
+    AgentDefinition,
+    SandboxFilesystemConfig,
+    SandboxNetworkConfig,
+    SandboxSettings,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from bridle.checked.fields import Checked
     from bridle.options.options import Options
 
-__all__ = ["LaunchPlan", "build_plan", "encode_prompt", "in_process_servers", "needs_session"]
+__all__ = ["LaunchPlan", "build_plan", "in_process_servers", "needs_session"]
+
+CHILD_ID = "BRIDLE_CHILD_ID"
+"""The variable by which a CLI and its descendants are recognised."""
+
+ENTRY_POINT = "sdk-py-bridle"
+"""How the library names itself to the CLI."""
+
+NOT_INHERITED = frozenset(
+    {
+        # set by the CLI for the shells it starts
+        "AI_AGENT",
+        "CLAUDECODE",
+        "CLAUDE_CODE_CHILD_NOTES_DIR",
+        "CLAUDE_CODE_CHILD_SESSION",
+        "CLAUDE_CODE_ENTRYPOINT",
+        "CLAUDE_CODE_EXECPATH",
+        "CLAUDE_CODE_LAUNCHED_BY_SESSION_IDS",
+        "CLAUDE_CODE_MESSAGING_SOCKET",
+        "CLAUDE_CODE_MESSAGING_TOKEN",
+        "CLAUDE_CODE_SESSION_ATTENDED",
+        "CLAUDE_CODE_SESSION_ID",
+        "CLAUDE_CODE_SESSION_KIND",
+        "CLAUDE_CODE_SESSION_NAME",
+        "CLAUDE_CODE_SSE_PORT",
+        "CLAUDE_CODE_TOOL_USE_ID",
+        "CLAUDE_EFFORT",
+        "CLAUDE_PID",
+        # set by an SDK for the CLI it starts: promises that its host will answer certain requests
+        "CLAUDE_AGENT_SDK_VERSION",
+        "CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING",
+        "CLAUDE_CODE_QUESTION_PREVIEW_FORMAT",
+        "CLAUDE_CODE_SDK_HAS_HOST_AUTH_REFRESH",
+        "CLAUDE_CODE_SDK_HAS_OAUTH_REFRESH",
+        "CLAUDE_CODE_SDK_HAS_SESSIONS_OAUTH_REFRESH",
+        "CLAUDE_CODE_SDK_READS_SESSION_STATE",
+        "CLAUDE_CODE_SDK_READS_STARTUP_MARKS",
+        # meant for a Node.js of the host: a debugger port, a preloaded module
+        "NODE_OPTIONS",
+        CHILD_ID,
+    }
+)
+"""Variables that an enclosing CLI or SDK sets for itself and for programs inside it, as seen with 2.1.328.
+
+`options.env` can set each of them again, except for the child's id. Variables by which users configure the CLI are passed on."""
+
+
+def build_environment(options: Options, base: Mapping[str, str], child_id: str) -> dict[str, str]:
+    """Return the variables of the child.
+
+    Args:
+        options: `env`, `inherit_env`, `cwd` and those that become variables.
+        base: the variables of this process.
+        child_id: the random id of the child.
+    """
+    if options.inherit_env is True:
+        variables = {name: value for name, value in base.items() if name not in NOT_INHERITED}
+    elif options.inherit_env is False:
+        variables = {}
+    else:
+        # Named one by one: somebody means it.
+        variables = {name: base[name] for name in options.inherit_env if name in base and name != CHILD_ID}
+    variables["CLAUDE_CODE_ENTRYPOINT"] = ENTRY_POINT
+    for name, value in options.env.items():
+        if value is None:
+            variables.pop(name, None)
+        else:
+            variables[name] = value
+    for option in ROWS:
+        if option.environment is not None:
+            variables.update(option.environment(options))
+    if options.cwd is not None:
+        variables["PWD"] = os.path.abspath(options.cwd)
+    variables["CLAUDE_CODE_SDK_READS_SESSION_STATE"] = "1"
+    variables[CHILD_ID] = child_id
+    return variables
+
 
 MAX_ARGUMENT = 128 * 1024
 """The longest single argument or variable that Linux takes, its ending NUL included (MAX_ARG_STRLEN)."""
@@ -38,12 +119,13 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
         argv: the program and its arguments.
         environment: all variables of the child.
         cwd: its working directory, or None to inherit.
-        stdin: what is written to its stdin before that is closed; None keeps it open for a session.
+        stdin: bytes that are written to its stdin before that is closed; None keeps it open for a session.
         user: the user it runs as, or None.
         initialize: fields for the `initialize` request; hooks come on top.
-        warnings: what was decided between options that contradict each other.
+        warnings: decisions between options that contradict each other.
         owners: for each argument the option it comes from, or "".
         program_length: how many arguments the program itself takes: 1, or more for a script with its runtime.
+        own_variables: names of the variables that `Options.env` sets; recordings mask their values.
     """
 
     argv: tuple[str, ...]
@@ -55,6 +137,7 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[StreamWarning, ...] = ()
     owners: tuple[str, ...] = ()
     program_length: int = 1
+    own_variables: tuple[str, ...] = ()
 
     @property
     def version_argv(self) -> tuple[str, ...]:
@@ -62,7 +145,11 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
         return (*self.argv[: self.program_length], "--version")
 
     def describe(self) -> str:
-        """Return the plan as text for people, without secrets."""
+        """Return the plan as text for people, without secrets.
+
+        Returns:
+            Several lines of text.
+        """
         import shlex
 
         command = " ".join(shlex.quote(_shown(owner, part)) for owner, part in zip(self.owners, self.argv, strict=True))
@@ -77,7 +164,7 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
         if self.initialize:
             lines.append(f"initialize: {', '.join(self.initialize)}")
         lines.extend(f"warning: {warning}" for warning in self.warnings)
-        return printable("\n".join(lines), 20_000)
+        return escape_terminal(without_keys("\n".join(lines)), 20_000)
 
     def __repr__(self) -> str:
         return f"<LaunchPlan {self.describe()}>"
@@ -101,7 +188,7 @@ def encode_prompt(prompt: str) -> bytes:
     """Return the prompt as the CLI's stdin takes it.
 
     Raises:
-        TypeError: it is no str.
+        TypeError: it is not a str.
         OptionsError: it is empty, or cannot be written as UTF-8.
     """
     if not isinstance(prompt, str):
@@ -114,7 +201,7 @@ def encode_prompt(prompt: str) -> bytes:
         return prompt.encode()
     except UnicodeEncodeError as error:
         raise OptionsError(
-            f"The prompt has a lone surrogate at position {error.start}, which is no Unicode text; decode it with "
+            f"The prompt has a lone surrogate at position {error.start}, which is not Unicode text; decode it with "
             "errors='replace' where it comes from.",
             field="prompt",
         ) from None
@@ -133,7 +220,7 @@ def build_plan(
     """Return what starting the CLI takes; starts nothing.
 
     Args:
-        options: what was asked for.
+        options: the options.
         prompt: the prompt of a one-shot; None for a session.
         cli_path: the CLI that was found.
         session: True for the bidirectional protocol.
@@ -142,14 +229,18 @@ def build_plan(
         local: False if the CLI runs elsewhere: then `cwd` is a folder there, and is not looked for here.
 
     Raises:
-        TypeError: the prompt is no str.
-        OptionsError: the prompt is empty or no text, `cwd` is no folder, a settings file cannot be read, or an argument
+        TypeError: the prompt is not a str.
+        OptionsError: the prompt is empty or no text, `cwd` is not a folder, a settings file cannot be read, or an argument
             is too long for the operating system.
     """
     cwd = None if options.cwd is None else os.path.abspath(options.cwd) if local else os.fspath(options.cwd)
     if local and cwd is not None and not os.path.isdir(cwd):
         problem = "is not a folder" if os.path.exists(cwd) else "does not exist"
-        raise wrong("cwd", f"{problem}: {printable(cwd, 500)}")
+        given = os.fspath(options.cwd or "")
+        relative = (
+            "" if os.path.isabs(given) else f" (`{escape_terminal(given, 200)}` relative to the working directory)"
+        )
+        raise wrong("cwd", f"{problem}: {escape_terminal(cwd, 500)}{relative}. Create the folder or correct the path.")
     environment = build_environment(options, base_environment, child_id)
     owned = _program(options, cli_path, environment)
     program_length = len(owned)
@@ -181,6 +272,7 @@ def build_plan(
         warnings=(*conflicts(options), *sent_twice(owned[program_length:])),
         owners=tuple(owner for owner, _ in owned),
         program_length=program_length,
+        own_variables=tuple(name for name, value in options.env.items() if value is not None),
     )
 
 
@@ -213,7 +305,7 @@ def _check_sizes(owned: list[tuple[str, str]], environment: Mapping[str, str]) -
         if "\0" in part:
             raise wrong(owner, "must not contain a NUL character.")
         try:
-            size = len(os.fsencode(part)) + 1
+            size = (len(part) if part.isascii() else len(os.fsencode(part))) + 1
         except UnicodeEncodeError:
             raise wrong(owner, "must not contain lone surrogates.") from None
         if size > MAX_ARGUMENT and sys.platform == "linux":
@@ -224,10 +316,11 @@ def _check_sizes(owned: list[tuple[str, str]], environment: Mapping[str, str]) -
             raise wrong(owner, f"{problem} {way_out}")
         total += size + 8
     for name, value in environment.items():
-        size = len(os.fsencode(name)) + len(os.fsencode(value)) + 2
+        text = f"{name}={value}\0"
+        size = len(text) if text.isascii() else len(os.fsencode(text))
         if size > MAX_ARGUMENT and sys.platform == "linux":
             raise OptionsError(
-                f"The variable {printable(name, 100)} is too long: {size:,} bytes, and one may have {MAX_ARGUMENT:,}.",
+                f"The variable {escape_terminal(name, 100)} is too long: {size:,} bytes, and one may have {MAX_ARGUMENT:,}.",
                 field=f"env.{name}",
             )
         total += size + 8
@@ -239,3 +332,137 @@ def _check_sizes(owned: list[tuple[str, str]], environment: Mapping[str, str]) -
             f"The longest argument comes from `{largest}`.",
             field=largest,
         )
+
+
+_CONFLICTING = [option for option in ROWS if option.row.yields_to or option.row.deprecated]
+
+
+def conflicts(options: Options) -> list[StreamWarning]:
+    """Return a warning for each option that another one overrules or makes pointless."""
+    found = []
+
+    def overruled(loser: str, winner: str) -> None:
+        message = f"`{winner}` wins over `{loser}`, which is not sent."
+        found.append(StreamWarning("OPTION_CONFLICT", message, {"field": loser, "winner": winner}))
+
+    for name, row in ((option.name, option.row) for option in _CONFLICTING):
+        if not is_given(getattr(options, name)):
+            continue
+        if row.yields_to and getattr(options, row.yields_to) is not None:
+            overruled(name, row.yields_to)
+        elif row.deprecated:
+            message = f"`{name}` is deprecated: {row.deprecated}"
+            found.append(StreamWarning("DEPRECATED_OPTION", message, {"field": name}))
+    if options.sandbox is not None and "sandbox" in settings_object(options):
+        overruled("settings.sandbox", "sandbox")
+    for field, hint in _misspelt_keys(options):
+        message = f"`{field}` is a key that this version does not know; it is sent as it is.{hint}"
+        found.append(StreamWarning("OPTION_CONFLICT", message, {"field": field}))
+    if options.can_use_tool is not None:
+        found.extend(_shadows(options))
+    if options.hooks:
+        from bridle.hooks.matchers import event_warnings
+
+        found.extend(event_warnings(options.hooks))
+    if servers := in_process_servers(options):
+        found.extend(_undescribed(servers))
+    return found
+
+
+def _undescribed(servers: Mapping[str, Any]) -> list[StreamWarning]:
+    """Return a warning for each server with tools that have no description."""
+    from bridle.tools import ToolServer
+
+    found = []
+    for name, server in servers.items():
+        tools = server.tools.values() if isinstance(server, ToolServer) else ()
+        if silent := [f"`{tool.name}`" for tool in tools if not tool.description]:
+            message = (
+                f"No description: {', '.join(silent)} in `mcp_servers.{name}`. The model cannot know when to call such a tool. "
+                "Write a docstring, or `@tool(description=...)`."
+            )
+            found.append(StreamWarning("TOOL_WITHOUT_DESCRIPTION", message, {"field": f"mcp_servers.{name}"}))
+    return found
+
+
+_TAKEN_TOGETHER = frozenset(flag for option in ROWS for flag in option.row.repeats)
+
+
+def sent_twice(owned: list[tuple[str, str]]) -> list[StreamWarning]:
+    """Return a warning for each flag that an option and `extra_args` both set, of which the CLI takes the last alone."""
+    senders: dict[str, list[str]] = {}
+    for owner, part in owned:
+        flag = part.partition("=")[0]
+        if owner in ROWS_BY_NAME and flag.startswith("--") and flag not in _TAKEN_TOGETHER:
+            senders.setdefault(flag, []).append(owner)
+    found = []
+    for flag, owners in senders.items():
+        if len(owners) > 1 and "extra_args" in owners:
+            *losers, winner = owners
+            message = f"`{winner}` wins over `{losers[0]}`: both set `{flag}`, and the CLI takes the last one alone."
+            found.append(StreamWarning("OPTION_CONFLICT", message, {"field": losers[0], "winner": winner}))
+    return found
+
+
+def _shadows(options: Options) -> list[StreamWarning]:
+    """Return a warning for each setting that decides before the CLI calls `can_use_tool`.
+
+    Rules for tools of this process are not reported: the author of the tool and of the callback wants questions about the other tools.
+    """
+    shadows = []
+    if options.permission_mode == "bypassPermissions":
+        shadows.append(("permission_mode", "permission_mode='bypassPermissions' allows everything"))
+    if options.permission_mode == "dontAsk":
+        shadows.append(("permission_mode", "permission_mode='dontAsk' denies what is not allowed"))
+    # As the CLI writes the names of servers into the names of their tools.
+    own = [f"mcp__{re.sub('[^A-Za-z0-9_-]', '_', name)}" for name in in_process_servers(options)]
+    whole = [
+        rule
+        for rule in options.allowed_tools
+        if (rule.endswith(("()", "(*)")) or "(" not in rule)
+        and not any(rule == server or rule.startswith(f"{server}__") for server in own)
+    ]
+    if whole:
+        shadows.append(("allowed_tools", f"allowed_tools allows {', '.join(whole)} altogether"))
+    if options.skills == "all":
+        shadows.append(("skills", "skills='all' allows the Skill tool altogether"))
+    return [
+        StreamWarning(
+            "PERMISSION_CALLBACK_SHADOWED", f"{reason}, so the CLI does not call `can_use_tool`.", {"field": field}
+        )
+        for field, reason in shadows
+    ]
+
+
+def _misspelt_keys(options: Options) -> list[tuple[str, str]]:
+    """Return where a dict has a key that is nearly one that is known, and what may have been meant.
+
+    Such a key is sent as it is, for the CLI adds some; one that it does not know it ignores, `{"enable": True}` for a sandbox, say.
+    """
+    unknown: list[tuple[str, str, list[str]]] = []
+    for path, kind, value in _wire_dicts(options):
+        known = [field.wire for field in kind.__fields__.values()]
+        unknown.extend((path, key, known) for key in value if key not in known)
+    if not unknown:
+        return []
+    import difflib
+
+    return [
+        (f"{path}.{key}", suggestion(key, known))
+        for path, key, known in unknown
+        if difflib.get_close_matches(key, known, n=1, cutoff=0.85)
+    ]
+
+
+def _wire_dicts(options: Options) -> list[tuple[str, type[Checked], Mapping[str, Any]]]:
+    given: list[tuple[str, type[Checked], Any]] = [("sandbox", SandboxSettings, options.sandbox)]
+    if isinstance(options.sandbox, Mapping):
+        given.append(("sandbox.network", SandboxNetworkConfig, options.sandbox.get("network")))
+        given.append(("sandbox.filesystem", SandboxFilesystemConfig, options.sandbox.get("filesystem")))
+    given.extend((f"agents.{name}", AgentDefinition, agent) for name, agent in (options.agents or {}).items())
+    if isinstance(options.mcp_servers, Mapping):
+        for name, server in options.mcp_servers.items():
+            kind = SERVERS.get(server.get("type", "stdio")) if isinstance(server, Mapping) else None
+            if kind is not None:
+                given.append((f"mcp_servers.{name}", kind, server))
+    return [(path, kind, value) for path, kind, value in given if isinstance(value, Mapping)]

@@ -1,185 +1,161 @@
-"""Which version the CLI is, whether that will do, and remembering the answer.
+"""Versions of the Claude Code CLI: comparing them, the version that added each flag, and plans for older versions.
 
-The shells run `claude --version`; this module judges what came of it. The table of contract section 6 is `check`.
+Starts nothing and reads no file.
 """
 
 from __future__ import annotations
 
-import os
 import re
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
-from bridle.errors import (
-    StreamWarning,
-    UnknownVersionError,
-    UnsupportedCLIVersionError,
-    VersionDetectionError,
-    printable,
-)
+import msgspec
+
+from bridle.errors import UnsupportedCLIVersionError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from bridle.launch.plan import LaunchPlan
 
-__all__ = [
-    "MINIMUM_ONE_SHOT",
-    "MINIMUM_SESSION",
-    "Version",
-    "VersionCache",
-    "VersionFailure",
-    "check",
-    "parse_version",
-]
+__all__ = ["CLIVersion", "FLAGS", "FirstSeen", "fit", "version_meets_minimum"]
 
-Version: TypeAlias = tuple[int, int, int]
-
-MINIMUM_ONE_SHOT: Version = (1, 0, 0)
-"""The lowest CLI version for one-shot queries."""
-
-MINIMUM_SESSION: Version = (2, 0, 0)
-"""The lowest CLI version for sessions."""
-
-# Nine digits are enough for a date, and bound the work that a hostile output can make. ASCII only: `\d` knows other
-# digits.
+# Nine digits are enough for a date, and limit the work that a hostile output can cause. ASCII only: `\d` matches other digits.
 _VERSION = re.compile(r"(?<![0-9.])([0-9]{1,9})\.([0-9]{1,9})\.([0-9]{1,9})(?![0-9])")
 
 
-class VersionFailure(NamedTuple):
-    """Why there is no answer to `claude --version`.
+class CLIVersion(NamedTuple):
+    """A version of the Claude Code CLI. Versions compare as tuples: `CLIVersion(2, 1, 9) < CLIVersion(2, 1, 10)`.
 
     Attributes:
-        kind: `spawn` if it could not be run, `timeout` if it did not answer in time.
-        reason: what the operating system said, or how long was waited.
+        major: first number.
+        minor: second number.
+        patch: third number.
     """
 
-    kind: Literal["spawn", "timeout"]
-    reason: str
-
-
-def parse_version(text: str) -> Version | None:
-    """Return the first `d.d.d` in `text`, or None. What is around it (`v`, a name, a pre-release tag) is ignored."""
-    found = _VERSION.search(text)
-    return (int(found[1]), int(found[2]), int(found[3])) if found else None
-
-
-def dotted(version: Version) -> str:
-    """Return `2.1.0` for `(2, 1, 0)`."""
-    return ".".join(map(str, version))
-
-
-def check(
-    answer: str | VersionFailure,
-    policy: Literal["strict", "permissive", "skip"] = "strict",
-    minimum: Version = MINIMUM_ONE_SHOT,
-) -> list[StreamWarning]:
-    """Judge the answer to `claude --version`; return warnings if work may go on.
-
-    Args:
-        answer: what it printed, or why it printed nothing.
-        policy: the option `version_check`. With `skip` nothing is judged.
-        minimum: the lowest version that will do.
-
-    Raises:
-        UnsupportedCLIVersionError: it is too old.
-        UnknownVersionError: no version in the output, with `strict`.
-        VersionDetectionError: it could not be run, with `strict`.
-    """
-    if policy == "skip":
-        return []
-    if isinstance(answer, VersionFailure):
-        if answer.kind == "spawn" and policy == "strict":
-            raise VersionDetectionError(answer.reason)
-        message = f"The version of the Claude Code CLI is unknown: {printable(answer.reason, 300)}"
-        return [StreamWarning("VERSION_DETECTION_FAILED", message, {"kind": answer.kind, "reason": answer.reason})]
-    version = parse_version(answer)
-    if version is None:
-        if policy == "strict":
-            raise UnknownVersionError(answer)
-        message = f"No version number in the output of `claude --version`: {printable(answer, 300)!r}"
-        return [StreamWarning("UNPARSABLE_CLI_VERSION", message, {"output": answer})]
-    if version < minimum:
-        raise UnsupportedCLIVersionError(dotted(version), dotted(minimum))
-    return []
-
-
-class VersionCache:
-    """Remembers versions by the executable's real path, size and time of change: in memory, and in a file.
-
-    A file that is broken, or a folder that cannot be written, costs one `claude --version` and nothing else.
-    """
-
-    LIMIT = 32
-    """Executables that the file remembers; the oldest are forgotten."""
-
-    def __init__(self, file: str | None = None) -> None:
-        self.file = file
-        self._known: dict[str, str] = {}
-        self._loaded = file is None
+    major: int
+    minor: int
+    patch: int
 
     @classmethod
-    def in_user_folder(cls, environment: Mapping[str, str]) -> VersionCache:
-        """Return the cache in `bridle/versions.json` of `$XDG_CACHE_HOME` or `~/.cache`; in memory without both."""
-        folder = environment.get("XDG_CACHE_HOME", "")
-        if not os.path.isabs(folder):
-            home = environment.get("HOME", "")
-            folder = os.path.join(home, ".cache") if os.path.isabs(home) else ""
-        return cls(os.path.join(folder, "bridle", "versions.json") if folder else None)
+    def parse(cls, text: str) -> CLIVersion | None:
+        """Return the first `major.minor.patch` in a text, or None.
 
-    def get(self, cli_path: str) -> str | None:
-        """Return the remembered version text of this executable, or None if it is new or has changed."""
-        key = _identity(cli_path)
-        if key is None:
-            return None
-        if key not in self._known and not self._loaded:
-            self._loaded = True
-            self._known = {**self._read(), **self._known}
-        return self._known.get(key)
+        A leading `v`, a program name and a pre-release tag are ignored.
 
-    def put(self, cli_path: str, text: str) -> None:
-        """Remember the version in `text` for this executable; text without a version is not remembered."""
-        key = _identity(cli_path)
-        version = parse_version(text)
-        if key is None or version is None or self._known.get(key) == dotted(version):
-            return
-        self._known[key] = dotted(version)
-        if self.file is not None:
-            # Others may have written meanwhile: merge, newest last.
-            merged = {**self._read(), **self._known}
-            merged[key] = merged.pop(key)
-            self._write(dict(list(merged.items())[-self.LIMIT :]))
+        Args:
+            text: any text, such as the output of `claude --version`.
 
-    def _read(self) -> dict[str, str]:
-        import msgspec
+        Returns:
+            The version; None if the text contains none.
 
-        try:
-            with open(self.file or "", "rb") as source:
-                content: Any = msgspec.json.decode(source.read(1024 * 1024))
-        except (OSError, ValueError, RecursionError):
-            return {}
-        entries = content.get("versions") if isinstance(content, dict) else None
-        if not isinstance(entries, dict):
-            return {}
-        return {key: text for key, text in entries.items() if isinstance(text, str) and parse_version(text)}
+        Example:
+            >>> CLIVersion.parse("2.1.330 (Claude Code)")
+            CLIVersion(major=2, minor=1, patch=330)
+        """
+        found = _VERSION.search(text)
+        return cls(int(found[1]), int(found[2]), int(found[3])) if found else None
 
-    def _write(self, entries: dict[str, str]) -> None:
-        import msgspec
-
-        assert self.file is not None  # noqa: S101 - for the type checker
-        new = f"{self.file}.{os.getpid()}.{os.urandom(4).hex()}"
-        try:
-            os.makedirs(os.path.dirname(self.file), mode=0o700, exist_ok=True)
-            with open(new, "xb") as target:
-                target.write(msgspec.json.encode({"versions": entries}))
-            os.replace(new, self.file)
-        except OSError:
-            with suppress(OSError):
-                os.unlink(new)
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}.{self.patch}"
 
 
-def _identity(cli_path: str) -> str | None:
-    try:
-        real = os.path.realpath(cli_path, strict=True)
-        facts = os.stat(real)
-    except OSError:
-        return None
-    return f"{facts.st_size}:{facts.st_mtime_ns}:{os.fsencode(real).decode('utf-8', 'backslashreplace')}"
+def version_meets_minimum(version: str | tuple[int, int, int], minimum: str | tuple[int, int, int]) -> bool:
+    """Return True if a version is the minimum or newer.
+
+    Args:
+        version: a version, or a text that contains one, such as the output of `claude --version`.
+        minimum: the lowest accepted version, in the same form.
+
+    Returns:
+        False if the version is older.
+
+    Raises:
+        ValueError: a text contains no version.
+
+    Example:
+        >>> version_meets_minimum("2.1.330 (Claude Code)", "2.0.0")
+        True
+    """
+    return _version(version) >= _version(minimum)
+
+
+def _version(given: str | tuple[int, int, int]) -> tuple[int, int, int]:
+    if not isinstance(given, str):
+        return given
+    found = CLIVersion.parse(given)
+    if found is None:
+        raise ValueError(f"{given[:100]!r} contains no version; pass a text like '2.1.330'.")
+    return found
+
+
+class FirstSeen(NamedTuple):
+    """The versions between which a flag was added.
+
+    Attributes:
+        without: the newest version that was seen to refuse the flag.
+        known: the oldest version that was seen to accept it.
+    """
+
+    without: CLIVersion
+    known: CLIVersion
+
+
+_SEEN = """
+--session-id --settings --strict-mcp-config --system-prompt-file: 1.0.33 1.0.61
+--fork-session --include-partial-messages --resume-session-at --setting-sources: 1.0.100 2.0.0
+--max-thinking-tokens: 2.0.0 2.0.12
+--allow-dangerously-skip-permissions --plugin-dir: 2.0.20 2.0.27
+--max-budget-usd: 2.0.27 2.0.30
+--json-schema --tools: 2.0.30 2.0.45
+--agent --betas: 2.0.45 2.0.60
+--no-session-persistence: 2.0.60 2.1.0
+--debug-file: 2.1.0 2.1.30
+--effort --thinking: 2.1.30 2.1.70
+--exclude-dynamic-system-prompt-sections --include-hook-events --task-budget --thinking-display: 2.1.70 2.1.112
+--await-initialize --forward-subagent-text --managed-settings --permission-prompts --plugin-dir-no-mcp: 2.1.112 2.1.328
+--project-config-root --prompt-suggestions --resume-drops-turn --system-prompt-snapshot: 2.1.112 2.1.328
+"""
+
+
+def _table() -> dict[str, FirstSeen]:
+    table = {}
+    for line in _SEEN.strip().splitlines():
+        flags, _, versions = line.partition(":")
+        without, known = (CLIVersion(*map(int, text.split("."))) for text in versions.split())
+        table.update(dict.fromkeys(flags.split(), FirstSeen(without, known)))
+    return table
+
+
+FLAGS: dict[str, FirstSeen] = _table()
+"""The versions that added the flags. CLI 1.0.33 accepts every flag of Bridle that is not listed here."""
+
+_LATER_BYPASS = "--allow-dangerously-skip-permissions"
+
+
+def fit(plan: LaunchPlan, version: tuple[int, int, int]) -> LaunchPlan:
+    """Return the plan for a CLI version: flags that it does not know are replaced, or refused.
+
+    `--permission-mode=bypassPermissions` needs `--allow-dangerously-skip-permissions` in current versions, and
+    `--dangerously-skip-permissions` in versions that do not know that flag. Flags of `extra_args` are not touched.
+
+    Args:
+        plan: the plan for the current CLI.
+        version: the version that was found.
+
+    Returns:
+        The plan, changed or as it was.
+
+    Raises:
+        UnsupportedCLIVersionError: an option needs a newer version; `option` names it.
+    """
+    argv, owners = list(plan.argv), list(plan.owners)
+    for place, (part, owner) in enumerate(zip(plan.argv, plan.owners, strict=True)):
+        flag = part.partition("=")[0]
+        seen = FLAGS.get(flag)
+        if not owner or owner == "extra_args" or place < plan.program_length or seen is None or version > seen.without:
+            continue
+        if flag == _LATER_BYPASS and "--permission-mode=bypassPermissions" in plan.argv:
+            argv[place] = "--dangerously-skip-permissions"
+            continue
+        raise UnsupportedCLIVersionError(str(CLIVersion(*version)), str(seen.known), option=owner, flag=flag)
+    if argv == list(plan.argv):
+        return plan
+    return msgspec.structs.replace(plan, argv=tuple(argv), owners=tuple(owners))

@@ -5,7 +5,7 @@ Every message keeps the exact bytes it came from in `raw`, and everything it say
 
 from __future__ import annotations
 
-from bridle.messages import base, content, control, conversation, stream, system, unknown
+from bridle.messages import base, content, control, conversation, stream, system
 from bridle.messages.base import *
 from bridle.messages.content import *
 from bridle.messages.control import *
@@ -13,7 +13,6 @@ from bridle.messages.conversation import *
 from bridle.messages.decode import CONTROL_TYPES, MESSAGE_TYPES, decode, from_data
 from bridle.messages.stream import *
 from bridle.messages.system import *
-from bridle.messages.unknown import *
 
 __all__ = ["CONTROL_TYPES", "MESSAGE_TYPES", "decode", "from_data"]
 __all__ += base.__all__
@@ -22,4 +21,3 @@ __all__ += control.__all__
 __all__ += conversation.__all__
 __all__ += stream.__all__
 __all__ += system.__all__
-__all__ += unknown.__all__

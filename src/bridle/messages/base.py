@@ -1,17 +1,63 @@
-"""What all frames, records and blocks share: exact bytes, lazy payloads, equality and a short `repr`."""
+"""The base of all frames, records and blocks: exact bytes, lazy payloads, equality, `repr` and `str`."""
 
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 from msgspec import Raw
 
-from bridle.errors import DecodeError, printable
-from bridle.messages.lazy import decoded_once
+from bridle.errors import DecodeError, escape_terminal
 
 __all__ = ["Frame", "Message", "Record"]
+
+_WHEN = """
+
+        Decoded when first read; the bytes that came are in `raw`, or in the attribute of this name with `_raw` at its end.
+
+        Raises:
+            DecodeError: if it is nested deeper than the interpreter's recursion limit allows at this place.
+        """
+
+if TYPE_CHECKING:
+    from functools import cached_property
+    from typing import TypeVar
+
+    T_co = TypeVar("T_co", covariant=True)
+
+    class computed_once(cached_property[T_co]):  # noqa: N801
+        """A property that is computed when it is first read."""
+
+    class decoded_once(computed_once[T_co]):  # noqa: N801
+        """Such a property of bytes that are kept."""
+
+else:
+
+    class computed_once:  # noqa: N801 - it stands for `cached_property`
+        """A property that is computed when it is first read, without the lock that `cached_property` takes in Python 3.11.
+
+        Two threads that read it at the same moment may both compute it; both get the same value.
+        """
+
+        def __init__(self, function):
+            self.function = function
+            self.name = function.__name__
+            self.__doc__ = function.__doc__
+
+        def __get__(self, instance, owner=None):
+            if instance is None:
+                return self
+            value = self.function(instance)
+            return instance.__dict__.setdefault(self.name, value)
+
+    class decoded_once(computed_once):  # noqa: N801
+        """Such a property of bytes that are kept: its documentation says when they are decoded, and what that may raise."""
+
+        def __init__(self, function):
+            super().__init__(function)
+            self.__doc__ = f"{function.__doc__}{_WHEN}"
+
 
 Number = int | float
 """A JSON number: an integer stays an integer."""
@@ -74,20 +120,6 @@ def _integer(digits: str) -> Number:
         return float(digits)
 
 
-def _short(value: Any, room: int = 80) -> str:
-    if isinstance(value, (str, bytes)):
-        return repr(value) if len(value) <= room else f"{value[:room]!r}..."
-    if isinstance(value, Raw):
-        start = memoryview(value)[: room + 1].tobytes().decode("utf-8", "replace")
-        return start if len(start) <= room else f"{start[:room]}..."
-    if isinstance(value, list):
-        return "[" + ", ".join([_short(item, room) for item in value[:5]] + ["..."] * (len(value) > 5)) + "]"
-    if isinstance(value, dict):
-        items = [f"{_short(name, room)}: {_short(item, room)}" for name, item in list(value.items())[:5]]
-        return "{" + ", ".join(items + ["..."] * (len(value) > 5)) + "}"
-    return repr(value)
-
-
 def check_shape(payload: Raw, starts: bytes) -> None:
     """Do nothing if `payload` is absent or begins with one of the bytes `starts`.
 
@@ -116,12 +148,16 @@ def _represent(value: msgspec.Struct) -> str:
         field = getattr(value, name)
         if name == "raw" or field is None or (isinstance(field, (str, list, dict, Raw)) and not field):
             continue
-        shown.append(f"{name.removesuffix('_raw')}={_short(field)}")
+        if isinstance(field, Raw):
+            text = bytes(field).decode("utf-8", "replace")
+            shown.append(f"{name.removesuffix('_raw')}={escape_terminal(text, len(text))}")
+        else:
+            shown.append(f"{name}={field!r}")
     return f"{type(value).__name__}({', '.join(shown)})"
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """What the CLI sent, with its bytes. Equal if the typed fields are; the bytes they came from do not count.
+    """A part of the CLI's output, with its bytes. Equal if the typed fields are; the bytes they came from do not count.
 
     Attributes:
         raw: the exact bytes.
@@ -183,8 +219,24 @@ class Message(Frame, frozen=True, kw_only=True):
     uuid: str | None = None
     session_id: str | None = None
 
+    def __str__(self) -> str:
+        from bridle.messages.shown import line
+
+        return line(self)
+
+    def _repr_markdown_(self) -> str | None:
+        from bridle.messages.shown import markdown
+
+        text = getattr(self, "text", "")
+        return markdown(text) if text else None
+
+    def _repr_html_(self) -> str | None:
+        from bridle.messages.shown import html
+
+        return None if getattr(self, "text", "") else html(str(self))
+
 
 def frame_summary(frame: Frame) -> str:
     """Return what is logged of a frame: its kind and size, and nothing of what is in it."""
     kind = f"{frame.type} {getattr(frame, 'subtype', None) or '-'}"
-    return f"frame {printable(kind, 200)}, {len(frame.raw)} bytes"
+    return f"frame {escape_terminal(kind, 200)}, {len(frame.raw)} bytes"

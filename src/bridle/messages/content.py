@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 from msgspec import Raw
 
-from bridle.messages.base import NO_RAW, Record, check_shape, plain, plain_object
-from bridle.messages.lazy import decoded_once
+from bridle.messages.base import NO_RAW, Record, check_shape, decoded_once, plain, plain_object
 
 __all__ = [
     "AdvisorToolResultBlock",
@@ -115,7 +114,7 @@ class ToolUseBlock(_Call, frozen=True, kw_only=True, tag="tool_use"):
     Attributes:
         id: the call's id; the result's `tool_use_id` is the same.
         name: the tool.
-        caller: who called it, where the API says so.
+        caller: the caller, if the API names it.
     """
 
     caller: Any = None
@@ -127,7 +126,7 @@ class ServerToolUseBlock(_Call, frozen=True, kw_only=True, tag="server_tool_use"
     Attributes:
         id: the call's id; the result's `tool_use_id` is the same.
         name: the tool.
-        caller: who called it, where the API says so.
+        caller: the caller, if the API names it.
     """
 
     caller: Any = None
@@ -152,7 +151,7 @@ class _Outcome(Block, frozen=True, kw_only=True, dict=True, gc=True):
 
     @decoded_once
     def content(self) -> Any:
-        """What the tool returned, as plain Python values."""
+        """The result of the tool, as plain Python values."""
         return plain(self.content_raw) if self.content_raw else None
 
     @property
@@ -168,7 +167,7 @@ class _Outcome(Block, frozen=True, kw_only=True, dict=True, gc=True):
 
 
 class ToolResultBlock(_Outcome, frozen=True, kw_only=True, tag="tool_result"):
-    """What a tool returned.
+    """The result of a tool.
 
     Attributes:
         tool_use_id: the call's id.
@@ -184,20 +183,20 @@ class ToolResultBlock(_Outcome, frozen=True, kw_only=True, tag="tool_result"):
 
         @decoded_once
         def content(self) -> str | list[dict[str, Any]] | None:
-            """What the tool returned: a string, or a list of content blocks as plain dicts."""
+            """The result of the tool: a string, or a list of content blocks as plain dicts."""
 
 
 class ServerToolResultBlock(_Outcome, frozen=True, kw_only=True):
-    """What a tool at the API returned: the base of the classes for each such tool.
+    """The result of a tool at the API: the base of the classes for each such tool.
 
     Attributes:
         tool_use_id: the call's id.
-        is_error: None for all of today's tools; an error is told in `content`.
+        is_error: None for all of today's tools; `content` describes an error.
     """
 
 
 class WebSearchToolResultBlock(ServerToolResultBlock, frozen=True, kw_only=True, tag="web_search_tool_result"):
-    """What a web search found."""
+    """The results of a web search."""
 
 
 class WebFetchToolResultBlock(ServerToolResultBlock, frozen=True, kw_only=True, tag="web_fetch_tool_result"):
@@ -205,23 +204,23 @@ class WebFetchToolResultBlock(ServerToolResultBlock, frozen=True, kw_only=True, 
 
 
 class AdvisorToolResultBlock(ServerToolResultBlock, frozen=True, kw_only=True, tag="advisor_tool_result"):
-    """What the advisor model answered."""
+    """The answer of the advisor model."""
 
 
 class CodeExecutionToolResultBlock(ServerToolResultBlock, frozen=True, kw_only=True, tag="code_execution_tool_result"):
-    """What code printed that ran at the API."""
+    """The output of code that ran at the API."""
 
 
 class BashCodeExecutionToolResultBlock(
     ServerToolResultBlock, frozen=True, kw_only=True, tag="bash_code_execution_tool_result"
 ):
-    """What a shell command printed that ran at the API."""
+    """The output of a shell command that ran at the API."""
 
 
 class TextEditorCodeExecutionToolResultBlock(
     ServerToolResultBlock, frozen=True, kw_only=True, tag="text_editor_code_execution_tool_result"
 ):
-    """What an edit of a file at the API did."""
+    """The effect of an edit of a file at the API."""
 
 
 class ToolSearchToolResultBlock(ServerToolResultBlock, frozen=True, kw_only=True, tag="tool_search_tool_result"):
@@ -229,7 +228,7 @@ class ToolSearchToolResultBlock(ServerToolResultBlock, frozen=True, kw_only=True
 
 
 class McpToolResultBlock(ServerToolResultBlock, frozen=True, kw_only=True, tag="mcp_tool_result"):
-    """What a tool of an MCP server returned that the API is connected to."""
+    """The result of a tool of an MCP server that the API is connected to."""
 
 
 class _Sourced(Block, frozen=True, kw_only=True, dict=True, gc=True):
@@ -255,7 +254,7 @@ class DocumentBlock(_Sourced, frozen=True, kw_only=True, tag="document"):
 
     Attributes:
         title: its title.
-        context: what the model is told about it.
+        context: a text about it, for the model.
         citations: whether it may be cited.
     """
 
@@ -301,7 +300,7 @@ class ContainerUploadBlock(Block, frozen=True, kw_only=True, tag="container_uplo
 
 
 class CompactionBlock(Block, frozen=True, kw_only=True, tag="compaction"):
-    """What the conversation until here was summed up to, at the API.
+    """The summary of the conversation until here, made at the API.
 
     Attributes:
         content: the summary, as the API defines it.
@@ -387,4 +386,4 @@ KnownBlock = (
 """Every block class that has a type of its own."""
 
 ContentBlock = KnownBlock | UnknownBlock
-"""What `content` is a list of."""
+"""The type of the items of `content`."""

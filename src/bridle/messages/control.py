@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import Raw
 
-from bridle.messages.base import NO_RAW, Frame, check_shape, plain, plain_object
-from bridle.messages.lazy import decoded_once
+from bridle.messages.base import NO_RAW, Frame, check_shape, decoded_once, plain, plain_object
 
 __all__ = ["ControlCancelRequest", "ControlRequest", "ControlResponse", "KeepAlive", "TranscriptMirror"]
 
@@ -21,7 +20,7 @@ _probe = msgspec.json.Decoder(_Probe).decode
 
 
 class ControlRequest(Frame, frozen=True, kw_only=True, tag="control_request"):
-    """The CLI asks something of us.
+    """A request of the CLI.
 
     Attributes:
         request_id: to be repeated in the answer.
@@ -43,7 +42,7 @@ class ControlRequest(Frame, frozen=True, kw_only=True, tag="control_request"):
 
     @property
     def subtype(self) -> str | None:
-        """What is asked for."""
+        """The subtype of the request."""
         try:
             return _probe(self.request_raw).subtype
         except (ValueError, RecursionError):  # rare, and `request` knows what to say
@@ -52,7 +51,7 @@ class ControlRequest(Frame, frozen=True, kw_only=True, tag="control_request"):
 
 
 class ControlResponse(Frame, frozen=True, kw_only=True, tag="control_response"):
-    """The CLI answers a request of ours.
+    """The CLI's answer to a request of Bridle.
 
     Attributes:
         response_raw: the bytes of the answer.
@@ -99,7 +98,7 @@ class KeepAlive(Frame, frozen=True, kw_only=True, tag="keep_alive"):
     """A sign of life.
 
     Attributes:
-        startup_mark: how far the start has come, where that was asked for.
+        startup_mark: how far the start has come, if the request asked for it.
     """
 
     startup_mark: str | None = None

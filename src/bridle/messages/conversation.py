@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from bridle.errors import BridleError, printable
-from bridle.messages.base import NO_RAW, Message, Number, Record, check_shape, plain, plain_object
+from bridle.errors import BridleError, escape_terminal
+from bridle.messages.base import NO_RAW, Message, Number, Record, check_shape, decoded_once, plain, plain_object
 from bridle.messages.content import ContentBlock, KnownBlock, TextBlock
-from bridle.messages.lazy import decoded_once
 
 __all__ = [
     "AssistantMessage",
@@ -59,7 +58,7 @@ class ServerToolUsage(Record, frozen=True, kw_only=True):
 
 
 class OutputTokensDetails(Record, frozen=True, kw_only=True):
-    """What the output tokens were spent on.
+    """Use of the output tokens.
 
     Attributes:
         thinking_tokens: on reasoning.
@@ -81,7 +80,7 @@ class Usage(Record, frozen=True, kw_only=True):
         service_tier: `standard`, `priority` or `batch`.
         inference_geo: where it was computed.
         speed: `standard` or `fast`.
-        output_tokens_details: what the output tokens were spent on.
+        output_tokens_details: use of the output tokens.
         iterations: the same numbers for each step, where a request took several.
     """
 
@@ -99,7 +98,7 @@ class Usage(Record, frozen=True, kw_only=True):
 
 
 class ModelUsage(Record, frozen=True, kw_only=True, rename="camel"):
-    """What one model used and cost in the conversation so far; the numbers to account with.
+    """Usage and cost of one model in the conversation so far; use these numbers for accounting.
 
     Attributes:
         input_tokens: read, apart from the cache.
@@ -114,7 +113,7 @@ class ModelUsage(Record, frozen=True, kw_only=True, rename="camel"):
         context_window: the model's context, in tokens.
         max_output_tokens: the longest reply, in tokens.
         canonical_model: the name in the price table.
-        provider: who served it (`firstParty`, `bedrock`, `vertex`, ...).
+        provider: the provider of the API (`firstParty`, `bedrock`, `vertex`, ...).
         cost_basis: where the price comes from: `list`, `managed` or `unknown`.
     """
 
@@ -144,14 +143,14 @@ class MessageOrigin(Record, frozen=True, kw_only=True, rename="camel"):
     Attributes:
         kind: `human`, `channel`, `peer`, `task-notification`, `coordinator`, `observer`, `auto-continuation`, ...
         server: the channel's server.
-        from_: who sent it; can be forged.
+        from_: the sender; can be forged.
         from_mode: `bypass` or `prompting`.
         name: the sender's name.
         from_session: the sender's session.
         sender_task_id: the sender's task.
         body: the text that was sent.
         verified_peer_pid: the sender's process id, checked by the kernel.
-        subkind: what kind of task notification.
+        subkind: the kind of task notification, such as `external-event`.
         fire_reason: why a schedule fired.
         run_id: which run it belongs to.
     """
@@ -174,7 +173,7 @@ class ContextCategory(Record, frozen=True, kw_only=True):
     """A part of the context.
 
     Attributes:
-        name: what it is.
+        name: its name.
         tokens: how long it is.
         kind: `used`, `free`, `buffer` or `deferred`.
     """
@@ -232,12 +231,12 @@ class AssistantMessageBody(Record, frozen=True, kw_only=True):
         role: `assistant`.
         model: the model; `<synthetic>` for what the CLI says itself.
         content: the blocks.
-        stop_reason: why the model stopped; None while the reply goes on.
+        stop_reason: why the model stopped; None while the reply continues.
         stop_sequence: the sequence it stopped at.
         stop_details: why it refused, as the API defines it.
-        usage: tokens used; not final while the reply goes on.
+        usage: tokens used; not final while the reply continues.
         container: the API's code execution container.
-        context_management: what the API removed from the context.
+        context_management: parts that the API removed from the context.
     """
 
     id: str | None = None
@@ -261,21 +260,21 @@ class AssistantMessage(Message, frozen=True, kw_only=True, tag="assistant"):
     Attributes:
         message: the Messages API's part; its fields are also at hand here.
         parent_tool_use_id: the call that started the subagent which is speaking; None in the main conversation.
-        error: what failed, if this reports a failure (`authentication_failed`, `rate_limit`, `overloaded`, ...).
+        error: the kind of failure, if this reports a failure (`authentication_failed`, `rate_limit`, `overloaded`, ...).
         is_api_error_message: True if the CLI says this itself, to report a failure of the API.
         request_id: the API request.
         user_message_uuid: the prompt that is answered, on the first frame after it changed.
         user_message_uuids: all prompts that this turn has taken up.
         resume_reason: why the turn runs again, after a restart.
-        resumed_from_incomplete_thinking: True if the reply goes on inside reasoning that was cut off.
+        resumed_from_incomplete_thinking: True if the reply continues inside reasoning that was cut off.
         supersedes: earlier messages that this one replaces.
         aborted: True if it was cut short by an interrupt.
         agent_id: the task of the subagent which is speaking.
         subagent_type: that agent's type.
-        task_description: what that agent was asked for.
+        task_description: the task of that agent.
         timestamp: when, for display; not for ordering.
-        context_usage: what `/context` answers.
-        usage_report: what `/usage` answers, as plain values; experimental in the CLI.
+        context_usage: the answer of `/context`.
+        usage_report: the answer of `/usage`, as plain values; experimental in the CLI.
     """
 
     message: AssistantMessageBody = msgspec.field(default_factory=AssistantMessageBody)
@@ -318,12 +317,12 @@ class AssistantMessage(Message, frozen=True, kw_only=True, tag="assistant"):
 
     @property
     def stop_reason(self) -> str | None:
-        """Why the model stopped; None while the reply goes on."""
+        """Why the model stopped; None while the reply continues."""
         return self.message.stop_reason
 
     @property
     def usage(self) -> Usage | None:
-        """Tokens used; not final while the reply goes on."""
+        """Tokens used; not final while the reply continues."""
         return self.message.usage
 
 
@@ -343,24 +342,24 @@ class UserMessageBody(Record, frozen=True, kw_only=True):
 
 
 class UserMessage(Message, frozen=True, kw_only=True, tag="user"):
-    """What is said to the model: tool results, prompts of the CLI's own, and prompts played back.
+    """Input of the model: tool results, prompts of the CLI's own, and prompts played back.
 
     Attributes:
         message: the Messages API's part; its content is also at hand here.
         parent_tool_use_id: the call that started the subagent which is spoken to; None in the main conversation.
-        is_synthetic: True if nobody typed it.
+        is_synthetic: True if no user typed it.
         is_replay: True if it repeats a prompt that was sent, or an old message.
         priority: its place in the queue: `now`, `next` or `later`.
         origin: where it came from.
         should_query: False if it starts no turn.
         timestamp: when, for display.
         client_composed: True if it is taken word for word: no commands, no file references.
-        pasted_content: what was pasted and is not part of the content.
-        inline_pastes: what was pasted and is part of the content.
+        pasted_content: pasted text that is not part of the content.
+        inline_pastes: pasted text that is part of the content.
         file_attachments: files that came with it, as the CLI describes them.
         agent_id: the task of the subagent which is spoken to.
         subagent_type: that agent's type.
-        task_description: what that agent was asked for.
+        task_description: the task of that agent.
     """
 
     message: UserMessageBody = msgspec.field(default_factory=UserMessageBody)
@@ -469,8 +468,8 @@ class ResultMessage(Message, frozen=True, kw_only=True, tag="result"):
     Attributes:
         subtype: `success`, `error_during_execution`, `error_max_turns`, `error_max_budget_usd`, ...
         is_error: True if the turn failed. Where the CLI says nothing, any subtype but `success` is a failure.
-        result: the final text; the text of the error where an API error ended the turn.
-        errors: what went wrong, for the error subtypes.
+        result: the field behind `text`, as the CLI sends it: None if the turn ended without a text.
+        errors: the problems, for the error subtypes.
         terminal_reason: why the loop ended: `completed`, `max_turns`, `aborted_streaming`, `api_error`, ...
         api_error_status: the HTTP status of the API call that failed.
         stop_reason: why the model stopped.
@@ -479,13 +478,14 @@ class ResultMessage(Message, frozen=True, kw_only=True, tag="result"):
         duration_api_ms: the part of it that was spent at the API.
         total_cost_usd: the estimated price of the conversation so far, in US dollars; after `resume` what came before is in it (2.1.328).
         usage: tokens of the main conversation in this turn.
-        model_usage: what each model used in the conversation so far; the numbers to account with.
+        model_usage: usage of each model in the conversation so far; use these numbers for accounting.
         permission_denials: tool calls that were not allowed.
         deferred_tool_use: a tool call that a hook put off.
         user_message_uuid: the prompt that was answered.
         user_message_uuids: all prompts that were answered.
         origin: where the prompt came from.
         queued_turn_count: prompts that still wait.
+        begun_message_ids: ids of the API messages that began to stream in this turn, with partial messages (2.1.330).
         result_index: number of this result in the run, from 0; a gap means that one is missing.
         local_command: the local command that answered.
         resume_reason: why the turn ran again, after a restart.
@@ -504,11 +504,11 @@ class ResultMessage(Message, frozen=True, kw_only=True, tag="result"):
         first_stream_post_ms: a remote worker's latency.
         first_stream_post_ack_ms: a remote worker's latency.
         first_stream_post_queue_wait_ms: a remote worker's latency.
-        first_stream_post_queued_behind: what that waited for.
+        first_stream_post_queued_behind: the work that delayed it.
         first_stream_post_wall_ms: a remote worker's latency.
         first_text_post_ms: a remote worker's latency.
         first_text_post_queue_wait_ms: a remote worker's latency.
-        first_text_post_queued_behind: what that waited for.
+        first_text_post_queued_behind: the work that delayed it.
         first_text_post_wall_ms: a remote worker's latency.
         warm_spare_claimed: True if a process answered that had been started ahead.
     """
@@ -536,6 +536,7 @@ class ResultMessage(Message, frozen=True, kw_only=True, tag="result"):
     user_message_uuids: list[str] | None = None
     origin: MessageOrigin | None = None
     queued_turn_count: int | None = None
+    begun_message_ids: list[str] | None = None
     result_index: int | None = None
     local_command: str | None = None
     resume_reason: str | None = None
@@ -572,8 +573,13 @@ class ResultMessage(Message, frozen=True, kw_only=True, tag="result"):
         """The typed output that `output_format` asked for, or None."""
         return plain(self.structured_output_raw) if self.structured_output_raw else None
 
+    @property
+    def text(self) -> str:
+        """The answer: the final text of the turn, or the text of the API error that ended it; empty if there is none."""
+        return self.result or ""
+
     def raise_for_error(self) -> None:
-        """Do nothing if the turn succeeded.
+        """Raise an error if the turn failed.
 
         Raises:
             ResultError: if `is_error` is set.
@@ -591,6 +597,23 @@ class ResultError(BridleError):
 
     def __init__(self, result: ResultMessage) -> None:
         self.result = result
+        self.session_id: str | None = result.session_id or None
+        status = result.api_error_status
+        self.retryable: bool = status is not None and (status in (408, 409, 429) or status >= 500)
         text = "; ".join(result.errors) or result.result or result.subtype or "unknown error"
         reason = result.terminal_reason or result.subtype
-        super().__init__(f"The turn failed ({printable(str(reason))}): {printable(text)}")
+        message = f"The turn failed ({escape_terminal(str(reason))}): {escape_terminal(text)}"
+        hint = next((hint for sign, hint in _HINTS.items() if sign in (result.subtype or "") or sign in text), "")
+        if hint:
+            again = f"`Options(resume={self.session_id!r})`" if self.session_id else "`Options(resume=...)`"
+            message = f"{message.rstrip('.')}. {hint.format(again=again)}"
+        super().__init__(message)
+
+
+_HINTS = {
+    "error_max_turns": "Raise `Options.max_turns`, or continue this conversation with {again}.",
+    "error_max_budget_usd": "Raise `Options.max_budget_usd`, or continue this conversation with {again}.",
+    "error_max_structured_output_retries": "Simplify `output_type`, or describe in the prompt how to fill it.",
+    "Not logged in": "Run the CLI in a terminal (`bridle doctor` shows its path) and log in with `/login`, or set ANTHROPIC_API_KEY.",
+    "API Error: 401": "Check ANTHROPIC_API_KEY, or log in again; `bridle doctor` shows the login that the CLI uses.",
+}

@@ -1,4 +1,4 @@
-"""Turns one line of the CLI's output into a typed frame, whatever the CLI sent.
+"""Turns one line of the CLI's output into a typed frame, for any output of the CLI.
 
 The tables of types are made of the classes: a class with a new `tag` is in them, and so is a new `SystemMessage`.
 """
@@ -14,15 +14,14 @@ from bridle.errors import DecodeError
 from bridle.messages import control, conversation  # noqa: F401 - their classes are found below
 from bridle.messages.base import Frame, Message, check_shape
 from bridle.messages.stream import StreamEvent
-from bridle.messages.system import SystemMessage
-from bridle.messages.unknown import UnknownMessage, UnknownSystemMessage
+from bridle.messages.system import SystemMessage, UnknownMessage, UnknownSystemMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from bridle.errors import StreamWarning
 
-__all__ = ["CONTROL_TYPES", "MESSAGE_TYPES", "decode", "decode_run", "from_data"]
+__all__ = ["CONTROL_TYPES", "MESSAGE_TYPES", "decode", "decode_run", "from_data", "prepare"]
 
 
 class _SystemProbe(msgspec.Struct, frozen=True, tag_field="type", tag="system"):
@@ -59,7 +58,22 @@ _SYSTEM: dict[str | None, type[Message]] = {
 }
 _TOP_LEVEL = {tag: kind for tag, subtype, kind in _KNOWN if subtype is None}
 _system_decoders: dict[str, Callable[[bytes], Message]] = {}
-decode_typed: Callable[[bytes], Any] = msgspec.json.Decoder(Union[(*_TOP_LEVEL.values(), _SystemProbe)]).decode
+
+
+def _decode_first(line: bytes) -> Any:
+    prepare()
+    return decode_typed(line)
+
+
+decode_typed: Callable[[bytes], Any] = _decode_first
+
+
+def prepare() -> None:
+    """Make the decoder. It takes as long as all other imports of a query, so it is made while the CLI starts."""
+    global decode_typed  # noqa: PLW0603 - looked up for each line
+    if decode_typed is _decode_first:
+        decode_typed = msgspec.json.Decoder(Union[(*_TOP_LEVEL.values(), _SystemProbe)]).decode
+
 
 # The CLI's key order saves looking into the payload: there is one of these lines for every token.
 _USUAL_EVENT = b'{"type":"stream_event","event":{'
@@ -68,12 +82,15 @@ _USUAL_EVENT = b'{"type":"stream_event","event":{'
 def decode(line: bytes, warn: Callable[[StreamWarning], None]) -> Frame:
     """Return the frame on `line`: a `Message`, or a control frame (see `bridle.messages.control`).
 
-    What cannot be read costs as little as possible: an unknown type becomes an `UnknownMessage`, an unknown block an
+    An unreadable part costs as little as possible: an unknown type becomes an `UnknownMessage`, an unknown block an
     `UnknownBlock`, and a field of the wrong shape is left out and named in a `FIELD_DROPPED` warning.
 
     Args:
         line: the bytes between two line ends.
         warn: called for each field that was left out.
+
+    Returns:
+        The frame.
 
     Raises:
         DecodeError: if the line is not JSON, not UTF-8, not an object, or nested too deep.
@@ -188,10 +205,18 @@ def _text(fields: dict[str, msgspec.Raw], name: str, report: Any) -> str | None:
 
 
 def from_data(data: dict[str, Any], warn: Callable[[StreamWarning], None] | None = None) -> Frame:
-    """Return the frame that the CLI would mean by `data`: for tests of code that consumes messages.
+    """Return the frame that a dict describes, for tests of code that reads messages.
 
     Args:
         data: a frame with its names on the wire, `{"type": "assistant", "message": {...}}`.
-        warn: called for each field that was left out; by default nobody is told.
+        warn: called for each field that was left out; None to drop the warnings.
+
+    Returns:
+        The message, as a session would give it.
+
+    Example:
+        ::
+
+            message = from_data({"type": "assistant", "message": {"content": [{"type": "text", "text": "Hello"}]}})
     """
     return decode(msgspec.json.encode(data), warn or (lambda warning: None))

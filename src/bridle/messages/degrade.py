@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 import msgspec
 from msgspec import Raw
 
-from bridle.errors import DecodeError, StreamWarning, printable
+from bridle.errors import DecodeError, StreamWarning, escape_terminal
 from bridle.messages.base import Frame, plain, repair_surrogates
 from bridle.messages.content import Block, UnknownBlock
 
@@ -70,7 +70,7 @@ class Report:
     def __init__(self, kind: str, warn: Callable[[StreamWarning], None]) -> None:
         self.kind = kind
         self.warn = warn
-        self.count = 0
+        self.count: int = 0
 
     def dropped(self, path: str, reason: str) -> None:
         """Warn that the field at `path` was left out."""
@@ -79,14 +79,14 @@ class Report:
             self._warn(path, reason, f"the field `{path}` of a `{self.kind}` frame was left out: {reason}")
 
     def finish(self) -> None:
-        """Warn once about all fields beyond the bound."""
+        """Warn once about all fields beyond the limit."""
         if self.count > _MOST_WARNINGS:
             more = self.count - _MOST_WARNINGS
             self._warn("", f"{more} more fields", f"{more} more fields of a `{self.kind}` frame were left out")
 
     def _warn(self, path: str, reason: str, message: str) -> None:
         context = {"field": path, "type": self.kind, "reason": reason}
-        self.warn(StreamWarning("FIELD_DROPPED", printable(message, 500), context))
+        self.warn(StreamWarning("FIELD_DROPPED", escape_terminal(message, 500), context))
 
 
 def build(kind: type[Any], fields: dict[str, Raw], path: str, report: Report) -> Any:

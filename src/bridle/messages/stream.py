@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import Raw
 
-from bridle.messages.base import NO_RAW, Message, Number, Record, plain_object, repair_surrogates
-from bridle.messages.lazy import decoded_once
+from bridle.messages.base import NO_RAW, Message, Number, Record, decoded_once, plain_object, repair_surrogates
 
 __all__ = [
     "ActiveGoal",
@@ -96,19 +95,19 @@ class StreamEvent(Message, frozen=True, kw_only=True, tag="stream_event"):
 
     @property
     def text_delta(self) -> str | None:
-        """The piece of text that was added, or None if this is no piece of text."""
+        """The piece of text that was added, or None if this is another kind of piece."""
         delta = self._glance().delta
         return delta.text if delta is not None and delta.type == "text_delta" else None
 
     @property
     def thinking_delta(self) -> str | None:
-        """The piece of reasoning that was added, or None if this is no piece of reasoning."""
+        """The piece of reasoning that was added, or None if this is another kind of piece."""
         delta = self._glance().delta
         return delta.thinking if delta is not None and delta.type == "thinking_delta" else None
 
     @property
     def input_json_delta(self) -> str | None:
-        """The piece of a tool's input that was added, as JSON text, or None if this is no such piece."""
+        """The piece of a tool's input that was added, as JSON text, or None if this is another kind of piece."""
         delta = self._glance().delta
         return delta.partial_json if delta is not None and delta.type == "input_json_delta" else None
 
@@ -170,11 +169,11 @@ class ToolUseSummaryMessage(Message, frozen=True, kw_only=True, tag="tool_use_su
 
 
 class AuthStatusMessage(Message, frozen=True, kw_only=True, tag="auth_status"):
-    """A login goes on.
+    """A login is in progress.
 
     Attributes:
         is_authenticating: True until it is over.
-        output: what it printed.
+        output: its output.
         error: why it failed.
     """
 
@@ -222,7 +221,7 @@ class RateLimitInfo(Record, frozen=True, kw_only=True, rename="camel"):
 
 
 class RateLimitEvent(Message, frozen=True, kw_only=True, tag="rate_limit_event"):
-    """What is left of the plan's limits has changed.
+    """The rest of the plan's limits has changed.
 
     Attributes:
         rate_limit_info: the new state.
@@ -232,7 +231,7 @@ class RateLimitEvent(Message, frozen=True, kw_only=True, tag="rate_limit_event")
 
 
 class PromptSuggestionMessage(Message, frozen=True, kw_only=True, tag="prompt_suggestion"):
-    """What the user may want to ask next; comes after the result.
+    """A suggestion for the next prompt of the user; comes after the result.
 
     Attributes:
         suggestion: the prompt.
@@ -291,7 +290,7 @@ class CommandLifecycleMessage(Message, frozen=True, kw_only=True, tag="command_l
     Attributes:
         command_uuid: that `uuid`.
         state: `queued`, `started`, `completed`, `cancelled`, `discarded` or `refused`.
-        wakeup_source: what the scheduler started, where it did.
+        wakeup_source: the work that the scheduler started, if it did.
     """
 
     command_uuid: str = ""

@@ -56,12 +56,16 @@ __all__ = [
     "TaskUpdatedMessage",
     "TaskUsage",
     "ThinkingTokensMessage",
+    "UnknownMessage",
+    "UnknownSystemMessage",
     "WorkerShuttingDownMessage",
 ]
 
 
 class SystemMessage(Message, frozen=True, kw_only=True, tag="system"):
     """The base of all `system` messages; `subtype` says which it is."""
+
+    wire_subtype: ClassVar[str | None] = None
 
     def __init_subclass__(cls) -> None:
         """Take the subtype from the name of the class; base classes set None."""
@@ -95,7 +99,7 @@ class PluginEntry(Record, frozen=True, kw_only=True):
     Attributes:
         name: its name.
         path: its folder.
-        version: what its manifest says.
+        version: the version in its manifest.
     """
 
     name: str = ""
@@ -107,7 +111,7 @@ class ManagedLock(Record, frozen=True, kw_only=True):
     """The organization's settings overrule a plugin.
 
     Attributes:
-        plugin_enabled: what they say.
+        plugin_enabled: the organization's value.
         name: the plugin.
         marketplace: where it comes from.
     """
@@ -136,7 +140,7 @@ class PluginErrorEntry(Record, frozen=True, kw_only=True):
 
 
 class InitMessage(SystemMessage, frozen=True, kw_only=True):
-    """What the session is made of; comes at the start of every turn.
+    """The parts of the session; comes at the start of every turn.
 
     Attributes:
         model: the model.
@@ -154,12 +158,13 @@ class InitMessage(SystemMessage, frozen=True, kw_only=True):
         plugin_errors: those that could not be loaded.
         output_style: the output style.
         betas: beta features of the API that are on.
-        capabilities: what the CLI can do beyond the basic protocol.
+        capabilities: abilities of the CLI beyond the basic protocol.
         fast_mode_state: `off`, `cooldown` or `on`.
         fast_mode_disabled_reason: why there is no fast mode.
         effort: `low`, `medium`, `high`, `xhigh` or `max`.
         view_mode: `focus` or `default`.
         user_message_uuids: the prompts that this turn has taken up.
+        served_by_anthropic: True if requests go to the API of Anthropic itself (2.1.330).
     """
 
     model: str = ""
@@ -183,6 +188,7 @@ class InitMessage(SystemMessage, frozen=True, kw_only=True):
     effort: str | None = None
     view_mode: str | None = None
     user_message_uuids: list[str] | None = None
+    served_by_anthropic: bool | None = None
 
 
 class PreservedSegment(Record, frozen=True, kw_only=True):
@@ -190,7 +196,7 @@ class PreservedSegment(Record, frozen=True, kw_only=True):
 
     Attributes:
         head_uuid: the first.
-        anchor_uuid: what they follow now.
+        anchor_uuid: the message that they follow now.
         tail_uuid: the last.
     """
 
@@ -203,7 +209,7 @@ class PreservedMessages(Record, frozen=True, kw_only=True):
     """Messages that a compaction kept, one by one.
 
     Attributes:
-        anchor_uuid: what they follow now.
+        anchor_uuid: the message that they follow now.
         uuids: the messages.
     """
 
@@ -212,7 +218,7 @@ class PreservedMessages(Record, frozen=True, kw_only=True):
 
 
 class CompactMetadata(Record, frozen=True, kw_only=True):
-    """What a compaction did.
+    """The effect of a compaction.
 
     Attributes:
         trigger: `manual` or `auto`.
@@ -235,7 +241,7 @@ class CompactBoundaryMessage(SystemMessage, frozen=True, kw_only=True):
     """The conversation was summed up to make room.
 
     Attributes:
-        compact_metadata: what was done.
+        compact_metadata: the effect of the compaction.
     """
 
     compact_metadata: CompactMetadata = msgspec.field(default_factory=CompactMetadata)
@@ -292,7 +298,7 @@ class APIRetryMessage(SystemMessage, frozen=True, kw_only=True):
 
 
 class ControlRequestProgressMessage(SystemMessage, frozen=True, kw_only=True):
-    """A control request of ours takes long.
+    """A control request of Bridle takes long.
 
     Attributes:
         request_id: the request.
@@ -312,7 +318,7 @@ class ControlRequestProgressMessage(SystemMessage, frozen=True, kw_only=True):
 
 
 class ModelRefusalFallbackMessage(SystemMessage, frozen=True, kw_only=True):
-    """The model refused, and another one was asked.
+    """The model refused, and the CLI tried another model.
 
     Attributes:
         content: this, for people.
@@ -320,11 +326,11 @@ class ModelRefusalFallbackMessage(SystemMessage, frozen=True, kw_only=True):
         direction: `retry`, `revert` or `sticky`.
         scope: `session` if the whole session changes over, `local` if only this answer; None means `session`.
         original_model: the model that refused.
-        fallback_model: the model that was asked instead.
+        fallback_model: the model that the CLI tried instead.
         request_id: the API request.
         api_refusal_category: why, in a word.
         api_refusal_explanation: why, for people.
-        retracted_message_uuids: messages to be taken back.
+        retracted_message_uuids: messages to remove again.
         refused_user_message_uuid: the prompt that was refused, if a person wrote it.
     """
 
@@ -342,7 +348,7 @@ class ModelRefusalFallbackMessage(SystemMessage, frozen=True, kw_only=True):
 
 
 class ModelRefusalNoFallbackMessage(SystemMessage, frozen=True, kw_only=True):
-    """The model refused, and no other one was asked.
+    """The model refused, and the CLI tried no other model.
 
     Attributes:
         content: this, for people.
@@ -365,7 +371,7 @@ class LocalCommandOutputMessage(SystemMessage, frozen=True, kw_only=True):
     """A slash command printed something.
 
     Attributes:
-        content: what it printed.
+        content: its output.
     """
 
     content: str = ""
@@ -443,7 +449,7 @@ class PluginInstallMessage(SystemMessage, frozen=True, kw_only=True):
 
 
 class TaskUsage(Record, frozen=True, kw_only=True):
-    """What a task has used.
+    """The usage of a task.
 
     Attributes:
         total_tokens: tokens.
@@ -463,10 +469,10 @@ class McpResourceLink(Record, frozen=True, kw_only=True, rename="camel"):
         uri: where it is.
         name: its name.
         title: its title.
-        description: what it is.
+        description: its description.
         mime_type: its media type.
         size: its length in bytes.
-        annotations: what the server says about it.
+        annotations: the server's annotations of it.
     """
 
     uri: str = ""
@@ -485,16 +491,16 @@ class TaskStartedMessage(SystemMessage, frozen=True, kw_only=True):
         task_id: the task.
         run_id: this run of it; new each time a task is resumed.
         tool_use_id: the call that started it.
-        description: what it is.
+        description: its description.
         task_type: `local_agent`, `local_bash`, `local_workflow`, `mcp_task`, ...
         subagent_type: the agent's type.
         is_backgrounded: True if the call does not wait for it.
         spawn_depth: how many agents deep it is.
         parent_task_id: the task that started it.
         workflow_name: the workflow.
-        prompt: what it was asked.
+        prompt: its prompt.
         skip_transcript: True if it should not be shown.
-        ambient: True if it is no real activity.
+        ambient: True if it is not a real activity.
     """
 
     task_id: str = ""
@@ -513,17 +519,17 @@ class TaskStartedMessage(SystemMessage, frozen=True, kw_only=True):
 
 
 class TaskProgressMessage(SystemMessage, frozen=True, kw_only=True):
-    """A task goes on.
+    """A task continues.
 
     Attributes:
         task_id: the task.
         run_id: this run of it.
         tool_use_id: the call that started it.
-        description: what it does now.
+        description: its current step.
         subagent_type: the agent's type.
-        usage: what it has used.
+        usage: its usage so far.
         last_tool_name: the tool it used last.
-        summary: what it has done.
+        summary: its work so far.
     """
 
     task_id: str = ""
@@ -566,11 +572,11 @@ class TaskNotificationMessage(SystemMessage, frozen=True, kw_only=True):
         status: `completed`, `failed` or `stopped`.
         reason: `worker_restart` if it was lost.
         output_file: the file with its whole output.
-        summary: what it did.
-        usage: what it used.
+        summary: its work.
+        usage: its usage.
         resource_links: files that an MCP task returned.
         skip_transcript: True if it should not be shown.
-        ambient: True if it was no real activity.
+        ambient: True if it was not a real activity.
     """
 
     task_id: str = ""
@@ -594,9 +600,9 @@ class BackgroundTask(Record, frozen=True, kw_only=True):
         run_id: this run of it.
         task_type: `local_agent`, `local_bash`, `local_workflow`, `mcp_task`, ...
         subagent_type: the agent's type.
-        description: what it is.
+        description: its description.
         parent_task_id: the task that started it.
-        ambient: True if it is no real activity.
+        ambient: True if it is not a real activity.
     """
 
     task_id: str = ""
@@ -633,7 +639,7 @@ class ThinkingTokensMessage(SystemMessage, frozen=True, kw_only=True):
 
 
 class SessionStateChangedMessage(SystemMessage, frozen=True, kw_only=True):
-    """The session began or ended to work, or waits for somebody.
+    """The session began or ended to work, or waits for an answer.
 
     Attributes:
         state: `idle`, `running` or `requires_action`.
@@ -659,8 +665,8 @@ class SlashCommand(Record, frozen=True, kw_only=True, rename="camel"):
 
     Attributes:
         name: its name, without the slash.
-        description: what it does.
-        argument_hint: what comes after it.
+        description: its purpose.
+        argument_hint: the arguments that follow it.
         aliases: other names.
         builtin: True if it is part of the CLI.
     """
@@ -744,7 +750,7 @@ class RecalledMemory(Record, frozen=True, kw_only=True):
     Attributes:
         path: its file, `<synthesis:DIR>`, or an address.
         scope: `personal`, `team` or `organization`.
-        content: what it says; None where the file has it.
+        content: its text; None if the file contains it.
     """
 
     path: str = ""
@@ -769,7 +775,7 @@ class ElicitationCompleteMessage(SystemMessage, frozen=True, kw_only=True):
 
     Attributes:
         mcp_server_name: the server.
-        elicitation_id: what it asked for.
+        elicitation_id: the id of the elicitation.
     """
 
     mcp_server_name: str = ""
@@ -777,15 +783,15 @@ class ElicitationCompleteMessage(SystemMessage, frozen=True, kw_only=True):
 
 
 class PermissionDeniedMessage(SystemMessage, frozen=True, kw_only=True):
-    """A tool call was denied without asking anybody. `ResultMessage.permission_denials` is the complete record.
+    """A tool call was denied without a question. `ResultMessage.permission_denials` is the complete record.
 
     Attributes:
         tool_name: the tool.
         tool_use_id: the call.
         agent_id: the subagent that called it.
-        decision_reason_type: what denied it: `classifier`, `mode`, `rule`, ...
+        decision_reason_type: the origin of the denial: `classifier`, `mode`, `rule`, ...
         decision_reason: why.
-        message: what the model was told.
+        message: the text for the model.
     """
 
     tool_name: str = ""
@@ -830,7 +836,7 @@ class InformationalMessage(SystemMessage, frozen=True, kw_only=True):
         level: `info`, `notice`, `suggestion` or `warning`.
         tool_use_id: lines with the same id replace each other.
         prevent_continuation: True if the turn ends here.
-        tag: what it belongs to.
+        tag: the group of the line.
     """
 
     content: str = ""
@@ -852,3 +858,31 @@ class SessionWritesLostMessage(SystemMessage, frozen=True, kw_only=True):
     error_code: str = ""
     lost: list[str] = msgspec.field(default_factory=list)
     transcript_session_ids: list[str] = msgspec.field(default_factory=list)
+
+
+class UnknownMessage(Message, frozen=True, kw_only=True):
+    """A message of a type or subtype that is not known. `data` has its content.
+
+    Attributes:
+        type: its type on the wire; empty if it has none.
+        subtype: its subtype on the wire, if it has one.
+    """
+
+    type: str = msgspec.field(default="", name="(type)")
+    subtype: str | None = None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, UnknownMessage):
+            return NotImplemented
+        return self.raw == other.raw or (self.data == other.data and self.type == other.type)
+
+    def __hash__(self) -> int:
+        return super().__hash__()
+
+
+class UnknownSystemMessage(UnknownMessage, SystemMessage, frozen=True, kw_only=True):
+    """A `system` message of a subtype that is not known: both a `SystemMessage` and an `UnknownMessage`."""
+
+    wire_subtype: ClassVar[str | None] = None
+
+    type: str = msgspec.field(default="system", name="(type)")

@@ -1,11 +1,12 @@
-"""Every deadline (`Timeouts`) and every bound (`Limits`) of the library, in one place each."""
+"""All timeouts (`Timeouts`) and all limits (`Limits`) of the library, in one place each."""
 
 from __future__ import annotations
 
-from bridle.checked.checks import integer, number, optional
-from bridle.checked.fields import Checked, option
+import math
 
-__all__ = ["LONGEST_SECONDS", "Limits", "Timeouts"]
+from bridle.checked.fields import Checked, integer, number, option, optional
+
+__all__ = ["LONGEST_SECONDS", "Limits", "Timeouts", "checked_timeout"]
 
 # What epoll can wait for at once is a little more: beyond it a wait fails with a bare OverflowError.
 LONGEST_SECONDS = 2_000_000
@@ -16,15 +17,15 @@ _mebibyte = 1024 * 1024
 
 
 class Timeouts(Checked):
-    """Every deadline, in seconds, up to 2,000,000 (23 days); None means no deadline.
+    """All timeouts, in seconds, up to 2,000,000 (23 days); None means no timeout.
 
     Attributes:
         version_check: for the answer to `claude --version`.
         initialize: for the CLI's answer to `initialize`; cold starts with servers and plugins take long.
         control: for the answer to a control request.
         rewind: for the answer to `rewind_files`.
-        hook: for a hook callback that names no deadline of its own.
-        permission: for the permission callback; None, because people may be asked.
+        hook: for a hook callback without a timeout of its own.
+        permission: for the permission callback; None, because a person may have to answer.
         mcp: for a call of an in-process tool.
         first_message: for the first message of a turn.
         idle: between two messages.
@@ -33,6 +34,11 @@ class Timeouts(Checked):
         background: the same while background tasks run.
         stop_grace: after closing stdin, before SIGTERM.
         kill_grace: after SIGTERM, before SIGKILL.
+
+    Example:
+        ::
+
+            options = Options(timeouts=Timeouts(turn=600, control=30))
     """
 
     version_check: float | None = option(_deadline, default=30.0)
@@ -52,17 +58,22 @@ class Timeouts(Checked):
 
 
 class Limits(Checked):
-    """Every bound.
+    """All limits.
 
     Attributes:
         line_bytes: the longest line of output that is read; a PDF or image result is one line.
-        consecutive_decode_errors: lines in a row that are no JSON objects before the stream is given up.
+        consecutive_decode_errors: lines in a row that are not JSON objects before the stream fails.
         queued_operations: control operations that may wait for the session to be ready.
-        pending_requests: control requests of ours that may wait for an answer.
+        pending_requests: control requests that may wait for an answer of the CLI.
         inflight_callbacks: callbacks of one kind that run at the same time; more wait for their turn.
-        early_requests: requests of the CLI that may wait for our `initialize`.
+        early_requests: requests of the CLI that may wait for the `initialize` of Bridle.
         buffered_bytes: unread output that a session holds before it fails.
         stderr_tail: bytes of stderr that are kept for diagnosis.
+
+    Example:
+        ::
+
+            options = Options(limits=Limits(line_bytes=256 * 1024 * 1024))
     """
 
     line_bytes: int = option(_count, default=64 * _mebibyte)
@@ -73,3 +84,23 @@ class Limits(Checked):
     early_requests: int = option(_count, default=100)
     buffered_bytes: int = option(_count, default=64 * _mebibyte)
     stderr_tail: int = option(integer(0), default=64 * 1024)
+
+
+def checked_timeout(timeout: object) -> float | None:
+    """Return a `timeout=` in seconds; None if there is none. Infinity means no limit.
+
+    Raises:
+        TypeError: it is not a number.
+        ValueError: it is NaN.
+    """
+    if timeout is None:
+        return None
+    if not isinstance(timeout, (int, float)) or isinstance(timeout, bool):
+        raise TypeError(f"`timeout` must be a number of seconds or None, got {timeout!r} ({type(timeout).__name__})")
+    try:
+        seconds = float(timeout)
+    except OverflowError:
+        return float("inf")
+    if math.isnan(seconds):
+        raise ValueError("`timeout` must be a number of seconds or None, got NaN")
+    return max(0.0, seconds)

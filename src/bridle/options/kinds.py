@@ -3,17 +3,23 @@
 Classes are spelled in snake_case. Where an option also takes a dict, the dict has the CLI's own (camelCase) names,
 and keys that this version does not know are passed on. A snake_case key in such a dict is refused: the CLI would
 ignore it.
+
+The functions are the checks of single options: what each accepts, and what it is kept as.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from bridle.checked.checks import (
+from bridle.checked.fields import (
+    Checked,
     boolean,
     choice,
     class_or_wire_dict,
+    fail,
+    instance,
     integer,
     json_object,
     list_of,
@@ -21,22 +27,29 @@ from bridle.checked.checks import (
     name_text,
     named_path,
     number,
+    option,
+    optional,
     path_text,
     strings,
+    tagged,
     text,
     whole,
+    wire_dict,
+    wrong,
 )
-from bridle.checked.fields import Checked, option
+from bridle.errors import OptionsError
 
 if TYPE_CHECKING:
-    import os
+    from bridle.checked.fields import Check
 
 PermissionMode: TypeAlias = Literal["default", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto", "manual"]
 EffortLevel: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]
 SettingSource: TypeAlias = Literal["user", "project", "local"]
 
-permission_mode_check = choice("default", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto", "manual")
-effort_level = choice("low", "medium", "high", "xhigh", "max")
+permission_mode_check: Check = choice(
+    "default", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto", "manual"
+)
+effort_level: Check = choice("low", "medium", "high", "xhigh", "max")
 
 
 # -- agents ------------------------------------------------------------------------------------------------------------
@@ -77,6 +90,12 @@ class AgentDefinition(Checked):
         observer: agent types that observe it in the background.
         observer_message: text after each of their digests.
         critical_system_reminder: experimental in the CLI.
+
+    Example:
+        ::
+
+            reviewer = AgentDefinition(description="Reviews code.", prompt="You review code.", tools=["Read", "Grep"])
+            options = Options(agents={"reviewer": reviewer})
     """
 
     description: str = option(name_text)
@@ -113,25 +132,23 @@ class McpStdioServerConfig(Checked):
     type: Literal["stdio"] = option(choice("stdio"), default="stdio")
 
 
-class McpSSEServerConfig(Checked):
-    """An MCP server that is reached by server-sent events."""
-
+class _RemoteServer(Checked):
     url: str = option(name_text, secret=True)
     headers: Mapping[str, str] | None = option(mapping_of(text), default=None, secret=True)
     tools: Sequence[Mapping[str, Any]] | None = option(list_of(json_object), default=None)
     timeout: float | None = option(number(0), default=None)
     always_load: bool | None = option(boolean, default=None)
+
+
+class McpSSEServerConfig(_RemoteServer):
+    """An MCP server that is reached by server-sent events."""
+
     type: Literal["sse"] = option(choice("sse"), default="sse")
 
 
-class McpHttpServerConfig(Checked):
+class McpHttpServerConfig(_RemoteServer):
     """An MCP server that is reached by streamable HTTP."""
 
-    url: str = option(name_text, secret=True)
-    headers: Mapping[str, str] | None = option(mapping_of(text), default=None, secret=True)
-    tools: Sequence[Mapping[str, Any]] | None = option(list_of(json_object), default=None)
-    timeout: float | None = option(number(0), default=None)
-    always_load: bool | None = option(boolean, default=None)
     type: Literal["http"] = option(choice("http"), default="http")
 
 
@@ -139,7 +156,7 @@ McpServerConfig: TypeAlias = McpStdioServerConfig | McpSSEServerConfig | McpHttp
 
 
 def is_external_server(config: Any) -> bool:
-    """Return True if the CLI itself connects to this server, False if it is served by this process."""
+    """Return True if the CLI itself connects to this server, False if this process answers for it."""
     return isinstance(config, (McpStdioServerConfig, McpSSEServerConfig, McpHttpServerConfig)) or (
         isinstance(config, Mapping) and config.get("type") != "sdk"
     )
@@ -149,7 +166,7 @@ def is_external_server(config: Any) -> bool:
 
 
 class SandboxNetworkConfig(Checked):
-    """What sandboxed commands may reach."""
+    """Network access of sandboxed commands."""
 
     allowed_domains: Sequence[str] | None = option(strings, default=None)
     denied_domains: Sequence[str] | None = option(strings, default=None)
@@ -165,7 +182,7 @@ class SandboxNetworkConfig(Checked):
 
 
 class SandboxFilesystemConfig(Checked):
-    """What sandboxed commands may read and write."""
+    """Files that sandboxed commands may read and write."""
 
     allow_write: Sequence[str] | None = option(strings, default=None)
     deny_write: Sequence[str] | None = option(strings, default=None)
@@ -179,7 +196,7 @@ class SandboxSettings(Checked):
     """How shell commands are confined.
 
     `enabled=True` without `fail_if_unavailable` makes the CLI refuse to start where no sandbox can be had, as with the
-    TypeScript package: running unconfined would be the opposite of what was asked for.
+    TypeScript package: running unconfined would be the opposite of the request.
     """
 
     enabled: bool | None = option(boolean, default=None)
@@ -261,7 +278,7 @@ ThinkingConfig: TypeAlias = ThinkingConfigAdaptive | ThinkingConfigEnabled | Thi
 
 
 class TaskBudget(Checked):
-    """A token budget that the model is told about."""
+    """A token budget that the model sees."""
 
     total: int = option(integer(1))
 
@@ -272,3 +289,401 @@ class SdkPluginConfig(Checked):
     path: str | os.PathLike[str] = option(named_path)
     skip_mcp_discovery: bool | None = option(boolean, default=None)
     type: Literal["local"] = option(choice("local"), default="local")
+
+
+agents: Check = mapping_of(class_or_wire_dict(AgentDefinition))
+sandbox: Check = class_or_wire_dict(SandboxSettings)
+
+SERVERS: dict[str, type[Checked]] = {
+    "stdio": McpStdioServerConfig,
+    "sse": McpSSEServerConfig,
+    "http": McpHttpServerConfig,
+}
+
+
+def _server(value: Any, path: str) -> Any:
+    if isinstance(value, Checked):
+        return value
+    if isinstance(value, Mapping):
+        kind = value.get("type", "stdio")
+        if "type" not in value and "command" not in value:
+            _check_untyped(value, path)
+        if kind == "sdk":
+            if value.get("instance") is None:
+                raise OptionsError(
+                    f"`{path}` has type 'sdk' and needs `instance`, the server object.", field=f"{path}.instance"
+                )
+            return dict(value)
+        known = SERVERS.get(kind) if isinstance(kind, str) else None
+        if known is None:
+            raise wrong(f"{path}.type", "must be one of 'stdio', 'sse', 'http', 'sdk'", kind)
+        return wire_dict(known)(value, path)
+    from bridle.tools import Tool, tool_server
+
+    if isinstance(value, Tool):
+        value = (value,)
+    if isinstance(value, (list, tuple)) and value:
+        for index, part in enumerate(value):
+            if not callable(part) or isinstance(part, type):
+                raise fail(f"{path}[{index}]", "a tool or a function", part)
+        return tool_server(path.partition(".")[2], value)
+    _check_served(value, path)
+    return value
+
+
+def _check_untyped(value: Mapping[Any, Any], path: str) -> None:
+    if "url" in value:
+        raise OptionsError(
+            f"`{path}` has a `url` and no `type`: write `'type': 'http'`, or 'sse', beside it.", field=f"{path}.type"
+        )
+    if path.endswith(".mcpServers"):
+        raise wrong(path, "is what a file of servers begins with: give the dict that is in it, or the file's path.")
+
+
+def _check_served(value: Any, path: str) -> None:
+    """Refuse values that can never answer. Server objects of the package `mcp` are checked at the start."""
+    if value is None or isinstance(value, (str, bytes, int, float, list, tuple, set)):
+        raise fail(path, "a server config, a tool server or a list of tools", value)
+    if callable(value):
+        from bridle.checked.functions import check_callback
+
+        check_callback(value, path, ("message",))
+
+
+def mcp_servers(value: Any, path: str) -> Any:
+    """Accept servers by name, the path of a config file, or its JSON text."""
+    if isinstance(value, str):
+        return name_text(value, path)
+    if isinstance(value, os.PathLike):
+        return path_text(value, path)
+    if not isinstance(value, Mapping):
+        raise fail(path, "a dict of servers by name, or the path of a config file", value)
+    return mapping_of(_server)(value, path)
+
+
+_prompt_object = tagged({"preset": SystemPromptPreset, "custom": SystemPromptCustom, "file": SystemPromptFile})
+
+
+def system_prompt(value: Any, path: str) -> Any:
+    """Accept a text, a list of blocks, one of the three classes, or a dict with `type`."""
+    if isinstance(value, str):
+        return text(value, path)
+    if isinstance(value, (list, tuple)):
+        return list_of(text)(value, path)
+    return _prompt_object(value, path)
+
+
+def tools(value: Any, path: str) -> Any:
+    """Accept a list of tool names, or the preset dict."""
+    if isinstance(value, Mapping):
+        if dict(value) != {"type": "preset", "preset": "claude_code"}:
+            raise wrong(path, "as a dict must be {'type': 'preset', 'preset': 'claude_code'}: the default tools.")
+        return dict(value)
+    if isinstance(value, (list, tuple)) and any(callable(part) for part in value):
+        names = ", ".join(getattr(part, "__name__", "...") for part in value if callable(part))
+        raise wrong(
+            path,
+            "must be names of built-in tools. Register your own functions as a server: "
+            f"`mcp_servers={{'tools': [{names}]}}`.",
+        )
+    return tool_names(value, path)
+
+
+def _tool_name(value: Any, path: str) -> str:
+    checked = str(name_text(value, path))
+    rule = checked.strip()
+    if _taken_apart(rule) != [rule]:
+        # A part may be a rule of its own: `Bash(echo (a) Write b)` allows Write.
+        raise wrong(
+            path,
+            "is not a single rule for the CLI, which cuts at commas and spaces outside of parentheses and does not "
+            "count nested or escaped ones. Write separate entries, or put the rule into "
+            "`settings={'permissions': {'allow': [...], 'deny': [...]}}`, which is not cut.",
+        )
+    if not _well_formed(rule):
+        raise wrong(
+            path,
+            "has unbalanced parentheses, so the CLI would take it for the name of a tool; write `Tool` or "
+            "`Tool(pattern)`, with \\( and \\) for those that the pattern means literally.",
+        )
+    return checked
+
+
+def _taken_apart(text: str) -> list[str]:
+    """Return the rules that the CLI makes of one entry (2.1.328)."""
+    rules = [""]
+    inside = False
+    for character in text:
+        if character in ", " and not inside:
+            rules.append("")
+            continue
+        if character in "()":
+            inside = character == "("
+        rules[-1] += character
+    return [rule for rule in rules if rule]
+
+
+def _well_formed(rule: str) -> bool:
+    """Return whether the CLI reads `Tool` or `Tool(pattern)`; anything else matches nothing, in silence (2.1.328)."""
+    tool, parenthesis, pattern = rule.partition("(")
+    if not parenthesis:
+        return ")" not in rule
+    before_the_end = pattern[:-1]
+    escaped = (len(before_the_end) - len(before_the_end.rstrip("\\"))) % 2 == 1
+    return bool(tool) and ")" not in tool and not tool.endswith("\\") and pattern.endswith(")") and not escaped
+
+
+tool_names: Check = list_of(_tool_name, example='["Bash"]')
+
+
+thinking: Check = tagged(
+    {"adaptive": ThinkingConfigAdaptive, "enabled": ThinkingConfigEnabled, "disabled": ThinkingConfigDisabled}
+)
+
+
+def task_budget(value: Any, path: str) -> Any:
+    """Accept a `TaskBudget`, or a dict with `total`."""
+    if not isinstance(value, (TaskBudget, Mapping)):
+        raise fail(path, "a TaskBudget or {'total': tokens}", value)
+    return instance(TaskBudget)(value, path)
+
+
+plugins: Check = list_of(tagged({"local": SdkPluginConfig}), example='[{"type": "local", "path": "..."}]')
+
+
+def skills(value: Any, path: str) -> Any:
+    """Accept 'all', or a list of skill names."""
+    if isinstance(value, str):
+        if value != "all":
+            raise wrong(path, f"must be 'all' or a list of names: write `{path}=[...]`.")
+        return "all"
+    return list_of(_skill_name)(value, path)
+
+
+def _skill_name(value: Any, path: str) -> str:
+    checked = str(name_text(value, path))
+    # The name becomes part of a permission rule, `Skill(name)`: nothing in it may change what the rule means.
+    refused = (
+        checked != checked.strip()
+        or any(character in "(),*\ufeff" or ord(character) < 32 or ord(character) == 127 for character in checked)
+        or checked.startswith("/")
+        or checked.endswith("\\")
+        or "\\\\" in checked
+    )
+    if refused:
+        raise wrong(
+            path, "is not a skill name: no leading slash, outer spaces, parentheses, commas, asterisks or controls."
+        )
+    return checked
+
+
+def output_format(value: Any, path: str) -> dict[str, Any]:
+    """Accept `{"type": "json_schema", "schema": {...}}`."""
+    copied = json_object(value, path)
+    if copied.get("type") != "json_schema" or not isinstance(copied.get("schema"), dict) or len(copied) != 2:
+        raise wrong(path, "must be {'type': 'json_schema', 'schema': {...}}.")
+    return copied
+
+
+def tool_config(value: Any, path: str) -> dict[str, Any]:
+    """Accept `{"askUserQuestion": {"previewFormat": "markdown" or "html"}}`."""
+    copied = json_object(value, path)
+    question = copied.get("askUserQuestion", {})
+    if set(copied) - {"askUserQuestion"} or not isinstance(question, dict) or set(question) - {"previewFormat"}:
+        raise wrong(path, "knows only {'askUserQuestion': {'previewFormat': ...}}.")
+    if "previewFormat" in question:
+        choice("markdown", "html")(question["previewFormat"], f"{path}.askUserQuestion.previewFormat")
+    return copied
+
+
+def settings(value: Any, path: str) -> Any:
+    """Accept a path, JSON text, or a dict."""
+    if isinstance(value, Mapping):
+        return json_object(value, path)
+    if isinstance(value, (str, os.PathLike)):
+        return name_text(path_text(value, path), path)
+    raise fail(path, "a dict, JSON text or a path", value)
+
+
+def debug(value: Any, path: str) -> bool | str:
+    """Accept True, False, or a filter of debug categories."""
+    return str(name_text(value, path)) if isinstance(value, str) else boolean(value, path)
+
+
+def _variable_text(value: Any, path: str) -> str:
+    if not isinstance(value, str):
+        raise fail(path, "a str (or None to unset it)", value, "Write its text, such as '1'.")
+    return path_text(value, path)
+
+
+def _variable_name(value: Any, path: str) -> str:
+    checked = str(name_text(value, path))
+    if "=" in checked:
+        raise wrong(path, "must not contain '='.")
+    return checked
+
+
+environment: Check = mapping_of(optional(_variable_text), key=_variable_name)
+
+
+def inherit_env(value: Any, path: str) -> bool | tuple[str, ...]:
+    """Accept True, False, or the names of the variables to pass on."""
+    return value if isinstance(value, bool) else tuple(list_of(_variable_name, example='["PATH", "HOME"]')(value, path))
+
+
+def _flag_name(value: Any, path: str) -> str:
+    import re
+
+    checked = str(name_text(value, path))
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]+", checked):
+        raise wrong(path, "must be long flag names without the dashes, such as 'chrome'", value)
+    if checked in _RESERVED:
+        raise OptionsError(
+            f"`{path}` must not contain {checked!r}: {_RESERVED[checked]}", field=f"extra_args.{checked}"
+        )
+    return checked
+
+
+_OURS = "Bridle sets it and depends on it."
+_RESERVED = {
+    "print": _OURS,
+    "output-format": _OURS,
+    "input-format": _OURS,
+    "verbose": _OURS,
+    "await-initialize": _OURS,
+    "session-mirror": "session stores are not there yet.",
+    "version": "it would print a version and exit.",
+    "help": "it would print a help text and exit.",
+    "bg": "a session in the background has no stream.",
+    "background": "a session in the background has no stream.",
+}
+
+
+def _flag_value(value: Any, path: str) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, (list, tuple)):
+        return tuple(None if part is None else text(part, f"{path}[{index}]") for index, part in enumerate(value))
+    if not isinstance(value, str):
+        raise fail(path, "a str, None for a bare flag, or a list of them to repeat it", value)
+    return text(value, path)
+
+
+extra_args: Check = mapping_of(_flag_value, key=_flag_name)
+
+
+def hooks(value: Any, path: str) -> Any:
+    """Accept matchers by event."""
+    from bridle.hooks.matchers import check_hooks
+
+    return check_hooks(value, path)
+
+
+_OFFICIAL = (
+    "(tool_name, input_data, context) is the form of claude-agent-sdk; here `request` has `tool_name` and `input`."
+)
+
+
+def request_callback(value: Any, path: str) -> Any:
+    """Accept a plain or async function of one request, which returns the answer."""
+    from bridle import dialogs, permissions
+    from bridle.checked.functions import check_annotations, check_callback
+
+    asked: type
+    answers: tuple[type, ...]
+    if path == "can_use_tool":
+        # A function that always raises is often annotated `-> None`.
+        asked, answers = permissions.PermissionRequest, (permissions.Allow, permissions.Deny, type(None))
+    elif path == "on_elicitation":
+        asked, answers = dialogs.ElicitationRequest, (dialogs.ElicitationResult, Mapping, type(None))
+    else:
+        asked, answers = dialogs.UserDialogRequest, (dialogs.UserDialogResult, Mapping, type(None))
+    check_callback(value, path, ("request",), official=_OFFICIAL)
+    check_annotations(value, path, asked, answers, f"`{path}`")
+    return value
+
+
+def plain_callback(parameter: str) -> Check:
+    """Return the check for plain functions of one argument; they are called where nothing can be awaited."""
+
+    def check(value: Any, path: str) -> Any:
+        from bridle.checked.functions import check_callback, is_async
+
+        check_callback(value, path, (parameter,))
+        if is_async(value):
+            raise wrong(path, "must be a regular function, not `async def`.")
+        return value
+
+    return check
+
+
+def trace(value: Any, path: str) -> Any:
+    """Accept a function, or the path of a file."""
+    return plain_callback("line")(value, path) if callable(value) else path_text(value, path)
+
+
+def user(value: Any, path: str) -> str | int:
+    """Accept the name or number of a user of the operating system."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return whole(value, path)
+    return str(name_text(value, path))
+
+
+def cwd(value: Any, path: str) -> str | None:
+    """Accept a path; an empty one means none."""
+    return path_text(value, path) or None
+
+
+def cli_path(value: Any, path: str) -> str:
+    """Accept a path with something in it."""
+    checked = path_text(value, path)
+    if not checked:
+        raise wrong(path, "must not be empty; leave it out to have the CLI found.")
+    return checked
+
+
+def uuid(value: Any, path: str) -> str:
+    """Accept the text of a UUID."""
+    import re
+
+    checked = str(name_text(value, path))
+    if not re.fullmatch(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", checked):
+        raise wrong(path, "must be a UUID, such as str(uuid.uuid4())", value)
+    return checked
+
+
+# -- values that a file must not set unless it is trusted: the reason and the place, or None ---------------------------
+
+_HARMLESS_MODES = ("default", "plan")
+
+
+def refused_mode(value: Any) -> tuple[str, str] | None:
+    """Refuse every mode except default and plan."""
+    if value in _HARMLESS_MODES:
+        return None
+    return f"a file may only set the modes default and plan, not {value!r}", "permission_mode"
+
+
+def refused_agent(value: Any) -> tuple[str, str] | None:
+    """Refuse agents with other permission modes, with servers, and with unknown keys."""
+    known = {name for field in AgentDefinition.__fields__.values() for name in (field.name, field.wire)}
+    refused = None
+    for agent, definition in value.items() if isinstance(value, Mapping) else ():
+        if not isinstance(definition, Mapping):
+            continue
+        if (mode := definition.get("permissionMode", "default")) not in _HARMLESS_MODES:
+            reason = f"a file may only set the modes default and plan, not {mode!r}"
+            refused = reason, f"agents.{agent}.permissionMode"
+        elif "mcpServers" in definition:
+            refused = "servers are programs to run", f"agents.{agent}.mcpServers"
+        elif unknown := next((key for key in definition if key not in known), None):
+            # The CLI receives such a key as it is: `hooks`, for example, which are programs.
+            refused = "Bridle does not know its effect", f"agents.{agent}.{unknown}"
+    return refused
+
+
+def refused_prompt(value: Any) -> tuple[str, str] | None:
+    """Refuse a system prompt that is read from a file."""
+    if isinstance(value, Mapping) and value.get("type") == "file":
+        return "it names a file to read, which may hold secrets", "system_prompt.path"
+    return None

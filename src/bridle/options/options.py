@@ -1,7 +1,7 @@
 """`Options`: one row per option says everything about it.
 
 A row is a field of the class: its name, type, default and check; `row` says what the CLI receives and which sources may
-set it; the string below it is its documentation. Comments that begin with `--` are the headings of docs/options.md,
+set it; the string below it is its documentation. Comments that begin with `--` are the headings of docs/reference/options.md,
 which is made from this file. To add an option, add a row, its expectations in tests/options/expectations.py, and run
 `./dev docs`.
 
@@ -13,7 +13,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from bridle.checked.checks import (
+from bridle.checked.fields import (
+    Checked,
     boolean,
     choice,
     instance,
@@ -24,22 +25,23 @@ from bridle.checked.checks import (
     name_text,
     named_path,
     number,
+    option,
     strings,
     text,
     wrong,
 )
-from bridle.checked.fields import Checked, option
 from bridle.errors import OptionsError
-from bridle.options import values as checks
+from bridle.options import kinds as checks
 from bridle.options.bounds import Limits, Timeouts
 from bridle.options.kinds import effort_level, permission_mode_check
-from bridle.options.rows import flag, host, initialize, special, variable
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from bridle.dialogs import ElicitationRequest, ElicitationResult, UserDialogRequest, UserDialogResult
     from bridle.errors import StreamWarning
+    from bridle.hooks import Hooks
     from bridle.options.kinds import (
         AgentDefinition,
         EffortLevel,
@@ -53,21 +55,155 @@ if TYPE_CHECKING:
         TaskBudget,
         ThinkingConfig,
     )
+    from bridle.permissions import Allow, Deny, PermissionRequest
 
-__all__ = ["Options"]
+__all__ = ["Options", "Row", "flag", "host", "initialize", "special", "variable"]
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Literal, NoReturn, TypeAlias, TypedDict, Unpack
+
+    Kind: TypeAlias = Literal["argv", "initialize", "environment", "host"]
+    FlagForm: TypeAlias = Literal["value", "switch", "off", "each", "comma", "json"]
+    Form: TypeAlias = FlagForm | Literal["initialize", "variable", "special", "host"]
+    Refusal: TypeAlias = str | Callable[[Any], tuple[str, str] | None]
+
+    class _More(TypedDict, total=False):
+        shown: str
+        place: int
+        session: bool
+        repeats: tuple[str, ...]
+        yields_to: str
+        deprecated: str
+        way_out: str
+        since: str
+        merge: Literal["replace", "deep", "together"]
+        variable: Literal["", "text", "function"]
+        refused: Refusal
+
+
+_TEXTS = {
+    "value": "`{0}={1}`",
+    "switch": "`{0}`",
+    "off": "`{0}` when False",
+    "each": "`{0}={1}`, repeated",
+    "comma": "`{0}=A,B`",
+    "json": "`{0}=JSON`",
+    "initialize": "`initialize.{0}`",
+    "host": "-",
+}
+
+
+class Row:
+    """How one option is sent, and where its value may come from.
+
+    Attributes:
+        kind: where the value goes: flags, the `initialize` request, variables of the child, or nowhere (`host`).
+        form: how it is written. The forms `value` to `json` make flags; `special` has a function in `launch.encode`.
+        name: the flag, the field of `initialize`, or the variable.
+        text: the flags, fields or variables for people; "" derives them from the name.
+        shown: the placeholder of the value in this text.
+        constant: the text of the variable; "" means the value itself.
+        place: the position among all rows on the command line, which is that of the official package; rows without
+            one follow in the order of the class.
+        session: True if any value needs the bidirectional protocol. Fields of `initialize` always do.
+        repeats: flags that the CLI adds up when they are given twice.
+        yields_to: the option that wins over this one, with a warning.
+        deprecated: the replacement, for the warning `DEPRECATED_OPTION`.
+        way_out: the advice for a value that is too long for one argument.
+        since: the lowest CLI version that knows it, if that is known.
+        merge: how `Options.load` combines two sources: the higher one wins, mappings are merged deeply, or both are joined.
+        variable: how the text of its `BRIDLE_...` variable is read: as it is (`text`), not at all (`function`); "" derives
+            it from the type.
+        refused: the reason why an untrusted file must not set it; or a function of the value that returns the reason and
+            the place, or None.
+    """
+
+    # A plain class, because a named tuple of this size takes a millisecond to make at import.
+    kind: Kind
+    form: Form
+    name: str
+    text: str = ""
+    shown: str = "V"
+    constant: str = ""
+    place: int = 1000
+    session: bool = False
+    repeats: tuple[str, ...] = ()
+    yields_to: str = ""
+    deprecated: str = ""
+    way_out: str = "Make it shorter."
+    since: str = ""
+    merge: Literal["replace", "deep", "together"] = "replace"
+    variable: Literal["", "text", "function"] = ""
+    refused: Refusal = ""
+
+    def __init__(
+        self, kind: Kind, form: Form, name: str, text: str = "", constant: str = "", **more: Unpack[_More]
+    ) -> None:
+        self.__dict__.update(more, kind=kind, form=form, name=name, text=text, constant=constant)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError("a row is frozen")
+
+    @property
+    def becomes(self) -> str:
+        """The flags, fields or variables for people."""
+        if self.form == "variable":
+            return f"`{self.name}={self.constant}`" if self.constant else f"`{self.name}`"
+        return self.text or _TEXTS[self.form].format(self.name, self.shown)
+
+
+def flag(name: str, form: FlagForm = "value", *, text: str = "", **more: Unpack[_More]) -> Row:
+    """Return the row of a flag.
+
+    Args:
+        name: the flag.
+        form: `value` writes `--flag=value` (a bare `--flag` for True), `switch` a bare flag for True, `off` one for False,
+            `each` one flag per item, `comma` all items in one, `json` compact JSON. None writes nothing.
+        text: the text for people, if it differs.
+        **more: other fields of the row.
+    """
+    if form == "each":
+        more["repeats"] = (name,)
+    return Row("argv", form, name, text, **more)
+
+
+def initialize(name: str, **more: Unpack[_More]) -> Row:
+    """Return the row of a field of the `initialize` request."""
+    return Row("initialize", "initialize", name, **more)
+
+
+def variable(name: str, constant: str = "", **more: Unpack[_More]) -> Row:
+    """Return the row of a variable of the child; it has the value, or `constant` if the option is True."""
+    return Row("environment", "variable", name, "", constant, **more)
+
+
+def special(kind: Kind, text: str, **more: Unpack[_More]) -> Row:
+    """Return the row of an option that a function in `bridle.launch.encode` writes."""
+    return Row(kind, "special", "", text, **more)
+
+
+def host(text: str = "", **more: Unpack[_More]) -> Row:
+    """Return the row of an option that stays in this process."""
+    return Row("host", "host", "", text, **more)
+
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _NOT_YET = "session stores are not supported yet."
 
 
 class Options(Checked):
-    """Everything that can be asked of a query or a session: frozen, keyword-only, checked when it is built.
+    """The configuration of a query or a session: frozen, keyword-only, checked when it is built.
 
-    None means that nothing is said to the CLI, which then does what it does by default. docs/options.md says what every
-    field means and becomes.
+    None leaves an option to the CLI's default. docs/reference/options.md lists the flag or field that each option becomes.
 
     Raises:
-        OptionsError: a name, a type or a value is wrong; `field` says where.
+        OptionsError: a name, a type or a value is wrong; `field` is its place.
+
+    Example::
+
+        options = Options(model="sonnet", allowed_tools=["Read"], max_turns=5)
+        careful = options.replace(permission_mode="plan")
     """
 
     __replaced__: ClassVar[Mapping[str, str]] = {
@@ -89,7 +225,7 @@ class Options(Checked):
         "transport": "it is an argument of `query`, `run`, `start_session` and `Session`.",
     }
 
-    # -- What the model is told
+    # -- Prompts
 
     system_prompt: (
         str | Sequence[str] | SystemPromptPreset | SystemPromptCustom | SystemPromptFile | Mapping[str, Any] | None
@@ -103,6 +239,7 @@ class Options(Checked):
             refused=checks.refused_prompt,
         ),
         default=None,
+        secret=True,
     )
     """Replaces the system prompt (str, list of blocks, file), or adds to Claude Code's own (`SystemPromptPreset`)."""
     append_system_prompt: str | None = option(
@@ -114,14 +251,15 @@ class Options(Checked):
             yields_to="system_prompt",
         ),
         default=None,
+        secret=True,
     )
     """Text after Claude Code's own system prompt; `system_prompt` wins over it, with a warning."""
-    plan_mode_instructions: str | None = option(text, initialize("planModeInstructions"), default=None)
+    plan_mode_instructions: str | None = option(text, initialize("planModeInstructions"), default=None, secret=True)
     """Replaces the workflow that plan mode describes to the model."""
     verbatim_prompts: bool = option(
         boolean, host("`client_composed` on user frames", session=True, since="2.1.248"), default=False
     )
-    """The CLI takes prompts as they are, without commands in them."""
+    """True sends prompts literally: the CLI expands no slash commands in them."""
     title: str | None = option(name_text, initialize("title"), default=None)
     """The title of a new session."""
 
@@ -130,7 +268,7 @@ class Options(Checked):
     tools: Sequence[str] | Mapping[str, Any] | None = option(
         checks.tools, special("argv", "`--tools=A,B`, `--tools=default`", place=3), default=None
     )
-    """The built-in tools that exist; `[]` none, the preset dict the default ones."""
+    """Names of the built-in tools that exist; `[]` removes all, the preset dict selects the default set."""
     allowed_tools: Sequence[str] = option(
         checks.tool_names,
         special(
@@ -142,19 +280,19 @@ class Options(Checked):
         ),
         default=(),
     )
-    """Permission rules for what runs without asking. It does not take other tools away: that is `tools`."""
+    """Permission rules for tools that run without a question. Other tools stay available: `tools` limits them."""
     disallowed_tools: Sequence[str] = option(checks.tool_names, flag("--disallowedTools", "each", place=7), default=())
-    """Tools that are taken away, and permission rules that deny; always sent, whatever is allowed."""
+    """Tools to remove, and permission rules that deny. Always sent, also with `allowed_tools`."""
     tool_aliases: Mapping[str, str] | None = option(
         mapping_of(name_text),
         initialize("toolAliases", refused="they put one tool in the place of another"),
         default=None,
     )
-    """Other names for tools, applied once before a name is looked up."""
+    """Other names for tools, by name; applied once before a tool is looked up."""
     tool_config: Mapping[str, Any] | None = option(
         checks.tool_config, special("environment", "`CLAUDE_CODE_QUESTION_PREVIEW_FORMAT`"), default=None
     )
-    """Configuration of built-in tools: the preview format of AskUserQuestion."""
+    """Configuration of built-in tools: `{'askUserQuestion': {'previewFormat': 'markdown'}}`."""
     permission_mode: PermissionMode | None = option(
         permission_mode_check,
         flag(
@@ -166,7 +304,7 @@ class Options(Checked):
         ),
         default=None,
     )
-    """default, acceptEdits, plan, bypassPermissions, dontAsk or auto (manual is another word for default)."""
+    """default, acceptEdits, plan, bypassPermissions, dontAsk or auto (manual equals default)."""
     allow_dangerously_skip_permissions: bool = option(
         boolean,
         special(
@@ -177,44 +315,52 @@ class Options(Checked):
         ),
         default=False,
     )
-    """Permits a later switch to bypassPermissions; implied by that mode."""
+    """True permits a later switch to bypassPermissions; implied by that mode."""
     permission_prompt_tool_name: str | None = option(
         name_text, flag("--permission-prompt-tool", place=12, refused="it answers permission prompts"), default=None
     )
-    """An MCP tool that answers permission prompts; excludes `can_use_tool`."""
+    """An MCP tool that answers permission requests; excludes `can_use_tool`."""
     permission_prompts: Literal["host", "none"] | None = option(
         choice("host", "none"), flag("--permission-prompts", place=14), default=None
     )
-    """`none`: nobody answers, what would prompt is denied at once."""
-    can_use_tool: Callable[..., Any] | None = option(
+    """`none` denies every call that needs a permission request; `host` sends the request."""
+    can_use_tool: Callable[[PermissionRequest], Allow | Deny | Awaitable[Allow | Deny]] | None = option(
         checks.request_callback,
         special("host", "`--permission-prompt-tool=stdio` and `can_use_tool` control requests", place=13, session=True),
         default=None,
     )
-    """The callback that answers permission prompts."""
-    hooks: Mapping[str, Sequence[Any]] | None = option(
+    """The callback that answers permission requests; plain or async."""
+    hooks: Hooks | None = option(
         checks.hooks,
         host("`initialize.hooks` and `hook_callback` control requests", session=True, variable="function"),
         default=None,
     )
-    """Callbacks on the CLI's events, by event."""
-    on_elicitation: Callable[..., Any] | None = option(
-        checks.request_callback, host("`elicitation` control requests", session=True), default=None
-    )
-    """The callback for questions of MCP servers; without it they are declined."""
-    on_user_dialog: Callable[..., Any] | None = option(
-        checks.request_callback, host("`request_user_dialog` control requests", session=True), default=None
-    )
-    """The callback for blocking dialogs; without it they are cancelled."""
+    """Callbacks by event: a function, a `HookMatcher`, or a list of both, such as `{'PreToolUse': guard}`."""
+    on_elicitation: (
+        Callable[
+            [ElicitationRequest],
+            ElicitationResult | Mapping[str, Any] | Awaitable[ElicitationResult | Mapping[str, Any] | None] | None,
+        ]
+        | None
+    ) = option(checks.request_callback, host("`elicitation` control requests", session=True), default=None)
+    """The callback for requests of MCP servers to the user. Default: None, they are declined."""
+    on_user_dialog: (
+        Callable[
+            [UserDialogRequest],
+            UserDialogResult | Mapping[str, Any] | Awaitable[UserDialogResult | Mapping[str, Any] | None] | None,
+        ]
+        | None
+    ) = option(checks.request_callback, host("`request_user_dialog` control requests", session=True), default=None)
+    """The callback for blocking dialogs. Default: None, they are cancelled."""
     supported_dialog_kinds: Sequence[str] | None = option(strings, initialize("supportedDialogKinds"), default=None)
     """The kinds of dialogs that `on_user_dialog` can show."""
     sandbox: SandboxSettings | Mapping[str, Any] | None = option(
         checks.sandbox,
-        special("argv", "`sandbox` inside of `--settings=V`", refused="it can loosen the sandbox"),
+        special("argv", "`sandbox` inside `--settings=V`", refused="it can loosen the sandbox"),
         default=None,
         secret=True,
     )
-    """How shell commands are confined; `enabled` implies `failIfUnavailable` unless that is set."""
+    """Confines shell commands; `enabled` implies `failIfUnavailable` unless that is set."""
 
     # -- Servers, agents, skills, plugins
 
@@ -231,15 +377,15 @@ class Options(Checked):
         default=_NOTHING,
         secret=True,
     )
-    """MCP servers by name: configs, tool servers of this process, or the path of a config file."""
+    """MCP servers by name: configs, lists of tools, tool servers, or the path of a config file."""
     strict_mcp_config: bool = option(boolean, flag("--strict-mcp-config", "switch", place=30), default=False)
-    """Only the servers given here, none from files."""
+    """True uses only the servers given here, none from files."""
     mcp_servers_delivery: Literal["argv", "initialize"] = option(
         choice("argv", "initialize"),
         special("host", "`--await-initialize` and `initialize.mcpServers`", place=25),
         default="argv",
     )
-    """`initialize` keeps the servers' variables and headers off the command line, where other users see them."""
+    """`initialize` keeps the variables and headers of servers off the command line, which other users can read."""
     agent: str | None = option(name_text, flag("--agent", place=36), default=None)
     """The agent whose prompt, tools and model run the main thread."""
     agents: Mapping[str, AgentDefinition | Mapping[str, Any]] | None = option(
@@ -251,7 +397,7 @@ class Options(Checked):
         special("initialize", "`Skill` rules in `--allowedTools`; names also `initialize.skills`"),
         default=None,
     )
-    """'all', or the names of the skills that the session has."""
+    """'all', or the names of the skills of the session."""
     plugins: Sequence[SdkPluginConfig | Mapping[str, Any]] = option(
         checks.plugins,
         special(
@@ -267,14 +413,14 @@ class Options(Checked):
     plugin_delivery: Literal["argv", "initialize"] = option(
         choice("argv", "initialize"), host("`--await-initialize` and `initialize.plugins`"), default="argv"
     )
-    """`initialize` sends the plugins over stdin."""
+    """`initialize` sends the plugins over stdin instead of the command line."""
 
     # -- Model and output
 
     model: str | None = option(name_text, flag("--model", place=9), default=None)
-    """An alias or the id of the model."""
+    """An alias (`sonnet`) or the id of the model."""
     fallback_model: str | None = option(name_text, flag("--fallback-model", place=10), default=None)
-    """The model, or a comma-separated list, for when the first is overloaded."""
+    """A model, or a comma-separated list, for when `model` is overloaded."""
     betas: Sequence[str] = option(strings, flag("--betas", "each", place=11), default=())
     """Beta headers for API requests (API key users only)."""
     thinking: ThinkingConfig | Mapping[str, Any] | None = option(
@@ -282,72 +428,72 @@ class Options(Checked):
         special("argv", "`--thinking=V`, `--max-thinking-tokens=N`, `--thinking-display=V`", place=39),
         default=None,
     )
-    """How the model thinks: adaptive, enabled (with a budget), or disabled; and how that is shown."""
+    """The thinking mode: adaptive, enabled (with a budget in tokens) or disabled, and its display."""
     max_thinking_tokens: int | None = option(
         integer(0),
         flag("--max-thinking-tokens", shown="N", place=40, yields_to="thinking", deprecated="use `thinking`."),
         default=None,
     )
-    """Older form of `thinking`, which wins over it, with a warning."""
+    """Older form of `thinking`, in tokens; `thinking` wins over it, with a warning."""
     effort: EffortLevel | None = option(effort_level, flag("--effort", place=41, variable="text"), default=None)
-    """How much effort the model makes: low, medium, high, xhigh or max."""
+    """The effort of the model: low, medium, high, xhigh or max."""
     output_format: Mapping[str, Any] | None = option(
         checks.output_format, special("argv", "`--json-schema=JSON`", place=42), default=None
     )
-    """`{'type': 'json_schema', 'schema': ...}`: structured output that fits the schema."""
+    """`{'type': 'json_schema', 'schema': ...}` requests structured output that fits the schema."""
 
     # -- Budgets
 
     max_turns: int | None = option(integer(0), flag("--max-turns", shown="N", place=5), default=None)
-    """The number of turns after which it stops; 0 is sent, and means no limit to the CLI (2.1.328)."""
+    """The largest number of turns of the model; 0 means no limit."""
     max_budget_usd: float | None = option(
         number(0, exclusive=True), flag("--max-budget-usd", shown="X", place=6), default=None
     )
-    """The cost in US dollars at which it stops; what a resumed session cost before is not counted."""
+    """The cost limit in US dollars; the earlier cost of a resumed session does not count."""
     task_budget: TaskBudget | Mapping[str, int] | None = option(
         checks.task_budget, special("argv", "`--task-budget=N`", place=8), default=None
     )
-    """A token budget that the model is told about (alpha in the CLI)."""
+    """A token budget that the model sees (alpha in the CLI)."""
 
-    # -- Which conversation
+    # -- Conversation
 
     continue_conversation: bool = option(
         boolean, flag("--continue", "switch", place=17, yields_to="resume"), default=False
     )
-    """Continues the latest conversation of the folder; `resume` wins over it, with a warning."""
+    """True continues the latest conversation of the folder; `resume` wins over it, with a warning."""
     resume: str | None = option(name_text, flag("--resume", place=18), default=None)
     """The id (or name) of the session to resume."""
     session_id: str | None = option(checks.uuid, flag("--session-id", place=19), default=None)
     """The UUID of the new session; with `resume` only together with `fork_session`."""
     fork_session: bool = option(boolean, flag("--fork-session", "switch", place=31), default=False)
-    """With `resume`: a copy under a new id, the original stays as it is."""
+    """With `resume`: True resumes a copy under a new id and leaves the original unchanged."""
     resume_session_at: str | None = option(name_text, flag("--resume-session-at", place=32), default=None)
-    """Resume only up to this message (its UUID)."""
+    """Resumes only up to this message (its UUID)."""
     resume_drops_turn: str | None = option(text, flag("--resume-drops-turn", place=33), default=None)
-    """The UUID of the one prompt that `resume_session_at` may cut off; anything else is refused."""
+    """The UUID of the one prompt that `resume_session_at` may cut off; the CLI refuses any other."""
     persist_session: bool = option(boolean, flag("--no-session-persistence", "off", place=34), default=True)
-    """False writes no transcript, so that nothing can be resumed."""
+    """False writes no transcript: the session cannot be resumed."""
     enable_file_checkpointing: bool = option(
         boolean, variable("CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING", "true", session=True), default=False
     )
-    """Files are recorded, so that `rewind_files` can restore them."""
+    """True records files, so that `rewind_files` can restore them."""
 
-    # -- What is reported
+    # -- Messages to deliver
 
     include_partial_messages: bool = option(
         boolean, flag("--include-partial-messages", "switch", place=26), default=False
     )
-    """Text as it is made: `StreamEvent` messages."""
+    """True delivers text while the model writes it, as `StreamEvent` messages."""
     include_hook_events: bool = option(boolean, flag("--include-hook-events", "switch", place=27), default=False)
-    """Messages about hooks that start, go on and end."""
+    """True delivers messages about hooks that start, progress and end."""
     forward_subagent_text: bool = option(boolean, flag("--forward-subagent-text", "switch", place=28), default=False)
-    """The text of subagents too, not only their tool calls."""
+    """True also delivers the text of subagents, not only their tool calls."""
     prompt_suggestions: bool = option(boolean, flag("--prompt-suggestions=true", "switch", place=29), default=False)
-    """A guess of the user's next prompt after each turn."""
+    """True delivers a suggestion for the user's next prompt after each turn."""
     agent_progress_summaries: bool = option(boolean, initialize("agentProgressSummaries"), default=False)
-    """Summaries of what subagents do, about every 30 seconds."""
+    """True delivers summaries of the work of subagents, about every 30 seconds."""
     per_task_stop_affordance: bool = option(boolean, initialize("perTaskStopAffordance"), default=False)
-    """You can stop single tasks, so `interrupt()` leaves background tasks alone."""
+    """True declares that you can stop single tasks: `interrupt()` then leaves background tasks running."""
 
     # -- Files and settings
 
@@ -365,11 +511,11 @@ class Options(Checked):
         flag("--add-dir", "each", place=22, refused="they open folders to tools", merge="together"),
         default=(),
     )
-    """More folders that tools may use."""
+    """Additional folders that tools may use."""
     project_config_root: str | os.PathLike[str] | None = option(
         named_path, flag("--project-config-root", place=23, refused="it names a folder to trust"), default=None
     )
-    """The trusted folder that project settings, `.mcp.json` and `.claude` come from, instead of `cwd`."""
+    """The trusted folder of project settings, `.mcp.json` and `.claude`, instead of `cwd`."""
     settings: str | os.PathLike[str] | Mapping[str, Any] | None = option(
         checks.settings,
         special(
@@ -383,27 +529,27 @@ class Options(Checked):
         default=None,
         secret=True,
     )
-    """More settings: a dict, JSON text, or the path of a file."""
+    """Additional settings: a dict, JSON text, or the path of a file."""
     managed_settings: Mapping[str, Any] | None = option(
         json_object,
         flag("--managed-settings", "json", place=21, refused="they are a policy"),
         default=None,
         secret=True,
     )
-    """Settings on the level of a policy; the CLI takes only those that restrict."""
+    """Settings with the priority of a policy; the CLI accepts only restrictions."""
     setting_sources: Sequence[SettingSource] | None = option(
         list_of(choice("user", "project", "local"), example='["project"]'),
         flag("--setting-sources", "comma", place=35),
         default=None,
     )
-    """Which settings files count: user, project, local; `[]` none of them, None all."""
+    """The settings files to load: user, project, local; `[]` loads none, None all."""
 
     # -- The process
 
     cli_path: str | os.PathLike[str] | None = option(
         checks.cli_path, host("the program", refused="it names a program to run"), default=None
     )
-    """The CLI to run; None has it found."""
+    """Path to the Claude Code CLI. Default: None, search PATH and known locations."""
     executable: str | None = option(name_text, host("the program", refused="it names a program to run"), default=None)
     """The JavaScript runtime, used only if the CLI is a script (node by default)."""
     executable_args: Sequence[str] = option(
@@ -421,41 +567,45 @@ class Options(Checked):
         default=_NOTHING,
         secret=True,
     )
-    """Variables for the CLI, over the inherited ones; None unsets one."""
+    """Environment variables for the CLI, over the inherited ones; None unsets one."""
     inherit_env: bool | Sequence[str] = option(
         checks.inherit_env,
         special("environment", "the child's variables", refused="it decides which secrets the CLI gets"),
         default=True,
     )
-    """True passes this process's variables on, False none of them, a list only those."""
-    extra_args: Mapping[str, str | None] = option(
+    """True passes the variables of this process on, False none, a list only the named ones."""
+    extra_args: Mapping[str, str | Sequence[str | None] | None] = option(
         checks.extra_args,
         special(
-            "argv", "`--KEY=VALUE`, or `--KEY` for None", place=38, refused="they can be any flag", merge="together"
+            "argv",
+            "`--KEY=VALUE`, `--KEY` for None; list: repeated",
+            place=38,
+            refused="they can be any flag",
+            merge="together",
         ),
         default=_NOTHING,
         secret=True,
     )
-    """Any other flag of the CLI, by name without dashes."""
+    """Any other flag of the CLI, by name without dashes; None is a bare flag, a list repeats it."""
     user: str | int | None = option(
         checks.user, host("user of the process", refused="it is a user of this machine"), default=None
     )
     """The user of the operating system that the CLI runs as (needs privileges)."""
     client_app: str | None = option(text, variable("CLAUDE_AGENT_SDK_CLIENT_APP"), default=None)
-    """How your application names itself to the API."""
+    """The name of your application in API requests."""
     debug: bool | str = option(
         checks.debug, flag("--debug", text="`--debug`, `--debug=FILTER`", place=43), default=False
     )
-    """The CLI's own debug log, for all or for some categories."""
+    """True writes the CLI's debug log; a text selects categories."""
     debug_file: str | os.PathLike[str] | None = option(
         named_path, flag("--debug-file", shown="PATH", place=44, refused="it names a file to write"), default=None
     )
-    """The file that the debug log goes to."""
+    """The file for the CLI's debug log."""
 
-    # -- How Bridle behaves
+    # -- Behaviour of Bridle
 
     prompt_channel: Literal["stdin", "argv"] = option(choice("stdin", "argv"), host(), default="stdin")
-    """`stdin`, or `argv`: the prompt as last argument, visible to every user of the machine."""
+    """`stdin`, or `argv`: the prompt as last argument, visible to all users of the machine."""
     strict_exit_status: bool = option(boolean, host(), default=False)
     """True raises if the CLI exits with an error after a successful result."""
     version_check: Literal["strict", "permissive", "skip"] = option(
@@ -463,21 +613,21 @@ class Options(Checked):
     )
     """`strict`, `permissive` (unknown versions only warn) or `skip`."""
     on_oversize: Literal["raise", "skip"] | None = option(choice("raise", "skip"), host(), default=None)
-    """What a line beyond `Limits.line_bytes` does to a query: `raise` (None, too) or `skip`. A session always skips it."""
+    """The reaction of a query to a line beyond `Limits.line_bytes`: `raise` (default) or `skip`. A session always skips it."""
     on_warning: Callable[[StreamWarning], object] | None = option(
         checks.plain_callback("warning"), host(), default=None
     )
-    """A plain function that is called with each `StreamWarning`."""
+    """A regular function that Bridle calls with each `StreamWarning`."""
     stderr: Callable[[str], object] | None = option(checks.plain_callback("line"), host(), default=None)
-    """A plain function that is called with each line of the CLI's stderr."""
+    """A regular function that Bridle calls with each line of the CLI's stderr."""
     trace: Callable[..., object] | str | os.PathLike[str] | None = option(
         checks.trace, host(refused="it names a file to write"), default=None
     )
-    """A file that every frame is added to, with times and without secrets, or a function: see [cassettes](cassettes.md)."""
+    """A file that every frame is added to, with times and without secrets, or a function."""
     timeouts: Timeouts = option(instance(Timeouts), host(), default=Timeouts())
-    """Every deadline: `Timeouts`."""
+    """All timeouts: `Timeouts`."""
     limits: Limits = option(instance(Limits), host(), default=Limits())
-    """Every bound: `Limits`."""
+    """All limits: `Limits`."""
 
     def _check_together(self) -> None:
         if self.can_use_tool is not None and self.permission_prompt_tool_name is not None:
@@ -510,14 +660,22 @@ class Options(Checked):
         """Return options layered from explicit arguments, `BRIDLE_<FIELD>` variables and a TOML file, in that priority.
 
         Args:
-            file: a TOML file with field names as keys; None reads no file, wherever one may lie.
-            trust_file: True also takes from the file what could run programs, loosen permissions or read secrets. Leave
-                it False for a file from a checkout that somebody else wrote.
-            environment: the variables to look at; None means `os.environ`.
-            **explicit: fields as for `Options`; they win.
+            file: path of a TOML file with field names as keys. Default: None, no file.
+            trust_file: True also accepts options from the file that run programs, loosen permissions or read secrets.
+                Keep False for a file from a checkout of another author.
+            environment: the variables to read. Default: None, `os.environ`.
+            **explicit: fields as for `Options`; they override the other sources.
+
+        Returns:
+            Checked options.
 
         Raises:
             OptionsError: the file cannot be read, something in it is refused, or a name, a type or a value is wrong.
+
+        Example:
+            ::
+
+                options = Options.load("agent.toml", max_turns=5)
         """
         from bridle.options.sources import layered, said_where
 

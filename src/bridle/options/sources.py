@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from bridle.checked.fields import brief, suggestion
-from bridle.errors import OptionsError, printable
+from bridle.errors import OptionsError, escape_terminal
 
 if TYPE_CHECKING:
     from bridle.checked.fields import Field
@@ -52,7 +52,7 @@ def said_where(
     variable = f"{PREFIX}{name.upper()}"
     if variable in (os.environ if environment is None else environment):
         return f" It was set by the variable {variable}."
-    return "" if file is None else f" It was set in the file {printable(os.fspath(file), 300)}."
+    return "" if file is None else f" It was set in the file {escape_terminal(os.fspath(file), 300)}."
 
 
 def _laid_over(field: Field, lower: Any, higher: Any) -> Any:
@@ -116,7 +116,7 @@ def _refuse_typing_error(variable: str, name: str, fields: Mapping[str, Field]) 
     # Others may use the prefix (the child's id does); only what is nearly a field is taken for one.
     if difflib.get_close_matches(name, list(fields), n=1, cutoff=0.85):
         hint = suggestion(name, fields)
-        raise OptionsError(f"The variable {printable(variable, 100)} sets no option.{hint}", field=name)
+        raise OptionsError(f"The variable {escape_terminal(variable, 100)} sets no option.{hint}", field=name)
 
 
 def variable_kind(field: Field) -> str:
@@ -153,18 +153,18 @@ def _looks_like_json(value: str) -> bool:
 def _from_file(fields: Mapping[str, Field], file: str, trusted: bool) -> dict[str, Any]:
     import tomllib
 
-    shown = f"The options file {printable(file, 300)}"
+    shown = f"The options file {escape_terminal(file, 300)}"
     try:
         with open(file, "rb") as source:
             content = tomllib.load(source)
     except OSError as error:
         raise OptionsError(f"{shown} cannot be read: {error.strerror}.", field="file") from None
     except (ValueError, RecursionError) as error:
-        raise OptionsError(f"{shown} is no TOML: {brief(str(error))}", field="file") from None
+        raise OptionsError(f"{shown} is not valid TOML: {brief(str(error))}", field="file") from None
     for name, value in content.items():
         if name not in fields:
             hint = suggestion(name, fields)
-            raise OptionsError(f"The options file has an unknown key `{printable(name, 100)}`.{hint}", field=name)
+            raise OptionsError(f"The options file has an unknown key `{escape_terminal(name, 100)}`.{hint}", field=name)
         if variable_kind(fields[name]) == "function":
             raise OptionsError(f"The options file cannot set `{name}`: it is a function.", field=name)
         if not trusted:
@@ -177,7 +177,7 @@ def _refuse_untrusted(name: str, rule: Any, value: Any) -> None:
     if refused is not None:
         reason, where = refused
         raise OptionsError(
-            f"`{printable(where, 200)}` is refused from a file, because {reason}; pass `trust_file=True` if nobody "
-            "else can write that file.",
+            f"`{escape_terminal(where, 200)}` is refused from a file, because {escape_terminal(reason, 200)}; pass `trust_file=True` "
+            "if only you can write that file.",
             field=where,
         )

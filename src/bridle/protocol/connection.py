@@ -1,59 +1,92 @@
 """The core of a query or session: bytes and happenings in, events and bytes out. It never waits and knows no clock.
 
 Four verbs move bytes: `receive_data` and `receive_eof` in, `events_received` and `data_to_send` out; `process_exited` brings the exit.
-The `send_*` methods start what we want, and `expire` applies timeouts, which belong to shells. Receiving never raises for what the peer
+The `send_*` methods start requests, and `expire` applies timeouts, which belong to shells. Receiving never raises for what the peer
 sent; sending raises only before anything was changed.
 
 `Role.HOST` is the library, `Role.CLI` its opposite: same framing, same exchanges, same handshake, so that each is tested by the other.
 
-A connection is composed of parts that know of each other only what they are given: `Life` (lifecycle, handshake, ending), `Halves` (input,
-output, process), the ledgers in `OwnRequests` and `PeerRequests`, the open prompts in `TurnTable` and, for what comes in, `Reading`,
-`Conversation` and `EventQueue`. What concerns several of them stands here.
+Every state moves by a table of `states.session`. The parts that stand alone are the framer, the open prompts (`TurnTable`) and the open
+requests of both directions (`Ledger`): each request stands in its ledger from before its first byte until its one ending.
 """
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
-from operator import attrgetter
+from collections import deque
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from bridle.errors import (
     CLIExitedDuringInitError,
+    ControlRejectedError,
+    ControlTimeoutError,
     DecodeError,
+    DecodeErrorLimitError,
     InitializationError,
     InitializationTimeoutError,
+    InitQueueOverflowError,
     SessionClosedError,
-    TooManyDecodeErrors,
+    SessionNotFoundError,
+    StreamWarning,
+    TooManyPendingRequestsError,
 )
-from bridle.messages import Message, UserMessage
+from bridle.messages import (
+    MESSAGE_TYPES,
+    AssistantMessage,
+    BackgroundTasksChangedMessage,
+    CommandLifecycleMessage,
+    Frame,
+    InitMessage,
+    Message,
+    ResultMessage,
+    SessionStateChangedMessage,
+    StreamEvent,
+    TaskNotificationMessage,
+    TaskUpdatedMessage,
+    UserMessage,
+    decode,
+)
 from bridle.messages.control import ControlCancelRequest, ControlRequest, ControlResponse
+from bridle.messages.decode import decode_run
 from bridle.options.bounds import Limits
 from bridle.protocol import events, frames
-from bridle.protocol.answers import error_text, open_requests, read_answer
-from bridle.protocol.conversation import Conversation
+from bridle.protocol.control import (
+    Direction,
+    encode_request,
+    error_text,
+    fail_answer,
+    malformed,
+    open_requests,
+    read_answer,
+    row_for,
+)
 from bridle.protocol.diagnostics import exit_code_hint, line_skipped, process_failure, refused_option
-from bridle.protocol.event_queue import EventQueue
-from bridle.protocol.framing import OversizedLine
-from bridle.protocol.halves import Halves
-from bridle.protocol.life import Life, Role
-from bridle.protocol.own_requests import OwnRequests
-from bridle.protocol.peer_requests import PeerRequests
-from bridle.protocol.reading import NOTHING_PLAIN, PLAIN, PLAIN_AND_NAMELESS, Reading
-from bridle.protocol.results import ServerInfo, decode_result
+from bridle.protocol.exchanges import InFlightRequest, Ledger, PendingRequest
+from bridle.protocol.framing import LineFramer, OversizedLine
+from bridle.protocol.results import ControlResult, ServerInfo, decode_result
 from bridle.protocol.states import session as states
 from bridle.protocol.states.session import (
     ENDINGS,
-    Activity,
+    HANDSHAKE,
+    INPUT,
+    LIFECYCLE,
+    OUTPUT,
+    PROCESS,
+    WORK,
     Ending,
     Exit,
     Half,
     HalfHappening,
     Handshake,
     HandshakeHappening,
-    Lifecycle,
     LifecycleHappening,
     Process,
+    ProcessHappening,
+    SessionActivity,
+    SessionState,
     Snapshot,
     TurnHappening,
     TurnState,
@@ -63,27 +96,65 @@ from bridle.protocol.states.session import (
 from bridle.protocol.turns import PromptRecord, TurnTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Literal
 
-    from bridle.errors import BridleError
-    from bridle.messages import Frame, ResultMessage
+    from bridle.errors import BridleError, WarningCode
     from bridle.messages.system import BackgroundTask
-    from bridle.protocol.answers import Answer
-    from bridle.protocol.exchanges import InFlightRequest, PendingRequest
+    from bridle.protocol.control import Answer
     from bridle.protocol.frames import Payload
-    from bridle.protocol.reading import Kinds
 
-__all__ = ["SETTLE_SECONDS", "Connection", "Role"]
+__all__ = ["PLAIN", "SETTLE_SECONDS", "Connection", "Role"]
 
-logger = logging.getLogger("bridle")
+logger: logging.Logger = logging.getLogger("bridle")
 
 SETTLE_SECONDS = 5.0
 """How long the CLI may say nothing after a background task ended, before it is believed that nothing follows. Seen: 0.03 s."""
 
+PLAIN: frozenset[type[Frame]] = frozenset(MESSAGE_TYPES.values()) - {
+    ResultMessage,
+    InitMessage,
+    SessionStateChangedMessage,
+    BackgroundTasksChangedMessage,
+    TaskNotificationMessage,
+    TaskUpdatedMessage,
+    CommandLifecycleMessage,
+}
+"""Messages that change nothing else: almost every frame. They go straight into the batch, so that one costs no more than decoding it."""
+_PLAIN_AND_NAMELESS = frozenset(
+    kind for kind in PLAIN if not {"user_message_uuid", "user_message_uuids"} & set(kind.__struct_fields__)
+) - {AssistantMessage, StreamEvent}
+"""The same while an ordinary frame may tell which prompt is being answered."""
+_NOTHING_PLAIN: frozenset[type[Frame]] = frozenset()
+"""For the role CLI, which delivers no messages."""
+_DECODED_ONCE: frozenset[type[Frame]] = frozenset(
+    (
+        AssistantMessage,
+        UserMessage,
+        ResultMessage,
+        CommandLifecycleMessage,
+        ControlRequest,
+        ControlResponse,
+        ControlCancelRequest,
+    )
+)
+"""Frames that need attention and no second look: a `StreamEvent` needs one, and a `system` frame is not recognised by the first."""
+_REPORTS_ON_PROMPTS = "msg_lifecycle_v1"
+_TASK_ENDED = frozenset({"completed", "failed", "stopped", "killed", "cancelled"})
+_INTERNAL_REQUESTS = 256
+"""The number of internal requests that are remembered: a peer may answer none of them."""
+_IS_STOPPING = "the session is stopping"
 
-def _part(path: str, doc: str) -> Any:
-    """Return a property that reads an attribute of a part."""
-    return property(attrgetter(path), doc=doc)
+
+class Role(Enum):
+    """Which end of the wire a connection is."""
+
+    HOST = auto()
+    CLI = auto()
+
+
+_ASKS_US = {Role.HOST: Direction.CLI_TO_HOST, Role.CLI: Direction.HOST_TO_CLI}
+_PLAIN_FOR = {Role.HOST: (PLAIN, _PLAIN_AND_NAMELESS), Role.CLI: (_NOTHING_PLAIN, _NOTHING_PLAIN)}
 
 
 class Connection:
@@ -94,7 +165,7 @@ class Connection:
         limits: `line_bytes`, `consecutive_decode_errors`, `queued_operations`, `pending_requests` and `early_requests` count here.
         hold_until_confirmed: nothing is sent on an implicit confirmation: a guard depends on what the CLI says about itself.
         one_way: the launch gives the prompt and reads nothing more (`--print`): no handshake, nothing is written, control frames mean
-            nothing. `RUNNING` from `begin_start` on. Read `events_received()`: messages in batches, `Warned`, `BadLine`, `LongLine`,
+            nothing. `RUNNING` from `begin_start` on. Read `events_received()`: messages in batches, `WarningRaised`, `BadLine`, `LongLine`,
             `IncompleteLine`, `BackgroundTasksChanged`, `ActivityChanged`, and `Ended`. An exit gives `Ended(by_exit=True)`: the query
             judges it, with `exit_code`, `stderr_tail`, `last_result` and `process_failure()`. `fail()` gives `Ended.error`.
         judges_lines: False for queries: bad and long lines are reported as `BadLine` and `LongLine`, and the ending table decides. Else too
@@ -102,8 +173,20 @@ class Connection:
         random_bytes: where ids come from.
 
     Attributes:
+        role: the end of the wire that this is.
+        lifecycle: the state of the session, as its user sees it. That it is being stopped stands here and nowhere else.
+        handshake: the state of the handshake.
+        ending: how it ended, once it has: then nothing more can happen, and the process, if it lives, is to be stopped.
+        terminal_error: why it failed, if it did.
         server_info: the CLI's description of itself, once it has answered `initialize`.
         turns: the open prompts.
+        activity: the state that the CLI has reported.
+        background_tasks: the running background tasks, ambient ones included.
+        last_result: the last result.
+        session_id: the session, as soon as a message has named it.
+        received: True once any byte has come.
+        exit_code: the exit code of the process, once it is known.
+        stderr_tail: the last part of stderr, once the process has exited.
     """
 
     def __init__(
@@ -116,131 +199,238 @@ class Connection:
         judges_lines: bool = True,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
+        self.role = role
+        self.lifecycle: SessionState = SessionState.NEW
+        self.handshake = Handshake.NONE if one_way else Handshake.UNSENT
+        self.ending: Ending | None = None
+        self.terminal_error: BridleError | None = None
         self.server_info: ServerInfo | None = None
-        self.turns = TurnTable()
+        self.turns: TurnTable = TurnTable()
+        self.activity: SessionActivity = SessionActivity.UNKNOWN
+        self.background_tasks: tuple[BackgroundTask, ...] = ()
+        self.last_result: ResultMessage | None = None
+        self.session_id: str | None = None
+        self.received: bool = False
+        self.exit_code: int | None = None
+        self.stderr_tail: bytes = b""
         self._limits = limits or Limits()
+        self._hold_until_confirmed = hold_until_confirmed
+        self._one_way = one_way
         self._judges_lines = judges_lines
         self._random_bytes = random_bytes
-        self._queue = queue = EventQueue(self.turns)
-        self._reading = Reading(self._limits.line_bytes, queue, self._plain)
-        self._halves = halves = Halves(one_way=one_way, peer_only_listens=role is Role.CLI)
-        self._life = life = Life(role, halves, queue, one_way=one_way, hold_until_confirmed=hold_until_confirmed)
-        self._conversation = Conversation(life, self.turns, queue)
-        self._own = OwnRequests(self._limits, life, halves, queue, random_bytes)
-        self._peers = PeerRequests(self._limits, life, halves, queue)
+        self._peer_only_listens = role is Role.CLI
+        # What comes in
+        self._framer = LineFramer(self._limits.line_bytes)
+        self._always_plain, self._plain_and_nameless = _PLAIN_FOR[role]
+        self._bad_lines = 0
+        self._last_bad_line: bytes | None = None
+        self._batch: list[Message] = []
+        self._events: list[events.Event] = []
+        self._any_message = False
+        self._work = Work.WORKING if one_way else Work.UNKNOWN  # the launch gives the prompt
+        # What goes out: frames to write, and those that are held until the handshake is confirmed
+        self._input = Half.CLOSED if one_way else Half.OPEN
+        self._output = Half.OPEN
+        self._process = Process.ALIVE
+        self._frames: list[bytes] = []
+        self._held: deque[tuple[PendingRequest | PromptRecord, bytes]] = deque()
+        # Our requests, and the peer's, of which a host keeps those that come before its `initialize`
+        self._pending: Ledger[PendingRequest] = Ledger()
+        self._internal: deque[str] = deque()
+        self._counter = 0
+        self._in_flight: Ledger[InFlightRequest] = Ledger()
+        self._early: dict[str, ControlRequest] = {}
+        self._initialize_id: str | None = None
+        self._peer_initialize_id: str | None = None
 
     # -- how it stands -------------------------------------------------------------------------------------------------
 
-    role: Role = _part("_life.role", "The end of the wire that this is.")
-    lifecycle: Lifecycle = _part("_life.lifecycle", "The state of the session, as its user sees it.")
-    handshake: Handshake = _part("_life.handshake", "The state of the handshake.")
-    over: bool = _part("_life.over", "True once nothing more can happen: the process, if it lives, is to be stopped.")
-    ending: Ending | None = _part("_life.ending", "How it ended, once it has.")
-    terminal_error: BridleError | None = _part("_life.error", "Why it failed, if it did.")
-    activity: Activity = _part("_conversation.activity", "The state that the CLI has reported.")
-    session_id: str | None = _part("_queue.session_id", "The session, as soon as a message has named it.")
-    last_result: ResultMessage | None = _part("_conversation.last_result", "The last result.")
-    background_tasks: tuple[BackgroundTask, ...] = _part(
-        "_conversation.background_tasks", "The running background tasks, ambient ones included."
-    )
-    message_count: int = _part("_queue.messages", "The number of messages so far.")
-    received: bool = _part("_reading.received", "True once any byte has come.")
-    exit_code: int | None = _part("_halves.exit_code", "The exit code of the process, once it is known.")
-    stderr_tail: bytes = _part("_halves.stderr_tail", "The last part of stderr, once the process has exited.")
-    exited: bool = _part("_halves.exited", "True once the exit status is known and the output was read to its end.")
+    @property
+    def over(self) -> bool:
+        """True once nothing more can happen: the process, if it lives, is to be stopped."""
+        return self.ending is not None
+
+    @property
+    def exited(self) -> bool:
+        """True once the exit status is known and the output was read to its end."""
+        return self._process is Process.EXITED and self._output is Half.CLOSED
 
     @property
     def quiet(self) -> bool:
-        """True while nothing goes on: no prompt of ours is open, nothing runs in the background, and the CLI is idle."""
+        """True while all is quiet: no prompt is open, nothing runs in the background, and the CLI is idle."""
         return states.is_quiet(self.snapshot())
 
     @property
     def unsettled(self) -> bool:
         """True between the end of a background task and the CLI's next word; after `SETTLE_SECONDS` of it, call `settle`."""
-        return self._conversation.work is Work.DUE
+        return self._work is Work.DUE
 
     @property
     def working(self) -> bool:
-        """True while the CLI is at work: on a prompt of ours, or in a turn that it began by itself."""
-        return bool(len(self.turns)) or self._conversation.work is Work.WORKING
+        """True while the CLI is at work: on a prompt of this side, or in a turn that it began by itself."""
+        return bool(len(self.turns)) or self._work is Work.WORKING
 
     @property
     def at_work(self) -> bool:
         """True while the model may be at work, now or soon: it works, a task runs in the background, or one has just ended."""
-        return self.working or self.unsettled or self._conversation.busy_tasks > 0
+        return self.working or self.unsettled or self._busy_tasks > 0
 
     @property
     def input_may_close(self) -> bool:
-        """True while stdin may be closed: it was asked for and the joint rule holds."""
+        """True while stdin may be closed: it was requested and the joint rule holds."""
         # Read after every step of a driver, so the rest of the rule is looked at only once closing was asked for.
-        return self._halves.input is Half.CLOSING and not self.over and states.input_may_close(self.snapshot())
+        return self._input is Half.CLOSING and not self.over and states.input_may_close(self.snapshot())
 
     @property
     def finishing(self) -> bool:
-        """True once stdin was asked to be closed: no prompt is taken any more."""
-        return self._halves.input is not Half.OPEN
+        """True once closing stdin was requested: prompts are refused."""
+        return self._input is not Half.OPEN
 
     @property
     def input_closed(self) -> bool:
         """True once nothing can be written any more."""
-        return self._halves.input in (Half.CLOSED, Half.BROKEN)
+        return self._input in (Half.CLOSED, Half.BROKEN)
 
     @property
     def pending_requests(self) -> tuple[PendingRequest, ...]:
-        """Our requests that wait for an answer."""
-        return tuple(self._own.pending)
+        """The requests of this side that wait for an answer."""
+        return tuple(self._pending)
 
     @property
     def in_flight_requests(self) -> tuple[InFlightRequest, ...]:
-        """The peer's requests that wait for our answer."""
-        return tuple(self._peers.in_flight)
+        """The peer's requests that wait for an answer of this side."""
+        return tuple(self._in_flight)
+
+    @property
+    def answers_are_due(self) -> bool:
+        """True while requests of the peer wait for an answer."""
+        return len(self._in_flight) > 0
+
+    @property
+    def _stopping(self) -> bool:
+        return self.lifecycle is SessionState.STOPPING
+
+    @property
+    def _starting(self) -> bool:
+        """True while a host waits for its handshake to be confirmed or to fail."""
+        waiting = self.handshake in (Handshake.UNSENT, Handshake.SENT, Handshake.IMPLICIT)
+        return self.role is Role.HOST and (waiting or self.lifecycle is SessionState.INITIALIZING)
+
+    @property
+    def _flows(self) -> bool:
+        """True if prompts and operations are written immediately."""
+        flows = states.operations_flow(self.handshake, self._hold_until_confirmed)
+        return flows or self._stopping or self.role is Role.CLI
+
+    @property
+    def _writable(self) -> bool:
+        """True while a frame that is written may still be read."""
+        return states.somebody_reads(self._input, self._output, self._process, self._peer_only_listens)
+
+    @property
+    def _busy_tasks(self) -> int:
+        """The number of background tasks that count as activity."""
+        return sum(not task.ambient for task in self.background_tasks)
+
+    @property
+    def _waited_for(self) -> int:
+        """The number of our open requests that a caller waits for."""
+        return sum(not request.internal for request in self._pending)
 
     def snapshot(self) -> Snapshot:
         """Return what the joint rules look at."""
         return Snapshot(
-            lifecycle=self._life.lifecycle,
-            handshake=self._life.handshake,
-            input=self._halves.input,
-            output=self._halves.output,
-            process=self._halves.process,
-            activity=self._conversation.activity,
+            lifecycle=self.lifecycle,
+            handshake=self.handshake,
+            input=self._input,
+            output=self._output,
+            process=self._process,
+            activity=self.activity,
             open_turns=len(self.turns),
-            pending_requests=self._own.waited_for,
-            in_flight_requests=len(self._peers.in_flight) + len(self._peers.early),
-            background_tasks=self._conversation.busy_tasks,
+            pending_requests=self._waited_for,
+            in_flight_requests=len(self._in_flight) + len(self._early),
+            background_tasks=self._busy_tasks,
             unsettled=self.unsettled,
-            hold_until_confirmed=self._life.hold_until_confirmed,
-            peer_only_listens=self._halves.peer_only_listens,
+            hold_until_confirmed=self._hold_until_confirmed,
+            peer_only_listens=self._peer_only_listens,
         )
+
+    # -- the machines --------------------------------------------------------------------------------------------------
+
+    def _happened(self, happening: LifecycleHappening) -> None:
+        self.lifecycle = LIFECYCLE[self.lifecycle, happening]
+
+    def _worked(self, happening: WorkHappening) -> None:
+        self._work = WORK[self._work, happening]
+
+    def _handshake_happened(self, happening: HandshakeHappening) -> None:
+        """Move the handshake, and write the held frames if they flow from now on."""
+        flowed = self._flows
+        self.handshake = HANDSHAKE[self.handshake, happening]
+        if self._flows and not flowed:
+            held, self._held = self._held, deque()
+            for what, frame in held:
+                self._send(what, frame, flows=True)
+            self._emit(events.OperationsReleased(implicitly=self.handshake is Handshake.IMPLICIT))
+
+    def _input_happened(self, happening: HalfHappening) -> None:
+        """Move the input half; drop frames once it is closed."""
+        self._input = INPUT[self._input, happening]
+        if not self._writable:
+            self._frames.clear()
 
     # -- bytes in ------------------------------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes) -> None:
         """Read bytes from the peer."""
-        if self.over or self._halves.output is Half.CLOSED:
+        if self.ending is not None or self._output is Half.CLOSED:
             return
-        for arrived in self._reading.receive_data(data):
-            self._take(arrived)
-            if self.over:
+        self.received = True
+        lines = iter(self._framer.receive_data(data))
+        while True:
+            plain = self._always_plain if not self.turns.names_matter else self._plain_and_nameless
+            count, line = decode_run(lines, plain, self._batch.append, _DECODED_ONCE)
+            if count:
+                self._bad_lines = 0
+            if line is None:
+                break
+            if line.__class__ is bytes:
+                try:
+                    frame: Frame = decode(line, self._warned)
+                except DecodeError as error:
+                    if not line.isspace():
+                        self._on_bad_line(error)
+                else:
+                    self._on_frame(frame)
+            elif line.__class__ is OversizedLine:
+                self._on_long_line(line)
+            else:
+                self._on_frame(line)
+            if self.ending is not None:
                 return
-        self._queue.flush()
+        if self._batch:
+            self._flush()
 
     def receive_eof(self) -> None:
         """Apply the end of the peer's output. A session has ended when the exit status is known too.
 
-        A host that closed its side still reads: the role CLI goes on, and only its own requests are resolved.
+        A host that closed its side still reads: the role CLI continues, and only its own requests are resolved.
         """
-        if self._halves.output is Half.CLOSED:
+        if self._output is Half.CLOSED:
             return
-        tail = self._reading.receive_eof()
-        if tail is not None and not self.over:
-            self._take(tail)
-            self._queue.flush()
-        self._halves.output_ended()
-        if self._halves.process is Process.EXITED:
+        tail = self._framer.receive_eof()
+        # A line that is too long was reported as soon as it was.
+        if isinstance(tail, bytes) and not self.over:
+            try:
+                self._on_frame(decode(tail, self._warned))
+            except DecodeError:
+                self._last_bad_line = tail
+                self._emit(events.IncompleteLine(tail))
+        self._output = OUTPUT[self._output, HalfHappening.CLOSED]
+        if self._process is Process.EXITED:
             self._end_with_process()
         elif self.role is Role.CLI and not self.over:
-            self._own.end()
+            self._end_pending()
 
     def process_exited(self, exit_code: int | None, stderr_tail: bytes = b"") -> None:
         """Apply the exit of the process. The session has ended when the output has been read to its end too.
@@ -250,70 +440,199 @@ class Connection:
                 tells its own.
             stderr_tail: the last part of its stderr.
         """
-        if self._halves.process is Process.EXITED:
+        if self._process is Process.EXITED:
             return
-        self._halves.process_exited(exit_code, stderr_tail)
-        if self._halves.output is Half.CLOSED or self.role is Role.CLI:
+        self._process = PROCESS[self._process, ProcessHappening.EXITED]
+        self.exit_code, self.stderr_tail = exit_code, stderr_tail
+        if self._output is Half.CLOSED or self.role is Role.CLI:
             self._end_with_process()
 
-    def _plain(self) -> Kinds:
-        if self.role is Role.CLI:
-            return NOTHING_PLAIN
-        return PLAIN_AND_NAMELESS if self.turns.names_matter else PLAIN
-
-    def _take(self, arrived: Frame | DecodeError | OversizedLine | bytes) -> None:
-        match arrived:
-            case DecodeError():
-                self._on_bad_line(arrived)
-            case OversizedLine():
-                self._on_long_line(arrived)
-            case bytes():
-                self._queue.emit(events.IncompleteLine(arrived))
+    def _on_frame(self, frame: Frame) -> None:
+        self._bad_lines = 0
+        match frame:
             case Message() if self.role is Role.HOST:
-                self._conversation.receive(arrived)
+                self._on_message(frame)
             case UserMessage():
-                self._queue.emit(events.PromptReceived(arrived, arrived.uuid))
-            case ControlRequest() if not self._life.one_way:
-                self._peers.receive(arrived)
-            case ControlResponse() if not self._life.one_way:
-                self._on_response(arrived)
-            case ControlCancelRequest() if not self._life.one_way:
-                self._peers.cancelled(arrived)
+                self._emit(events.PromptReceived(frame, frame.uuid))
+            case ControlRequest() if not self._one_way:
+                self._on_request(frame)
+            case ControlResponse() if not self._one_way:
+                self._on_response(frame)
+            case ControlCancelRequest() if not self._one_way:
+                self._on_cancellation(frame)
             case _:
-                logger.debug("a frame of type %r was dropped", arrived.type)
+                logger.debug("a frame of type %r was dropped", frame.type)
 
     def _on_long_line(self, line: OversizedLine) -> None:
         if self._judges_lines:
-            self._queue.warned(line_skipped(line.size, line.head, self._limits.line_bytes))
+            self._warned(line_skipped(line.size, line.head, self._limits.line_bytes))
         else:
-            self._queue.emit(events.LongLine(line.size, line.head))
+            self._emit(events.LongLine(line.size, line.head))
 
     def _on_bad_line(self, error: DecodeError) -> None:
-        count = self._reading.bad_lines
-        self._queue.emit(events.BadLine(error, count))
-        if self._judges_lines and count >= self._limits.consecutive_decode_errors:
-            self.fail(TooManyDecodeErrors(count, error))
+        self._bad_lines += 1
+        self._last_bad_line = error.line
+        self._emit(events.BadLine(error, self._bad_lines))
+        if self._judges_lines and self._bad_lines >= self._limits.consecutive_decode_errors:
+            self.fail(DecodeErrorLimitError(self._bad_lines, error))
+
+    # -- the conversation: prompts, activity, background tasks, results ------------------------------------------------
+
+    def _on_message(self, message: Message) -> None:
+        """Apply a message, and report it with what it changed."""
+        match message:
+            case ResultMessage():
+                self._on_result(message)
+            case CommandLifecycleMessage(command_uuid=turn_id):
+                self._deliver(message, (turn_id,) if turn_id in self.turns else ())
+                self._tell(self.turns.report(turn_id, message.state))
+            case SessionStateChangedMessage():
+                self._on_state(message)
+            case BackgroundTasksChangedMessage():
+                self._batch.append(message)
+                self._tasks_are(message.tasks)
+            case TaskNotificationMessage():
+                self._batch.append(message)
+                self._task_ended(message.task_id, counts=not message.ambient)
+            case TaskUpdatedMessage():
+                self._batch.append(message)
+                if message.status in _TASK_ENDED:
+                    running = (task for task in self.background_tasks if task.task_id == message.task_id)
+                    self._task_ended(message.task_id, counts=any(not task.ambient for task in running))
+            case _:
+                if isinstance(message, InitMessage):
+                    self.session_id = message.session_id or self.session_id
+                    self._worked(WorkHappening.TURN_BEGINS)
+                    self._learn(message.capabilities)
+                if self.turns.names_matter:
+                    self._look_for_names(message)
+                self._batch.append(message)
+
+    def _learn(self, capabilities: list[str]) -> None:
+        """Note whether the CLI reports on prompts: then a turn that it starts by itself is not taken for one of this side."""
+        if _REPORTS_ON_PROMPTS in capabilities:
+            self.turns.reported = True
+
+    def _tell(self, changed: list[PromptRecord], *, ended: bool = False) -> None:
+        """Report the states of prompts; with the session's error if it `ended` them."""
+        for record in changed:
+            error = self.closed_error() if ended else None
+            self._emit(events.TurnStateChanged(record.id, record.state, error))
+
+    def _on_result(self, result: ResultMessage) -> None:
+        self._flush()
+        self.last_result = result
+        self.session_id = result.session_id or self.session_id
+        self._worked(WorkHappening.RESULT)
+        ended = self.turns.finished_by(result)
+        self._deliver(result, tuple(record.id for record in ended))
+        self._tell(ended)
+
+    def _on_state(self, message: SessionStateChangedMessage) -> None:
+        if not message.sdk_host_only:
+            self._batch.append(message)  # the user asked for it, and not the library
+        before, self.activity = self.activity, states.activity_named(message.state)
+        self._worked(WorkHappening.SAYS_IDLE if self.activity is SessionActivity.IDLE else WorkHappening.SAYS_BUSY)
+        if self.activity is not before:
+            self._emit(events.ActivityChanged(self.activity))
+        if self.activity is SessionActivity.IDLE:
+            self._flush()
+            self._tell(self.turns.idle())
+
+    def _task_ended(self, task_id: str, *, counts: bool) -> None:
+        if counts:
+            self._worked(WorkHappening.TASK_ENDED)
+        self._tasks_are(task for task in self.background_tasks if task.task_id != task_id)
+
+    def _tasks_are(self, tasks: Iterable[BackgroundTask]) -> None:
+        before, self.background_tasks = self.background_tasks, tuple(tasks)
+        if self.background_tasks != before:
+            self._emit(events.BackgroundTasksChanged(self.background_tasks))
+
+    def _look_for_names(self, message: Message) -> None:
+        named = getattr(message, "user_message_uuids", None) or ()
+        one = getattr(message, "user_message_uuid", None)
+        if named or one:
+            self._flush()
+            self._tell(self.turns.named([*named, one] if one else named))
+        elif isinstance(message, (InitMessage, AssistantMessage, StreamEvent)):
+            self._flush()
+            self._tell(self.turns.work_begins())
 
     # -- events and bytes out ------------------------------------------------------------------------------------------
 
     def events_received(self) -> list[events.Event]:
         """Return what happened since the last call, in order."""
-        return self._queue.take()
+        if self._batch:
+            self._flush()
+        happened, self._events = self._events, []
+        return happened
 
     @property
     def has_news(self) -> bool:
         """True while `events_received` has something to return."""
-        return bool(self._queue)
+        return bool(self._events or self._batch)
 
     def data_to_send(self) -> bytes:
         """Return what is to be written: whole lines. It counts as written."""
-        return self._halves.take()
+        if not self._frames:
+            return b""
+        data = b"".join(self._frames)
+        self._frames.clear()
+        return data
+
+    def _emit(self, event: events.Event) -> None:
+        self._flush()
+        self._events.append(event)
+
+    def _warned(self, warning: StreamWarning) -> None:
+        self._emit(events.WarningRaised(warning))
+
+    def _warn(self, code: WarningCode, message: str, **context: object) -> None:
+        self._warned(StreamWarning(code, message, context))
+
+    def _deliver(self, message: Message, turn_ids: tuple[str, ...]) -> None:
+        """Report a message of known prompts."""
+        self._flush()
+        self._batch.append(message)
+        self._flush(turn_ids)
+
+    def _flush(self, turn_ids: tuple[str, ...] | None = None) -> None:
+        """Make an event of the collected messages; they belong to the current prompts, if no others are known."""
+        batch = self._batch
+        if not batch:
+            return
+        self._batch = []
+        self._any_message = True
+        if self.session_id is None:
+            ids = (getattr(message, "session_id", None) for message in batch)
+            self.session_id = next((found for found in ids if isinstance(found, str) and found), None)
+        self._events.append(events.MessagesReceived(batch, self.turns.current_ids if turn_ids is None else turn_ids))
+
+    def _write(self, frame: bytes) -> bool:
+        """Queue a frame; return False if it could not be read any more."""
+        if self._writable:
+            self._frames.append(frame)
+            return True
+        return False
+
+    def _send(self, what: PendingRequest | PromptRecord, frame: bytes, *, flows: bool) -> None:
+        """Write the frame of a request or prompt, or hold it."""
+        if flows:
+            what.written = True
+            self._write(frame)
+        else:
+            self._held.append((what, frame))
+
+    def _drop(self, what: PendingRequest | PromptRecord) -> None:
+        """Forget a frame, if it is held."""
+        self._held = deque(item for item in self._held if item[0] is not what)
 
     # -- the start -----------------------------------------------------------------------------------------------------
 
     def begin_start(self) -> None:
         """Apply that the process is being started."""
-        self._life.happened(LifecycleHappening.LAUNCHED if self._life.one_way else LifecycleHappening.START)
+        self._happened(LifecycleHappening.LAUNCHED if self._one_way else LifecycleHappening.START)
 
     def send_initialize(self, fields: Mapping[str, Any] | None = None) -> str:
         """Write `initialize`; return its request id, for `expire`.
@@ -323,56 +642,46 @@ class Connection:
             TypeError: if a field has the wrong type.
             SessionClosedError: if the session is over.
         """
-        self._life.require_open()
+        self._require_open()
         if self.handshake is not Handshake.UNSENT:
             raise RuntimeError("`initialize` was sent already; to send it again is a request like others")
-        request_id = self._own.initialize(fields or {})
-        self._life.happened(LifecycleHappening.INITIALIZE_SENT)
-        self._life.handshake_happened(HandshakeHappening.SENT)
-        self._peers.receive_early()
-        return request_id
-
-    def _on_response(self, frame: ControlResponse) -> None:
-        answer = read_answer(frame)
-        request = self._own.waiting_for(answer.request_id or frame.outer_request_id or "")
-        if request is None:
-            return
-        if request.request_id == self._own.initialize_id:
-            self._initialize_answered(request, answer)
-            return
-        result = self._own.answered(request, answer)
-        if isinstance(result, ServerInfo):
-            self.server_info = result
+        request, frame = self._open_request("initialize", fields or {}, "initialize", internal=False)
+        self._initialize_id = request.request_id
+        self._send(request, frame, flows=True)
+        self._happened(LifecycleHappening.INITIALIZE_SENT)
+        self._handshake_happened(HandshakeHappening.SENT)
+        self._receive_early()
+        return request.request_id
 
     def _initialize_answered(self, request: PendingRequest, answer: Answer) -> None:
-        self._own.pending.remove(request.request_id)
+        self._pending.remove(request.request_id)
         if answer.failed:
-            self._life.handshake_happened(HandshakeHappening.ERROR)
+            self._handshake_happened(HandshakeHappening.ERROR)
             self.fail(InitializationError(error_text(answer.error)))
             return
-        self.server_info = decode_result(ServerInfo, answer.response, self._queue.warned)
-        self._conversation.learn(self.server_info.capabilities)
+        self.server_info = decode_result(ServerInfo, answer.response, self._warned)
+        self._learn(self.server_info.capabilities)
         self._ready(HandshakeHappening.ANSWER)
-        for open_request in open_requests(answer, self._queue.warned):
-            self._peers.receive(open_request)
+        for open_request in open_requests(answer, self._warned):
+            self._on_request(open_request)
 
     def _initialize_expired(self, request_id: str, seconds: float | None) -> None:
         if self.handshake is not Handshake.IMPLICIT:
-            self._life.handshake_happened(HandshakeHappening.DEADLINE)
+            self._handshake_happened(HandshakeHappening.DEADLINE)
             self.fail(self._start_error() or InitializationTimeoutError(seconds or 0.0, self._captured()))
             return
-        self._own.pending.remove(request_id)
-        self._queue.warn(
+        self._pending.remove(request_id)
+        self._warn(
             "INIT_UNCONFIRMED",
-            "The CLI works with us and has not answered `initialize`: nothing is known about what it can do.",
+            "The CLI works but has not answered `initialize`: its capabilities are unknown.",
             seconds=seconds,
         )
         self._ready(HandshakeHappening.DEADLINE)
 
     def _ready(self, happening: HandshakeHappening) -> None:
-        self._life.handshake_happened(happening)
-        self._life.happened(LifecycleHappening.CONFIRMED)
-        self._queue.emit(events.HandshakeCompleted(self.server_info))
+        self._handshake_happened(happening)
+        self._happened(LifecycleHappening.CONFIRMED)
+        self._emit(events.HandshakeCompleted(self.server_info))
 
     # -- prompts and requests of ours ----------------------------------------------------------------------------------
 
@@ -388,17 +697,17 @@ class Connection:
 
         Raises:
             ValueError: if JSON cannot hold it, or the id is taken.
-            SessionClosedError: if the session is over, being stopped, or was asked to finish.
+            SessionClosedError: if the session is over, being stopped, or finishing.
         """
-        self._life.require_open()
-        if self._life.stopping or self.finishing:
+        self._require_open()
+        if self._stopping or self.finishing:
             raise self.closed_error()
         record = PromptRecord(turn_id or self._uuid())
         if record.id in self.turns:
             raise ValueError(f"a prompt with the id {record.id!r} is open already")
         frame = frames.user_frame(content, record.id, fields)
         self.turns.add(record)
-        self._halves.send(record, frame, flows=self._life.flows)
+        self._send(record, frame, flows=self._flows)
         return record.id
 
     def _uuid(self) -> str:
@@ -418,8 +727,8 @@ class Connection:
 
         Args:
             subtype: which one; one that has no row is sent as it is.
-            fields: what it carries.
-            operation: what its user calls it, for errors.
+            fields: its fields.
+            operation: the name of the operation, for errors.
             internal: no caller waits for it: its ending is not reported.
 
         Raises:
@@ -429,57 +738,188 @@ class Connection:
             TooManyPendingRequestsError: if `Limits.pending_requests` wait already.
             InitQueueOverflowError: if the session is not ready and `Limits.queued_operations` wait already.
         """
-        self._life.require_open()
-        if self._life.stopping:
+        self._require_open()
+        if self._stopping:
             raise self.closed_error()
-        return self._own.send(subtype, fields or {}, operation or subtype, internal=internal)
+        return self._request(subtype, fields or {}, operation or subtype, internal=internal)
 
     def interrupt(self, *, cancel_queued: bool = False, internal: bool = False) -> str:
         """Send an interrupt; return its request id. It is accepted while the session stops, and while it finishes."""
-        self._life.require_open()
+        self._require_open()
         fields = {"cancel_queued": True} if cancel_queued else {}
-        return self._own.send("interrupt", fields, "interrupt", internal=internal)
+        return self._request("interrupt", fields, "interrupt", internal=internal)
+
+    def _request(self, subtype: str, fields: Mapping[str, Any], operation: str, *, internal: bool) -> str:
+        """Open a request, within the limits; return its id."""
+        if not internal:
+            count, limit = self._waited_for, self._limits.pending_requests
+            if count >= limit:
+                raise TooManyPendingRequestsError(operation, count, limit)
+            waiting = sum(isinstance(what, PendingRequest) for what, _ in self._held)
+            if waiting >= self._limits.queued_operations and not self._flows:
+                raise InitQueueOverflowError(operation, waiting, self._limits.queued_operations)
+        request, frame = self._open_request(subtype, fields, operation, internal=internal)
+        if internal:
+            self._internal.append(request.request_id)
+            if len(self._internal) > _INTERNAL_REQUESTS:
+                self._pending.remove(self._internal.popleft())
+        self._send(request, frame, flows=self._flows)
+        return request.request_id
+
+    def _open_request(
+        self, subtype: str, fields: Mapping[str, Any], operation: str, *, internal: bool
+    ) -> tuple[PendingRequest, bytes]:
+        wire = encode_request(subtype, dict(fields))
+        request_id = f"req_{self._counter + 1}_{self._random_bytes(4).hex()}"
+        frame = frames.request_frame(request_id, subtype, wire)
+        self._counter += 1
+        request = PendingRequest(request_id, row_for(subtype), operation, subtype, internal)
+        self._pending.add(request)
+        return request, frame
+
+    def _on_response(self, frame: ControlResponse) -> None:
+        answer = read_answer(frame)
+        request_id = answer.request_id or frame.outer_request_id or ""
+        request = self._pending.get(request_id)
+        if request is None or not request.written:  # late, or a request of ours that the CLI plays back
+            logger.debug("no request waits for the control response to %r", request_id)
+        elif request_id == self._initialize_id:
+            self._initialize_answered(request, answer)
+        elif answer.failed:
+            error = ControlRejectedError(request.operation, error_text(answer.error), answer.error_code)
+            self._resolve(request, error=error)
+        else:
+            kind = request.row.result if request.row is not None else ControlResult
+            result = decode_result(kind, answer.response, self._warned)
+            self._resolve(request, result=result)
+            if isinstance(result, ServerInfo):
+                self.server_info = result
+
+    def _resolve(
+        self, request: PendingRequest, *, result: ControlResult | None = None, error: BridleError | None = None
+    ) -> None:
+        self._pending.remove(request.request_id)
+        if not request.internal and request.request_id != self._initialize_id:
+            self._emit(events.RequestResolved(request.request_id, request.operation, result, error))
+
+    def _end_pending(self) -> None:
+        """Resolve all requests of this side: the session is over, or ends."""
+        for request in self._pending:
+            self._resolve(request, error=self.closed_error())
 
     def cancel_request(self, request_id: str) -> bool:
-        """Give up a request of ours: its answer will be dropped. True if it was open."""
-        return self._own.cancel(request_id)
+        """Abandon a request of this side: its answer will be dropped. True if it was open."""
+        if request_id == self._initialize_id:
+            return False  # there is no session without it: stop that instead
+        request = self._pending.remove(request_id)
+        if request is None:
+            return False
+        if request.written:
+            self._write(frames.cancel_frame(request_id))
+        else:
+            self._drop(request)
+        return True
 
     def expire(self, request_id: str, seconds: float | None = None, stderr_tail: bytes = b"") -> bool:
-        """Apply an expired timeout: of a request of ours, of `initialize`, or of one that we are handling.
+        """Apply an expired timeout: of a request of this side, of `initialize`, or of a request of the peer.
 
         Args:
             request_id: which request.
             seconds: the length of the timeout, for messages.
-            stderr_tail: what the process has printed, for a start that failed.
+            stderr_tail: the output of the process, for a start that failed.
 
         Returns:
             True if it was open.
         """
-        if self._own.awaits_initialize(request_id):
-            self._halves.stderr_tail = stderr_tail or self._halves.stderr_tail
+        request = self._pending.get(request_id)
+        if request is None:
+            return self._request_expired(request_id, seconds)
+        if request_id == self._initialize_id:
+            self.stderr_tail = stderr_tail or self.stderr_tail
             self._initialize_expired(request_id, seconds)
             return True
-        return self._own.expire(request_id, seconds) or self._peers.expire(request_id, seconds)
+        if not request.written:
+            self._drop(request)
+        self._resolve(request, error=ControlTimeoutError(request.operation, request_id, seconds))
+        return True
 
     def expire_turn(self, turn_id: str) -> bool:
         """Interrupt or cancel a prompt whose timeout has passed; its end is reported as always. True if it was open."""
         record = self.turns.get(turn_id)
-        if record is None or not self._halves.open:
+        if record is None or not self._writable:
             return False
         if not record.written:
-            self._halves.drop(record)
-            self._conversation.tell(self.turns.withdraw(turn_id))
+            self._drop(record)
+            self._tell(self.turns.withdraw(turn_id))
         elif record.state is TurnState.STARTED:
             self.interrupt(internal=True)
-        elif not self._life.stopping:
+        elif not self._stopping:
             self.send_request("cancel_async_message", {"message_uuid": turn_id}, internal=True)
         return True
 
     def settle(self) -> None:
         """Apply that the CLI has said nothing for long enough after a background task ended."""
-        self._conversation.happened(WorkHappening.SETTLED)
+        self._worked(WorkHappening.SETTLED)
 
-    # -- answers of ours -----------------------------------------------------------------------------------------------
+    # -- requests of the peer: each gets exactly one answer, from a handler or, safely, from its row ------------------
+
+    def _on_request(self, frame: ControlRequest) -> None:
+        """Check a request, and report it or answer it immediately."""
+        request_id = frame.request_id
+        if not request_id or not self._in_flight.fresh(request_id) or request_id in self._early:
+            logger.debug("a control request was dropped: its id %r is empty or was used before", request_id)
+            return
+        host = self.role is Role.HOST
+        if host and self.handshake is Handshake.UNSENT and not self._stopping:
+            if len(self._early) >= self._limits.early_requests:
+                self._refuse(request_id, "Too many requests before `initialize`")
+            else:
+                self._early[request_id] = frame
+            return
+        try:
+            subtype = frame.subtype
+        except DecodeError as error:
+            self._refuse(request_id, f"Malformed request: {error.detail}")
+            return
+        if subtype is None:
+            self._refuse(request_id, "Malformed request: `subtype` is missing")
+            return
+        if host:
+            self._handshake_happened(HandshakeHappening.REQUEST)
+        row = row_for(subtype)
+        if row is None or row.direction not in (_ASKS_US[self.role], Direction.BOTH):
+            self._refuse(request_id, f"Unknown subtype: {subtype}", "unsupported_request")
+            return
+        request = InFlightRequest(request_id, row, frame)
+        if (problem := malformed(row, frame.request_raw)) is not None:
+            text = f"A `{subtype}` request cannot be read: {problem}."
+            self._warn("CALLBACK_FAILED", text, subtype=subtype, reason=problem)
+            self._answer_safely(request, f"the request cannot be read: {problem}")
+            return
+        if self._stopping:
+            self._answer_safely(request, _IS_STOPPING)
+            return
+        if subtype == "initialize" and self.handshake is Handshake.UNSENT:
+            self._peer_initialize_id = request_id
+            self._handshake_happened(HandshakeHappening.SENT)
+        self._in_flight.add(request)
+        self._emit(events.RequestReceived(request_id, subtype, frame, row))
+
+    def _receive_early(self) -> None:
+        """Take up the requests that waited for `initialize`."""
+        early, self._early = self._early, {}
+        for frame in early.values():
+            self._on_request(frame)
+
+    def _on_cancellation(self, frame: ControlCancelRequest) -> None:
+        """Close a request that the peer has cancelled: nothing is written."""
+        request_id = frame.request_id or ""
+        self._early.pop(request_id, None)
+        request = self._in_flight.remove(request_id)
+        if request is None:
+            logger.debug("no request is open that the cancellation of %r could mean", request_id)
+        else:
+            self._emit(events.RequestCancelled(request_id, request.subtype, "cancelled"))
 
     def send_response(self, request_id: str, payload: Payload | None = None) -> bool:
         """Answer a request of the peer. The first ending counts: later ones do nothing.
@@ -489,24 +929,59 @@ class Connection:
             payload: the answer: an object, or ready JSON that is copied as it is.
 
         Returns:
-            True if it was still open and the answer was written: after our input was closed it cannot be read.
+            True if it was still open and the answer was written: after stdin was closed it cannot be read.
 
         Raises:
             ValueError: if JSON cannot hold it; the request stays open.
         """
-        if request_id not in self._peers.in_flight:
+        if request_id not in self._in_flight:
             return False
-        return self._peers.answer(request_id, frames.success_frame(request_id, payload))
+        return self._answer(request_id, frames.success_frame(request_id, payload))
 
     def send_error(self, request_id: str, error: str, code: str | None = None) -> bool:
         """Answer a request of the peer with an error; returns what `send_response` does."""
-        if request_id not in self._peers.in_flight:
+        if request_id not in self._in_flight:
             return False
-        return self._peers.answer(request_id, frames.error_frame(request_id, error, code), HandshakeHappening.ERROR)
+        return self._answer(request_id, frames.error_frame(request_id, error, code), HandshakeHappening.ERROR)
 
     def fail_request(self, request_id: str, reason: str) -> bool:
         """Answer a request of the peer safely, as its row says; returns what `send_response` does."""
-        return self._peers.fail(request_id, reason)
+        request = self._in_flight.get(request_id)
+        return request is not None and self._answer_safely(request, reason)
+
+    def _request_expired(self, request_id: str, seconds: float | None) -> bool:
+        request = self._in_flight.get(request_id)
+        if request is None:
+            return False
+        within = f" within {seconds:g} s" if seconds is not None else " in time"
+        self._take_away(request, f"it was not answered{within}", "expired")
+        return True
+
+    def _take_away(self, request: InFlightRequest, reason: str, why: Literal["expired", "stopping"]) -> None:
+        self._answer_safely(request, reason)
+        self._emit(events.RequestCancelled(request.request_id, request.subtype, why))
+
+    def _answer(self, request_id: str, frame: bytes, happening: HandshakeHappening = HandshakeHappening.ANSWER) -> bool:
+        """Close a request with a frame; return whether the frame was written."""
+        self._in_flight.remove(request_id)
+        written = self._write(frame)
+        if request_id == self._peer_initialize_id and self.handshake is Handshake.SENT:
+            self._handshake_happened(happening)
+        return written
+
+    def _answer_safely(self, request: InFlightRequest, reason: str) -> bool:
+        request_id = request.request_id
+        payload = fail_answer(request.row, request.frame, reason) if self.role is Role.HOST else None
+        no = payload is None
+        frame = frames.error_frame(request_id, reason) if no else frames.success_frame(request_id, payload)
+        self._in_flight.forget(request_id)
+        return self._answer(request_id, frame)
+
+    def _refuse(self, request_id: str, error: str, code: str | None = None) -> None:
+        self._in_flight.forget(request_id)
+        self._write(frames.error_frame(request_id, error, code))
+
+    # -- other frames --------------------------------------------------------------------------------------------------
 
     def send_message(self, message: Payload) -> None:
         """Send any other frame: for the role CLI, and for frames that have no method.
@@ -514,50 +989,74 @@ class Connection:
         Raises:
             ValueError: if it is not a JSON object.
         """
-        self._life.require_open()
-        self._halves.write(frames.message_frame(message))
+        self._require_open()
+        self._write(frames.message_frame(message))
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def close_input(self) -> None:
-        """Ask for stdin to be closed as soon as `input_may_close` says so. No prompt is taken any more."""
-        self._halves.input_happened(HalfHappening.CLOSE_ASKED)
+        """Close stdin as soon as `input_may_close` is true. Further prompts are refused."""
+        self._input_happened(HalfHappening.CLOSE_ASKED)
 
     def input_was_closed(self) -> None:
         """Apply that stdin is closed."""
-        self._halves.input_happened(HalfHappening.CLOSED)
+        self._input_happened(HalfHappening.CLOSED)
 
     def input_broke(self) -> None:
         """Apply that the peer does not read any more. Its end, which follows, resolves what is open."""
-        self._halves.input_happened(HalfHappening.BROKEN)
+        self._input_happened(HalfHappening.BROKEN)
 
     def begin_stop(self) -> None:
         """Stop the session: nothing new is accepted, waiters wake, and requests of the CLI get the safe answer immediately.
 
         A turn stays open until its result comes or the process has ended: `interrupt()` may still be sent.
         """
-        before, starting = self.lifecycle, self._life.starting
-        if before is Lifecycle.NEW:
+        before, starting = self.lifecycle, self._starting
+        if before is SessionState.NEW:
             self._end(Ending.STOPPED, None)
             return
-        self._life.happened(LifecycleHappening.STOP)
+        self._happened(LifecycleHappening.STOP)
         if before is self.lifecycle:
             return
-        self._halves.drop_all()
-        self._own.end()
+        self._held.clear()
+        self._end_pending()
         if starting:
-            self._life.handshake_happened(HandshakeHappening.ENDED)
-            self._queue.emit(events.HandshakeFailed(self.closed_error()))
-        self._conversation.tell(self.turns.end(TurnHappening.STOPPED, only_unwritten=True), ended=True)
-        self._peers.stop()
+            self._handshake_happened(HandshakeHappening.ENDED)
+            self._emit(events.HandshakeFailed(self.closed_error()))
+        self._tell(self.turns.end(TurnHappening.STOPPED, only_unwritten=True), ended=True)
+        for request in self._in_flight:
+            self._take_away(request, _IS_STOPPING, "stopping")
+        self._receive_early()
 
     def fail(self, error: BridleError) -> None:
-        """End the session with an error: the process could not be started, or its shell gives up. Everything open is resolved."""
-        self._end(Ending.STOPPED if self._life.stopping else Ending.FAILED, error)
+        """End the session with an error: the process could not be started, or its shell failed. Everything open is resolved."""
+        self._end(Ending.STOPPED if self._stopping else Ending.FAILED, error)
 
     def closed_error(self) -> BridleError:
         """Return a fresh error for a caller who wants something of a session that is over, or is being stopped."""
-        return self._life.closed_error()
+        if self.terminal_error is not None:
+            return self._named(copy.copy(self.terminal_error))
+        stopped = self._stopping or self.ending is Ending.STOPPED
+        error = SessionClosedError(
+            expected=stopped or self.over or self._input in (Half.CLOSING, Half.CLOSED),
+            reason="it was stopped" if stopped else "it has ended" if self.over else "it ends, and takes nothing new",
+            exit_code=self.exit_code,
+            stderr_tail=self._stderr,
+        )
+        return self._named(error)
+
+    def _named(self, error: BridleError) -> BridleError:
+        """Set the session id of an error."""
+        error.session_id = error.session_id or self.session_id
+        return error
+
+    def _require_open(self) -> None:
+        if self.over or not self._writable:
+            raise self.closed_error()
+
+    @property
+    def _stderr(self) -> str:
+        return self.stderr_tail.decode("utf-8", "replace")
 
     def process_failure(self, exit_code: int | None, stderr_tail: bytes) -> BridleError:
         """Return the error for a process that ended, or had to be stopped, without success."""
@@ -565,23 +1064,25 @@ class Connection:
             exit_code,
             stderr_tail=stderr_tail,
             stdout_was_empty=not self.received,
-            message_count=self.message_count,
-            last_non_json_line=self._reading.last_bad_line,
+            any_message=self._any_message,
+            last_non_json_line=self._last_bad_line,
             last_result=self.last_result,
         )
 
     def _start_error(self) -> BridleError | None:
         """Return the cause of a failed start, if the CLI has named one."""
-        if (refused := refused_option(self._halves.stderr)) is not None:
+        if (refused := refused_option(self._stderr)) is not None:
             return refused
         last = self.last_result
         if last is not None and last.is_error:
+            if (unknown := SessionNotFoundError.found_in(last.errors)) is not None:
+                return unknown
             return InitializationError("; ".join(last.errors) or last.result or "no reason given")
         return None
 
     def _captured(self) -> str:
-        printed = self.stderr_tail
-        return (printed if printed.strip() else self._reading.last_bad_line or b"").decode("utf-8", "replace")
+        printed = [part.strip() for part in (self.stderr_tail, self._last_bad_line or b"") if part.strip()]
+        return b"\nstdout: ".join(printed).decode("utf-8", "replace")
 
     def _end_with_process(self) -> None:
         if self.over:
@@ -596,28 +1097,35 @@ class Connection:
         open_turns = len(self.turns) > 0
         ending = ENDINGS[self.lifecycle, open_turns, how]
         error: BridleError | None = None
-        if ending is Ending.FAILED and self.lifecycle is not Lifecycle.RUNNING:
+        if ending is Ending.FAILED and self.lifecycle is not SessionState.RUNNING:
             error = self._start_error() or CLIExitedDuringInitError(code, self._captured())
         elif ending is Ending.FAILED:
             hint = exit_code_hint(code, stdout_was_empty=not self.received)
             reason = f"the CLI exited{' while a prompt was open' if open_turns else ''}. {hint}"
-            error = SessionClosedError(expected=False, reason=reason, exit_code=code, stderr_tail=self._halves.stderr)
+            error = SessionClosedError(expected=False, reason=reason, exit_code=code, stderr_tail=self._stderr)
         self._end(ending, error)
 
     def _end(self, ending: Ending, error: BridleError | None) -> None:
         """End: everything that is open is resolved, once."""
         if self.over:
             return
-        starting = self._life.starting
-        self._queue.flush()
-        self._life.end(ending, error)
-        self._halves.input_happened(HalfHappening.CLOSED)
-        self._halves.drop_all()
+        starting = self._starting
+        self._flush()
+        self.ending = ending
+        self.terminal_error = self._named(error) if ending is Ending.FAILED and error is not None else None
+        self._handshake_happened(HandshakeHappening.ENDED)
+        self._happened(LifecycleHappening.FAILURE if ending is Ending.FAILED else LifecycleHappening.ENDED_WELL)
+        self._input_happened(HalfHappening.CLOSED)
+        self._held.clear()
         if starting:
-            self._queue.emit(events.HandshakeFailed(self.closed_error()))
-        self._own.end()
-        self._peers.end()
+            self._emit(events.HandshakeFailed(self.closed_error()))
+        self._end_pending()
+        self._early.clear()
+        for request in self._in_flight:
+            self._in_flight.remove(request.request_id)
+            self._emit(events.RequestCancelled(request.request_id, request.subtype, "ended"))
         death = TurnHappening.DIED if ending is Ending.FAILED else TurnHappening.STOPPED
-        self._conversation.tell(self.turns.end(death), ended=True)
-        self._conversation.end()
-        self._queue.emit(events.Ended(ending, self.terminal_error, self.exit_code, by_exit=self.exited))
+        self._tell(self.turns.end(death), ended=True)
+        self.background_tasks = ()
+        self._worked(WorkHappening.ENDED)
+        self._emit(events.Ended(ending, self.terminal_error, self.exit_code, by_exit=self.exited))

@@ -1,30 +1,44 @@
-"""Requests of the control protocol, encoded and checked by their rows in `control_table.py`."""
+"""Requests of the control protocol, encoded and checked by their rows in `control_table.py`, and the answers to them."""
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw
 
+from bridle.checked.fields import shown
+from bridle.errors import DecodeError
+from bridle.messages import decode
 from bridle.messages.base import NO_RAW
+from bridle.messages.control import ControlRequest
 from bridle.protocol.control_table import ROWS, ControlRow, DeadlineClass, Direction, FailPolicy, Field
 
 if TYPE_CHECKING:
-    from bridle.messages.control import ControlRequest
+    from collections.abc import Callable, Iterator
+
+    from bridle.errors import StreamWarning
+    from bridle.messages.control import ControlResponse
 
 __all__ = [
     "ROWS",
+    "Answer",
     "ControlRow",
     "DeadlineClass",
     "Direction",
     "FailPolicy",
     "Field",
     "encode_request",
+    "error_text",
     "fail_answer",
     "malformed",
+    "open_requests",
+    "read_answer",
     "row_for",
 ]
+
+logger: logging.Logger = logging.getLogger("bridle")
 
 _BY_SUBTYPE = {row.subtype: row for row in ROWS}
 
@@ -40,6 +54,19 @@ _JSON_TYPES: dict[str, tuple[type, ...]] = {
     "number": (int, float),
     "object": (dict,),
     "array": (list, tuple),
+}
+
+
+_IN_WORDS = {
+    f"{kind}{mark}": f"{words}{' or None' if mark else ''}"
+    for kind, words in {
+        "string": "a str",
+        "boolean": "True or False",
+        "number": "a number",
+        "object": "a dict",
+        "array": "a list",
+    }.items()
+    for mark in ("", "?")
 }
 
 
@@ -62,7 +89,7 @@ def encode_request(subtype: str, fields: dict[str, Any]) -> dict[str, Any]:
     """
     row = row_for(subtype)
     if "subtype" in fields:
-        raise TypeError(f"`{subtype}`: `subtype` is no field of a request")
+        raise TypeError(f"`{subtype}`: `subtype` is not a field of a request")
     if row is None:
         return dict(fields)
     by_name = {field.name: field for field in row.fields} | {field.wire: field for field in row.fields}
@@ -70,7 +97,7 @@ def encode_request(subtype: str, fields: dict[str, Any]) -> dict[str, Any]:
     for name, value in fields.items():
         field = by_name.get(name)
         if field is not None and not _fits(value, field.kind):
-            raise TypeError(f"`{subtype}`: `{name}` must be {field.kind}, not {type(value).__name__}")
+            raise TypeError(f"`{subtype}`: `{name}` must be {_IN_WORDS[field.kind]}, got {shown(value)}")
         wire[field.wire if field is not None else name] = value
     for field in row.fields:
         if field.required and field.wire not in wire:
@@ -83,7 +110,7 @@ _STARTS = {"string": b'"', "boolean": b"tf", "number": b"-0123456789", "object":
 
 
 def malformed(row: ControlRow, request: Raw) -> str | None:
-    """Return the problem of a request that we received; None if it can be handled."""
+    """Return the problem of a received request; None if it can be handled."""
     try:
         fields = _split(request)
     except (ValueError, RecursionError) as error:
@@ -143,3 +170,76 @@ def _id_of_message(frame: ControlRequest) -> Raw:
         return _mcp_id(frame.request_raw).message.id
     except (ValueError, RecursionError):
         return NO_RAW
+
+
+# -- answers ----------------------------------------------------------------------------------------------------------
+
+
+class Answer(msgspec.Struct):
+    """The content of a `control_response`, as far as it could be read."""
+
+    request_id: str | None = None
+    subtype: str | None = None
+    response: Raw = NO_RAW
+    error: Raw = NO_RAW
+    error_code: str | None = None
+    pending_permission_requests: Raw = NO_RAW
+    pending_user_dialog_requests: Raw = NO_RAW
+
+    @property
+    def failed(self) -> bool:
+        """True if it says no."""
+        return self.subtype == "error" or (self.subtype is None and bool(self.error))
+
+
+_decode_answer = msgspec.json.Decoder(Answer).decode
+
+
+def read_answer(frame: ControlResponse) -> Answer:
+    """Read as much of an answer as can be read."""
+    if not frame.response_raw:
+        return Answer()
+    try:
+        return _decode_answer(frame.response_raw)
+    except (ValueError, RecursionError):
+        pass
+    from bridle.messages import degrade
+
+    try:
+        fields = degrade.split_line(bytes(frame.response_raw))
+    except DecodeError:
+        return Answer()
+    values: dict[str, Any] = {}
+    for name in Answer.__struct_fields__:
+        payload = fields.get(name)
+        if payload is None:
+            continue
+        wanted = Raw if name in ("response", "error") or name.startswith("pending") else str
+        try:
+            values[name] = msgspec.json.decode(payload, type=wanted)
+        except (ValueError, RecursionError):
+            continue
+    return Answer(**values)
+
+
+def open_requests(answer: Answer, warn: Callable[[StreamWarning], None]) -> Iterator[ControlRequest]:
+    """Yield the requests that the CLI still wants to have answered when it answers `initialize`."""
+    for pending in (answer.pending_permission_requests, answer.pending_user_dialog_requests):
+        try:
+            for request in msgspec.json.decode(pending, type=list[Raw]) if pending else []:
+                frame = decode(bytes(request), warn)
+                if isinstance(frame, ControlRequest):
+                    yield frame
+        except (ValueError, RecursionError, DecodeError):
+            logger.debug("pending requests in the answer to `initialize` could not be read")
+
+
+def error_text(error: Raw) -> str:
+    """Return the text of an error; its JSON if it is not a text."""
+    if not error:
+        return "no reason given"
+    try:
+        value = msgspec.json.decode(error)
+    except (ValueError, RecursionError):
+        value = None
+    return value if isinstance(value, str) else bytes(error).decode("utf-8", "replace")

@@ -1,8 +1,8 @@
 """The control protocol as a table: one row for each request, in both directions.
 
 A row has the name of the request on the wire, its fields, the class of its answer, and its timeout. A row of a request that Bridle sends
-also describes the method of `Session`: `aio/operations.py` and the tables of docs/control.md are generated from it. A row of a request
-that the CLI sends has the answer for the case that there is no better one. Checked against Claude Code 2.1.328.
+also describes the method of `Session`: `aio/operations.py` and the tables of docs/reference/control.md are generated from it. A row of
+a request that the CLI sends has the answer for the case that there is no better one. Checked against Claude Code 2.1.328.
 """
 
 from __future__ import annotations
@@ -86,6 +86,8 @@ class ControlRow(NamedTuple):
         note: further description of the method.
         shows: fields of the answer that the documentation names.
         by_hand: True if the method is written by hand, because it does more than send one request.
+        needs: name of the option without which Bridle refuses it; empty if it needs none.
+        example: a call, for the docstring of the method; empty without one.
     """
 
     subtype: str
@@ -99,6 +101,8 @@ class ControlRow(NamedTuple):
     note: str = ""
     shows: str = ""
     by_hand: bool = False
+    needs: str = ""
+    example: str = ""
 
 
 def _fields(text: str) -> tuple[Field, ...]:
@@ -128,6 +132,8 @@ def _op(
     method: str | None = None,
     note: str = "",
     by_hand: bool = False,
+    needs: str = "",
+    example: str = "",
 ) -> ControlRow:
     """Return the row of an operation of `Session`.
 
@@ -142,6 +148,8 @@ def _op(
         method: name of the method; `subtype` if None.
         note: further description.
         by_hand: True if the method is written by hand.
+        needs: option without which it is refused.
+        example: a call, for the docstring.
     """
     fields = (*parameters, *_fields(more))
     named = subtype if method is None else method
@@ -156,6 +164,8 @@ def _op(
         note=note,
         shows=shows,
         by_hand=by_hand,
+        needs=needs,
+        example=example,
     )
 
 
@@ -177,6 +187,7 @@ OPERATIONS: Mapping[str, tuple[ControlRow, ...]] = {
             result=results.InterruptReceipt,
             shows="still_queued cancelled",
             note="The answer names turns by their ids.",
+            example="receipt = await session.interrupt()",
         ),
         _op(
             "cancel_async_message",
@@ -191,9 +202,10 @@ OPERATIONS: Mapping[str, tuple[ControlRow, ...]] = {
             _par(
                 "model:string?",
                 "str | None = None",
-                "name or alias of the model; None for the default of the session.",
+                "name or alias of the model; None selects the default of the CLI, not `Options.model`.",
                 positional=True,
             ),
+            example='await session.set_model("sonnet")',
         ),
         _op(
             "set_max_thinking_tokens",
@@ -208,7 +220,12 @@ OPERATIONS: Mapping[str, tuple[ControlRow, ...]] = {
         _op(
             "get_context_usage",
             "Return the contents of the context window by size.",
-            more="detail:string",
+            _par(
+                "detail:string",
+                'Literal["summary", "full"] = "full"',
+                "`full` counts tokens with requests to the API; `summary` estimates them without requests.",
+                always=True,
+            ),
             result=results.ContextUsage,
             shows="total_tokens max_tokens percentage categories",
         ),
@@ -218,6 +235,7 @@ OPERATIONS: Mapping[str, tuple[ControlRow, ...]] = {
             "set_permission_mode",
             "Change the permission mode.",
             _par("mode*:string", "PermissionMode", "the new mode."),
+            example='await session.set_permission_mode("acceptEdits")',
         ),
         _op(
             "list_permission_rules",
@@ -250,7 +268,8 @@ OPERATIONS: Mapping[str, tuple[ControlRow, ...]] = {
             result=results.RewindResult,
             shows="can_rewind files_changed insertions deletions",
             deadline="rewind",
-            note="Raises `CheckpointingNotEnabledError` without `Options(enable_file_checkpointing=True)`.",
+            needs="enable_file_checkpointing",
+            example="await session.rewind_files(turn.id)",
         ),
         _op(
             "read_file",
@@ -318,8 +337,7 @@ OPERATIONS: Mapping[str, tuple[ControlRow, ...]] = {
             result=results.McpServersChange,
             shows="added removed errors",
             method="set_mcp_servers",
-            note="Takes configurations and [tool servers](tools.md) by name, as `Options(mcp_servers=...)` does; `{}` removes all. "
-            "See [Replacing servers](tools.md#replacing-servers).",
+            note="Takes configurations and tool servers by name, as `Options(mcp_servers=...)` does; `{}` removes all.",
             by_hand=True,
         ),
         _op("mcp_reconnect", "Connect an MCP server again.", _SERVER, method="reconnect_mcp_server"),
@@ -386,9 +404,23 @@ OPERATIONS: Mapping[str, tuple[ControlRow, ...]] = {
         _op(
             "reload_plugins",
             "Reload plugins from disk.",
-            more="hold_on_cache_impact:boolean add_plugins:array refuse_if_busy:boolean",
+            _par(
+                "add_plugins:array",
+                "Sequence[SdkPluginConfig | Mapping[str, Any]] = ()",
+                "further plugins, as in `Options(plugins=...)`; their paths are absolute.",
+            ),
+            _par(
+                "hold_on_cache_impact:boolean",
+                "bool = False",
+                "True changes nothing if the new tools would invalidate the prompt cache; `held` of the answer is then True.",
+            ),
+            _par(
+                "refuse_if_busy:boolean",
+                "bool = False",
+                "True raises `ControlRejectedError` while a turn runs (`code` is `reload_plugins_busy`).",
+            ),
             result=results.ReloadedPlugins,
-            shows="commands agents plugins error_count",
+            shows="commands agents plugins error_count held cache_impact",
         ),
         _op("reload_skills", "Reload skills from disk.", result=results.SkillList, shows="skills"),
         _op(
@@ -399,13 +431,35 @@ OPERATIONS: Mapping[str, tuple[ControlRow, ...]] = {
         ),
     ),
     "session": (
+        _op(
+            "initialize",
+            "Return the current answer of the CLI to the handshake.",
+            more="hooks:object? sdk_mcp_servers=sdkMcpServers:array sdk_mcp_server_configs=sdkMcpServerConfigs:object "
+            "sdk_mcp_server_manifests=sdkMcpServerManifests:object json_schema=jsonSchema:object "
+            "system_prompt=systemPrompt:any append_system_prompt=appendSystemPrompt:string "
+            "system_prompt_snapshot=systemPromptSnapshot:boolean plan_mode_instructions=planModeInstructions:string "
+            "tool_aliases=toolAliases:object exclude_dynamic_sections=excludeDynamicSections:boolean agents:object "
+            "title:string skills:any prompt_suggestions=promptSuggestions:boolean "
+            "agent_progress_summaries=agentProgressSummaries:boolean forward_subagent_text=forwardSubagentText:boolean "
+            "supported_dialog_kinds=supportedDialogKinds:array per_task_stop_affordance=perTaskStopAffordance:boolean "
+            "plugins:array mcp_servers=mcpServers:object",
+            result=results.ServerInfo,
+            deadline="initialize",
+            shows="commands agents models session_state current_permission_mode",
+            method="reinitialize",
+            note="Hooks, tools, agents and prompts of the session stay. `Session.server_info` keeps the answer of the start.",
+        ),
         _op("list_models", "Return the available models.", result=results.ModelList, shows="models"),
         _op(
             "get_usage",
             "Return cost and rate limits.",
-            more="skip_behaviors:boolean",
+            _par(
+                "skip_behaviors:boolean",
+                "bool = False",
+                "True does not read local transcripts; `behaviors` of the answer is then None.",
+            ),
             result=results.UsageReport,
-            shows="session rate_limits",
+            shows="session rate_limits behaviors",
         ),
         _op("get_session_cost", "Return the cost so far as a text.", result=results.SessionCost, shows="text"),
         _op(
@@ -433,26 +487,10 @@ OPERATIONS: Mapping[str, tuple[ControlRow, ...]] = {
         ),
     ),
 }
-"""The methods of `Session` by the sections of docs/control.md."""
+"""The methods of `Session` by the sections of docs/reference/control.md."""
 
 ROWS: tuple[ControlRow, ...] = (
     *chain.from_iterable(OPERATIONS.values()),
-    _op(
-        "initialize",
-        "Open the session: hooks, in-process servers, prompts, agents.",
-        more="hooks:object? sdk_mcp_servers=sdkMcpServers:array sdk_mcp_server_configs=sdkMcpServerConfigs:object "
-        "sdk_mcp_server_manifests=sdkMcpServerManifests:object json_schema=jsonSchema:object "
-        "system_prompt=systemPrompt:any append_system_prompt=appendSystemPrompt:string "
-        "system_prompt_snapshot=systemPromptSnapshot:boolean plan_mode_instructions=planModeInstructions:string "
-        "tool_aliases=toolAliases:object exclude_dynamic_sections=excludeDynamicSections:boolean agents:object "
-        "title:string skills:any prompt_suggestions=promptSuggestions:boolean "
-        "agent_progress_summaries=agentProgressSummaries:boolean forward_subagent_text=forwardSubagentText:boolean "
-        "supported_dialog_kinds=supportedDialogKinds:array per_task_stop_affordance=perTaskStopAffordance:boolean "
-        "plugins:array mcp_servers=mcpServers:object",
-        result=results.ServerInfo,
-        deadline="initialize",
-        method="",
-    ),
     _theirs(
         "can_use_tool",
         "Decide whether a tool may be used.",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from bridle.errors import Diagnostic, ProcessError, StreamWarning, UnsupportedCLIVersionError, printable
+from bridle.errors import Diagnostic, ProcessError, StreamWarning, UnsupportedCLIVersionError, escape_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,9 +36,9 @@ _SIGNALS = {
     4: ("SIGILL", "this machine's processor cannot run the binary"),
     6: ("SIGABRT", "it crashed"),
     7: ("SIGBUS", "it crashed"),
-    9: ("SIGKILL", "it was killed, often because memory ran out or a supervisor gave up on it"),
+    9: ("SIGKILL", "it was killed, often because memory ran out or a supervisor stopped it"),
     11: ("SIGSEGV", "it crashed"),
-    13: ("SIGPIPE", "whoever read its output went away"),
+    13: ("SIGPIPE", "the reader of its output went away"),
     15: ("SIGTERM", "something asked it to stop"),
 }
 
@@ -79,11 +79,11 @@ def line_skipped(size: int, head: bytes, limit: int) -> StreamWarning:
 def exit_code_hint(exit_code: int | None, *, stdout_was_empty: bool) -> str:
     """Return what an exit code usually means, in one sentence."""
     if exit_code is None:
-        return "Its exit status is unknown: it was stopped because it closed its output and stayed, or somebody else took the status."
+        return "Its exit status is unknown: it was stopped because it closed its output and stayed, or other code took the status."
     if exit_code == 0:
         return "It ended as if all were well, but no result came."
     if exit_code == 1 and stdout_was_empty:
-        return "It gave up before it began to work; where stderr says nothing, it may not be logged in."
+        return "It stopped before it began to work; if stderr is empty, it may not be logged in."
     if exit_code == 1:
         return "It failed after it had started to work."
     if exit_code == 2:
@@ -133,7 +133,7 @@ def refused_option(stderr: str) -> UnsupportedCLIVersionError | None:
         None,
         "a version that knows it",
         "Update the CLI with `npm install -g @anthropic-ai/claude-code@latest`, or leave the option out.",
-        detail=f"it does not know the option {printable(refused[1].strip(), 80)!r}",
+        detail=f"it does not know the option {escape_terminal(refused[1].strip(), 80)!r}",
     )
 
 
@@ -142,13 +142,13 @@ def process_failure(
     *,
     stderr_tail: bytes,
     stdout_was_empty: bool,
-    message_count: int,
+    any_message: bool,
     last_non_json_line: bytes | None,
     last_result: ResultMessage | None,
 ) -> BridleError:
     """Build the error for a process that ended without success: the known cause first, the exit code last."""
     stderr = stderr_tail.decode("utf-8", "replace")
-    if message_count == 0 and (refused := refused_option(stderr)) is not None:
+    if not any_message and (refused := refused_option(stderr)) is not None:
         return refused
     return ProcessError(
         exit_code,

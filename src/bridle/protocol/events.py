@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bridle.messages.system import BackgroundTask
     from bridle.protocol.control import ControlRow
     from bridle.protocol.results import ControlResult, ServerInfo
-    from bridle.protocol.states.session import Activity, Ending, TurnState
+    from bridle.protocol.states.session import Ending, SessionActivity, TurnState
 
 __all__ = [
     "ActivityChanged",
@@ -36,7 +36,7 @@ __all__ = [
     "RequestReceived",
     "RequestResolved",
     "TurnStateChanged",
-    "Warned",
+    "WarningRaised",
 ]
 
 
@@ -63,7 +63,7 @@ class OperationsReleased(Event, frozen=True, eq=False):
 
 
 class RequestReceived(Event, frozen=True, eq=False):
-    """The peer asks something of us: exactly one answer, or `expire`, ends it.
+    """The peer sent a request: exactly one answer, or `expire`, ends it.
 
     Attributes:
         request_id: to be given to `send_response`, `send_error`, `fail_request` or `expire`.
@@ -90,7 +90,7 @@ class RequestCancelled(Event, frozen=True, eq=False):
 
 
 class RequestResolved(Event, frozen=True, eq=False):
-    """A request of ours is over: with its answer, or with an error: rejected, too late, cancelled, or the session ended."""
+    """A request of this side is over: with its answer, or with an error: rejected, too late, cancelled, or the session ended."""
 
     request_id: str
     operation: str
@@ -106,7 +106,7 @@ class MessagesReceived(Event, frozen=True, eq=False):
 
 
 class TurnStateChanged(Event, frozen=True, eq=False):
-    """A prompt of ours has come one step further. `error` is the session's, if its end is the reason; a failed result speaks for itself."""
+    """A prompt of this side has moved one step. `error` is the session's, if its end is the reason; a failed result speaks for itself."""
 
     turn_id: str
     state: TurnState
@@ -116,7 +116,7 @@ class TurnStateChanged(Event, frozen=True, eq=False):
 class ActivityChanged(Event, frozen=True, eq=False):
     """The CLI reports another state."""
 
-    activity: Activity
+    activity: SessionActivity
 
 
 class BackgroundTasksChanged(Event, frozen=True, eq=False):
@@ -125,7 +125,7 @@ class BackgroundTasksChanged(Event, frozen=True, eq=False):
     tasks: tuple[BackgroundTask, ...]
 
 
-class Warned(Event, frozen=True, eq=False):
+class WarningRaised(Event, frozen=True, eq=False):
     """Something was degraded."""
 
     warning: StreamWarning

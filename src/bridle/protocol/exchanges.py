@@ -23,7 +23,7 @@ _REMEMBERED = 4_096
 
 
 class PendingRequest(msgspec.Struct, eq=False):
-    """A request of ours that waits for its answer. A subtype may have no row; the ending of an internal request is not reported."""
+    """A request of this side that waits for its answer. A subtype may have no row; the ending of an internal request is not reported."""
 
     request_id: str
     row: ControlRow | None
@@ -34,7 +34,7 @@ class PendingRequest(msgspec.Struct, eq=False):
 
 
 class InFlightRequest(msgspec.Struct, eq=False):
-    """A request of the peer that we are handling: `frame` is the whole of it."""
+    """A request of the peer that is open: `frame` is the whole of it."""
 
     request_id: str
     row: ControlRow

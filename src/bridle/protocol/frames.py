@@ -1,8 +1,8 @@
 """Outbound frames: one whole line of compact JSON each.
 
-Rules. A line that is not JSON kills the CLI, so nothing is written that was not encoded here. Payloads that belong to somebody else
+Rules. A line that is not JSON kills the CLI, so nothing is written that was not encoded here. Payloads of another author
 (a tool's input that is echoed, a JSON-RPC id) are given as `bytes` or `msgspec.Raw` and copied, never re-encoded: `1e2` stays `1e2`.
-What JSON cannot hold, and a payload that is not JSON, is a ValueError.
+A value that JSON cannot represent, and a payload that is not JSON, is a ValueError.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 Payload = bytes | Raw | dict[str, Any]
-"""What may be sent as an answer: ready JSON, or an object that becomes JSON (and may hold `Raw` parts)."""
+"""An answer: ready JSON, or an object that becomes JSON (and may hold `Raw` parts)."""
 
 _encode = msgspec.json.Encoder().encode
 _check = msgspec.json.Decoder(Raw).decode

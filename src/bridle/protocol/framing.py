@@ -15,6 +15,7 @@ __all__ = ["LineFramer", "OversizedLine"]
 _HEAD_BYTES = 200
 _SAMPLE_BYTES = 4_096
 _SHORT_LINES = 5
+_RETURN = ord("\r")
 
 
 class OversizedLine(NamedTuple):
@@ -41,6 +42,9 @@ class LineFramer:
 
     def receive_data(self, data: bytes) -> list[bytes | OversizedLine]:
         """Return the lines that `data` completes, without their line ends; blank ones are left out."""
+        end = data.find(b"\n")
+        if 0 < end == len(data) - 1 <= self._limit and data[end - 1] != _RETURN and not (self._size or self._skipping):
+            return [data[:end]]  # one whole line, as nearly always where each read has one message
         lines: list[bytes | OversizedLine]
         lines = _split(data)  # type: ignore[assignment]
         tail: bytes = lines.pop()  # type: ignore[assignment]

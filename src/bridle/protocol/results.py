@@ -1,4 +1,4 @@
-"""What control operations answer: one class for each answer whose fields are known.
+"""Answers of control operations: one class for each answer whose fields are known.
 
 Validation is permissive: every field has a default, a field of the wrong shape is left out with a `FIELD_DROPPED` warning, and what a
 class does not name is in `data`. Field names are the wire's in snake_case.
@@ -12,8 +12,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from bridle.errors import DecodeError
-from bridle.messages.base import Number, Record, plain
-from bridle.messages.lazy import decoded_once
+from bridle.messages.base import Number, Record, decoded_once, plain
 from bridle.messages.system import SlashCommand  # noqa: TC001 - msgspec reads the annotations
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ class AgentInfo(Record, frozen=True, kw_only=True):
 
 
 class AccountInfo(Record, frozen=True, kw_only=True):
-    """Who is logged in, and how."""
+    """The login of the CLI."""
 
     email: str | None = None
     organization: str | None = None
@@ -124,7 +123,7 @@ class ModelInfo(Record, frozen=True, kw_only=True):
 
 
 class ServerInfo(ControlResult, frozen=True, kw_only=True):
-    """What the CLI says of itself when it answers `initialize`."""
+    """The CLI's answer to `initialize`: its capabilities."""
 
     commands: list[SlashCommand] = _list()
     agents: list[AgentInfo] = _list()
@@ -147,7 +146,7 @@ class ServerInfo(ControlResult, frozen=True, kw_only=True):
 
 
 class InterruptReceipt(ControlResult, frozen=True, kw_only=True):
-    """What an interrupt left and took: ids of prompts."""
+    """Effect of an interrupt: ids of prompts that stay queued or were cancelled."""
 
     still_queued: list[str] = _list()
     cancelled: list[str] = _list()
@@ -172,7 +171,7 @@ class McpStatus(ControlResult, frozen=True, kw_only=True):
 
 
 class McpServersChange(ControlResult, frozen=True, kw_only=True):
-    """What `mcp_set_servers` changed."""
+    """Changes of `mcp_set_servers`."""
 
     added: list[str] = _list()
     removed: list[str] = _list()
@@ -195,13 +194,13 @@ class McpCallResult(ControlResult, frozen=True, kw_only=True):
 
 
 class PermissionModeOverride(ControlResult, frozen=True, kw_only=True):
-    """What the CLI has to say about a permission mode for one server."""
+    """The CLI's answer about a permission mode for one server."""
 
     warning: str | None = None
 
 
 class ContextUsageCategory(Record, frozen=True, kw_only=True):
-    """What one kind of content takes of the context window."""
+    """The share of one kind of content in the context window."""
 
     id: str | None = None
     name: str = ""
@@ -212,7 +211,7 @@ class ContextUsageCategory(Record, frozen=True, kw_only=True):
 
 
 class ContextUsage(ControlResult, frozen=True, kw_only=True):
-    """What fills the context window."""
+    """The content of the context window, by kind."""
 
     categories: list[ContextUsageCategory] = _list()
     total_tokens: Number = msgspec.field(default=0, name="totalTokens")
@@ -237,7 +236,7 @@ class ContextUsage(ControlResult, frozen=True, kw_only=True):
 
 
 class UsageReport(ControlResult, frozen=True, kw_only=True):
-    """What was used and what is left of it."""
+    """Usage of a limit, and the rest of it."""
 
     session: dict[str, Any] = _dict()
     subscription_type: str | None = None
@@ -247,7 +246,7 @@ class UsageReport(ControlResult, frozen=True, kw_only=True):
 
 
 class RewindResult(ControlResult, frozen=True, kw_only=True):
-    """What restoring files did, or would do."""
+    """Effect of restoring files, or of a dry run."""
 
     can_rewind: bool | None = _none("canRewind")
     error: str | None = None
@@ -268,7 +267,7 @@ class FileContents(ControlResult, frozen=True, kw_only=True):
 
 
 class ReloadedPlugins(ControlResult, frozen=True, kw_only=True):
-    """What there is after plugins were reloaded."""
+    """Plugins and their parts after a reload."""
 
     commands: list[SlashCommand] = _list()
     agents: list[AgentInfo] = _list()
@@ -317,14 +316,14 @@ class BinaryVersion(ControlResult, frozen=True, kw_only=True):
 
 
 class FileSuggestions(ControlResult, frozen=True, kw_only=True):
-    """Files that begin like what was asked for."""
+    """Files that begin with the requested text."""
 
     suggestions: list[Any] = _list()
     cwd: str | None = None
 
 
 class CancelledMessage(ControlResult, frozen=True, kw_only=True):
-    """Whether a prompt that waited was withdrawn."""
+    """Whether a queued prompt was cancelled."""
 
     cancelled: bool | None = None
     message_uuid: str | None = None
@@ -348,7 +347,7 @@ class SettingsReport(ControlResult, frozen=True, kw_only=True):
 
 
 class HooksListing(ControlResult, frozen=True, kw_only=True):
-    """What hooks there are, ours and those of settings files."""
+    """All hooks: those of the program and those of settings files."""
 
     events: list[dict[str, Any]] = _list()
     hooks: list[dict[str, Any]] = _list()
@@ -393,7 +392,7 @@ _decoders: dict[type[ControlResult], Callable[[Raw], Any]] = {}
 
 
 def decode_result(kind: type[R], payload: Raw, warn: Callable[[StreamWarning], None]) -> R:
-    """Return the answer of an operation; never raises, whatever the payload is.
+    """Return the answer of an operation; never raises, for any payload.
 
     Args:
         kind: the class of the answer.

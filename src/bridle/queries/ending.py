@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from bridle.errors import DecodeError, LineTooLongError, StreamWarning, TooManyDecodeErrors
-from bridle.messages import ResultMessage
+from bridle.errors import DecodeError, DecodeErrorLimitError, LineTooLongError, PartialResult, StreamWarning
+from bridle.messages import AssistantMessage, ResultMessage, StreamEvent, TextBlock
 from bridle.protocol import events
 from bridle.protocol.diagnostics import did_not_exit, incomplete_last_line, line_skipped
 from bridle.protocol.states.query import ONE_SHOT, Happening, State, Yield
 from bridle.protocol.states.session import Ending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from bridle.errors import BridleError, TurnTimeoutError, WarningCode
     from bridle.messages import Message
@@ -28,9 +28,83 @@ if TYPE_CHECKING:
 
     Item = Message | StreamWarning | DecodeError
 
-__all__ = ["Overtime", "QueryCore"]
+__all__ = ["Overtime", "QueryCore", "Recent", "TextDeltas", "last_text", "partial_of"]
 
 _OVER = (State.ENDING, State.CLOSED)
+
+
+_RECENT_BYTES = 16 * 1024 * 1024
+_OBJECT_BYTES = 700
+"""The memory of a message besides its line: of short messages it is the larger part."""
+
+
+class Recent:
+    """The last messages of a query or turn, for `error.partial`: 16 MiB at most."""
+
+    __slots__ = ("_batches", "_size")
+
+    def __init__(self) -> None:
+        self._batches: deque[tuple[list[Message], int]] = deque()
+        self._size = 0
+
+    def add(self, messages: list[Message], size: int) -> None:
+        """Add a batch of `size` bytes; the list must not change any more."""
+        size += len(messages) * _OBJECT_BYTES
+        self._batches.append((messages, size))
+        self._size += size
+        while self._size > _RECENT_BYTES and len(self._batches) > 1:
+            self._size -= self._batches.popleft()[1]
+
+    def partial(self, session_id: str | None) -> PartialResult:
+        """Return the messages as the partial result of an error."""
+        return partial_of([message for batch, _ in self._batches for message in batch], session_id)
+
+
+def partial_of(messages: Sequence[Message], session_id: str | None) -> PartialResult:
+    """Return messages as the partial result of an error."""
+    results = [message for message in messages if isinstance(message, ResultMessage)]
+    last = results[-1] if results else None
+    usage = last.usage if last is not None else None
+    if usage is None:
+        usages = [message.usage for message in messages if isinstance(message, AssistantMessage)]
+        usage = usages[-1] if usages else None
+    return PartialResult(
+        messages,
+        text=last_text(messages) if last is None or last.is_error else last.result or last_text(messages),
+        session_id=session_id or (last.session_id if last is not None else None) or None,
+        usage=usage,
+        cost=last.total_cost_usd if last is not None else None,
+    )
+
+
+def last_text(messages: Sequence[Message]) -> str:
+    """Return the text of the last assistant message of the main loop that has one."""
+    return next((text for message in reversed(messages) if (text := _text(message))), "")
+
+
+def _text(message: Message) -> str:
+    if not isinstance(message, AssistantMessage) or message.parent_tool_use_id is not None:
+        return ""
+    return "".join(block.text for block in message.content if isinstance(block, TextBlock))
+
+
+class TextDeltas:
+    """Takes the text of the answer out of messages: deltas where the CLI streams them, whole messages otherwise."""
+
+    def __init__(self) -> None:
+        self._streamed = False
+
+    def of(self, message: Message) -> str:
+        """Return the text that a message adds; empty if it adds none."""
+        if isinstance(message, StreamEvent):
+            delta = message.text_delta if message.parent_tool_use_id is None else None
+            self._streamed = self._streamed or bool(delta)
+            return delta or ""
+        text = _text(message)
+        if text and self._streamed:
+            self._streamed = False  # its deltas came before it
+            return ""
+        return text
 
 
 class QueryCore:
@@ -45,15 +119,17 @@ class QueryCore:
         state: the state in the ending table.
         terminal_error: the error that ended the query, if one did.
         results: all results so far.
+        recent: the last messages.
     """
 
     def __init__(self, connection: Connection, options: Options) -> None:
         self.items: deque[Item] = deque()
-        self.state = State.STREAMING
+        self.state: State = State.STREAMING
         self.terminal_error: BridleError | None = None
         self.results: list[ResultMessage] = []
+        self.recent: Recent = Recent()
         self.connection = connection
-        self.line_bytes = options.limits.line_bytes
+        self.line_bytes: int = options.limits.line_bytes
         self._bad_line_limit = options.limits.consecutive_decode_errors
         self._skip_long_lines = options.on_oversize == "skip"
         self._strict_exit_status = options.strict_exit_status
@@ -71,8 +147,9 @@ class QueryCore:
 
     # -- happenings ----------------------------------------------------------------------------------------------------
 
-    def messages(self, messages: list[Message]) -> None:
-        """Apply messages. A result comes alone."""
+    def messages(self, messages: list[Message], size: int) -> None:
+        """Apply messages that have about `size` bytes together. A result comes alone."""
+        self.recent.add(messages, size)
         self._happen(Happening.RESULT if isinstance(messages[-1], ResultMessage) else Happening.MESSAGE, messages)
 
     def warned(self, warning: StreamWarning) -> None:
@@ -173,7 +250,7 @@ def _decode_error(core: QueryCore, line: events.BadLine) -> None:
 
 
 def _too_many_decode_errors(core: QueryCore, line: events.BadLine) -> None:
-    core.terminal_error = TooManyDecodeErrors(line.count, line.error)
+    core.terminal_error = DecodeErrorLimitError(line.count, line.error)
 
 
 def _line_too_long(core: QueryCore, line: events.LongLine) -> None:

@@ -1,12 +1,14 @@
-"""What a finished query is handed over as: `CollectResult` for those who want everything, `RunResult` for those who want the answer."""
+"""Outcomes of a finished query: `CollectResult` with everything, `RunResult` with the answer."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from bridle.checked.schemas import decode_output
-from bridle.errors import BridleError, Diagnostic, ProcessError, StreamWarning
-from bridle.messages import AssistantMessage, ResultError, TextBlock
+from bridle.checked.schemas import decode_output, schema_for
+from bridle.errors import BridleError, Diagnostic, OptionsError, ProcessError, SessionNotFoundError, StreamWarning
+from bridle.messages import AssistantMessage, ResultError, TextBlock, ToolResultBlock, ToolUseBlock, UserMessage
+from bridle.options.options import Options
+from bridle.queries.ending import last_text, partial_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from bridle.errors import DecodeError
     from bridle.messages import Message, ResultMessage
 
-__all__ = ["CollectResult", "RunResult", "conclude"]
+__all__ = ["CollectResult", "RunResult", "conclude", "with_output_type"]
 
 T = TypeVar("T")
 
@@ -24,9 +26,9 @@ class CollectResult:
 
     Attributes:
         messages: the messages, in order.
-        warnings: what was degraded.
-        errors: lines that were no JSON objects.
-        terminal_error: what ended the stream, or None if it ended well.
+        warnings: all warnings.
+        errors: lines that were not JSON objects.
+        terminal_error: the error that ended the stream; None if it ended well.
     """
 
     __slots__ = ("errors", "messages", "terminal_error", "warnings")
@@ -38,10 +40,10 @@ class CollectResult:
         errors: Sequence[DecodeError] = (),
         terminal_error: BridleError | None = None,
     ) -> None:
-        self.messages = list(messages)
-        self.warnings = list(warnings)
-        self.errors = list(errors)
-        self.terminal_error = terminal_error
+        self.messages: list[Message] = list(messages)
+        self.warnings: list[StreamWarning] = list(warnings)
+        self.errors: list[DecodeError] = list(errors)
+        self.terminal_error: BridleError | None = terminal_error
 
     @property
     def results(self) -> list[ResultMessage]:
@@ -71,8 +73,8 @@ class RunResult(Generic[T]):
         output: the typed object, if `output_type` was given; else the decoded structured output, if there is one; else None.
         messages: all messages, in order.
         result: the last `ResultMessage`; None only with `check=False`.
-        warnings: what was degraded.
-        errors: lines that were no JSON objects.
+        warnings: all warnings.
+        errors: lines that were not JSON objects.
     """
 
     __slots__ = ("errors", "messages", "output", "result", "text", "warnings")
@@ -87,12 +89,12 @@ class RunResult(Generic[T]):
         warnings: Sequence[StreamWarning] = (),
         errors: Sequence[DecodeError] = (),
     ) -> None:
-        self.text = text
-        self.output = output
-        self.messages = list(messages)
-        self.result = result
-        self.warnings = list(warnings)
-        self.errors = list(errors)
+        self.text: str = text
+        self.output: T = output
+        self.messages: list[Message] = list(messages)
+        self.result: ResultMessage | None = result
+        self.warnings: list[StreamWarning] = list(warnings)
+        self.errors: list[DecodeError] = list(errors)
 
     @property
     def session_id(self) -> str | None:
@@ -112,17 +114,37 @@ class RunResult(Generic[T]):
         return self.result.usage if self.result is not None else None
 
     def __repr__(self) -> str:
-        text = self.text if len(self.text) <= 80 else self.text[:77] + "..."
-        return f"RunResult(text={text!r}, output={self.output!r}, session_id={self.session_id!r}, cost={self.cost!r})"
+        return (
+            f"RunResult(text={self.text!r}, output={self.output!r}, session_id={self.session_id!r}, cost={self.cost!r}, "
+            f"{len(self.messages)} messages, {len(self.warnings)} warnings, {len(self.errors)} errors)"
+        )
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_markdown_(self) -> str:
+        from bridle.messages.shown import markdown
+
+        return markdown(self.text)
 
 
-def conclude(collected: CollectResult, output_type: Any, *, check: bool) -> RunResult[Any]:
-    """Turn a finished stream into its answer.
+def with_output_type(options: Options | None, output_type: Any) -> Options:
+    """Return the options with the JSON schema of `output_type` in them.
 
     Raises:
-        BridleError: the stream's terminal error; `ResultError` for an error result (with `check`); `ProcessError` if there is no
-            result at all (with `check`); `OutputError` if the structured output does not fit `output_type`.
+        OptionsError: no schema can be made of it, or `output_format` is set as well.
     """
+    options = options if options is not None else Options()
+    if output_type is None:
+        return options
+    if options.output_format is not None:
+        raise OptionsError(
+            "`output_type` and the option `output_format` exclude each other: give one", field="output_format"
+        )
+    return options.replace(output_format={"type": "json_schema", "schema": schema_for(output_type)})
+
+
+def _output(collected: CollectResult, output_type: Any, *, check: bool) -> Any:
     if collected.terminal_error is not None:
         raise collected.terminal_error
     result = collected.result
@@ -137,11 +159,51 @@ def conclude(collected: CollectResult, output_type: Any, *, check: bool) -> RunR
                 ),
             )
         if result.is_error:
-            raise ResultError(result)
-    output: Any = None
+            raise SessionNotFoundError.found_in(result.errors) or ResultError(result)
     if result is not None and (not result.is_error or output_type is None):
-        output = decode_output(result, output_type)
-    text = (result.result if result is not None else None) or _last_text(collected.messages)
+        return decode_output(result, output_type, last_refusal(collected.messages))
+    return None
+
+
+def last_refusal(messages: Sequence[Message]) -> str:
+    """Return the last error that the CLI reported to the model about its structured output; empty if there is none."""
+    calls: set[str] = set()
+    refusal = ""
+    for message in messages:
+        if isinstance(message, AssistantMessage):
+            calls.update(
+                block.id
+                for block in message.content
+                if isinstance(block, ToolUseBlock) and block.name == "StructuredOutput"
+            )
+        elif isinstance(message, UserMessage) and not isinstance(message.content, str):
+            for block in message.content:
+                if isinstance(block, ToolResultBlock) and block.tool_use_id in calls and block.is_error:
+                    refusal = _text_of(block)
+    return refusal
+
+
+def _text_of(block: ToolResultBlock) -> str:
+    if isinstance(block.content, str):
+        return block.content
+    return " ".join(part.text for part in block.content or () if isinstance(part, TextBlock))
+
+
+def conclude(collected: CollectResult, output_type: Any, *, check: bool) -> RunResult[Any]:
+    """Turn a finished stream into its answer.
+
+    Raises:
+        BridleError: the stream's terminal error; `ResultError` for an error result (with `check`); `ProcessError` if there is no
+            result at all (with `check`); `OutputError` if the structured output does not fit `output_type`.
+    """
+    try:
+        output = _output(collected, output_type, check=check)
+    except BridleError as error:
+        error.partial = partial_of(collected.messages, error.session_id)  # all messages, not only the last ones
+        error.session_id = error.partial.session_id
+        raise
+    result = collected.result
+    text = (result.result if result is not None else None) or last_text(collected.messages)
     return RunResult(
         text=text,
         output=output,
@@ -150,12 +212,3 @@ def conclude(collected: CollectResult, output_type: Any, *, check: bool) -> RunR
         warnings=collected.warnings,
         errors=collected.errors,
     )
-
-
-def _last_text(messages: Sequence[Message]) -> str:
-    for message in reversed(messages):
-        if isinstance(message, AssistantMessage) and message.parent_tool_use_id is None:
-            text = "".join(block.text for block in message.content if isinstance(block, TextBlock))
-            if text:
-                return text
-    return ""

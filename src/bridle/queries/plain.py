@@ -7,26 +7,83 @@ It never waits and knows no clock. A shell passes on the bytes of the transport 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from bridle.checked.functions import callback_failure, guarded
 from bridle.errors import TurnTimeoutError
+from bridle.launch import needs_session
+from bridle.launch.plan import encode_prompt
 from bridle.messages.base import frame_summary
+from bridle.messages.decode import prepare
 from bridle.protocol import events
 from bridle.protocol.connection import Connection, Role
 from bridle.protocol.deadlines import TURN_KINDS, Deadlines
+from bridle.protocol.log import SessionLog, issue
 from bridle.protocol.states.query import State
 from bridle.queries.ending import Overtime, QueryCore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from bridle.errors import StreamWarning
     from bridle.messages import Message
     from bridle.options.options import Options
 
-__all__ = ["PlainQuery"]
+__all__ = ["PlainQuery", "is_steered", "tell", "warn_before_start", "with_guards"]
 
-logger = logging.getLogger("bridle")
+logger: logging.Logger = logging.getLogger("bridle")
 
 EXIT_SECONDS = 5.0
 """How long the exit status may come after the end of the output."""
+
+
+def is_steered(prompt: object, options: Options) -> bool:
+    """Return whether a query needs the bidirectional launch. The prompt is checked.
+
+    Raises:
+        TypeError: the prompt has an unsupported type.
+        OptionsError: it is empty or cannot be sent, or an option excludes the launch that it needs.
+    """
+    if isinstance(prompt, str) and not needs_session(options):
+        encode_prompt(prompt)
+        return False
+    from bridle.queries.prompts import is_many, one_prompt, steering_reasons
+
+    logger.debug("this query uses the bidirectional protocol: %s", ", ".join(steering_reasons(prompt, options)))
+    if not is_many(prompt):
+        one_prompt(prompt)
+    return True
+
+
+def tell(options: Options, warning: StreamWarning) -> StreamWarning | None:
+    """Call `on_warning`; if it raises, log that and return a warning about it."""
+    if options.on_warning is not None:
+        try:
+            options.on_warning(warning)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            return callback_failure("`on_warning`", options.on_warning, error, kind="on_warning")
+    return None
+
+
+def with_guards(options: Options, report: Callable[[StreamWarning], object]) -> Options:
+    """Return the options with guards around the callbacks that transports call: `stderr` and `trace`.
+
+    Args:
+        options: the options of a query or session.
+        report: takes the warning about a callback that raised, in any thread.
+    """
+    callbacks: dict[str, Any] = {"stderr": options.stderr, "trace": options.trace}
+    found = {name: guarded(name, value, report) for name, value in callbacks.items() if callable(value)}
+    return options.replace(**found) if found else options
+
+
+def warn_before_start(options: Options, found: Iterable[StreamWarning]) -> None:
+    """Issue warnings with `warnings.warn`: nothing runs yet, so a filter that makes errors of them prevents the start."""
+    for warning in found:
+        tell(options, warning)
+        issue(warning)
 
 
 class PlainQuery:
@@ -38,13 +95,15 @@ class PlainQuery:
     Attributes:
         connection: reads the output.
         core: the items and the ending.
+        log: the log of the query.
         output_ended: True once the output has ended, and the exit is all that is left to come.
     """
 
     def __init__(self, options: Options) -> None:
-        self.connection = Connection(Role.HOST, limits=options.limits, one_way=True, judges_lines=False)
-        self.core = QueryCore(self.connection, options)
-        self.output_ended = False
+        self.connection: Connection = Connection(Role.HOST, limits=options.limits, one_way=True, judges_lines=False)
+        self.core: QueryCore = QueryCore(self.connection, options)
+        self.log: SessionLog = SessionLog(self.connection)
+        self.output_ended: bool = False
         self._started_at = 0.0
         self._timeouts = options.timeouts
         self._limits_silence = not (options.timeouts.first_message is options.timeouts.idle is None)
@@ -53,9 +112,10 @@ class PlainQuery:
 
     def begin(self, now: float) -> None:
         """Apply that the CLI was started."""
-        logger.debug("started")
+        self.log.debug("started")
         self._started_at = self._deadlines.now = now
         self.connection.begin_start()
+        prepare()
         self._deadlines.arm("first_message", "", self._timeouts.first_message)
         self._deadlines.arm("turn", "", self._timeouts.turn)
 
@@ -74,9 +134,7 @@ class PlainQuery:
         if not self.core.over:
             self._deadlines.now = now
             self.connection.receive_data(data)
-            if logger.isEnabledFor(logging.DEBUG):
-                logger.debug("read %d bytes, %.3f s after the start", len(data), now - self._started_at)
-            self._pump()
+            self._pump(len(data))
 
     def receive_eof(self, now: float) -> None:
         """Apply the end of stdout: the rest of a line is decoded, and the exit has to follow."""
@@ -108,17 +166,19 @@ class PlainQuery:
                 case _:
                     self.core.still_running(seconds, stderr_tail)
 
-    def _pump(self) -> None:
-        noted = logger.isEnabledFor(logging.DEBUG)
+    def _pump(self, size: int = 0) -> None:
+        noted = self.log.isEnabledFor(logging.DEBUG)
+        if noted and size:
+            self.log.debug("read %d bytes, %.3f s after the start", size, self._deadlines.now - self._started_at)
         for event in self.connection.events_received():
             match event:
                 case events.MessagesReceived(messages=messages):
                     if noted:
                         for message in messages:
-                            logger.debug("%s", frame_summary(message))
-                    self.core.messages(messages)
+                            self.log.debug("%s", frame_summary(message))
+                    self.core.messages(messages, size)
                     self._heard(messages)
-                case events.Warned(warning=warning):
+                case events.WarningRaised(warning=warning):
                     self.core.warned(warning)
                 case events.BadLine() | events.LongLine() | events.IncompleteLine():
                     self.core.broken_line(event)

@@ -1,31 +1,53 @@
-"""What may be asked: a text, a list of content blocks, or an iterable of such prompts, which is read while the CLI works.
+"""Prompts: a text, a list of content blocks, or an iterable of such prompts, which is read while the CLI works.
 
 An iterable belongs to its user: it may be slow, raise, or never end. It is read beside the stream, in a task (async iterables) or a
-thread (all others), and at most `MOST_OPEN` of its prompts wait for an answer at once.
+thread (all others), and at most `MOST_OPEN` of its prompts wait for an answer at the same time.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
 from bridle.answering.routing import Job
-from bridle.errors import BridleError, OptionsError, PromptsError, printable, text_of
+from bridle.checked.fields import shown
+from bridle.errors import BridleError, OptionsError, PromptIterableError, escape_terminal, text_of
 from bridle.launch import needs_session
 from bridle.launch.plan import encode_prompt
-from bridle.waiting.room import Room
+from bridle.messages.content import Block
+from bridle.waiting.threads import Room
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridle.options.options import Options
 
-__all__ = ["MOST_OPEN", "Feeder", "OnePrompt", "checked_blocks", "is_many", "one_prompt", "steering_reasons"]
+__all__ = [
+    "MOST_OPEN",
+    "PRIORITIES",
+    "Feeder",
+    "OnePrompt",
+    "Priority",
+    "Prompt",
+    "Prompts",
+    "checked_blocks",
+    "is_many",
+    "one_prompt",
+    "steering_reasons",
+]
+
+Prompt: TypeAlias = str | Sequence[Block | Mapping[str, Any]]
+"""One prompt: a text, or a list of content blocks (objects or dicts)."""
+Prompts: TypeAlias = Iterator[Prompt | Mapping[str, Any]] | AsyncIterable[Prompt | Mapping[str, Any]]
+"""Many prompts for one query. A dict is a whole user frame. Give a list of prompts as `iter([...])`."""
+Priority: TypeAlias = Literal["now", "next", "later"]
+"""When the CLI reads a prompt that is sent while a turn runs."""
+PRIORITIES: tuple[str, ...] = get_args(Priority)
 
 MOST_OPEN = 16
-"""How many prompts of an iterable may wait for their answers before the next one is asked for."""
+"""How many prompts of an iterable may wait for their answers before the next one is read."""
 
 
 class OnePrompt(NamedTuple):
@@ -46,7 +68,7 @@ def checked_blocks(blocks: list[Any] | tuple[Any, ...]) -> list[Any]:
     """Return content blocks as a frame holds them.
 
     Raises:
-        TypeError: one of them is no block.
+        TypeError: one of them is not a block.
         OptionsError: there are none.
     """
     if not blocks:
@@ -73,7 +95,7 @@ def is_many(prompt: object) -> bool:
     ):
         return True
     raise TypeError(
-        f"`prompt` must be a str, a list of content blocks, or an (async) iterable of prompts; got {type(prompt).__name__}"
+        f"`prompt` must be a str, a list of content blocks, or an (async) iterable of prompts; got {shown(prompt)}"
     )
 
 
@@ -136,7 +158,7 @@ class Feeder(Job):
     __slots__ = ("_count", "_done", "_room", "_send", "_source")
 
     def __init__(
-        self, source: object, send: Callable[[OnePrompt], None], done: Callable[[PromptsError | None], None]
+        self, source: object, send: Callable[[OnePrompt], None], done: Callable[[PromptIterableError | None], None]
     ) -> None:
         super().__init__("", "prompts")
         self._source: Any = source
@@ -145,9 +167,9 @@ class Feeder(Job):
         self._count = 0
         self._room = Room(MOST_OPEN)
         self.name = "the iterable of prompts"
-        self.is_async = hasattr(source, "__aiter__")
-        self.call = self._read_async if self.is_async else self._read
-        self.ended = self._was_read
+        self.is_async: bool = hasattr(source, "__aiter__")
+        self.call: Callable[[], Any] = self._read_async if self.is_async else self._read
+        self.ended: Callable[[object, BaseException | None], None] | None = self._was_read
 
     def answered(self) -> None:
         """Let the reader ask for another prompt: one is over."""
@@ -185,12 +207,12 @@ class Feeder(Job):
                 await close()
 
     def _was_read(self, _: object, error: BaseException | None) -> None:
-        problem: PromptsError | None = None
+        problem: PromptIterableError | None = None
         if error is not None:
             text = text_of(error)
             kind = "" if isinstance(error, BridleError) else f"{type(error).__name__}: "
-            problem = PromptsError(self._count, printable(f"{kind}{text}", 500))
+            problem = PromptIterableError(self._count, escape_terminal(f"{kind}{text}", 500))
             problem.__cause__ = error
         elif not self._count and not self.cancelled:
-            problem = PromptsError(0, "it gave none")
+            problem = PromptIterableError(0, "it gave none")
         self._done(problem)

@@ -8,33 +8,41 @@ user's `Session`: a forgotten one can be collected.
 from __future__ import annotations
 
 import logging
+import sys
 from collections import deque
+from collections.abc import Mapping
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from bridle.answering.jobs import SessionParts
 from bridle.answering.routing import Callbacks
-from bridle.checked.functions import Reach
+from bridle.checked.functions import Reach, callback_failure
 from bridle.errors import (
     BridleError,
     CheckpointingNotEnabledError,
     InitializationError,
+    NotSupportedError,
     SessionClosedError,
+    SessionNotStartedError,
     StreamWarning,
     TurnTimeoutError,
-    printable,
+    escape_terminal,
 )
 from bridle.hooks.matchers import check_hooks, registration
+from bridle.launch import in_process_servers
+from bridle.launch.encode import external_servers
 from bridle.messages.base import frame_summary
+from bridle.messages.decode import prepare
+from bridle.options.bounds import checked_timeout
 from bridle.options.options import Options
-from bridle.permissions.requests import check_can_use_tool
+from bridle.permissions import check_can_use_tool
 from bridle.protocol import events as core_events
 from bridle.protocol.connection import SETTLE_SECONDS, Connection, Role
 from bridle.protocol.control import row_for
-from bridle.protocol.deadlines import Deadlines
-from bridle.protocol.states.session import Ending, Lifecycle, TurnState
-from bridle.session.checks import checked_content, checked_timeout, own_servers
-from bridle.session.deadlines import TurnDeadlines
+from bridle.protocol.deadlines import Deadlines, TurnDeadlines
+from bridle.protocol.log import SessionLog, one_line
+from bridle.protocol.states.session import Ending, SessionActivity, SessionState, TurnState
+from bridle.queries.prompts import PRIORITIES
 from bridle.session.events import (
     ActivityChanged,
     BackgroundTasksChanged,
@@ -42,29 +50,50 @@ from bridle.session.events import (
     SessionFailed,
     SessionStarted,
     SessionStopped,
-    Warned,
+    WarningRaised,
 )
-from bridle.session.inbox import Answer, Flag, Progress
+from bridle.session.readers import Answer, Flag, Progress
+from bridle.tools import server_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from bridle.answering.routing import Job
     from bridle.errors import WarningCode
+    from bridle.hooks.matchers import Registration
     from bridle.launch import LaunchPlan
+    from bridle.messages.system import BackgroundTask
     from bridle.protocol.results import ServerInfo
-    from bridle.session.audience import Audience
     from bridle.session.events import SessionEvent
+    from bridle.session.readers import Audience
 
-__all__ = ["SessionCore", "driver_error"]
+__all__ = [
+    "SessionBase",
+    "SessionCore",
+    "checked_content",
+    "checked_timeout",
+    "driver_error",
+    "prompt_fields",
+    "sent_servers",
+]
 
-logger = logging.getLogger("bridle")
+logger: logging.Logger = logging.getLogger("bridle")
 
 EXIT_SECONDS = 5.0
 """For how long the exit status is awaited after the end of the output."""
 _WARNINGS_KEPT = 1_000
 
+_OWN_FIELDS = frozenset({"type", "message", "uuid", "priority"})
+
 A = TypeVar("A", bound="Audience")
+
+
+def _place_of_caller() -> str:
+    """Return the file and line of the user's code that is running: the leak check names a forgotten session by it."""
+    frame = sys._getframe(1)  # noqa: SLF001 - documented, despite its name
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("bridle."):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}"
 
 
 class Request(Enum):
@@ -73,7 +102,7 @@ class Request(Enum):
     NONE = auto()
     STOP = auto()
     ABANDON = auto()
-    """No caller waits for it: the process was given up."""
+    """No caller waits for it: the process was abandoned."""
 
 
 class SessionCore(Generic[A]):
@@ -88,6 +117,7 @@ class SessionCore(Generic[A]):
         audience: gets messages, warnings and endings.
         connection: the connection.
         callbacks: the callbacks of the user.
+        log: the log of the session.
         deadlines: the running timeouts.
         ready: set once the session is ready, or will not be.
         ended: set once the process is gone and everything was reported.
@@ -97,7 +127,7 @@ class SessionCore(Generic[A]):
         poll: the shortest timeout that another thread may start at any moment while one reads; None if there is none.
     """
 
-    interrupt_seconds = 2.0
+    interrupt_seconds: float = 2.0
     """For how long a stop waits for an open turn to end after its interrupt."""
 
     def __init__(
@@ -108,32 +138,36 @@ class SessionCore(Generic[A]):
     ) -> None:
         if options is not None and not isinstance(options, Options):
             raise TypeError(f"`options` must be a bridle.Options, not {type(options).__name__}")
-        self.options = options = options if options is not None else Options()
+        self.created_at: str = _place_of_caller()
+        options = options if options is not None else Options()
+        self.options: Options = options
         hooks = check_hooks(options.hooks, "hooks") if options.hooks is not None else {}
         if options.can_use_tool is not None:
             check_can_use_tool(options.can_use_tool, "can_use_tool")
         servers = own_servers(options)
-        self.hooks = registration(hooks, options.timeouts.hook)
+        self.hooks: Registration = registration(hooks, options.timeouts.hook)
         self.post = post
-        self.connection = Connection(
+        self.connection: Connection = Connection(
             Role.HOST,
             limits=options.limits,
             hold_until_confirmed=self.hooks.blocking,
             judges_lines=audience.judges_lines,
         )
-        self.deadlines = Deadlines()
+        self.deadlines: Deadlines = Deadlines()
         self._turn_deadlines = TurnDeadlines(options.timeouts, self.deadlines, self.connection)
         self.audience = audience(self)
         reach = Reach(lambda: self.session() if self.session is not None else None)
-        parts = SessionParts(self.connection, self.deadlines, self._turn_deadlines, self, reach, post)
-        self.callbacks = Callbacks(options, self.hooks, servers, parts)
+        self.log: SessionLog = SessionLog(self.connection)
+        parts = SessionParts(self.connection, self.deadlines, self._turn_deadlines, self.warn, reach, post, self.log)
+        self.callbacks: Callbacks = Callbacks(options, self.hooks, servers, parts)
         self.session: Callable[[], object] | None = None
-        self.ready = Flag()
-        self.ended = Flag()
-        self.settled = Flag()
+        self.ready: Flag = Flag()
+        self.ended: Flag = Flag()
+        self.settled: Flag = Flag()
         self.start_error: BridleError | None = None
         self.warnings: deque[StreamWarning] = deque(maxlen=_WARNINGS_KEPT)
         self._to_tell: deque[StreamWarning] = deque()
+        self._issued: list[StreamWarning] = []
         self._answers: dict[str, Answer] = {}
         self._request = Request.NONE
         self._input_broke = False
@@ -151,8 +185,9 @@ class SessionCore(Generic[A]):
     def warn_before_start(self, warning: StreamWarning) -> None:
         """Keep a warning that the caller also issues with `warnings.warn`."""
         self.warnings.append(warning)
+        self._issued.append(warning)
         self.tell_later(warning)
-        self.audience.happened(Warned(warning))
+        self.audience.happened(WarningRaised(warning))
 
     def tell_later(self, warning: StreamWarning) -> None:
         """Let `tell` pass on a warning."""
@@ -163,6 +198,11 @@ class SessionCore(Generic[A]):
         """True while there are warnings that `tell` has not passed on."""
         return bool(self._to_tell)
 
+    @property
+    def needs_driver(self) -> bool:
+        """True while the driver has to look itself: there are warnings to tell, a stop was requested, or the session is over."""
+        return bool(self._to_tell) or self._request is not Request.NONE or self.connection.ending is not None
+
     def tell(self) -> None:
         """Log new warnings and call `on_warning` for them. Called where user code may run."""
         while True:
@@ -170,20 +210,24 @@ class SessionCore(Generic[A]):
                 warning = self._to_tell.popleft()
             except IndexError:  # several threads may tell at once
                 return
-            logger.warning("%s", warning)
+            # `warnings.warn` has shown some already.
+            self.log.log(logging.DEBUG if warning in self._issued else logging.WARNING, "%s", one_line(warning))
             if self.options.on_warning is not None:
                 try:
                     self.options.on_warning(warning)
                 except KeyboardInterrupt:
                     raise
-                except BaseException:
+                except BaseException as error:
                     # `SystemExit`, say: it is called where it would end the driver, and trio as a whole.
-                    logger.exception("`on_warning` raised; the session goes on")
+                    failure = callback_failure(
+                        "`on_warning`", self.options.on_warning, error, kind="on_warning", extra=self.log.ids()
+                    )
+                    self.warnings.append(failure)  # without another call of `on_warning`
 
     # -- deadlines -----------------------------------------------------------------------------------------------------
 
     def expire(self, now: float, stderr_tail: bytes) -> None:
-        """Take that time has passed. What has come counts first, however late it could be looked at."""
+        """Apply expired timeouts, after processing data that has already arrived."""
         if self.connection.has_news:
             self.pump(now)
         for kind, name, seconds in self.deadlines.passed(now):
@@ -213,8 +257,9 @@ class SessionCore(Generic[A]):
     def initialize(self, plan: LaunchPlan, now: float) -> None:
         """Write `initialize`."""
         self.deadlines.now = now
-        if logger.isEnabledFor(logging.DEBUG):
-            logger.debug("started\n%s", plan.describe())
+        if self.log.isEnabledFor(logging.DEBUG):
+            self.log.debug("started; %s", one_line(plan.describe()))
+        prepare()
         fields = dict(plan.initialize)
         if self.hooks.wire:
             fields["hooks"] = self.hooks.wire
@@ -228,7 +273,7 @@ class SessionCore(Generic[A]):
 
     @property
     def abandoned(self) -> bool:
-        """True once the session has no user any more: its process was given up, and nothing is waited for."""
+        """True once the session has no user any more: its process was abandoned, and no call waits."""
         return self._request is Request.ABANDON
 
     def ask_stop(self, *, abandon: bool = False) -> None:
@@ -239,7 +284,7 @@ class SessionCore(Generic[A]):
     def begin_stop(self, now: float) -> None:
         """Stop: refuse new calls, interrupt a running turn, and limit the time for that. Further calls do nothing."""
         connection = self.connection
-        if connection.lifecycle is Lifecycle.STOPPING:
+        if connection.lifecycle is SessionState.STOPPING:
             return
         self.ask_stop()
         self.deadlines.now = now
@@ -276,11 +321,11 @@ class SessionCore(Generic[A]):
 
     @property
     def may_end(self) -> bool:
-        """True once the process is to be stopped: the session is over or given up, or nothing is left to wait for."""
+        """True once the process is to be stopped: the session is over or abandoned, or no wait is left."""
         connection = self.connection
         if connection.over or self.abandoned:
             return True
-        stopping = connection.lifecycle is Lifecycle.STOPPING
+        stopping = connection.lifecycle is SessionState.STOPPING
         return stopping and (not connection.working or not self.deadlines.is_armed("stop", ""))
 
     @property
@@ -293,7 +338,7 @@ class SessionCore(Generic[A]):
         """Return whether an exit with this code is a crash."""
         last = self.connection.last_result
         after_error = exit_code is not None and exit_code > 0 and last is not None and last.is_error
-        return bool(self.connection.turns.open) or (exit_code != 0 and not after_error)
+        return len(self.connection.turns) > 0 or (exit_code != 0 and not after_error)
 
     def lost(self, reason: str, now: float) -> None:
         """End the session, if it has not ended, because nothing drives it any more."""
@@ -316,12 +361,12 @@ class SessionCore(Generic[A]):
         """
         self.deadlines.now = now
         timeout = checked_timeout(timeout)
-        if subtype == "rewind_files" and not self.options.enable_file_checkpointing:
+        row = row_for(subtype)
+        if row is not None and row.needs and not getattr(self.options, row.needs):
             raise CheckpointingNotEnabledError
         answer = Answer(self.connection.send_request(subtype, fields, operation=operation))
         self._answers[answer.request_id] = answer
         if timeout is None:
-            row = row_for(subtype)
             timeouts = self.options.timeouts
             timeout = timeouts.rewind if row is not None and row.deadline == "rewind" else timeouts.control
         self.deadlines.arm("request", answer.request_id, timeout)
@@ -332,7 +377,7 @@ class SessionCore(Generic[A]):
         return self.deadlines.seconds_of("request", answer.request_id)
 
     def give_up(self, answer: Answer) -> None:
-        """Take that nobody waits for an answer any more."""
+        """Drop an answer that no caller waits for any more."""
         self._answers.pop(answer.request_id, None)
         self.deadlines.disarm("request", answer.request_id)
         self.connection.cancel_request(answer.request_id)
@@ -363,21 +408,22 @@ class SessionCore(Generic[A]):
         """Take what the connection reports, until there is nothing more."""
         self.deadlines.now = now
         connection = self.connection
-        noted = logger.isEnabledFor(logging.DEBUG)
-        while happened := connection.events_received():
-            self.deadlines.disarm("settle", "")
-            self.deadlines.disarm("after_result", "")
-            for event in happened:
+        noted = self.log.isEnabledFor(logging.DEBUG)
+        news = connection.has_news
+        while connection.has_news:
+            for event in connection.events_received():
                 if noted:
-                    _log(event)
+                    _log(self.log, event)
                 self._handle(event)
-        if connection.unsettled:
-            if not self.deadlines.is_armed("settle", ""):
-                self.deadlines.arm("settle", "", SETTLE_SECONDS)
-        else:
-            self.deadlines.disarm("settle", "")
+        if self.deadlines:
+            if news:
+                self.deadlines.disarm("after_result", "")
+            if news or not connection.unsettled:
+                self.deadlines.disarm("settle", "")
+        if connection.unsettled and not self.deadlines.is_armed("settle", ""):
+            self.deadlines.arm("settle", "", SETTLE_SECONDS)
         self.audience.pumped()
-        if self.settled.waiters and (connection.quiet or connection.over or not connection.turns.open):
+        if self.settled.waiters and (connection.quiet or connection.over or not len(connection.turns)):
             self.settled.wake()
 
     def callback_ended(self, job: Job, outcome: object, error: BaseException | None, now: float) -> None:
@@ -403,7 +449,7 @@ class SessionCore(Generic[A]):
                 self._on_resolved(event)
             case core_events.TurnStateChanged():
                 self._on_turn(event)
-            case core_events.Warned():
+            case core_events.WarningRaised():
                 self.warn(event.warning)
             case core_events.BadLine() | core_events.LongLine() | core_events.IncompleteLine():
                 self.audience.broken_line(event)
@@ -472,6 +518,69 @@ class SessionCore(Generic[A]):
         self.settled.wake()
 
 
+class SessionBase:
+    """A session, as it is now."""
+
+    _core: SessionCore[Any]
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the CLI; None before it is started, and if the transport has none."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(state={str(self.state)!r}, session_id={self.session_id!r}, pid={self.pid})"
+
+    def _require_start(self, call: str) -> None:
+        """Refuse a call on a session that was not started: it would wait for ever.
+
+        Raises:
+            SessionNotStartedError: the session was not started.
+        """
+        if self._core.connection.lifecycle is SessionState.NEW:
+            raise SessionNotStartedError(call)
+
+    @property
+    def options(self) -> Options:
+        """The options of the session."""
+        return self._core.options
+
+    @property
+    def state(self) -> SessionState:
+        """The state: `new`, `starting`, `initializing`, `running`, `stopping`, `stopped` or `failed`."""
+        return self._core.connection.lifecycle
+
+    @property
+    def activity(self) -> SessionActivity:
+        """The activity that the CLI reports: `running`, `idle`, `requires_action`; `unknown` before its first report."""
+        return self._core.connection.activity
+
+    @property
+    def background_tasks(self) -> tuple[BackgroundTask, ...]:
+        """The background tasks, as last reported."""
+        return self._core.connection.background_tasks
+
+    @property
+    def server_info(self) -> ServerInfo | None:
+        """The answer of the CLI to `initialize`; None before it, and without one."""
+        return self._core.connection.server_info
+
+    @property
+    def session_id(self) -> str | None:
+        """The session, as soon as a message has named it: for `Options(resume=...)`."""
+        return self._core.connection.session_id
+
+    @property
+    def exit_code(self) -> int | None:
+        """The CLI's exit code, once it is known; negative for a signal."""
+        return self._core.connection.exit_code
+
+    @property
+    def warnings(self) -> list[StreamWarning]:
+        """The last thousand warnings."""
+        return list(self._core.warnings)
+
+
 def driver_error(error: Exception) -> BridleError:
     """Return what ends a session whose driver, or its transport, raised; log what should not happen."""
     if isinstance(error, BridleError):
@@ -480,20 +589,98 @@ def driver_error(error: Exception) -> BridleError:
     return SessionClosedError(expected=False, reason=f"{type(error).__name__}: {error}")
 
 
-def _log(event: core_events.Event) -> None:
+def _log(log: SessionLog, event: core_events.Event) -> None:
     """Say what happened: kinds, sizes and states, and nothing of what is in it."""
     match event:
         case core_events.MessagesReceived():
+            turn = {"turn_id": event.turn_ids[0]} if event.turn_ids else {}
             for message in event.messages:
-                logger.debug("%s", frame_summary(message))
+                log.debug("%s", frame_summary(message), extra=turn)
         case core_events.RequestReceived():
-            logger.debug("the CLI asks: %s (%s)", printable(event.subtype, 100), printable(event.request_id, 100))
+            log.debug(
+                "the CLI asks: %s (%s)", escape_terminal(event.subtype, 100), escape_terminal(event.request_id, 100)
+            )
         case core_events.RequestResolved():
             failed = "" if event.error is None else f": {type(event.error).__name__}"
-            logger.debug("%s (%s) is over%s", event.operation, event.request_id, failed)
+            log.debug("%s (%s) is over%s", event.operation, event.request_id, failed)
         case core_events.TurnStateChanged():
-            logger.debug("turn %s is %s", event.turn_id, event.state.name)
+            log.debug("turn %s is %s", event.turn_id, event.state, extra={"turn_id": event.turn_id})
         case core_events.ActivityChanged():
-            logger.debug("the CLI is %s", event.activity.name)
+            log.debug("the CLI is %s", event.activity)
         case core_events.Ended():
-            logger.debug("the session has ended: %s, exit code %s", event.ending.name, event.exit_code)
+            log.debug("the session has ended: %s, exit code %s", event.ending.name, event.exit_code)
+
+
+# -- checks of what users hand in, before anything is sent -------------------------------------------------------------
+
+
+def checked_content(prompt: object) -> str | list[Any]:
+    """Return a prompt as a frame holds it.
+
+    Raises:
+        TypeError: it is neither a str nor a list of content blocks.
+    """
+    if isinstance(prompt, str):
+        return prompt
+    if isinstance(prompt, (list, tuple)):
+        return list(prompt)
+    hint = "; options are given as `options=`" if isinstance(prompt, Options) else ""
+    raise TypeError(f"`prompt` must be a str or a list of content blocks, not {type(prompt).__name__}{hint}")
+
+
+def prompt_fields(priority: object, extra: object) -> dict[str, Any]:
+    """Return the further fields of a prompt's frame.
+
+    Raises:
+        TypeError: `extra` is not a mapping with text keys.
+        ValueError: the priority is unknown, or `extra` contains a field that has a parameter of its own.
+    """
+    fields: dict[str, Any] = {}
+    if extra is not None:
+        if not isinstance(extra, Mapping) or not all(isinstance(name, str) for name in extra):
+            raise TypeError(f"`extra` must be a dict with str keys, not {type(extra).__name__}")
+        fields.update(extra)
+        taken = sorted(_OWN_FIELDS & fields.keys())
+        if taken:
+            raise ValueError(f"`extra` must not contain {taken[0]!r}: Bridle sets this field of the frame")
+    if priority is not None:
+        if priority not in PRIORITIES:
+            raise ValueError(f"`priority` must be 'now', 'next', 'later' or None, got {priority!r}")
+        fields["priority"] = priority
+    return fields
+
+
+def sent_servers(servers: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return servers as `mcp_set_servers` sends them, and those of this process by name.
+
+    Raises:
+        OptionsError: one is nothing that can be a server, or needs a package that is missing.
+        NotSupportedError: one is of a kind that this version cannot serve.
+    """
+    options = Options(mcp_servers=dict(servers))
+    inside = own_servers(options)
+    wire = {**external_servers(options), **{name: {"type": "sdk", "name": name} for name in inside}}
+    return wire, inside
+
+
+def own_servers(options: Options) -> dict[str, Any]:
+    """Return the servers of this process by name.
+
+    Raises:
+        OptionsError: one needs a package that is missing.
+        NotSupportedError: one is of a kind that this version cannot serve.
+    """
+    servers = dict(in_process_servers(options))
+    for name, server in servers.items():
+        kind = server_kind(server)
+        if kind == "mcp":
+            from bridle.answering.mcp_calls import check_package
+
+            check_package(name, server)
+        elif kind not in ("tools", "callable"):
+            raise NotSupportedError(
+                "mcp_servers",
+                f"A {type(server).__name__} (`{name}`) is not supported: use `bridle.tool_server`, a server object of the `mcp` package, "
+                "or a function that takes one JSON-RPC dict and returns one.",
+            )
+    return servers

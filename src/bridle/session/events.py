@@ -1,4 +1,4 @@
-"""What `session.events()` gives."""
+"""The events of `session.events()`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 from bridle.errors import BridleError, StreamWarning  # noqa: TC001
 from bridle.messages.system import BackgroundTask  # noqa: TC001
 from bridle.protocol.results import ServerInfo  # noqa: TC001
-from bridle.protocol.states.session import Activity, TurnState  # noqa: TC001
+from bridle.protocol.states.session import SessionActivity, TurnState  # noqa: TC001
 
 __all__ = [
     "ActivityChanged",
@@ -20,7 +20,7 @@ __all__ = [
     "SessionStopped",
     "TurnCompleted",
     "TurnStarted",
-    "Warned",
+    "WarningRaised",
 ]
 
 
@@ -35,13 +35,13 @@ class SessionStarted(SessionEvent, frozen=True, eq=False):
 
 
 class TurnStarted(SessionEvent, frozen=True, eq=False):
-    """The CLI works on a prompt of ours."""
+    """The CLI works on a prompt of this session."""
 
     turn_id: str
 
 
 class TurnCompleted(SessionEvent, frozen=True, eq=False):
-    """A prompt of ours is over; `state` says how."""
+    """A prompt of this session is over; `state` is its final state."""
 
     turn_id: str
     state: TurnState
@@ -50,7 +50,7 @@ class TurnCompleted(SessionEvent, frozen=True, eq=False):
 class ActivityChanged(SessionEvent, frozen=True, eq=False):
     """The CLI does something else now."""
 
-    activity: Activity
+    activity: SessionActivity
 
 
 class BackgroundTasksChanged(SessionEvent, frozen=True, eq=False):
@@ -59,26 +59,26 @@ class BackgroundTasksChanged(SessionEvent, frozen=True, eq=False):
     tasks: tuple[BackgroundTask, ...]
 
 
-class Warned(SessionEvent, frozen=True, eq=False):
+class WarningRaised(SessionEvent, frozen=True, eq=False):
     """Something was degraded."""
 
     warning: StreamWarning
 
 
 class SessionCompleted(SessionEvent, frozen=True, eq=False):
-    """The CLI ended by itself, with nothing of ours open."""
+    """The CLI ended by itself, while no prompt was open."""
 
     exit_code: int | None
 
 
 class SessionStopped(SessionEvent, frozen=True, eq=False):
-    """The session was stopped by us."""
+    """Your program stopped the session."""
 
     exit_code: int | None
 
 
 class SessionFailed(SessionEvent, frozen=True, eq=False):
-    """The session was lost; `reason` is what those who waited are told."""
+    """The session was lost; pending calls fail with `reason`."""
 
     reason: BridleError
     exit_code: int | None

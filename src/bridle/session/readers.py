@@ -1,31 +1,290 @@
-"""The audience of a session: its turns and cursors, and how much of their messages is unread."""
+"""The readers of a session: what each has not read yet, what has happened, and who is to be woken. No event loop, no threads.
+
+A session's core has an audience, the object that gets messages, warnings and endings. There are two: `Readers` has the turns and cursors of
+a session, `steering.SteeredQuery` the items of a query.
+"""
 
 from __future__ import annotations
 
-import logging
+import copy
 import weakref
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections import deque
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from bridle.errors import SlowConsumerError
+from bridle.messages import ResultMessage
 from bridle.protocol import events
 from bridle.protocol.deadlines import TURN_KINDS
 from bridle.protocol.diagnostics import did_not_exit, incomplete_last_line
 from bridle.protocol.states.session import Ending, TurnState
-from bridle.session.events import TurnCompleted, TurnStarted, Warned
+from bridle.queries.ending import Recent
+from bridle.session.events import BackgroundTasksChanged, SessionEvent, TurnCompleted, TurnStarted, WarningRaised
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from bridle.errors import StreamWarning, TurnTimeoutError
+    from bridle.errors import BridleError, StreamWarning, TurnTimeoutError
     from bridle.messages import Message
-    from bridle.session.audience import BrokenLine
+    from bridle.protocol.results import ControlResult
     from bridle.session.core import SessionCore
-    from bridle.session.events import SessionEvent
-    from bridle.session.inbox import Inbox, Progress
 
-__all__ = ["Readers"]
+    BrokenLine = events.BadLine | events.LongLine | events.IncompleteLine
 
-logger = logging.getLogger("bridle")
+__all__ = ["Answer", "Audience", "Event", "Flag", "Inbox", "Progress", "Readers", "TurnBase", "size_of"]
+
+
+class Event(Protocol):
+    """An event that wakes one waiter: `anyio.Event`, `threading.Event`."""
+
+    def set(self) -> Any:
+        """Wake the waiter."""
+
+
+class Flag:
+    """Something that happens once. Each waiter brings an event of its own.
+
+    Attributes:
+        is_set: True once it has happened.
+        wakes: how often waiters were woken. A thread that saw this number before it waits misses no wake.
+    """
+
+    __slots__ = ("is_set", "waiters", "wakes")
+
+    def __init__(self) -> None:
+        self.is_set: bool = False
+        self.wakes: int = 0
+        self.waiters: list[Event] = []
+
+    def set(self) -> None:
+        """Set the flag and wake all waiters."""
+        self.is_set = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Wake all current waiters."""
+        self.wakes += 1
+        waiters, self.waiters = self.waiters, []
+        for waiter in waiters:
+            waiter.set()
+
+    def leave(self, waiter: Event) -> None:
+        """Take a waiter back."""
+        if waiter in self.waiters:
+            self.waiters.remove(waiter)
+
+
+_EVENT_BYTES = 250
+"""The size of an event, or of a background task in one, as far as the limit is concerned."""
+
+
+def size_of(item: object) -> int:
+    """Return how many bytes an item had on the wire; for an event, which has no line of its own, about what it occupies."""
+    size = len(getattr(item, "raw", b"")) or len(getattr(item, "line", b""))
+    if size or not isinstance(item, SessionEvent):
+        return size
+    if isinstance(item, WarningRaised):
+        return _EVENT_BYTES + len(item.warning.message)
+    return _EVENT_BYTES * (1 + (len(item.tasks) if isinstance(item, BackgroundTasksChanged) else 0))
+
+
+class Inbox:
+    """Items that wait for one reader.
+
+    Attributes:
+        items: in order.
+        size: their bytes on the wire.
+        more: woken when something was added or it is over.
+        over: True once nothing will be added.
+        error: raised when everything has been read.
+        turn_began: when its reader last let other tasks run, where there is an event loop.
+    """
+
+    def __init__(self) -> None:
+        self.items: deque[Any] = deque()
+        self.size: int = 0
+        self.more: Flag = Flag()
+        self.over: bool = False
+        self.error: BridleError | None = None
+        self.keeps: bool = True
+        self.turn_began: float = 0.0
+
+    def add(self, items: Iterable[Any], size: int) -> None:
+        """Add items that have `size` bytes together."""
+        if not self.over and self.keeps:
+            self.items.extend(items)
+            self.size += size
+            self.more.wake()
+
+    def take(self) -> Any:
+        """Return the next item; None if there is none."""
+        if not self.items:
+            return None
+        item = self.items.popleft()
+        self.size -= size_of(item)
+        return item
+
+    def end(self, error: BridleError | None = None) -> None:
+        """Take that nothing more comes."""
+        if not self.over:
+            self.over = True
+            self.error = error
+            self.more.wake()
+
+    def clear(self) -> None:
+        """Throw away what is unread."""
+        self.items.clear()
+        self.size = 0
+
+    def skip(self, flag: bool) -> None:
+        """Keep nothing while `flag`: its reader wants the end alone."""
+        self.keeps = not flag
+        if flag:
+            self.clear()
+
+    def the_error(self) -> BridleError | None:
+        """Return a fresh copy of the error: each raise has a traceback of its own."""
+        return copy.copy(self.error) if self.error is not None else None
+
+
+class Progress:
+    """The part of a turn that the core of its session changes; it lives as long as the user's `Turn`.
+
+    Attributes:
+        id: the uuid of the prompt.
+        state: the state of the turn.
+        inbox: its unread messages.
+        result: its result, once it came.
+        over: set once the turn has ended.
+        read: True once a reader has begun to iterate.
+        recent: its last messages.
+    """
+
+    __slots__ = ("__weakref__", "id", "inbox", "over", "read", "recent", "result", "state")
+
+    def __init__(self, turn_id: str) -> None:
+        self.id: str = turn_id
+        self.state: TurnState = TurnState.QUEUED
+        self.inbox: Inbox = Inbox()
+        self.result: ResultMessage | None = None
+        self.over: Flag = Flag()
+        self.read: bool = False
+        self.recent: Recent = Recent()
+
+    def begin_reading(self) -> None:
+        """Keep messages from here on, even while another task waits for the result only."""
+        self.read = True
+        self.inbox.keeps = True
+
+    def deliver(self, messages: list[Message], size: int) -> None:
+        """Add messages that have `size` bytes together."""
+        if isinstance(messages[-1], ResultMessage):
+            self.result = messages[-1]
+        self.recent.add(messages, size)
+        self.inbox.add(messages, size)
+
+    def end(self, error: BridleError | None) -> None:
+        """End the turn; `error` is raised once its messages are read."""
+        self.inbox.end(error)
+        self.over.set()
+
+
+class TurnBase:
+    """One prompt, and its answer."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._inbox = progress.inbox
+
+    @property
+    def id(self) -> str:
+        """The prompt's uuid."""
+        return self._progress.id
+
+    @property
+    def state(self) -> TurnState:
+        """The state: `queued`, `started`, `completed`, `interrupted` or `failed`."""
+        return self._progress.state
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.id!r}, {self.state})"
+
+    def _repr_html_(self) -> str:
+        from bridle.messages.shown import html
+
+        return html(repr(self))
+
+
+class Answer:
+    """A control operation that waits for its answer."""
+
+    __slots__ = ("error", "flag", "request_id", "result")
+
+    def __init__(self, request_id: str) -> None:
+        self.request_id: str = request_id
+        self.flag: Flag = Flag()
+        self.result: ControlResult | None = None
+        self.error: BridleError | None = None
+
+    def take(self) -> ControlResult:
+        """Return the result.
+
+        Raises:
+            BridleError: the operation failed.
+        """
+        if self.error is not None:
+            try:
+                raise self.error
+            finally:
+                self.error = None  # an error and the frame that raises it must not keep each other alive
+        assert self.result is not None  # noqa: S101 - for the type checker
+        return self.result
+
+
+class Audience(Protocol):
+    """The methods that a core calls, in the order of the wire.
+
+    Attributes:
+        judges_lines: whether the connection itself decides about bad and long lines.
+        late_timeouts: the timeouts, as `Timeouts` names them, that a thread may start while another one reads.
+    """
+
+    judges_lines: ClassVar[bool]
+    late_timeouts: ClassVar[tuple[str, ...]]
+
+    def __init__(self, core: Any) -> None: ...
+
+    def add(self, inbox: Inbox, *, events: bool) -> None:
+        """A cursor was made."""
+
+    def sent(self, turn: Progress) -> None:
+        """A prompt was sent."""
+
+    def messages(self, messages: list[Message], turn_ids: tuple[str, ...]) -> None:
+        """Messages came; `turn_ids` are the prompts that they answer."""
+
+    def warned(self, warning: StreamWarning) -> None:
+        """Something was degraded."""
+
+    def broken_line(self, line: BrokenLine) -> None:
+        """A line cannot be used. `LongLine` does not come if the connection judges lines."""
+
+    def turn_changed(self, event: events.TurnStateChanged) -> None:
+        """The state of a turn changed."""
+
+    def turn_timed_out(self, turn_id: str, error: TurnTimeoutError) -> None:
+        """A timeout of a turn passed."""
+
+    def happened(self, event: SessionEvent) -> None:
+        """The session itself changed."""
+
+    def pumped(self) -> None:
+        """All events were passed on, or the input was closed."""
+
+    def overstayed(self, kind: str, seconds: float, stderr_tail: bytes) -> None:
+        """The CLI did not exit in time: `after_result`, `background`, `finish` or `exit`."""
+
+    def ended(self, event: events.Ended) -> None:
+        """The session is over."""
 
 
 class Readers:
@@ -79,14 +338,16 @@ class Readers:
         self._held_at_most += size
         if self._held_at_most * 2 <= self._limit and not self._slow:
             return  # counted only where it may matter: a program may hold all turns of weeks
-        held = sum(inbox.size for inbox in self._messages) + sum(turn.inbox.size for turn in self._turns.values())
+        held = sum(inbox.size for cursors in (self._messages, self._events) for inbox in cursors) + sum(
+            turn.inbox.size for turn in self._turns.values()
+        )
         held = self._held_at_most = held + self._besides()
         if held > self._limit:
             self._core.connection.fail(SlowConsumerError(held, self._limit))
         elif held * 2 > self._limit:
             if not self._slow:
                 self._slow = True
-                text = f"{held:,} bytes of messages wait unread; at {self._limit:,} the session fails."
+                text = f"{held:,} bytes of messages and events wait unread; at {self._limit:,} the session fails."
                 self._core.warn("SLOW_CONSUMER", text, buffered=held, limit=self._limit)
         elif held * 4 < self._limit:
             self._slow = False
@@ -94,12 +355,12 @@ class Readers:
     def warned(self, warning: StreamWarning) -> None:
         """Pass a warning on to `on_warning` and to the event cursors."""
         self._core.tell_later(warning)
-        self.happened(Warned(warning))
+        self.happened(WarningRaised(warning))
 
     def broken_line(self, line: BrokenLine) -> None:
         """Log a bad line, and warn about an incomplete one; about a long one the connection warned."""
         if isinstance(line, events.BadLine):
-            logger.warning("%s", line.error)
+            self._core.log.warning("%s", line.error)
         elif isinstance(line, events.IncompleteLine):
             self._core.warn(incomplete_last_line(line.line))
 
@@ -116,7 +377,7 @@ class Readers:
             self.happened(TurnCompleted(event.turn_id, event.state))
 
     def turn_timed_out(self, turn_id: str, error: TurnTimeoutError) -> None:
-        """End the turn with the error, and interrupt it; the session goes on."""
+        """End the turn with the error, and interrupt it; the session continues."""
         turn = self._turns.get(turn_id)
         if turn is not None:
             turn.end(error)
@@ -124,8 +385,13 @@ class Readers:
 
     def happened(self, event: SessionEvent) -> None:
         """Tell the event cursors."""
-        for inbox in list(self._events):
-            inbox.add((event,), 0)
+        inboxes = list(self._events)
+        if inboxes:
+            size = size_of(event)
+            for inbox in inboxes:
+                inbox.add((event,), size)
+            if not self._core.connection.over:
+                self.unread(size * len(inboxes))
 
     def pumped(self) -> None:
         """Do nothing: nothing depends on it."""

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bridle.errors import BridleError, PromptsError, SessionClosedError, StartError, printable, text_of
+from bridle.errors import BridleError, PromptIterableError, SessionClosedError, StartError, escape_terminal, text_of
 from bridle.protocol.deadlines import TURN_KINDS
 from bridle.protocol.states.session import TurnState
 from bridle.queries.ending import Overtime, QueryCore
 from bridle.queries.prompts import Feeder, is_many, one_prompt
-from bridle.session.events import SessionStarted, Warned
-from bridle.session.inbox import Flag, size_of
-from bridle.session.readers import Readers
+from bridle.session.events import SessionStarted, WarningRaised
+from bridle.session.readers import Flag, Readers, size_of
 
 if TYPE_CHECKING:
     from bridle.errors import StreamWarning, TurnTimeoutError
@@ -23,10 +22,9 @@ if TYPE_CHECKING:
     from bridle.protocol import events
     from bridle.queries.ending import Item
     from bridle.queries.prompts import OnePrompt
-    from bridle.session.audience import BrokenLine
     from bridle.session.core import SessionCore
     from bridle.session.events import SessionEvent
-    from bridle.session.inbox import Inbox, Progress
+    from bridle.session.readers import BrokenLine, Inbox, Progress
 
 __all__ = ["SteeredQuery"]
 
@@ -50,8 +48,8 @@ class SteeredQuery:
     )  # another thread may close the input
 
     def __init__(self, session: SessionCore[Any]) -> None:
-        self.core = QueryCore(session.connection, session.options)
-        self.more = Flag()
+        self.core: QueryCore = QueryCore(session.connection, session.options)
+        self.more: Flag = Flag()
         self._session = session
         self._connection = session.connection
         self._overtime = Overtime(session.options.timeouts, session.deadlines)
@@ -108,13 +106,13 @@ class SteeredQuery:
             except SessionClosedError:
                 pass  # the reader gets the reason
             except (BridleError, ValueError) as error:
-                problem = PromptsError(self._sent, printable(text_of(error), 500))
+                problem = PromptIterableError(self._sent, escape_terminal(text_of(error), 500))
                 problem.__cause__ = error
                 self._connection.fail(problem)
 
         self._session.post(send)
 
-    def _prompts_ended(self, problem: PromptsError | None) -> None:
+    def _prompts_ended(self, problem: PromptIterableError | None) -> None:
         def end() -> None:  # after the prompts, which are posted as well
             if problem is not None:
                 self._connection.fail(problem)
@@ -137,8 +135,8 @@ class SteeredQuery:
         """Add messages to the items."""
         self._overtime.heard(messages)
         if not self.core.over:
-            self.core.messages(messages)
             size = sum(len(message.raw) for message in messages)
+            self.core.messages(messages, size)
             self._unread += size
             self._readers.unread(size)
             self.more.wake()
@@ -147,7 +145,7 @@ class SteeredQuery:
     def warned(self, warning: StreamWarning) -> None:
         """Add a warning to the items; `on_warning` gets it when it is taken."""
         self.core.warned(warning)
-        self.happened(Warned(warning))
+        self.happened(WarningRaised(warning))
         self.more.wake()
 
     def broken_line(self, line: BrokenLine) -> None:
@@ -184,12 +182,12 @@ class SteeredQuery:
     def pumped(self) -> None:
         """Limit how long the CLI may stay once every prompt was answered."""
         connection = self._connection
-        waits = connection.finishing and not (connection.over or connection.input_closed or connection.turns.open)
+        waits = connection.finishing and not (connection.over or connection.input_closed or len(connection.turns))
         self._overtime.look(connection, waits=waits)
 
     def overstayed(self, kind: str, seconds: float, stderr_tail: bytes) -> None:
         """End the query, unless the CLI waits for an answer of a callback."""
-        if kind in ("after_result", "background") and self._connection.in_flight_requests:
+        if kind in ("after_result", "background") and self._connection.answers_are_due:
             self._session.deadlines.arm(kind, "", seconds)
             return
         self.core.still_running(seconds, stderr_tail)

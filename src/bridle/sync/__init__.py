@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from bridle.sync.query import QueryStream, query, run
 
 if TYPE_CHECKING:
+    from bridle.sync.pool import SessionPool
     from bridle.sync.session import Session, Turn, start_session
 
-__all__ = ["QueryStream", "Session", "Turn", "query", "run", "start_session"]
+__all__ = ["QueryStream", "Session", "SessionPool", "Turn", "query", "run", "start_session"]
 
 
 def __getattr__(name: str) -> Any:
@@ -18,4 +19,8 @@ def __getattr__(name: str) -> Any:
         from bridle.sync import session
 
         return getattr(session, name)
+    if name == "SessionPool":
+        from bridle.sync.pool import SessionPool
+
+        return SessionPool
     raise AttributeError(f"module 'bridle.sync' has no attribute {name!r}")

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from bridle.checked.fields import to_wire
 from bridle.protocol.results import (
     BackgroundTasksResult,
     BinaryVersion,
@@ -24,6 +25,7 @@ from bridle.protocol.results import (
     PermissionRules,
     ReloadedPlugins,
     RewindResult,
+    ServerInfo,
     SessionCost,
     SettingsReport,
     SkillList,
@@ -32,9 +34,9 @@ from bridle.protocol.results import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from bridle.options.kinds import PermissionMode
+    from bridle.options.kinds import PermissionMode, SdkPluginConfig
 
 __all__ = ["Operations"]
 
@@ -49,8 +51,8 @@ def _given(**fields: Any) -> dict[str, Any]:
 class Operations:
     """The methods; `Session` adds the waiting.
 
-    Each raises `ControlRejectedError`, `ControlTimeoutError`, `TooManyPendingRequestsError`, `InitQueueOverflowError` or
-    `SessionClosedError`, and `TypeError` or `ValueError` for arguments that cannot be sent.
+    The errors are `ControlRejectedError`, `ControlTimeoutError`, `TooManyPendingRequestsError` and `InitQueueOverflowError`, which are
+    all a `ControlError`, and `SessionClosedError`.
     """
 
     def _ask(
@@ -74,6 +76,16 @@ class Operations:
 
         Returns:
             The answer, with `still_queued`, `cancelled`.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
+            TypeError, ValueError: an argument has an unsupported type or value.
+
+        Example:
+            ::
+
+                receipt = session.interrupt()
         """
         return self._ask(InterruptReceipt, "interrupt", _given(cancel_queued=cancel_queued or None), timeout)
 
@@ -86,6 +98,11 @@ class Operations:
 
         Returns:
             The answer, with `cancelled`.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
+            TypeError, ValueError: an argument has an unsupported type or value.
         """
         return self._ask(CancelledMessage, "cancel_async_message", {"message_uuid": message_uuid}, timeout)
 
@@ -93,8 +110,18 @@ class Operations:
         """Change the model for later turns.
 
         Args:
-            model: name or alias of the model; None for the default of the session.
+            model: name or alias of the model; None selects the default of the CLI, not `Options.model`.
             timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
+            TypeError, ValueError: an argument has an unsupported type or value.
+
+        Example:
+            ::
+
+                session.set_model("sonnet")
         """
         self._ask(ControlResult, "set_model", {"model": model}, timeout)
 
@@ -107,6 +134,11 @@ class Operations:
             max_thinking_tokens: tokens; None for the default of the session.
             thinking_display: `summarized`, `omitted` or `highlights`; None leaves it unchanged.
             timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
+            TypeError, ValueError: an argument has an unsupported type or value.
         """
         self._ask(
             ControlResult,
@@ -115,16 +147,24 @@ class Operations:
             timeout,
         )
 
-    def get_context_usage(self, *, timeout: float | None = None) -> ContextUsage:
+    def get_context_usage(
+        self, *, detail: Literal["summary", "full"] = "full", timeout: float | None = None
+    ) -> ContextUsage:
         """Return the contents of the context window by size.
 
         Args:
+            detail: `full` counts tokens with requests to the API; `summary` estimates them without requests.
             timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
 
         Returns:
             The answer, with `total_tokens`, `max_tokens`, `percentage`, `categories`.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
+            TypeError, ValueError: an argument has an unsupported type or value.
         """
-        return self._ask(ContextUsage, "get_context_usage", {}, timeout)
+        return self._ask(ContextUsage, "get_context_usage", {"detail": detail}, timeout)
 
     def set_permission_mode(self, mode: PermissionMode, *, timeout: float | None = None) -> None:
         """Change the permission mode.
@@ -132,6 +172,16 @@ class Operations:
         Args:
             mode: the new mode.
             timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
+            TypeError, ValueError: an argument has an unsupported type or value.
+
+        Example:
+            ::
+
+                session.set_permission_mode("acceptEdits")
         """
         self._ask(ControlResult, "set_permission_mode", {"mode": mode}, timeout)
 
@@ -145,6 +195,10 @@ class Operations:
 
         Returns:
             The answer, with `state`.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
         """
         return self._ask(PermissionRules, "list_permission_rules", {}, timeout)
 
@@ -160,6 +214,11 @@ class Operations:
 
         Returns:
             The answer, with `warning`.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
+            TypeError, ValueError: an argument has an unsupported type or value.
         """
         return self._ask(
             PermissionModeOverride,
@@ -174,6 +233,11 @@ class Operations:
         Args:
             directory: path of the folder; the CLI refuses one outside the working directory.
             timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
+            TypeError, ValueError: an argument has an unsupported type or value.
         """
         self._ask(ControlResult, "register_repo_root", {"directory": directory}, timeout)
 
@@ -182,8 +246,6 @@ class Operations:
     ) -> RewindResult:
         """Restore files to their state at a prompt.
 
-        Raises `CheckpointingNotEnabledError` without `Options(enable_file_checkpointing=True)`.
-
         Args:
             user_message_id: id of the prompt: `turn.id`.
             dry_run: True only reports what would change.
@@ -191,6 +253,17 @@ class Operations:
 
         Returns:
             The answer, with `can_rewind`, `files_changed`, `insertions`, `deletions`.
+
+        Raises:
+            CheckpointingNotEnabledError: the session has no `Options(enable_file_checkpointing=True)`.
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
+            TypeError, ValueError: an argument has an unsupported type or value.
+
+        Example:
+            ::
+
+                session.rewind_files(turn.id)
         """
         return self._ask(
             RewindResult, "rewind_files", {"user_message_id": user_message_id, "dry_run": dry_run}, timeout
@@ -209,6 +282,11 @@ class Operations:
 
         Returns:
             The answer, with `contents`, `abs_path`, `truncated`.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
+            TypeError, ValueError: an argument has an unsupported type or value.
         """
         return self._ask(
             FileContents, "read_file", {"path": path, **_given(max_bytes=max_bytes, encoding=encoding)}, timeout
@@ -221,6 +299,11 @@ class Operations:
             path: path of the file.
             mtime: its modification time in milliseconds since 1970.
             timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
+            TypeError, ValueError: an argument has an unsupported type or value.
         """
         self._ask(ControlResult, "seed_read_state", {"path": path, "mtime": mtime}, timeout)
 
@@ -233,6 +316,11 @@ class Operations:
 
         Returns:
             The answer, with `suggestions`.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
+            TypeError, ValueError: an argument has an unsupported type or value.
         """
         return self._ask(FileSuggestions, "file_suggestions", {"query": query}, timeout, "get_file_suggestions")
 
@@ -244,6 +332,11 @@ class Operations:
         Args:
             task_id: id of the task.
             timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
+            TypeError, ValueError: an argument has an unsupported type or value.
         """
         self._ask(ControlResult, "stop_task", {"task_id": task_id}, timeout)
 
@@ -261,6 +354,11 @@ class Operations:
 
         Returns:
             The answer, with `backgrounded`.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
+            TypeError, ValueError: an argument has an unsupported type or value.
         """
         return self._ask(
             BackgroundTasksResult, "background_tasks", _given(tool_use_id=tool_use_id), timeout, "move_to_background"
@@ -275,6 +373,11 @@ class Operations:
 
         Returns:
             The answer, with `output`, `total_bytes`, `truncated`.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
+            TypeError, ValueError: an argument has an unsupported type or value.
         """
         return self._ask(TaskOutput, "get_task_output", {"task_id": task_id}, timeout)
 
@@ -288,6 +391,10 @@ class Operations:
 
         Returns:
             The answer, with `mcp_servers`.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
         """
         return self._ask(McpStatus, "mcp_status", {}, timeout, "get_mcp_status")
 
@@ -297,6 +404,11 @@ class Operations:
         Args:
             server_name: name of the server.
             timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
+            TypeError, ValueError: an argument has an unsupported type or value.
         """
         self._ask(ControlResult, "mcp_reconnect", {"server_name": server_name}, timeout, "reconnect_mcp_server")
 
@@ -307,6 +419,11 @@ class Operations:
             server_name: name of the server.
             enabled: True to enable it.
             timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
+            TypeError, ValueError: an argument has an unsupported type or value.
         """
         self._ask(
             ControlResult, "mcp_toggle", {"server_name": server_name, "enabled": enabled}, timeout, "toggle_mcp_server"
@@ -326,6 +443,11 @@ class Operations:
 
         Returns:
             The answer, with `content`, `structured_content`.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
+            TypeError, ValueError: an argument has an unsupported type or value.
         """
         return self._ask(
             McpCallResult, "mcp_call", {"tool": tool, "arguments": dict(arguments or {})}, timeout, "call_mcp_tool"
@@ -341,6 +463,11 @@ class Operations:
 
         Returns:
             The answer, with `contents`.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
+            TypeError, ValueError: an argument has an unsupported type or value.
         """
         return self._ask(
             McpResourceContents,
@@ -358,6 +485,10 @@ class Operations:
 
         Returns:
             The answer, with `effective`, `sources`, `errors`.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
         """
         return self._ask(SettingsReport, "get_settings", {}, timeout)
 
@@ -367,6 +498,11 @@ class Operations:
         Args:
             settings: settings by their names in settings files; None clears one.
             timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
+            TypeError, ValueError: an argument has an unsupported type or value.
         """
         self._ask(ControlResult, "apply_flag_settings", {"settings": dict(settings)}, timeout)
 
@@ -379,6 +515,11 @@ class Operations:
             source: `userSettings` or `localSettings`.
             settings: settings by their names in settings files; None clears one.
             timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
+            TypeError, ValueError: an argument has an unsupported type or value.
         """
         self._ask(ControlResult, "update_settings", {"source": source, "settings": dict(settings)}, timeout)
 
@@ -390,19 +531,48 @@ class Operations:
 
         Returns:
             The answer, with `hooks`, `events`, `errors`.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
         """
         return self._ask(HooksListing, "get_hooks_listing", {}, timeout)
 
-    def reload_plugins(self, *, timeout: float | None = None) -> ReloadedPlugins:
+    def reload_plugins(
+        self,
+        *,
+        add_plugins: Sequence[SdkPluginConfig | Mapping[str, Any]] = (),
+        hold_on_cache_impact: bool = False,
+        refuse_if_busy: bool = False,
+        timeout: float | None = None,
+    ) -> ReloadedPlugins:
         """Reload plugins from disk.
 
         Args:
+            add_plugins: further plugins, as in `Options(plugins=...)`; their paths are absolute.
+            hold_on_cache_impact: True changes nothing if the new tools would invalidate the prompt cache; `held` of
+                the answer is then True.
+            refuse_if_busy: True raises `ControlRejectedError` while a turn runs (`code` is `reload_plugins_busy`).
             timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
 
         Returns:
-            The answer, with `commands`, `agents`, `plugins`, `error_count`.
+            The answer, with `commands`, `agents`, `plugins`, `error_count`, `held`, `cache_impact`.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
+            TypeError, ValueError: an argument has an unsupported type or value.
         """
-        return self._ask(ReloadedPlugins, "reload_plugins", {}, timeout)
+        return self._ask(
+            ReloadedPlugins,
+            "reload_plugins",
+            _given(
+                add_plugins=to_wire(tuple(add_plugins)) or None,
+                hold_on_cache_impact=hold_on_cache_impact or None,
+                refuse_if_busy=refuse_if_busy or None,
+            ),
+            timeout,
+        )
 
     def reload_skills(self, *, timeout: float | None = None) -> SkillList:
         """Reload skills from disk.
@@ -412,6 +582,10 @@ class Operations:
 
         Returns:
             The answer, with `skills`.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
         """
         return self._ask(SkillList, "reload_skills", {}, timeout)
 
@@ -423,8 +597,29 @@ class Operations:
 
         Returns:
             The answer, with `available_output_styles`.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
         """
         return self._ask(OutputStyles, "reload_output_styles", {}, timeout)
+
+    def reinitialize(self, *, timeout: float | None = None) -> ServerInfo:
+        """Return the current answer of the CLI to the handshake.
+
+        Hooks, tools, agents and prompts of the session stay. `Session.server_info` keeps the answer of the start.
+
+        Args:
+            timeout: seconds to wait for the answer; None for `Timeouts.initialize`, infinity for no limit.
+
+        Returns:
+            The answer, with `commands`, `agents`, `models`, `session_state`, `current_permission_mode`.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
+        """
+        return self._ask(ServerInfo, "initialize", {}, timeout, "reinitialize")
 
     def list_models(self, *, timeout: float | None = None) -> ModelList:
         """Return the available models.
@@ -434,19 +629,29 @@ class Operations:
 
         Returns:
             The answer, with `models`.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
         """
         return self._ask(ModelList, "list_models", {}, timeout)
 
-    def get_usage(self, *, timeout: float | None = None) -> UsageReport:
+    def get_usage(self, *, skip_behaviors: bool = False, timeout: float | None = None) -> UsageReport:
         """Return cost and rate limits.
 
         Args:
+            skip_behaviors: True does not read local transcripts; `behaviors` of the answer is then None.
             timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
 
         Returns:
-            The answer, with `session`, `rate_limits`.
+            The answer, with `session`, `rate_limits`, `behaviors`.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
+            TypeError, ValueError: an argument has an unsupported type or value.
         """
-        return self._ask(UsageReport, "get_usage", {}, timeout)
+        return self._ask(UsageReport, "get_usage", _given(skip_behaviors=skip_behaviors or None), timeout)
 
     def get_session_cost(self, *, timeout: float | None = None) -> SessionCost:
         """Return the cost so far as a text.
@@ -456,6 +661,10 @@ class Operations:
 
         Returns:
             The answer, with `text`.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
         """
         return self._ask(SessionCost, "get_session_cost", {}, timeout)
 
@@ -467,6 +676,10 @@ class Operations:
 
         Returns:
             The answer, with `version`, `build_time`.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
         """
         return self._ask(BinaryVersion, "get_binary_version", {}, timeout)
 
@@ -476,6 +689,11 @@ class Operations:
         Args:
             title: the new title.
             timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
+            TypeError, ValueError: an argument has an unsupported type or value.
         """
         self._ask(ControlResult, "rename_session", {"title": title}, timeout)
 
@@ -487,6 +705,11 @@ class Operations:
         Args:
             color: name of the color, or `default`.
             timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
+            TypeError, ValueError: an argument has an unsupported type or value.
         """
         self._ask(ControlResult, "set_color", {"color": color}, timeout)
 
@@ -496,5 +719,10 @@ class Operations:
         Args:
             has_subscribers: True if it has; None if that is unknown.
             timeout: seconds to wait for the answer; None for `Timeouts.control`, infinity for no limit.
+
+        Raises:
+            ControlError: the CLI refused the request, did not answer in time, or too many requests wait.
+            SessionClosedError: the session is over.
+            TypeError, ValueError: an argument has an unsupported type or value.
         """
         self._ask(ControlResult, "set_has_subscribers", {"has_subscribers": has_subscribers}, timeout)

@@ -2,7 +2,7 @@
 """Queries for threads.
 
 `QueryStream` takes items from the core of the query and gives them to its user; the launch decides how they get there. A plain query holds
-no task, scope or lock between calls: it reads when it is asked. A query over the bidirectional launch has a driver (`steered.py`).
+no task, scope or lock between calls: it reads when its caller reads. A query over the bidirectional launch has a driver (`session.py`).
 """
 
 from __future__ import annotations
@@ -11,13 +11,17 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
-from bridle.errors import BridleError, ConcurrentUseError, DecodeError, StreamWarning
-from bridle.queries.outcomes import CollectResult, RunResult, conclude
-from bridle.queries.plain import PlainQuery
-from bridle.queries.stream import StreamBase, is_steered, warn_before_start, with_output_type
-from bridle.sync.waits import Preparing, child_process, is_cancellation, receive, wait_exit
+from bridle.errors import BridleError, ConcurrentUseError, DecodeError, StreamWarning, short_traceback
+from bridle.options.bounds import checked_timeout
+from bridle.options.options import Options
+from bridle.protocol.log import one_line
+from bridle.queries.ending import TextDeltas
+from bridle.queries.outcomes import CollectResult, RunResult, conclude, with_output_type
+from bridle.queries.plain import PlainQuery, is_steered, tell, warn_before_start, with_guards
+from bridle.sync.waits import OtherShell, Preparing, check_loop, child_process, is_cancellation, receive, wait_exit
 from bridle.transports.opening import open_sync
 from bridle.transports.process.prepare import Preparation
+from bridle.waiting.threads import Mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,13 +29,13 @@ if TYPE_CHECKING:
 
     from bridle.launch import LaunchPlan
     from bridle.messages import Message, ResultMessage
-    from bridle.options.options import Options
-    from bridle.sync.steered import Steered
+    from bridle.queries.prompts import Prompt, Prompts
+    from bridle.sync.session import Steered
     from bridle.transports.base import SyncTransport, TransportSource
 
 __all__ = ["QueryStream", "query", "run"]
 
-logger = logging.getLogger("bridle")
+logger: logging.Logger = logging.getLogger("bridle")
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -41,25 +45,29 @@ _SHORTEST_WAIT = 0.01
 
 
 class _Plain:
-    """The one-way launch: the prompt goes with it, and the stream reads when it is asked. `Steered` has the same methods.
+    """The one-way launch: the prompt goes with it, and the stream reads when its caller reads. `Steered` has the same methods.
 
     Attributes:
         transport: the connection to the CLI.
         core: the items and the ending.
         items: the items that the stream gives next.
         gone: True once the CLI was stopped.
+        log: the log of the query.
     """
 
     def __init__(self, prompt: str, options: Options, transport: SyncTransport | TransportSource | None) -> None:
         self.transport: SyncTransport
-        self.transport, self._local = open_sync(transport, lambda: child_process(options), options)
-        self.gone = False
         self._query = PlainQuery(options)
         self.core = self._query.core
+        options = with_guards(options, self.core.warned)
+        self.transport, self._local = open_sync(transport, lambda: child_process(options), options)
+        self.gone = False
+        self.log = self._query.log
+        self.log.pid = lambda transport=self.transport: transport.pid  # type: ignore[misc]
         self.items = self.core.items
         self._options = options
         self.preparation = Preparation(options, prompt, find=self._local)
-        self._preparing = Preparing(self.preparation)
+        self._preparing = Preparing(self.preparation, self.transport)
         self._plan: LaunchPlan | None = None
         self._begun = False
         self._fed = False
@@ -72,6 +80,7 @@ class _Plain:
 
     def start(self, *, resumable: bool) -> None:
         """Start the CLI and give it the prompt. The next call continues a `resumable` start that was cancelled."""
+        check_loop()
         self._begun = True
         if self._plan is None:
             try:
@@ -81,8 +90,8 @@ class _Plain:
                     self.preparation.cancel()
                 raise
             warn_before_start(self._options, self.preparation.warnings)
-            if logger.isEnabledFor(logging.DEBUG):
-                logger.debug("starting\n%s", plan.describe())
+            if self.log.isEnabledFor(logging.DEBUG):
+                self.log.debug("starting; %s", one_line(plan.describe()))
             self._plan = plan
         if self._closed:
             return
@@ -98,10 +107,12 @@ class _Plain:
         """Return whether the next call of `start` can continue after this error."""
         return is_cancellation(error) and (self._local or self._plan is None)
 
-    def advance(self) -> None:
-        """Wait for output, for the exit, or for the next timeout."""
+    def advance(self, limit: float | None = None) -> None:
+        """Wait for output, for the exit, or for the next timeout; `limit` seconds at most."""
         query, transport = self._query, self.transport
         seconds = query.wait_seconds(time.monotonic())
+        if limit is not None:
+            seconds = limit if seconds is None else min(limit, seconds)
         if seconds is not None:
             seconds = max(_SHORTEST_WAIT, seconds)
         if query.output_ended:
@@ -123,7 +134,7 @@ class _Plain:
             query.expire(now, transport.stderr_tail)
 
     def close(self) -> None:
-        """End a start that goes on in another task or thread. `stop` follows."""
+        """End a start that runs in another task or thread. `stop` follows."""
         self._closed = True
         if self._plan is None:
             self.preparation.cancel()
@@ -141,25 +152,53 @@ class _Plain:
             self.transport.abandon()
 
 
-class QueryStream(StreamBase):
-    """The messages of one query, as they come.
+class QueryStream(OtherShell):
+    """The messages of one query, as they arrive.
 
-    `for message in stream` gives messages and raises what ends the stream in error; warnings and undecodable lines are collected
-    in `warnings` and `errors`. `next_item()` and `items()` give those as values too. `with stream` makes sure that nothing is left
+    `for message in stream` gives messages and raises the error of the stream. Warnings and undecodable lines are collected in
+    `warnings` and `errors`; `next_item()` and `items()` also give them as values. `with stream` makes sure that no process is left
     when the block is left; without it, leaving early still stops the process, in the background.
+
+    Args:
+        prompt: a text, a list of content blocks, or an iterable of such prompts.
+        options: settings of the query; `Options()` if None.
+        transport: connection to the CLI; a local child process if None.
+
+    Attributes:
+        options: the options of the query.
+        warnings: the warnings so far.
+        errors: the lines so far that were not JSON objects.
+
+    Raises:
+        TypeError: `prompt` or `options` has an unsupported type.
+
+    Example:
+        ::
+
+            with bridle.query("What is 2 + 2?") as stream:
+                for message in stream:
+                    print(message)
     """
 
     def __init__(
         self,
-        prompt: object,
+        prompt: Prompt | Prompts,
         options: Options | None = None,
         *,
         transport: SyncTransport | TransportSource | None = None,
     ) -> None:
-        super().__init__(options)
+        if options is not None and not isinstance(options, Options):
+            raise TypeError(f"`options` must be a bridle.Options, not {type(options).__name__}")
+        self.options: Options = options if options is not None else Options()
+        self.warnings: list[StreamWarning] = []
+        self.errors: list[DecodeError] = []
+        self._mark = Mark()
+        self._error_given = False
+        self._ended = False
+        self._closing = False
         self._way: _Plain | Steered
         if is_steered(prompt, self.options):
-            from bridle.sync.steered import Steered
+            from bridle.sync.session import Steered
 
             self._way = Steered(prompt, self.options, transport)
         else:
@@ -172,6 +211,16 @@ class QueryStream(StreamBase):
     def pid(self) -> int | None:
         """The process id of the CLI; None before it is started, and if the transport has none."""
         return self._way.transport.pid
+
+    @property
+    def session_id(self) -> str | None:
+        """The session id, from the first message that names it, for `Options(resume=...)`."""
+        return self._core.connection.session_id
+
+    @property
+    def results(self) -> list[ResultMessage]:
+        """The results received so far."""
+        return list(self._core.results)
 
     def __del__(self) -> None:
         if hasattr(self, "_up"):
@@ -188,7 +237,7 @@ class QueryStream(StreamBase):
         """
         if self._up or self._ended:
             return
-        with self._reading("start"):
+        with self._reading("start"), short_traceback:
             self._start(resumable=False)
 
     def _start(self, *, resumable: bool) -> None:
@@ -248,11 +297,19 @@ class QueryStream(StreamBase):
                 self._way.abandon()
                 raise
 
-    def next_item(self) -> Message | StreamWarning | DecodeError | None:
-        """Return the next item, or None at the end. Always safe to call again, after an error too.
+    def next_item(self, *, timeout: float | None = None) -> Message | StreamWarning | DecodeError | None:
+        """Return the next item, or None at the end. It may be called again after an error, a timeout or a cancellation.
+
+        Args:
+            timeout: seconds to wait for an item, not counting the start of the CLI; None waits without limit. No item is lost after a
+                timeout: call again.
+
+        Returns:
+            A message, a warning, an undecodable line, or None at the end.
 
         Raises:
-            BridleError: what ended the stream, once.
+            TimeoutError: no item came in time.
+            BridleError: the error of the stream; raised once.
             ConcurrentUseError: another thread is reading.
         """
         while True:
@@ -261,23 +318,45 @@ class QueryStream(StreamBase):
                 break
             except IndexError:
                 # Not asked first: `close` may empty it at any moment.
-                if not self._more("next_item"):
+                if not self._more("next_item", checked_timeout(timeout)):
                     return None
         if item.__class__ in _NOT_MESSAGES:
             self._note(item)  # type: ignore[arg-type]
         return item
 
     def items(self) -> Iterator[Message | StreamWarning | DecodeError]:
-        """Give everything: messages, warnings and undecodable lines, in order.
+        """Iterate over everything in order: messages, warnings and undecodable lines.
+
+        Returns:
+            An iterator of the items.
 
         Raises:
-            BridleError: what ended the stream.
+            BridleError: the error of the stream.
+
+        Example:
+            ::
+
+                for item in bridle.query("What is 2 + 2?").items():
+                    print(item)
         """
         while (item := self.next_item()) is not None:
             yield item
 
     def collect(self) -> CollectResult:
-        """Read to the end and return everything. What ends the stream in error is returned too, not raised; start errors are raised."""
+        """Read to the end and return everything. An error of the stream is returned also, not raised; start errors are raised.
+
+        Returns:
+            Messages, result, warnings, undecodable lines and the error of the stream, if there was one.
+
+        Raises:
+            StartError: the CLI could not be started.
+
+        Example:
+            ::
+
+                collected = bridle.query("What is 2 + 2?").collect()
+                print(collected.result, collected.error)
+        """
         messages: list[Message] = []
         terminal_error: BridleError | None = None
         with self:
@@ -291,10 +370,17 @@ class QueryStream(StreamBase):
         return CollectResult(messages, self.warnings, self.errors, terminal_error)
 
     def fold(self, initial: A, combine: Callable[[A, Message], A]) -> A:
-        """Read to the end and return `combine` of all messages, beginning with `initial`.
+        """Read to the end and combine all messages into one value.
+
+        Args:
+            initial: the value before the first message.
+            combine: returns the new value for the value so far and the next message.
+
+        Returns:
+            The last value of `combine`; `initial` if there was no message.
 
         Raises:
-            BridleError: what ended the stream.
+            BridleError: the error of the stream.
         """
         value = initial
         with self:
@@ -303,26 +389,34 @@ class QueryStream(StreamBase):
         return value
 
     def result(self) -> ResultMessage | None:
-        """Read to the end and return the last result; None if the CLI ended well without one (`warnings` says so).
+        """Read to the end and return the last result.
+
+        Returns:
+            The result; None if the CLI exited cleanly without one, which is then a warning in `warnings`.
 
         Raises:
-            BridleError: what ended the stream.
+            BridleError: the error of the stream.
+
+        Example:
+            ::
+
+                result = bridle.query("What is 2 + 2?").result()
+                print(result.text if result else "no result")
         """
         with self:
             for _ in self:
                 pass
         return self._core.last_result
 
-    def _more(self, call: str) -> bool:
+    def _more(self, call: str, timeout: float | None = None) -> bool:
         """Wait until there is an item; False at the end. The end is given only when the process is gone."""
         if self._ended:
             return False
-        with self._reading(call):
-            way = self._way
+        with self._reading(call), short_traceback:
             if not self._up:
                 self._start(resumable=call == "next_item")
-            while not (self._closing or self._items or way.over):
-                way.advance()
+            self._wait(timeout)
+            way = self._way
             if self._closing:
                 self._items.clear()
                 way.stop()
@@ -334,8 +428,79 @@ class QueryStream(StreamBase):
                 way.stop(turn_open=True)
             error = self._give_end()
             if error is not None:
-                raise error
+                raise error.add_partial(self._core.recent.partial(self.session_id))
             return False
+
+    def _wait(self, timeout: float | None) -> None:
+        """Wait until there is an item or the end, or the time has passed.
+
+        Raises:
+            TimeoutError: the time has passed.
+        """
+        way = self._way
+        until = None if timeout is None else time.monotonic() + timeout
+        left = timeout
+        while not (self._closing or self._items or way.over):
+            if left is not None and left < 0:
+                raise TimeoutError(f"No item came within {timeout:g} s. Nothing was lost: the next call continues.")
+            way.advance(left)
+            left = None if until is None else until - time.monotonic()
+
+    def __repr__(self) -> str:
+        state = "ended" if self._ended else "running" if self._up else "not started"
+        return f"{type(self).__name__}(state={state!r}, session_id={self.session_id!r}, pid={self.pid})"
+
+    def text_stream(self) -> Iterator[str]:
+        """Iterate over the text of the answer as it arrives.
+
+        With `Options(include_partial_messages=True)` each item is a few words; otherwise it is the text of a whole message.
+
+        Returns:
+            An iterator of texts.
+
+        Raises:
+            BridleError: as iterating over the stream.
+
+        Example:
+            ::
+
+                for text in bridle.query("Tell me a story.").text_stream():
+                    print(text, end="", flush=True)
+        """
+        deltas = TextDeltas()
+        with self:
+            for message in self:
+                if text := deltas.of(message):
+                    yield text
+
+    def _note(self, item: StreamWarning | DecodeError) -> None:
+        """Keep an item that is not a message, and call `on_warning`."""
+        self._way.log.warning("%s", one_line(item))
+        if isinstance(item, DecodeError):
+            self.errors.append(item)
+        else:
+            self.warnings.append(item)
+            if (failure := tell(self.options, item)) is not None:
+                self.warnings.append(failure)
+
+    def _reading(self, call: str) -> Mark:
+        """Mark the stream as being read for the length of a `with` block.
+
+        Raises:
+            ConcurrentUseError: another reader has it.
+        """
+        if not self._mark.take():
+            raise ConcurrentUseError.for_call(call)
+        return self._mark
+
+    def _give_end(self) -> BridleError | None:
+        """Return the terminal error the first time, then None: an error is raised once."""
+        self._ended = True
+        self._core.asked_at_the_end()
+        if self._error_given or self._closing:
+            return None
+        self._error_given = True
+        return self._core.terminal_error
 
 
 # Exact classes: the core makes no others, and asking for subclasses costs three times as much for every message.
@@ -343,26 +508,39 @@ _NOT_MESSAGES = frozenset({StreamWarning, DecodeError})
 
 
 def query(
-    prompt: object, options: Options | None = None, *, transport: SyncTransport | TransportSource | None = None
+    prompt: Prompt | Prompts,
+    options: Options | None = None,
+    *,
+    transport: SyncTransport | TransportSource | None = None,
 ) -> QueryStream:
-    """Ask once: return the stream of messages. Nothing is started before the stream is read, entered or started.
+    """Send one prompt and return the stream of its messages. The CLI starts when the stream is read, entered or started.
 
     Args:
-        prompt: what to ask: a text, a list of content blocks, or an iterable of such prompts.
-        options: how; `Options()` if None. Callbacks, in-process tools and other options that need it, and all prompts but a text,
-            make the same query run over the bidirectional protocol.
-        transport: where the CLI is; a local child process if None.
+        prompt: a text, a list of content blocks, or an iterable of such prompts.
+        options: settings of the query; `Options()` if None. Callbacks, in-process tools and prompts that are not a
+            text use the bidirectional protocol; the stream behaves the same.
+        transport: connection to the CLI; a local child process if None.
+
+    Returns:
+        The stream of messages.
 
     Raises:
-        TypeError: the prompt is nothing that can be a prompt.
-        OptionsError: it is empty, or options do not go together.
+        TypeError: `prompt` has an unsupported type.
+        OptionsError: the prompt is empty, or options contradict each other.
+
+    Example:
+        ::
+
+            for message in bridle.query("What does this project do?"):
+                print(message)
     """
-    return QueryStream(prompt, options, transport=transport)
+    with short_traceback:
+        return QueryStream(prompt, options, transport=transport)
 
 
 @overload
 def run(
-    prompt: object,
+    prompt: Prompt | Prompts,
     options: Options | None = None,
     *,
     output_type: type[T],
@@ -371,7 +549,7 @@ def run(
 ) -> RunResult[T]: ...
 @overload
 def run(
-    prompt: object,
+    prompt: Prompt | Prompts,
     options: Options | None = None,
     *,
     output_type: Any = None,
@@ -379,27 +557,38 @@ def run(
     transport: SyncTransport | TransportSource | None = None,
 ) -> RunResult[Any]: ...
 def run(
-    prompt: object,
+    prompt: Prompt | Prompts,
     options: Options | None = None,
     *,
     output_type: Any = None,
     check: bool = True,
     transport: SyncTransport | TransportSource | None = None,
 ) -> RunResult[Any]:
-    """Ask once and return the answer: text, typed output, messages, cost.
+    """Send one prompt, wait for the end and return the answer: text, typed output, messages, cost.
 
     Args:
-        prompt: what to ask.
-        options: how; `Options()` if None.
-        output_type: a type (dataclass, TypedDict, msgspec struct, pydantic model, ...): the model is asked for JSON that fits it, and
-            `output` is an object of it.
-        check: raise `ResultError` if the turn ended in an error. What ends the stream in error is raised in any case.
-        transport: where the CLI is; a local child process if None.
+        prompt: a text, a list of content blocks, or an iterable of such prompts.
+        options: settings of the query; `Options()` if None.
+        output_type: a type (dataclass, TypedDict, msgspec struct, pydantic model, ...) for the answer: the CLI
+            receives its JSON schema, and `output` is an object of it. None for an answer in text.
+        check: raise `ResultError` if the turn ended in an error; default True. Stream errors are always raised, even
+            with False.
+        transport: connection to the CLI; a local child process if None.
+
+    Returns:
+        The result, with `text`, `output`, `messages`, `cost` and `session_id`.
 
     Raises:
-        ResultError: the turn ended in an error. (CLI 2.1.328 then exits with code 1; that is no error of its own.)
+        ResultError: the turn ended in an error, and `check` is True.
         OutputError: the structured output does not fit `output_type`.
-        StartError, StreamError: as their names say.
+        StartError, StreamError: the CLI could not be started, or the stream failed.
+
+    Example:
+        ::
+
+            answer = bridle.run("How many tests are there?", output_type=int)
+            print(answer.output)
     """
-    stream = query(prompt, with_output_type(options, output_type), transport=transport)
-    return conclude(stream.collect(), output_type, check=check)
+    with short_traceback:
+        stream = query(prompt, with_output_type(options, output_type), transport=transport)
+        return conclude(stream.collect(), output_type, check=check)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Relief"]
 
-logger = logging.getLogger("bridle")
+logger: logging.Logger = logging.getLogger("bridle")
 
 TICK_SECONDS = 0.002
 """Time between two checks; a callback that is not expected to be slow may delay the reading for twice as long."""

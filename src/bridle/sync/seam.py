@@ -15,23 +15,26 @@ import weakref
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bridle.sync.driver import Driver
-from bridle.sync.teller import Teller
+from bridle.transports.process.spawn import spawn_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridle.launch import LaunchPlan
     from bridle.session.core import SessionCore
-    from bridle.session.inbox import Flag, Inbox
+    from bridle.session.readers import Flag, Inbox
     from bridle.transports.base import SyncTransport
 
 __all__ = ["Seam", "starting"]
 
 S = TypeVar("S")
 
+TOLD_SECONDS = 1.0
+"""How long a stop waits for `on_warning`."""
+
 
 class Seam:
-    """What a session in threads waits with.
+    """The means by which a session waits in threads.
 
     Attributes:
         lock: held while the core is read or changed.
@@ -39,7 +42,7 @@ class Seam:
     """
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.lock: threading.RLock = threading.RLock()
         self.driver: Driver | None = None
         self._core: SessionCore[Any]
         self._transport: SyncTransport
@@ -123,6 +126,10 @@ class Seam:
             with self.lock:
                 flag.leave(event)
 
+    def wait_at_most(self, flag: Flag, seconds: float | None, *, since: int | None = None) -> bool:
+        """Wait until a flag is set or woken, `seconds` at most; None waits without limit. Return False if the time passed."""
+        return self.wait(flag, seconds, since=since)
+
     def wait_ended(self, seconds: float | None) -> None:
         """Wait until the session has ended or is being stopped, or the time limit has passed."""
         core = self._core
@@ -163,15 +170,21 @@ class Seam:
         """
         core = self._core
         self._transport.start(plan)
-        with self.lock:
-            if core.stop_asked:
-                raise core.connection.closed_error()
-            core.initialize(plan, time.monotonic())
-            driver = Driver(core, self._transport, self.lock, self.tell)
-            driver.start()
-            self.driver = driver  # after it: without its thread nothing would report the end
-            _launched.add(self)
-            driver.flush()
+        try:
+            with self.lock:
+                if core.stop_asked:
+                    raise core.connection.closed_error()
+                core.initialize(plan, time.monotonic())
+                driver = Driver(core, self._transport, self.lock, self.tell)
+                driver.start()
+                self.driver = driver  # after it: without its thread nothing would report the end
+                _launched.add(self)
+                driver.flush()
+        except RuntimeError as error:
+            if self.driver is not None:
+                raise
+            self._transport.stop(turn_open=True)  # no thread is available: nothing would read from the process
+            raise spawn_error(plan.argv[0], plan.cwd, error) from error
 
     def stop(self) -> None:
         """Interrupt a running turn, end the process, and wait for the driver."""
@@ -198,10 +211,9 @@ class Seam:
         """End the session in a forked copy of the program: it has no reading thread there, and the process is not its child."""
         if self.driver is None or not self.driver.running:
             return
-        self.lock, self._changes = (
-            threading.RLock(),
-            threading.Lock(),
-        )  # threads that held the old ones are not in the copy
+        # Threads that held the old locks are not in the copy.
+        self.lock = threading.RLock()
+        self._changes = threading.Lock()
         self.driver.running = False
         core = self._core
         self._teller = Teller(core, self.lock)
@@ -209,6 +221,74 @@ class Seam:
         with contextlib.suppress(Exception):
             core.lost("this is a forked copy of its process", time.monotonic())
         core.ended.set()
+
+
+class Teller:
+    """Passes warnings of one session on: `on_warning` may take its time, and is called in order, in one thread at a time.
+
+    Args:
+        core: the core, which keeps new warnings.
+        lock: the lock of the core.
+    """
+
+    def __init__(self, core: SessionCore[Any], lock: threading.RLock) -> None:
+        self._core = core
+        self._lock = lock
+        self._thread: int | None = None
+        self._done = threading.Condition(lock)
+
+    @property
+    def is_here(self) -> bool:
+        """True in the thread that calls `on_warning`."""
+        return self._thread == threading.get_ident()
+
+    def tell(self, run: Callable[[Callable[[], None]], None] | None) -> None:
+        """Pass new warnings on; another thread that does this already continues with them.
+
+        Args:
+            run: runs a function in another thread; None if the caller's thread may call user code.
+        """
+        core = self._core
+        if core.options.on_warning is None:
+            core.tell()
+            return
+        with self._lock:
+            if self._thread is not None or not core.has_to_tell:
+                return
+            self._thread = threading.get_ident() if run is None else 0
+        if run is None:
+            self._tell_all()
+            return
+        try:
+            run(self._tell_all)
+        except RuntimeError:  # no thread is available
+            with self._lock:
+                self._thread = None
+            core.tell()
+
+    def wait(self) -> None:
+        """Wait until all warnings were passed on, `TOLD_SECONDS` at most."""
+        with self._lock:
+            self._done.wait_for(lambda: self._thread is None, TOLD_SECONDS)
+
+    def _tell_all(self) -> None:
+        self._thread = threading.get_ident()
+        done = False
+        try:
+            while not done:
+                self._core.tell()
+                with self._lock:
+                    done = not self._core.has_to_tell
+                    if done:
+                        self._stop()
+        finally:
+            if not done:  # Ctrl-C, or a callback that raises it
+                with self._lock:
+                    self._stop()
+
+    def _stop(self) -> None:
+        self._thread = None
+        self._done.notify_all()
 
 
 def starting(_session: object, start: Callable[[], S]) -> S:

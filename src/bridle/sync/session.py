@@ -1,43 +1,189 @@
 # Generated from src/bridle/aio/session.py by scripts/make_sync.py. Do not edit: edit the source and run `./dev format`.
 """Sessions for threads.
 
+`Life` starts and stops the CLI, for a session or for a query over the bidirectional launch (`Steered`).
 Methods may be called from any thread. Everything that waits, locks or wakes is in `Seam`.
 """
 
 from __future__ import annotations
 
+import copy
 import time
 import weakref
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
+from collections import deque
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast, overload
 
+from bridle.errors import BridleError, SessionNotStartedError, TurnCancelledError, short_traceback
 from bridle.messages import Message
+from bridle.options.bounds import checked_timeout
+from bridle.protocol.log import issue
 from bridle.protocol.results import ControlResult, McpServersChange
-from bridle.session.checks import checked_content, checked_timeout, sent_servers
+from bridle.protocol.states.session import SessionState
+from bridle.queries.ending import TextDeltas
+from bridle.queries.plain import with_guards
+from bridle.session.core import SessionBase, SessionCore, checked_content, prompt_fields, sent_servers
 from bridle.session.events import SessionEvent
-from bridle.session.inbox import Inbox, Progress, TurnBase
-from bridle.session.readers import Readers
-from bridle.session.view import SessionBase
-from bridle.sync.life import Life
+from bridle.session.readers import Inbox, Progress, Readers, TurnBase
+from bridle.session.steering import SteeredQuery
 from bridle.sync.operations import Operations
 from bridle.sync.seam import Seam, starting
+from bridle.sync.waits import OtherShell, Preparing, check_loop, checkpoint, child_process, is_cancellation
+from bridle.transports.opening import open_sync
+from bridle.transports.process.prepare import Preparation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
 
+    from bridle.errors import StreamWarning
     from bridle.messages import ResultMessage
     from bridle.options.options import Options
+    from bridle.protocol.log import SessionLog
+    from bridle.queries.ending import Item as QueryItem
+    from bridle.queries.ending import QueryCore
+    from bridle.queries.prompts import Priority, Prompt
+    from bridle.session.readers import Audience
     from bridle.transports.base import SyncTransport, TransportSource
 
-__all__ = ["EventCursor", "MessageCursor", "QuerySession", "Session", "Turn", "start_session"]
+__all__ = ["EventCursor", "MessageCursor", "QuerySession", "Session", "Steered", "Turn", "start_session"]
 
 Item = TypeVar("Item")
 R = TypeVar("R", bound=ControlResult)
+A = TypeVar("A", bound="Audience")
 
 
-def _next(seam: Seam, inbox: Inbox) -> Any:
-    """Wait for the next item of an inbox; return None at its end."""
+class Life(Generic[A]):
+    """One CLI, from its launch to its end.
+
+    Args:
+        options: settings of the session; `Options()` if None.
+        transport: connection to the CLI; a local child process if None.
+        audience: makes the object that gets the messages.
+
+    Attributes:
+        core: the core of the session.
+        seam: waits for it.
+        transport: the connection to the CLI.
+        begun: True once a start was requested.
+    """
+
+    def __init__(
+        self, options: Options | None, transport: SyncTransport | TransportSource | None, audience: type[A]
+    ) -> None:
+        self.seam: Seam = Seam()
+        self.core: SessionCore[A] = SessionCore(options, self.seam.post, audience)
+        self.transport: SyncTransport
+        guarded = with_guards(self.core.options, _reporter(weakref.ref(self.seam), weakref.ref(self.core)))
+        self.transport, self._own_transport = open_sync(transport, lambda: child_process(guarded), guarded)
+        self.seam.connect(self.core, self.transport)
+        self.core.log.pid = lambda transport=self.transport: transport.pid  # type: ignore[misc]
+        self.begun: bool = False
+        self._interrupted = False
+        self._preparation: Preparation | None = None
+        self._preparing: Preparing | None = None
+
+    def begin(self, *, resumable: bool = False) -> None:
+        """Start the CLI and return when it is ready. Further calls wait for the same start.
+
+        Args:
+            resumable: the next call continues the start if this one is cancelled; else a cancellation stops the CLI.
+
+        Raises:
+            StartError: the CLI cannot be started, or does not become ready in time.
+            OptionsError: an option does not fit the file system.
+            SessionClosedError: the session was stopped.
+        """
+        check_loop()
+        core, seam = self.core, self.seam
+        mine = False
+        try:
+            with seam.lock:
+                first = not self.begun and not core.stop_asked
+                mine = first or (self._interrupted and not (seam.launched or core.stop_asked or core.ready.is_set))
+                if first:
+                    self.begun = True
+                    core.connection.begin_start()
+                elif not mine and core.stop_asked and not core.ready.is_set:
+                    core.start_error = core.connection.closed_error()
+                    core.ready.set()
+            if mine:
+                self._launch()
+            seam.wait(core.ready)
+        except BaseException as error:
+            self._interrupted = resumable and is_cancellation(error)
+            if mine and not self._interrupted:
+                self.stop()
+            raise
+        if core.start_error is not None:
+            if seam.launched:
+                seam.wait(core.ended)  # the process is gone when the error is raised
+            raise copy.copy(core.start_error)
+        if core.stop_asked or core.connection.over:
+            raise core.connection.closed_error()
+
+    def _launch(self) -> None:
+        core, seam = self.core, self.seam
+        if self._preparation is None or self._preparing is None:
+            self._preparation = Preparation(core.options, None, session=True, find=self._own_transport)
+            self._preparing = Preparing(self._preparation)
+        try:
+            plan = self._preparing.plan()
+            for warning in self._preparation.warnings:
+                with seam.lock:
+                    core.warn_before_start(warning)
+                issue(warning)
+            seam.launch(plan)
+        except BridleError as error:
+            with seam.lock:
+                if core.stop_asked:
+                    raise core.connection.closed_error() from None
+                core.connection.fail(error)
+                seam.wake()
+                core.ended.set()
+            seam.tell()
+
+    def stop(self) -> None:
+        """Interrupt a running turn and stop the CLI. When this returns, no process is left. Idempotent."""
+        core, seam = self.core, self.seam
+        with seam.lock:
+            core.ask_stop()
+            if self._preparation is not None:
+                self._preparation.cancel()
+            if not seam.launched:
+                core.begin_stop(time.monotonic())
+                core.process_gone(None, b"")
+                seam.wake()
+                core.ended.set()
+        seam.stop()
+
+    def abandon(self) -> None:
+        """End the CLI without waiting: it has no user any more."""
+        if self.begun and not self.core.ended.is_set:
+            self.core.ask_stop(abandon=True)
+            if self._preparation is not None:
+                self._preparation.cancel()
+            self.transport.abandon()
+
+
+def _reporter(seam: weakref.ref[Seam], core: weakref.ref[SessionCore[Any]]) -> Callable[[StreamWarning], None]:
+    """Return a function that gives a warning to a session from any thread, without keeping the session alive."""
+
+    def report(warning: StreamWarning) -> None:
+        here, there = seam(), core()
+        if here is not None and there is not None:
+            here.post(lambda: there.warn(warning))
+
+    return report
+
+
+def _next(seam: Seam, inbox: Inbox, timeout: float | None = None) -> Any:
+    """Wait for the next item of an inbox; return None at its end.
+
+    Raises:
+        TimeoutError: no item came in time.
+    """
     seam.pause(inbox)
+    until = None if timeout is None else time.monotonic() + timeout
     while True:
         with seam.lock:
             item = inbox.take()
@@ -49,7 +195,9 @@ def _next(seam: Seam, inbox: Inbox) -> Any:
                     raise error
                 return None
             seen = inbox.more.wakes
-        seam.wait(inbox.more, since=seen)
+        left = None if until is None else max(0.0, until - time.monotonic())
+        if not seam.wait_at_most(inbox.more, left, since=seen):
+            raise TimeoutError(f"No item came within {timeout:g} s. Nothing was lost: the next call continues.")
 
 
 class Turn(TurnBase):
@@ -74,43 +222,116 @@ class Turn(TurnBase):
         self._progress.begin_reading()
         message: Message | None = self._seam.take(self._inbox)
         if message is None:
-            message = _next(self._seam, self._inbox)
+            message = self.next_item()
             if message is None:
                 raise StopIteration
         return message
 
-    def result(self) -> ResultMessage | None:
+    def next_item(self, *, timeout: float | None = None) -> Message | None:
+        """Return the next message of the turn, or None at its end.
+
+        Args:
+            timeout: seconds to wait for a message; None waits without limit. No message is lost after a timeout: call again.
+
+        Returns:
+            The message; None at the end of the turn.
+
+        Raises:
+            TimeoutError: no message came in time.
+            TurnTimeoutError: a timeout of the turn passed; the turn was interrupted, and the session can still be used.
+            BridleError: the session failed.
+        """
+        self._progress.begin_reading()
+        with short_traceback:
+            try:
+                message: Message | None = _next(self._seam, self._inbox, checked_timeout(timeout))
+            except BridleError as error:
+                raise self._with_partial(error)  # noqa: B904 - the same error
+            return message
+
+    def text_stream(self) -> Iterator[str]:
+        """Iterate over the text of the answer as it arrives.
+
+        With `Options(include_partial_messages=True)` each item is a few words; otherwise it is the text of a whole message.
+
+        Returns:
+            An iterator of texts.
+
+        Raises:
+            BridleError: as iterating over the turn.
+
+        Example:
+            ::
+
+                for text in turn.text_stream():
+                    print(text, end="", flush=True)
+        """
+        deltas = TextDeltas()
+        for message in self:
+            if text := deltas.of(message):
+                yield text
+
+    def _with_partial(self, error: BridleError) -> BridleError:
+        """Add the messages of the turn so far to an error."""
+        return error.add_partial(self._progress.recent.partial(error.session_id or self._session.session_id))
+
+    def result(self, *, timeout: float | None = None) -> ResultMessage:
         """Wait until the turn is over and return its result.
 
         Messages of a turn that has no reader yet are dropped.
 
+        Args:
+            timeout: seconds to wait; None waits without limit. The turn continues after a timeout: call again, or `session.interrupt()`.
+
         Returns:
-            The result; None if the turn ended without one, because its prompt was cancelled, for example (see `state`).
+            The result, also if it is an error: `result.raise_for_error()` raises that.
 
         Raises:
-            TurnTimeoutError: a timeout passed; the turn was interrupted, and the session can still be used.
+            TurnCancelledError: the turn ended without a result, because its prompt was cancelled, for example.
+            TurnTimeoutError: a timeout of the turn passed; the turn was interrupted, and the session can still be used.
+            TimeoutError: `timeout` passed; the turn continues.
             BridleError: the session failed.
+
+        Example:
+            ::
+
+                turn = session.send("Which tests fail?")
+                print((turn.result()).text)
         """
+        with short_traceback:
+            return self._result(checked_timeout(timeout))
+
+    def _result(self, timeout: float | None) -> ResultMessage:
         seam = self._seam
         seam.check(self._progress.over)  # before messages are dropped
         with seam.lock:
             self._inbox.skip(not self._progress.read)
         try:
-            seam.wait(self._progress.over)
+            over = seam.wait_at_most(self._progress.over, timeout)
         finally:
             with seam.lock:
                 self._inbox.skip(False)
+        if not over:
+            raise TimeoutError(
+                f"The turn has no result after {timeout:g} s. The turn continues: call `result()` again, or interrupt it."
+            )
         with seam.lock:
             error = self._inbox.the_error()
         if error is not None:
-            raise error
+            raise self._with_partial(error)
+        if self._progress.result is None:
+            raise self._with_partial(TurnCancelledError(self.id, str(self.state)))
         return self._progress.result
 
 
 class _Cursor(Generic[Item]):
-    def __init__(self, seam: Seam, inbox: Inbox) -> None:
+    def __init__(self, session: Session, seam: Seam, inbox: Inbox) -> None:
+        self._session = session
         self._seam = seam
         self._inbox = inbox
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(unread={self.unread}, session={self._session!r})"
 
     def __iter__(self) -> Iterator[Item]:
         return self
@@ -118,10 +339,27 @@ class _Cursor(Generic[Item]):
     def __next__(self) -> Item:
         item: Item | None = self._seam.take(self._inbox)
         if item is None:
-            item = _next(self._seam, self._inbox)
+            item = self.next_item()
             if item is None:
                 raise StopIteration
         return item
+
+    def next_item(self, *, timeout: float | None = None) -> Item | None:
+        """Return the next item, or None at the end.
+
+        Args:
+            timeout: seconds to wait for an item; None waits without limit. No item is lost after a timeout: call again.
+
+        Raises:
+            TimeoutError: no item came in time.
+            SessionNotStartedError: the session was not started.
+            BridleError: the session failed (only from `messages()`).
+        """
+        with short_traceback:
+            if not (self._inbox.items or self._inbox.over) and self._session.state is SessionState.NEW:
+                raise SessionNotStartedError("next_item")
+            item: Item | None = _next(self._seam, self._inbox, checked_timeout(timeout))
+            return item
 
     @property
     def unread(self) -> int:
@@ -149,15 +387,12 @@ class EventCursor(_Cursor[SessionEvent]):
     """
 
 
-class Session(SessionBase, Operations):
+class Session(OtherShell, SessionBase, Operations):
     """A conversation with the Claude Code CLI that can be steered while it runs.
 
     Args:
         options: settings of the session; `Options()` if None.
         transport: connection to the CLI; a local child process if None.
-
-    Attributes:
-        first_turn: the turn of the prompt given to `start_session`; None without one.
 
     Example:
         ::
@@ -178,7 +413,12 @@ class Session(SessionBase, Operations):
         self._core = life.core
         self._seam = life.seam
         self._core.session = life.seam.reach(weakref.ref(self))  # callbacks must not keep it alive
-        self.first_turn: Turn | None = None
+        self._first_turn: Turn | None = None
+
+    @property
+    def first_turn(self) -> Turn | None:
+        """The turn of the prompt given to `start_session`; None without one."""
+        return self._first_turn
 
     @property
     def pid(self) -> int | None:
@@ -194,16 +434,32 @@ class Session(SessionBase, Operations):
             StartError: the CLI cannot be started, or does not become ready in time.
             OptionsError: an option does not fit the file system.
             SessionClosedError: the session was stopped.
+
+        Example:
+            ::
+
+                session = bridle.Session()
+                session.start()
         """
-        self._life.begin()
+        with short_traceback:
+            self._life.begin()
 
     def stop(self) -> None:
         """Interrupt a running turn and stop the CLI. When this returns, no process is left.
 
         Idempotent; may be called from any thread. All pending calls fail
         with `SessionClosedError`.
+
+        Example:
+            ::
+
+                session.stop()
         """
         self._life.stop()
+
+    def close(self) -> None:
+        """Stop the session: the same as `stop()`, for `contextlib` and frameworks that close what they opened."""
+        self.stop()
 
     def finish(self, *, timeout: float | None = None) -> None:
         """Wait for open turns and background tasks, close stdin, and wait for the CLI to exit.
@@ -240,46 +496,103 @@ class Session(SessionBase, Operations):
 
     # -- talking -------------------------------------------------------------------------------------------------------
 
-    def send(self, prompt: str | list[Any] | tuple[Any, ...], **fields: Any) -> Turn:
+    def send(self, prompt: Prompt, *, priority: Priority | None = None, extra: Mapping[str, Any] | None = None) -> Turn:
         """Send a prompt and return its turn immediately.
 
         Args:
             prompt: a text, or a list of content blocks.
-            fields: further fields of the frame, by their names on the wire.
+            priority: when the CLI reads the prompt if a turn is running: `now`, `next` or `later`; None leaves it to the CLI.
+            extra: further fields of the frame, by their names on the wire, such as `{"shouldQuery": False}`.
+
+        Returns:
+            The turn of the prompt: iterate over it, or wait for `turn.result()`.
 
         Raises:
-            TypeError: `prompt` has an unsupported type.
-            ValueError: JSON cannot represent the prompt.
+            TypeError: `prompt` or `extra` has an unsupported type.
+            ValueError: JSON cannot represent the prompt, or `priority` or a name in `extra` is not allowed.
+            SessionNotStartedError: the session was not started.
             SessionClosedError: the session is over.
+
+        Example:
+            ::
+
+                turn = session.send("Summarize the README.")
+                print((turn.result()).text)
         """
         seam = self._seam
-        with seam.entered():
-            turn = Turn(self._core.send(prompt, fields, time.monotonic()), self, seam)
-            seam.wake()
+        with short_traceback:
+            self._require_start("send")
+            fields = prompt_fields(priority, extra)
+            with seam.entered():
+                turn = Turn(self._core.send(prompt, fields, time.monotonic()), self, seam)
+                seam.wake()
         seam.give_way()
         return turn
 
     def messages(self) -> MessageCursor:
-        """Return an iterator over all messages from now on, including those of other turns."""
+        """Return an iterator over all messages from now on, including those of other turns.
+
+        Returns:
+            An iterator of messages; it ends with the session.
+
+        Raises:
+            SessionNotStartedError: the session was not started.
+
+        Example:
+            ::
+
+                for message in session.messages():
+                    print(message)
+        """
+        self._require_start("messages")
         inbox = Inbox()
         with self._seam.lock:
             self._core.audience.add(inbox, events=False)
-        return MessageCursor(self._seam, inbox)
+        return MessageCursor(self, self._seam, inbox)
 
     def events(self) -> EventCursor:
-        """Return an iterator over all events from now on: turns, activity, background tasks, warnings, the end."""
+        """Return an iterator over all events from now on: turns, activity, background tasks, warnings, the end.
+
+        It may be created before the start, to see `SessionStarted`; waiting for its items needs a session that was started.
+
+        Returns:
+            An iterator of `SessionEvent` objects; it ends with the session.
+
+        Example:
+            ::
+
+                for event in session.events():
+                    print(event)
+        """
         inbox = Inbox()
         with self._seam.lock:
             self._core.audience.add(inbox, events=True)
-        return EventCursor(self._seam, inbox)
+        return EventCursor(self, self._seam, inbox)
 
-    def wait_idle(self) -> None:
+    def wait_idle(self, *, timeout: float | None = None) -> None:
         """Wait until no prompt is open, no background task runs, and the CLI reports that it is idle.
 
+        Args:
+            timeout: seconds to wait; None waits without limit.
+
         Raises:
+            TimeoutError: the session is still busy after `timeout`.
+            SessionNotStartedError: the session was not started.
             BridleError: the session ended meanwhile.
+
+        Example:
+            ::
+
+                session.send("Start the tests in the background.")
+                session.wait_idle(timeout=600)
         """
+        with short_traceback:
+            self._require_start("wait_idle")
+            self._wait_idle(checked_timeout(timeout))
+
+    def _wait_idle(self, timeout: float | None) -> None:
         core, seam = self._core, self._seam
+        until = None if timeout is None else time.monotonic() + timeout
         while True:
             with seam.lock:
                 if core.connection.over:
@@ -287,7 +600,9 @@ class Session(SessionBase, Operations):
                 if core.connection.quiet:
                     return
                 seen = core.settled.wakes
-            seam.wait(core.settled, since=seen)
+            left = None if until is None else max(0.0, until - time.monotonic())
+            if not seam.wait_at_most(core.settled, left, since=seen):
+                raise TimeoutError(f"The session is still busy after {timeout:g} s.")
 
     # -- control operations: the others are in `Operations` ------------------------------------------------------------
 
@@ -299,10 +614,19 @@ class Session(SessionBase, Operations):
             timeout: seconds to wait for the answer; None for `Timeouts.control`.
             fields: fields of the request. Names from the tables of this documentation or from the wire; unknown ones are sent as they are.
 
+        Returns:
+            The answer; `data` contains all of its fields.
+
         Raises:
             ControlError: the CLI refused the request, or did not answer in time.
             TypeError: a field is missing or has the wrong type.
             SessionClosedError: the session is over.
+
+        Example:
+            ::
+
+                answer = session.request("mcp_status")
+                print(answer.data)
         """
         return self._ask(ControlResult, subtype, fields, timeout)
 
@@ -317,10 +641,18 @@ class Session(SessionBase, Operations):
             servers: configurations and in-process servers by name, as in `Options(mcp_servers=...)`; `{}` removes all.
             timeout: seconds to wait for each answer; None for `Timeouts.control`.
 
+        Returns:
+            The answer, with the names that were added and removed, and errors by name.
+
         Raises:
             OptionsError: a value is not a server, or its package is not installed.
             ControlError: the CLI refused the request, or did not answer in time.
             SessionClosedError: the session is over.
+
+        Example:
+            ::
+
+                session.set_mcp_servers({"shop": [price, stock]})
         """
         wire, inside = sent_servers(servers)
         lock, change = self._seam.lock, self._core.callbacks.servers.change
@@ -349,9 +681,16 @@ class Session(SessionBase, Operations):
         timeout: float | None,
         operation: str | None = None,
     ) -> R:
+        with short_traceback:
+            self._require_start(operation or subtype)
+            return self._answer(result, subtype, fields, timeout, operation or subtype)
+
+    def _answer(
+        self, result: type[R], subtype: str, fields: Mapping[str, Any], timeout: float | None, operation: str
+    ) -> R:
         core, seam = self._core, self._seam
         with seam.entered():
-            answer = core.ask(subtype, fields, operation or subtype, timeout, time.monotonic())
+            answer = core.ask(subtype, fields, operation, timeout, time.monotonic())
             seconds = core.deadline_of(answer)
             seam.wake()
         try:
@@ -378,23 +717,117 @@ class QuerySession(Session):
         self._use(life)
 
 
-def _begin(session: Session, content: str | list[Any] | None) -> Session:
-    session.start()
-    if content is not None:
+class Steered:
+    """The bidirectional launch, with the methods of `query._Plain`."""
+
+    def __init__(self, prompt: object, options: Options, transport: SyncTransport | TransportSource | None) -> None:
+        self._life = Life(options, transport, SteeredQuery)
+        self._session = QuerySession(self._life)  # callbacks find it as long as the stream lives
+        self._seam = self._life.seam
+        self._audience = self._life.core.audience
+        self.transport: SyncTransport = self._life.transport
+        self.core: QueryCore = self._audience.core
+        self.log: SessionLog = self._life.core.log
+        self.items: deque[QueryItem] = deque()
+        self.gone: bool = False
+        self._prompt = prompt
+        self._fed = False
+        self._closed = False
+
+    @property
+    def over(self) -> bool:
+        """True once no further item can come."""
+        return self._audience.over
+
+    def start(self, *, resumable: bool) -> None:
+        """Send the prompt, which waits for the handshake, and start the CLI."""
+        if not self._fed:
+            self._fed = True
+            with self._seam.lock:
+                self._audience.send_all(self._prompt, time.monotonic())
         try:
-            session.first_turn = session.send(content)
+            self._life.begin(resumable=resumable)
+        except BridleError:
+            if not self._audience.tells_the_end:
+                raise
+
+    def resumes(self, error: BaseException) -> bool:
+        """Return whether the next call of `start` can continue after this error."""
+        return is_cancellation(error)
+
+    def advance(self, limit: float | None = None) -> None:
+        """Take the next portion of items, or wait for one, `limit` seconds at most."""
+        checkpoint()  # before items are taken: a cancellation must not lose them
+        audience = self._audience
+        with self._seam.lock:
+            portion = audience.take()
+            done, seen = self._closed or audience.over, audience.more.wakes
+        if portion:
+            self.items.extend(portion)
+        elif not done:
+            self._seam.wait_at_most(audience.more, limit, since=seen)
+
+    def close(self) -> None:
+        """End a wait that runs in another task or thread."""
+        self._closed = True
+        self._seam.post(self._audience.more.wake)
+
+    def stop(self, *, turn_open: bool | None = None) -> None:
+        """Stop the CLI; the core knows whether a turn is open."""
+        self._life.stop()
+        self.gone = True
+
+    def abandon(self) -> None:
+        """End the CLI without waiting, if it was started."""
+        self._life.abandon()
+
+
+class PromptedSession(Session):
+    """The session of `start_session(prompt)`: its first prompt was sent."""
+
+    @property
+    def first_turn(self) -> Turn:
+        """The turn of the prompt given to `start_session`."""
+        if self._first_turn is None:
+            raise SessionNotStartedError("first_turn")
+        return self._first_turn
+
+    def send_first(self, prompt: Prompt) -> None:
+        """Send the prompt of `first_turn`."""
+        self._first_turn = self.send(prompt)
+
+
+def _begin(session: Session, prompt: Prompt | None) -> Session:
+    session.start()
+    if isinstance(session, PromptedSession) and prompt is not None:
+        try:
+            session.send_first(prompt)
         except BaseException:
             session.stop()  # the caller does not get it
             raise
     return session
 
 
+@overload
 def start_session(
-    prompt: str | list[Any] | None = None,
+    prompt: Prompt,
     options: Options | None = None,
     *,
     transport: SyncTransport | TransportSource | None = None,
-) -> Session:
+) -> PromptedSession: ...
+@overload
+def start_session(
+    prompt: None = None,
+    options: Options | None = None,
+    *,
+    transport: SyncTransport | TransportSource | None = None,
+) -> Session: ...
+def start_session(
+    prompt: Prompt | None = None,
+    options: Options | None = None,
+    *,
+    transport: SyncTransport | TransportSource | None = None,
+) -> Any:
     """Start a session: `session = start_session(...)`, or `with start_session(...) as session`.
 
     Args:
@@ -402,9 +835,18 @@ def start_session(
         options: settings of the session; `Options()` if None.
         transport: connection to the CLI; a local child process if None.
 
+    Returns:
+        An object that starts the session.
+
     Raises:
         TypeError: `prompt` has an unsupported type; nothing was started.
+
+    Example:
+        ::
+
+            with start_session("Which tests fail?") as session:
+                print((session.first_turn.result()).text)
     """
     content = None if prompt is None else checked_content(prompt)
-    session = Session(options, transport=transport)
+    session = (Session if content is None else PromptedSession)(options, transport=transport)
     return starting(session, lambda: _begin(session, content))

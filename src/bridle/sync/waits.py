@@ -1,4 +1,4 @@
-"""What a query and a start wait for in a thread: the launch plan, output, the exit. `bridle.aio.waits` has the same for event loops."""
+"""Waits of a query and of a start in a thread: the launch plan, output, the exit. `bridle.aio.waits` has the same for event loops."""
 
 from __future__ import annotations
 
@@ -14,13 +14,26 @@ if TYPE_CHECKING:
     from bridle.transports.base import SyncTransport
     from bridle.transports.process.prepare import Preparation
 
-__all__ = ["Preparing", "checkpoint", "child_process", "is_cancellation", "receive", "wait_exit"]
+__all__ = [
+    "OtherShell",
+    "Preparing",
+    "check_loop",
+    "checkpoint",
+    "child_process",
+    "is_cancellation",
+    "receive",
+    "wait_exit",
+]
+
+
+def check_loop() -> None:
+    """Do nothing: threads need no event loop."""
 
 
 class Preparing:
     """A preparation; `Preparation.cancel` ends it from another thread."""
 
-    def __init__(self, preparation: Preparation) -> None:
+    def __init__(self, preparation: Preparation, _transport: SyncTransport | None = None) -> None:
         self._preparation = preparation
 
     def plan(self) -> LaunchPlan:
@@ -56,3 +69,25 @@ def checkpoint() -> None:
 def is_cancellation(_error: BaseException) -> bool:
     """Return False: threads are not cancelled."""
     return False
+
+
+class OtherShell:
+    """Says which words to use for a blocking object that is used like an async one."""
+
+    if not TYPE_CHECKING:  # type checkers find the mistake without these methods
+
+        async def __aenter__(self):
+            """Raise a TypeError."""
+            raise TypeError(_other_shell(self, "with"))
+
+        async def __aexit__(self, *_):
+            """Do nothing: `__aenter__` raises."""
+
+        def __aiter__(self):
+            """Raise a TypeError."""
+            raise TypeError(_other_shell(self, "for"))
+
+
+def _other_shell(used: object, word: str) -> str:
+    name = type(used).__name__.replace("QueryStream", "query")
+    return f"`bridle.sync.{name}` is blocking: use `{word}`, or `bridle.{name}`, which works with `async {word}`."

@@ -1,4 +1,4 @@
-"""What a test gets to see when a script and the CLI's requests disagree.
+"""Errors of tests in which a script and the CLI's requests disagree.
 
 ::
 
@@ -37,26 +37,32 @@ class ScriptError(BridleError, AssertionError):
 class UnexpectedModelRequestError(ScriptError):
     """The CLI sent requests that no step of the script was meant for.
 
+    Args:
+        message: the text of the error.
+
     Attributes:
         requests: the requests that were refused, in order of arrival.
         reasons: why, one for each of them.
     """
 
     def __init__(self, message: str, requests: Sequence[ModelRequest] = (), reasons: Sequence[str] = ()) -> None:
-        self.requests = tuple(requests)
-        self.reasons = tuple(reasons)
+        self.requests: tuple[ModelRequest, ...] = tuple(requests)
+        self.reasons: tuple[str, ...] = tuple(reasons)
         super().__init__(message)
 
 
 class UnconsumedStepsError(ScriptError):
     """The CLI asked for less than the script had to give.
 
+    Args:
+        message: the text of the error.
+
     Attributes:
-        steps: what was left, one description for each step.
+        steps: the steps that were left, one description for each.
     """
 
     def __init__(self, message: str, steps: Sequence[str] = ()) -> None:
-        self.steps = tuple(steps)
+        self.steps: tuple[str, ...] = tuple(steps)
         super().__init__(message)
 
 
@@ -67,6 +73,9 @@ class CassetteError(ScriptError):
 class CassetteMismatchError(CassetteError):
     """A replayed session did something else than the recorded one did; the message shows both.
 
+    Args:
+        message: the text of the error.
+
     Attributes:
         session: which session of the cassette, counted from 0.
         differences: where they differ, one description for each place.
@@ -74,5 +83,5 @@ class CassetteMismatchError(CassetteError):
 
     def __init__(self, message: str, session: int | None = None, differences: Sequence[str] = ()) -> None:
         self.session = session
-        self.differences = tuple(differences)
+        self.differences: tuple[str, ...] = tuple(differences)
         super().__init__(message)

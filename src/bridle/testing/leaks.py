@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["LEFT_ADVICE", "Leak", "LeakError", "Snapshot", "TaskWatch", "no_leaks"]
 
 DEFAULT_SECONDS = 2.0
-"""What ends by itself may take so long to do so: it is waited for only if something is left."""
+"""Seconds for things that end without help; the wait happens only if something is left."""
 LEFT_ADVICE = (
-    "Leave sessions and streams by `async with` or `with`, join threads, wait for tasks, close files. What is meant to stay is named "
-    "with `bridle_leak_check.allow(...)`, or made in a fixture of a wider scope."
+    "Leave sessions and streams by `async with` or `with`, join threads, wait for tasks, close files. Name things that are "
+    "meant to stay with `bridle_leak_check.allow(...)`, or make them in a fixture of a wider scope."
 )
 _LOOK_SECONDS = 0.01
 # Pools that belong to an event loop and are taken up again, and what watches over the test itself.
@@ -44,8 +44,8 @@ class Leak(NamedTuple):
 
     Attributes:
         kind: `process`, `thread`, `task` or `descriptor`.
-        key: what tells it from others of its kind.
-        name: what it is, for people.
+        key: an object that identifies it among others of its kind.
+        name: a description for people.
     """
 
     kind: str
@@ -59,12 +59,15 @@ class Leak(NamedTuple):
 class LeakError(AssertionError):
     """Something was left behind.
 
+    Args:
+        where: the test or block that left something.
+
     Attributes:
-        leaks: what, by kind.
+        leaks: the things that were left.
     """
 
     def __init__(self, leaks: Iterable[Leak], where: str = "The block") -> None:
-        self.leaks = tuple(leaks)
+        self.leaks: tuple[Leak, ...] = tuple(leaks)
         lines = "\n".join(f"  {leak}" for leak in self.leaks)
         super().__init__(f"{where} left {len(self.leaks)} thing(s) behind:\n{lines}\n{LEFT_ADVICE}")
 
@@ -73,7 +76,7 @@ class Snapshot:
     """The processes, threads and descriptors of this program now, as `there`."""
 
     def __init__(self) -> None:
-        self.there = {(leak.kind, leak.key) for leak in _everything()}
+        self.there: set[tuple[str, object]] = {(leak.kind, leak.key) for leak in _everything()}
 
     def left(
         self, seconds: float = DEFAULT_SECONDS, allowed: Callable[[Leak], bool] = lambda leak: False
@@ -87,6 +90,7 @@ class Snapshot:
         until = time.monotonic() + seconds
         collected = False
         while True:
+            _retire_helpers()
             left = [leak for leak in _everything() if (leak.kind, leak.key) not in self.there and not allowed(leak)]
             if not left:
                 return []
@@ -101,6 +105,13 @@ class Snapshot:
     def add_since(self, before: Snapshot) -> None:
         """Add what is there now and was not `before`."""
         self.there |= Snapshot().there - before.there
+
+
+def _retire_helpers() -> None:
+    """End what Bridle keeps for the next CLI, if there is none now: it would end by itself, but tests would wait for that."""
+    module = sys.modules.get("bridle.transports.process.reaper")
+    if module is not None:
+        module.reaper.retire()
 
 
 def _wait_for(left: list[Leak]) -> None:
@@ -136,13 +147,13 @@ def _command(pid: int) -> list[str]:
 
 def _shown(command: list[str]) -> str:
     """Return a command without the values of its arguments: prompts and secrets may be among them."""
-    from bridle.errors import printable
+    from bridle.errors import escape_terminal
 
     program, *arguments = command or [""]
     telling = [part.partition("=")[0] for part in arguments if part.startswith("-") or os.path.isfile(part)]
     shown = telling[:_SHOWN_ARGUMENTS]
     hidden = [f"(and {len(arguments) - len(shown)} more)"] if len(arguments) > len(shown) else []
-    return printable(" ".join([os.path.basename(program), *shown, *hidden]), 300)
+    return escape_terminal(" ".join([os.path.basename(program), *shown, *hidden]), 300)
 
 
 def _threads() -> Iterable[Leak]:
@@ -183,7 +194,7 @@ def _descriptors() -> Iterable[Leak]:
 
 
 class TaskWatch:
-    """The tasks of the event loop that runs now; made and asked inside of it."""
+    """The tasks of the running event loop; made and called inside it."""
 
     def __init__(self) -> None:
         self._there = {key for key, _ in _tasks()}
@@ -205,7 +216,8 @@ class TaskWatch:
         """Return the tasks of asyncio that came since, in task groups of the task that asks: of its fixtures, or never left."""
         import asyncio
 
-        if "trio" in sys.modules and sys.modules["trio"].lowlevel.in_trio_run():
+        in_trio_run = getattr(getattr(sys.modules.get("trio"), "lowlevel", None), "in_trio_run", None)
+        if in_trio_run is not None and in_trio_run():
             return []  # it does not let anybody leave a nursery open
         asking = asyncio.current_task()
         return [
@@ -280,7 +292,7 @@ def _asyncio_name(task: Any) -> str:
 
 
 async def left_beside(before: Snapshot, seconds: float) -> list[Leak]:
-    """Return what `before.left` returns, and let the event loop go on meanwhile: some things end by it."""
+    """Return what `before.left` returns, while the event loop keeps running: some things need it to end."""
     import anyio
 
     until = time.monotonic() + seconds

@@ -17,31 +17,14 @@ a result. No package is needed for it. This package is pure: it says what to cal
 
 from __future__ import annotations
 
-from bridle.tools.arguments import ArgumentsError
-from bridle.tools.content import Audio, ContentItem, EmbeddedResource, Image, ResourceLink, ToolError, ToolResult
-from bridle.tools.context import ToolContext
-from bridle.tools.declared import Tool, tool
-from bridle.tools.kinds import ServerKind, mcp_instance, server_kind
-from bridle.tools.server import CancelledCall, ToolCallPlan, ToolServer, rpc_error, tool_server
+from bridle.tools import arguments, content, declared, server
+from bridle.tools.arguments import *
+from bridle.tools.content import *
+from bridle.tools.declared import *
+from bridle.tools.server import *
 
-__all__ = [
-    "ArgumentsError",
-    "Audio",
-    "CancelledCall",
-    "ContentItem",
-    "EmbeddedResource",
-    "Image",
-    "ResourceLink",
-    "ServerKind",
-    "Tool",
-    "ToolCallPlan",
-    "ToolContext",
-    "ToolError",
-    "ToolResult",
-    "ToolServer",
-    "mcp_instance",
-    "rpc_error",
-    "server_kind",
-    "tool",
-    "tool_server",
-]
+__all__ = []
+__all__ += arguments.__all__
+__all__ += content.__all__
+__all__ += declared.__all__
+__all__ += server.__all__

@@ -23,14 +23,97 @@ from typing import (
     overload,
 )
 
-from bridle.errors import OptionsError
+from bridle.checked.functions import reached
+from bridle.errors import OptionsError, short_traceback
 from bridle.tools.arguments import REQUIRED, ArgumentsError, Parameter, PlainArguments, TypedArguments, schema_of
-from bridle.tools.context import ToolContext
 
 if TYPE_CHECKING:
     import inspect
 
-__all__ = ["Tool", "tool"]
+__all__ = ["Tool", "ToolContext", "tool"]
+
+
+class ToolContext:
+    """The call that a tool answers. A parameter annotated with this class gets it and stays out of the schema.
+
+    ::
+
+        @tool
+        async def count(path: str, context: ToolContext) -> int: ...
+
+    Args:
+        session: the session of the call; None without one.
+        notify: receives progress notifications; None drops them.
+
+    Attributes:
+        tool_use_id: the id of the model's `tool_use` block, if the CLI said it.
+        server: the name of the tool server.
+        tool: the name of the tool.
+        request_id: the JSON-RPC id of the call.
+        meta: further facts about the call, as they arrived (`_meta`).
+    """
+
+    __slots__ = ("_cancelled", "_notify", "_session", "_token", "meta", "request_id", "server", "tool", "tool_use_id")
+
+    def __init__(
+        self,
+        *,
+        tool_use_id: str | None = None,
+        session: Any = None,
+        server: str = "",
+        tool: str = "",
+        request_id: str | float | None = None,
+        meta: Mapping[str, Any] | None = None,
+        notify: Callable[[dict[str, Any]], object] | None = None,
+    ) -> None:
+        self.tool_use_id: str | None = tool_use_id
+        self._session = session
+        self.server: str = server
+        self.tool: str = tool
+        self.request_id: str | float | None = request_id
+        self.meta: Mapping[str, Any] = meta or {}
+        token = self.meta.get("progressToken")
+        self._token = token if isinstance(token, str | int) and not isinstance(token, bool) else None
+        self._notify = notify
+        self._cancelled = False
+
+    @property
+    def session(self) -> Any:
+        """The session of the call; None outside a session, and once no other object holds it any more.
+
+        In a plain function, which runs in a thread, its methods block; in an async one they are awaited, except with `bridle.sync`.
+        """
+        return reached(self._session)
+
+    @property
+    def cancelled(self) -> bool:
+        """True once the caller no longer waits for the result. Long plain functions should look at it from time to time."""
+        return self._cancelled
+
+    def cancel(self) -> None:
+        """Set `cancelled`. The session does it; tests of your own tools may."""
+        self._cancelled = True
+
+    def report_progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Tell the caller how far the work is. Returns immediately; does nothing if the caller did not request it.
+
+        Args:
+            progress: how much is done; it has to grow from call to call.
+            total: how much there is to do, if that is known.
+            message: the current step, for people.
+        """
+        if self._token is None or self._notify is None or self._cancelled:
+            return
+        params: dict[str, Any] = {"progressToken": self._token, "progress": progress}
+        if total is not None:
+            params["total"] = total
+        if message is not None:
+            params["message"] = message
+        self._notify({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+
+    def __repr__(self) -> str:
+        return f"ToolContext(tool={self.tool!r}, tool_use_id={self.tool_use_id!r}, cancelled={self._cancelled})"
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,8 +129,8 @@ class Tool(Generic[P, R]):
     """A function that the model can call, made by `@tool`. Calling it calls the function.
 
     Attributes:
-        name: what the model calls it.
-        description: what the model reads about it.
+        name: the name for the model.
+        description: the description for the model.
         input_schema: the JSON schema of its arguments.
         output_schema: the JSON schema of its structured results, or None.
         definition: its entry in `tools/list`.
@@ -124,15 +207,21 @@ class Tool(Generic[P, R]):
         return self._takes_self
 
     def convert(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the keyword arguments of the function for what the model sent.
+        """Convert the input of the model to the keyword arguments of the function.
+
+        Args:
+            arguments: the input, as JSON values.
+
+        Returns:
+            The arguments, by name.
 
         Raises:
-            ArgumentsError: they do not fit; its text names the wrong one.
+            ArgumentsError: the input does not fit; the text names the wrong argument.
         """
         return self._arguments.convert(arguments)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function, as if it were no tool."""
+        """Call the function, as if it were not a tool."""
         return self.function(*args, **kwargs)
 
     def __get__(self, instance: object, owner: type | None = None) -> Tool[..., R]:
@@ -206,8 +295,8 @@ class Tool(Generic[P, R]):
             for parameter in parameters:
                 if parameter.annotation is inspect.Parameter.empty:
                     raise OptionsError(
-                        f"Tool `{self.name}`: parameter `{parameter.name}` has no annotation, so the model cannot be told what to "
-                        f"send. Write `{parameter.name}: str`, say, or `{parameter.name}: Any`.",
+                        f"Tool `{self.name}`: parameter `{parameter.name}` has no annotation, so it has no type in the schema for "
+                        f"the model. Write `{parameter.name}: str`, or `{parameter.name}: Any`.",
                         field=parameter.name,
                     )
             return TypedArguments(self.name, parameters)
@@ -349,13 +438,23 @@ def tool(
         idempotent: True if a second call with the same arguments changes nothing.
         open_world: False if it reaches nothing outside.
         search_hint: words by which the CLI's tool search finds it.
-        always_load: True if the model is told about it from the start, and not only after a search.
+        always_load: True if the model knows it from the start, and not only after a search.
         max_result_size_chars: how long its results may be before the CLI puts them into a file.
         annotations: further MCP annotations, in their wire names.
         meta: further `_meta` entries.
 
+    Returns:
+        The tool, or a decorator that makes one.
+
     Raises:
         OptionsError: no schema can be made of the signature, or a name or value is not allowed.
+
+    Example:
+        ::
+
+            @tool(description="Return the price of an article.", read_only=True)
+            def price(article: str) -> str:
+                return "12 EUR"
     """
     import inspect
 
@@ -378,17 +477,21 @@ def tool(
     def declare(plain: Callable[..., Any]) -> Tool[..., Any]:
         if isinstance(plain, Tool):
             raise OptionsError(f"{plain!r} is a tool already.")
-        return Tool(
-            plain,
-            name=name,
-            description=description,
-            input_schema=input_schema,
-            output_schema=output_schema,
-            title=title,
-            annotations={**{key: value for key, value in hints.items() if value is not None}, **(annotations or {})},
-            meta={**{key: value for key, value in extras.items() if value is not None}, **(meta or {})},
-            namespace=namespace,
-        )
+        with short_traceback:
+            return Tool(
+                plain,
+                name=name,
+                description=description,
+                input_schema=input_schema,
+                output_schema=output_schema,
+                title=title,
+                annotations={
+                    **{key: value for key, value in hints.items() if value is not None},
+                    **(annotations or {}),
+                },
+                meta={**{key: value for key, value in extras.items() if value is not None}, **(meta or {})},
+                namespace=namespace,
+            )
 
     return declare if function is None else declare(function)
 

@@ -1,27 +1,36 @@
 """A server of tools inside the process: answers MCP's JSON-RPC messages, and waits for nothing.
 
-`ToolServer.handle` answers at once what needs no waiting. A call of a tool becomes a `ToolCallPlan`: whoever drives the server runs
-the function, on its own terms (deadlines, threads, cancellation), and the plan turns the outcome into the answer. Neither raises
+`ToolServer.handle` answers immediately if no wait is needed. A call of a tool becomes a `ToolCallPlan`: the driver of the server runs
+the function, on its own terms (timeouts, threads, cancellation), and the plan turns the outcome into the answer. Neither raises
 for what the peer sent.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from bridle._version import __version__
-from bridle.errors import OptionsError, printable, text_of
+from bridle.errors import OptionsError, escape_terminal, text_of
 from bridle.tools.arguments import ArgumentsError
-from bridle.tools.context import ToolContext
-from bridle.tools.declared import Tool
-from bridle.tools.results import cancelled_result, error_result, result_of
+from bridle.tools.content import cancelled_result, error_result, result_of
+from bridle.tools.declared import Tool, ToolContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["LATEST_PROTOCOL", "PROTOCOLS", "CancelledCall", "ToolCallPlan", "ToolServer", "rpc_error", "tool_server"]
+__all__ = [
+    "CancelledCall",
+    "ServerKind",
+    "ToolCallPlan",
+    "ToolServer",
+    "mcp_instance",
+    "rpc_error",
+    "server_kind",
+    "tool_server",
+]
 
 PROTOCOLS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 """The versions of MCP that are spoken, oldest first; for tools they differ in nothing that matters here."""
@@ -39,7 +48,7 @@ _TOOL_USE_ID = "claudecode/toolUseId"
 
 
 class CancelledCall(dict[str, Any]):
-    """The acknowledgement of `notifications/cancelled`, and the id of the call that nobody waits for any more.
+    """The acknowledgement of `notifications/cancelled`, and the id of the call that the CLI no longer waits for.
 
     Attributes:
         request_id: the JSON-RPC id of the call.
@@ -59,7 +68,7 @@ class ToolCallPlan:
         request_id: the JSON-RPC id that the answer carries.
         tool: the tool.
         arguments: the keyword arguments of the function, converted.
-        context: what the tool may know about the call; also there if the function does not ask for it.
+        context: facts about the call; present even if the function does not take them.
         is_async: True if `call()` gives a coroutine. False: run it in a worker thread.
     """
 
@@ -68,27 +77,49 @@ class ToolCallPlan:
     def __init__(
         self, request_id: str | float, tool: Tool[..., Any], arguments: dict[str, Any], context: ToolContext
     ) -> None:
-        self.request_id = request_id
-        self.tool = tool
-        self.arguments = arguments
-        self.context = context
-        self.is_async = tool.is_async
+        self.request_id: str | float = request_id
+        self.tool: Tool[..., Any] = tool
+        self.arguments: dict[str, Any] = arguments
+        self.context: ToolContext = context
+        self.is_async: bool = tool.is_async
 
     def call(self) -> Any:
-        """Call the function. Returns what it returns (an awaitable, if `is_async`), raises what it raises."""
+        """Call the function. Its exceptions are raised here.
+
+        Returns:
+            The return value of the function; an awaitable if `is_async`.
+        """
         return self.tool.function(**self.arguments)
 
     def finish(self, outcome: object) -> dict[str, Any]:
-        """Return the JSON-RPC answer for what the function returned, or for the exception that it raised. Never raises."""
+        """Return the JSON-RPC answer for a return value or an exception of the function. Never raises.
+
+        Args:
+            outcome: the return value, or the exception.
+
+        Returns:
+            The JSON-RPC answer.
+        """
         result = result_of(outcome, promised=self.tool.output_schema is not None)
         return {"jsonrpc": "2.0", "id": self.request_id, "result": result}
 
     def fail(self, message: str) -> dict[str, Any]:
-        """Return the answer for a call that failed for a reason outside of the function (a deadline, a full queue)."""
+        """Return the answer for a call that failed for a reason outside the function, such as a timeout or a full queue.
+
+        Args:
+            message: the reason, for the model.
+
+        Returns:
+            The JSON-RPC answer.
+        """
         return {"jsonrpc": "2.0", "id": self.request_id, "result": error_result(message)}
 
     def cancel(self) -> dict[str, Any]:
-        """Tell the function that nobody waits any more (`context.cancelled`); return the answer, should one be wanted."""
+        """Set `context.cancelled` for the function.
+
+        Returns:
+            The JSON-RPC answer for a cancelled call.
+        """
         self.context.cancel()
         return {"jsonrpc": "2.0", "id": self.request_id, "result": cancelled_result()}
 
@@ -99,13 +130,22 @@ class ToolCallPlan:
 class ToolServer:
     """Tools under one name, for `Options(mcp_servers={name: server})`. Made by `tool_server`.
 
-    It keeps no state between messages: one server serves any number of sessions at once.
+    It keeps no state between messages: one server serves any number of sessions at the same time.
+
+    Args:
+        name: the name that the server reports.
+        tools: tools made by `@tool`, or plain functions.
+        version: the version, for people; None for the version of Bridle.
+        instructions: a text for the model about the tools together; None for no text.
 
     Attributes:
-        name: what it calls itself. The model sees the name under which it is registered in the options.
+        name: the name that it reports. The model sees the name under which it is registered in the options.
         version: its version, for people.
-        instructions: what the model is told about the tools together.
+        instructions: a text for the model about the tools together.
         tools: the tools, by name.
+
+    Raises:
+        OptionsError: the name is empty, two tools have one name, or a value has an unsupported type.
     """
 
     def __init__(self, name: Any, tools: Any = (), *, version: Any = None, instructions: Any = None) -> None:
@@ -134,7 +174,7 @@ class ToolServer:
 
         Args:
             message: the decoded message, or its bytes or text.
-            session: what `ToolContext.session` shall be.
+            session: the value of `ToolContext.session`.
             notify: takes the notifications that a tool sends while it works (progress), from any thread.
 
         Returns:
@@ -146,7 +186,7 @@ class ToolServer:
                 try:
                     message = _decoded(message)
                 except (ValueError, RecursionError) as error:
-                    return rpc_error(None, PARSE_ERROR, f"Not JSON: {printable(str(error), 300)}")
+                    return rpc_error(None, PARSE_ERROR, f"Not JSON: {escape_terminal(str(error), 300)}")
             return self._handle(message, session, notify)
         except KeyboardInterrupt:
             raise
@@ -156,7 +196,9 @@ class ToolServer:
             identifier = message.get("id") if isinstance(message, dict) else None
             if not _is_id(identifier):
                 identifier = None
-            return rpc_error(identifier, INTERNAL_ERROR, f"{type(error).__name__}: {printable(text_of(error), 300)}")
+            return rpc_error(
+                identifier, INTERNAL_ERROR, f"{type(error).__name__}: {escape_terminal(text_of(error), 300)}"
+            )
 
     def _handle(
         self, message: object, session: Any, notify: Callable[[dict[str, Any]], object] | None
@@ -191,7 +233,7 @@ class ToolServer:
             case "ping":
                 result = {}
             case _:
-                return rpc_error(identifier, METHOD_NOT_FOUND, f"Method not found: {printable(method, 200)}")
+                return rpc_error(identifier, METHOD_NOT_FOUND, f"Method not found: {escape_terminal(method, 200)}")
         return {"jsonrpc": "2.0", "id": identifier, "result": result}
 
     def _initialized(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -219,7 +261,7 @@ class ToolServer:
         if tool is None:
             known = ", ".join(f"`{entry}`" for entry in self.tools) or "none"
             return _answered(
-                identifier, error_result(f"There is no tool `{printable(name, 200)}`. The tools are: {known}.")
+                identifier, error_result(f"There is no tool `{escape_terminal(name, 200)}`. The tools are: {known}.")
             )
         arguments = params.get("arguments")
         if arguments is None:
@@ -256,22 +298,40 @@ def tool_server(
     version: str | None = None,
     instructions: str | None = None,
 ) -> ToolServer:
-    """Put tools together, for `Options(mcp_servers={"name": tool_server("name", [...])})`.
+    """Combine tools into a server: `Options(mcp_servers={"name": tool_server("name", [...])})`.
 
     Args:
-        name: what the server calls itself.
-        tools: made by `@tool`; plain functions are made tools with its defaults.
-        version: the server's version, for people; by default Bridle's.
-        instructions: what the model is told about the tools together.
+        name: the name that the server reports. The model sees the name in the options.
+        tools: tools made by `@tool`, or plain functions.
+        version: the version, for people; None for the version of Bridle.
+        instructions: a text for the model about the tools together; None for no text.
+
+    Returns:
+        The server.
 
     Raises:
-        OptionsError: two tools have one name, one is a method without its object, or an entry is no tool.
+        OptionsError: two tools have one name, one is a method without its object, or an entry is not a tool.
+
+    Example:
+        ::
+
+            shop = tool_server("shop", [price, stock])
+            options = Options(mcp_servers={"shop": shop})
     """
     return ToolServer(name, tools, version=version, instructions=instructions)
 
 
 def rpc_error(identifier: str | float | None, code: int, message: str) -> dict[str, Any]:
-    """Return a JSON-RPC error answer."""
+    """Return a JSON-RPC error.
+
+    Args:
+        identifier: the id of the request; None if it has none.
+        code: the error code of JSON-RPC.
+        message: the reason.
+
+    Returns:
+        The answer.
+    """
     return {"jsonrpc": "2.0", "id": identifier, "error": {"code": code, "message": message}}
 
 
@@ -317,3 +377,60 @@ def _decoded(message: bytes | bytearray | memoryview | str) -> Any:
 
         # Lone surrogates, which JavaScript writes, and numbers out of range.
         return json.loads(bytes(message) if isinstance(message, memoryview) else message)
+
+
+ServerKind = Literal["tools", "mcp", "callable", "external", "unknown"]
+
+_PACKAGES = frozenset({"mcp", "fastmcp"})
+_CLASSES = frozenset({"Server", "FastMCP", "MCPServer"})
+_EXTERNAL = frozenset({"stdio", "sse", "http", "ws", "claudeai-proxy"})
+
+
+def server_kind(server: object) -> ServerKind:
+    """Return the kind of an entry of `mcp_servers`.
+
+    Args:
+        server: the entry.
+
+    Returns:
+        `"tools"`: a `ToolServer`. `"mcp"`: a server object of the `mcp` package (low-level or FastMCP), also inside the dict
+        `{"type": "sdk", "instance": ...}`. `"callable"`: a function from one JSON-RPC dict to one. `"external"`: a config of
+        a server that the CLI reaches itself. `"unknown"`: none of these.
+    """
+    if isinstance(server, Mapping):
+        kind = server.get("type")
+        if kind == "sdk":
+            inner = server_kind(server.get("instance"))
+            return inner if inner != "external" else "unknown"
+        return "external" if kind in _EXTERNAL or (kind is None and "command" in server) else "unknown"
+    if isinstance(server, ToolServer):
+        return "tools"
+    if _is_mcp(server):
+        return "mcp"
+    if getattr(server, "type", None) in _EXTERNAL and not callable(server):
+        return "external"
+    return "callable" if callable(server) and not isinstance(server, type) else "unknown"
+
+
+def mcp_instance(server: Any) -> Any:
+    """Return the low-level server of an entry whose kind is `"mcp"`.
+
+    Args:
+        server: an entry of `mcp_servers`.
+
+    Returns:
+        The server object; for FastMCP the one that it contains.
+    """
+    if isinstance(server, Mapping):
+        server = server["instance"]
+    for name in ("_mcp_server", "_lowlevel_server"):
+        inner = getattr(server, name, None)
+        if inner is not None:
+            return inner
+    return server
+
+
+def _is_mcp(server: object) -> bool:
+    return any(
+        kind.__name__ in _CLASSES and kind.__module__.partition(".")[0] in _PACKAGES for kind in type(server).__mro__
+    )

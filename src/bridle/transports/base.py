@@ -66,7 +66,11 @@ class PushTransport(Transport, Protocol):
         """True once the peer is known not to read any more. The session then waits only a short time for its exit."""
 
     def send_nowait(self, data: bytes) -> None:
-        """Queue `data`, and write what can be written without waiting. The data follows everything that was sent before."""
+        """Queue `data`, and write what can be written without waiting. The data follows everything that was sent before.
+
+        Args:
+            data: whole frames, with their line ends.
+        """
 
 
 @runtime_checkable
@@ -76,21 +80,36 @@ class AsyncTransport(Transport, Protocol):
     async def start(self, plan: LaunchPlan) -> None:
         """Start the peer as `plan` says.
 
+        Args:
+            plan: command line, environment and working directory of the CLI.
+
         Raises:
             StartError: the peer cannot be started; nothing is left behind.
         """
 
     async def send(self, data: bytes) -> None:
-        """Write all of `data`, after everything that was sent before."""
+        """Write all of `data`, after everything that was sent before.
+
+        Args:
+            data: whole frames, with their line ends.
+        """
 
     async def end_input(self) -> None:
         """Close the peer's input, after everything that was sent."""
 
     async def receive(self) -> bytes:
-        """Return the next bytes of output; b"" at the end, each time it is called there."""
+        """Return the next bytes of output.
+
+        Returns:
+            The bytes; b"" at the end, each time it is called there.
+        """
 
     async def wait_exit(self) -> int | None:
-        """Wait until the peer has exited; return its exit status, negative for a signal, None if there is none."""
+        """Wait until the peer has exited.
+
+        Returns:
+            The exit status, negative for a signal; None if the peer has none.
+        """
 
     async def stop(self, *, turn_open: bool) -> None:
         """Stop the peer; return when it is gone. Idempotent, and not cut short by cancellation.
@@ -107,21 +126,42 @@ class SyncTransport(Transport, Protocol):
     def start(self, plan: LaunchPlan) -> None:
         """Start the peer as `plan` says.
 
+        Args:
+            plan: command line, environment and working directory of the CLI.
+
         Raises:
             StartError: the peer cannot be started; nothing is left behind.
         """
 
     def send(self, data: bytes) -> None:
-        """Write all of `data`, after everything that was sent before."""
+        """Write all of `data`, after everything that was sent before.
+
+        Args:
+            data: whole frames, with their line ends.
+        """
 
     def end_input(self) -> None:
         """Close the peer's input, after everything that was sent."""
 
     def receive(self, timeout: float | None = None) -> bytes | None:
-        """Return the next bytes of output; b"" at the end, or when another thread stops the transport; None after `timeout` seconds."""
+        """Return the next bytes of output.
+
+        Args:
+            timeout: seconds to wait; None waits without limit.
+
+        Returns:
+            The bytes; b"" at the end, or when another thread stops the transport; None after the timeout.
+        """
 
     def wait_exit(self, timeout: float | None = None) -> int | None:
-        """Wait at most `timeout` seconds until the peer has exited; return its exit status, negative for a signal, else None."""
+        """Wait until the peer has exited.
+
+        Args:
+            timeout: seconds to wait; None waits without limit.
+
+        Returns:
+            The exit status, negative for a signal; None after the timeout, or if the peer has none.
+        """
 
     def stop(self, *, turn_open: bool) -> None:
         """Stop the peer; return when it is gone. Idempotent, and safe from any thread.
@@ -141,7 +181,7 @@ class AsyncPushTransport(AsyncTransport, PushTransport, Protocol):
         It can be cancelled and called again without losing a byte, and alternates with `receive`.
 
         Args:
-            take: gets the next bytes; returns whether to go on. It does not wait.
+            take: gets the next bytes; returns whether to continue. It does not wait.
 
         Returns:
             b"" at the end of the output; None after `take` returned False, or once the peer stops reading.
@@ -162,7 +202,21 @@ class TransportSource(Protocol):
     """Factory of transports of both forms: give one as `transport=` to use the same object on asyncio, trio and threads."""
 
     def for_async(self) -> AsyncTransport:
-        """Return a new transport for one query or session of `bridle`."""
+        """Return a new transport for one query or session of `bridle`.
+
+        Returns:
+            A transport for asyncio and trio.
+
+        Raises:
+            NotSupportedError: there is no async form.
+        """
 
     def for_sync(self) -> SyncTransport:
-        """Return a new transport for one query or session of `bridle.sync`."""
+        """Return a new transport for one query or session of `bridle.sync`.
+
+        Returns:
+            A blocking transport.
+
+        Raises:
+            NotSupportedError: there is no blocking form.
+        """

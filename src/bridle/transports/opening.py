@@ -1,23 +1,31 @@
 """Opens the transport of a query or session: the given one, one of a source, or a local child process; recorded, if asked for.
 
+The protocols in `base.py` are the table by which the shape of a transport is checked.
 A recorder (`bridle.testing.cassette`, or the option `trace`) sits between the two. It wraps the transport that it gets, or replaces it, so
 that no process is started.
 """
 
 from __future__ import annotations
 
+import inspect
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, runtime_checkable
 
-from bridle.transports.base import AsyncTransport, SyncTransport, TransportSource
-from bridle.transports.checking import check_shape
+from bridle.transports.base import (
+    AsyncPushTransport,
+    AsyncTransport,
+    SyncPushTransport,
+    SyncTransport,
+    Transport,
+    TransportSource,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from bridle.options.options import Options
 
-__all__ = ["ChildWrapper", "RecordedBy", "Recorder", "open_async", "open_sync", "recorder"]
+__all__ = ["ChildWrapper", "RecordedBy", "Recorder", "check_shape", "open_async", "open_sync", "recorder"]
 
 
 @runtime_checkable
@@ -116,6 +124,8 @@ def open_sync(
 
 def _open(given: object, make_child: Callable[[], Any], options: Options, *, blocking: bool) -> tuple[Any, bool]:
     active, source, name = recorder.get(), given, None
+    if given is None and active is None and options.trace is None:
+        return make_child(), True
     if isinstance(given, RecordedBy):
         active, source, name = given.by, given.inner, given.name
     local, make = source is None, make_child
@@ -133,7 +143,81 @@ def _open(given: object, make_child: Callable[[], Any], options: Options, *, blo
         opened, local = active.open(make, options, local=local, blocking=blocking, name=name)
     check_shape(opened, blocking=blocking)
     if options.trace is not None:
-        from bridle.transports.recording.wrappers import traced
+        from bridle.transports.recording.recorder import traced
 
         opened = traced(opened, options, local=local, blocking=blocking)
     return opened, local
+
+
+_MISSING = object()
+_AWAITABLES = ("Awaitable", "Coroutine", "Future", "Task")
+
+
+def check_shape(transport: object, *, blocking: bool, parameter: str = "`transport`") -> None:
+    """Do nothing if `transport` has the shape of a pull transport, or of a push transport.
+
+    Args:
+        transport: the object to check.
+        blocking: True for the form of `bridle.sync`, False for the async form.
+        parameter: the name of the object in the message.
+
+    Raises:
+        TypeError: it has not; the message names each wrong member.
+    """
+    pull, push = (SyncTransport, SyncPushTransport) if blocking else (AsyncTransport, AsyncPushTransport)
+    members = dict(_members(pull))
+    extra = {name: wanted for name, wanted in _members(push) if name not in members}
+    protocol, given = pull.__name__, type(transport).__name__
+    article = "a" if blocking else "an"
+    if isinstance(transport, type) or not any(_of(transport, member) is not _MISSING for member in members):
+        given = f"the class {transport.__name__} itself" if isinstance(transport, type) else given
+        raise TypeError(
+            f"{parameter} must be {article} {protocol} or a TransportSource, not {given}: see `bridle.transports.base`"
+        )
+    if any(_of(transport, member) is not _MISSING for member in extra):
+        protocol = push.__name__
+        members |= extra
+    problems = [
+        text for member, wanted in members.items() if (text := _problem(_of(transport, member), wanted, member))
+    ]
+    if problems:
+        raise TypeError(
+            f"{parameter}: {given} is not {article} {protocol}: {', '.join(problems)}. See `bridle.transports.base`."
+        )
+
+
+def _members(protocol: type) -> Iterator[tuple[str, object]]:
+    """Yield the members of a protocol, the inherited ones as well."""
+    for part in reversed(protocol.__mro__):
+        if part.__module__ == Transport.__module__:
+            yield from ((name, member) for name, member in vars(part).items() if not name.startswith("_"))
+
+
+def _of(transport: object, name: str) -> object:
+    """Return a member of a transport without running its properties, if that is possible."""
+    static = inspect.getattr_static(transport, name, _MISSING)
+    if isinstance(static, property):
+        return static
+    return getattr(transport, name, _MISSING)
+
+
+def _problem(member: object, wanted: object, name: str) -> str:
+    """Return what is wrong with a member; an empty text if nothing is."""
+    if member is _MISSING:
+        return f"`{name}` is missing"
+    if isinstance(wanted, property):
+        return f"`{name}` must be a property, not a method" if inspect.isroutine(member) else ""
+    if not callable(member):
+        return f"`{name}` must be a method"
+    is_async = inspect.iscoroutinefunction(member)
+    if inspect.iscoroutinefunction(wanted):
+        return "" if is_async or not _is_plain(member) else f"`{name}` must be `async def`"
+    return f"`{name}` must not be async" if is_async else ""
+
+
+def _is_plain(member: object) -> bool:
+    """Return whether this is a `def` that does not say that it returns an awaitable."""
+    if not (inspect.isfunction(member) or inspect.ismethod(member)):
+        return False
+    returned = str(getattr(member, "__annotations__", {}).get("return", ""))
+    return not any(word in returned for word in _AWAITABLES)

@@ -22,8 +22,10 @@ _tasks: set[asyncio.Task[Any]] = set()
 
 
 def _on_trio() -> bool:
-    trio = sys.modules.get("trio")
-    return trio is not None and bool(trio.lowlevel.in_trio_task())
+    # Another thread may be importing trio right now: then it has no `lowlevel`, or that one has no content, and no task of trio runs here.
+    lowlevel = getattr(sys.modules.get("trio"), "lowlevel", None)
+    in_trio_task = getattr(lowlevel, "in_trio_task", None)
+    return in_trio_task is not None and bool(in_trio_task())
 
 
 class Loop:
@@ -74,6 +76,7 @@ class Loop:
         function: Callable[[], Coroutine[Any, Any, None]],
         context: contextvars.Context,
         done: Callable[[], None] | None = None,
+        name: str = "bridle session",
     ) -> None:
         """Start a task outside all task groups, so that no cancel scope of the user holds it.
 
@@ -81,13 +84,14 @@ class Loop:
             function: the task; it must not raise.
             context: its context variables.
             done: called at its end on asyncio, which may cancel a task before its first step.
+            name: the name of the task.
         """
         if self._loop is None:
             import trio
 
-            trio.lowlevel.spawn_system_task(function, context=context, name="bridle session")
+            trio.lowlevel.spawn_system_task(function, context=context, name=name)
             return
-        task = self._loop.create_task(function(), context=context)
+        task = self._loop.create_task(function(), name=name, context=context)
         _tasks.add(task)
         task.add_done_callback(_tasks.discard)
         if done is not None:
@@ -109,7 +113,7 @@ async def run_cancellable(run: Callable[[Callable[[], object], object, bool], Co
     """Run a function with a way to cancel it.
 
     On asyncio that is the task's own cancellation, once: a scope would cancel again in every round of the loop for as long as the function
-    goes on, and one that ignores it would keep a processor busy.
+    continues, and one that ignores it would keep a processor busy.
 
     Args:
         run: gets a function that cancels it, the task, and True if the cancellation is to end in `run` (on trio a scope takes it).

@@ -1,6 +1,6 @@
 """Runs a server object of the `mcp` package on the event loop that is there: asyncio or trio.
 
-The package's own in-memory transport stands between a run (`bridle.answering.object_run.ObjectRun`) and the server. The package is
+The package's own in-memory transport stands between a run (`bridle.answering.servers.ObjectRun`) and the server. The package is
 loaded when a run begins, and not before.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GRACE_SECONDS", "Run", "load", "serve"]
 
-logger = logging.getLogger("bridle")
+logger: logging.Logger = logging.getLogger("bridle")
 
 GRACE_SECONDS = 2.0
 """How long a server has to end after its input has ended, before it is cancelled."""
@@ -45,7 +45,7 @@ class Run(Protocol):
 
 
 class _Package(NamedTuple):
-    """What is used of the `mcp` package; the names are the same from 1.9 to 2.3."""
+    """The parts of the `mcp` package that Bridle uses; the names are the same from 1.9 to 2.3."""
 
     streams: Any
     wrap: Any

@@ -649,6 +649,6 @@ def test_a_cassette_that_is_not_in_use(tape: Path) -> None:
 def test_what_is_no_file_is_refused(tmp_path: Path, mode: Literal["once", "all"]) -> None:
     os.mkfifo(tmp_path / "pipe")  # as /dev/full it would be read without end
     for path in (tmp_path, tmp_path / "pipe"):
-        with pytest.raises(CassetteError, match="is no file"), cassette(path, mode):
+        with pytest.raises(CassetteError, match="is not a file"), cassette(path, mode):
             pass
     assert [path.name for path in tmp_path.iterdir()] == ["pipe"]

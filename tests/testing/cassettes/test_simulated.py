@@ -11,7 +11,7 @@ import pytest
 from bridle import Options, sync
 from bridle.hooks import HookMatcher, HookOutput
 from bridle.permissions import Allow, Deny
-from bridle.session.view import SessionBase
+from bridle.session.core import SessionBase
 from bridle.testing import CassetteMismatchError, Script, SimulatedCLI, cassette
 from bridle.tools import tool, tool_server
 from tests.support.shell import Backend, Shell

@@ -114,9 +114,9 @@ def test_the_command_shows_a_table_and_fails(tmp_path: Path) -> None:
     done = conformance("--cli", stand_in(tmp_path, "1.0.119"))
     assert done.returncode == 1
     assert done.stdout.startswith(
-        "Start\n  fails   `--version` says a version, 2.0.0 or newer\n          it is 1.0.119\n"
+        "Start\n   1/28 FAILED `--version` says a version, 2.0.0 or newer\n               it is 1.0.119\n"
     )
-    assert "0 hold, 1 fail (1 of them required), 0 drifted" in done.stdout
+    assert "0 of 28 checks passed · 1 failed (1 required)" in done.stdout
     assert done.stderr == ""
 
 

@@ -112,7 +112,7 @@ class ShowsArguments(SyncChildProcess):
         (RaisesOnTheSecondStop, "stop_is_idempotent", "fails", "it was stopped before"),
         (WaitsInAbandon, "abandon_does_not_wait", "fails", "it took 0.7"),
         (AnotherStartError, "no_such_program", "fails", "`start` raised OSError: no such thing"),
-        (NoStatus, "exit_status", "skipped", "tells no exit status"),
+        (NoStatus, "exit_status", "skipped", "reports no exit status"),
         (ShowsArguments, "looks", "fails", "`repr` shows the arguments"),
     ],
 )

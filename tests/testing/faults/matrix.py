@@ -1,4 +1,4 @@
-"""The fault matrix: what may go wrong, what Bridle does then, and the tests that show it. `docs/faults.md` shows this table.
+"""The fault matrix: faults, the behaviour of Bridle, and the tests that show it. `docs/guides/testing/faults.md` shows this table.
 
 Run as `python -m tests.testing.faults.matrix` it prints the table.
 """
@@ -36,26 +36,26 @@ DEFECTS = "session/test_defects.py"
 MATRIX: tuple[Row, ...] = (
     Row(
         1,
-        "it never answers `initialize`",
-        "`InitializationTimeoutError` with what was captured; the child is gone and reaped",
+        "no response to `initialize`",
+        "`InitializationTimeoutError` with the captured output; the child is reaped",
         (f"{LIFE}::test_a_start_that_fails",),
     ),
     Row(
         1,
-        "it exits at once, refuses, or dies in the handshake",
-        "`CLIExitedDuringInitError` or `InitializationError`, at once; what was asked early fails with the same error",
+        "the CLI exits, refuses or crashes during the handshake",
+        "`CLIExitedDuringInitError` or `InitializationError` immediately, also for queued calls",
         (f"{LIFE}::test_a_start_that_fails", f"{ONE_SHOT}::test_exit_codes", f"{ONE_SHOT}::test_death_by_signal"),
     ),
     Row(
         1,
-        "it exits before it reads its input",
-        "`ProcessError` with the status; the broken pipe reaches nobody",
+        "the CLI exits before it reads stdin",
+        "`ProcessError` with the exit code instead of a broken pipe",
         (f"{WIRE}::test_a_cli_that_exits_before_it_reads",),
     ),
     Row(
         2,
-        "it takes the prompt, and is silent",
-        "`TurnTimeoutError`, which says for what was waited: `first_message`, `idle` or `turn`; a session interrupts and stays usable",
+        "silence after the prompt",
+        "`TurnTimeoutError` with the name of the timeout; a session interrupts and stays usable",
         (
             f"{TURNS}::test_silence_after_the_prompt_is_told_from_silence_in_the_middle",
             f"{TURNS}::test_prompts_behind_one_that_never_ends_have_deadlines_too",
@@ -65,8 +65,8 @@ MATRIX: tuple[Row, ...] = (
     ),
     Row(
         2,
-        "it ignores SIGTERM",
-        "SIGKILL to it, its group and its descendants after `kill_grace`",
+        "the CLI ignores SIGTERM",
+        "SIGKILL to its group and descendants after `kill_grace`",
         (
             f"{ONE_SHOT}::test_a_process_that_ignores_sigterm_is_killed",
             f"{LIFE}::test_a_process_that_ignores_everything_is_killed",
@@ -74,8 +74,8 @@ MATRIX: tuple[Row, ...] = (
     ),
     Row(
         3,
-        "it floods its output before it reads; large prompts",
-        "no deadlock: writing goes on while reading",
+        "much output before it reads; large prompts",
+        "no deadlock: Bridle writes while it reads",
         (
             f"{ONE_SHOT}::test_a_flood_before_stdin_is_read_and_a_large_prompt_do_not_block_each_other",
             f"{LIFE}::test_ten_megabytes_to_a_peer_that_does_not_read",
@@ -84,7 +84,7 @@ MATRIX: tuple[Row, ...] = (
     Row(
         4,
         "a line of 64 MiB and more",
-        "what fits passes; beyond the limit `LineTooLongError`, or skipped with a warning; a session loses one message",
+        "beyond the limit `LineTooLongError`, or a warning; a session loses one message",
         (
             f"{ONE_SHOT}::test_a_50_megabyte_message",
             f"{ONE_SHOT}::test_a_line_of_one_byte_more_than_64_mebibytes",
@@ -101,13 +101,13 @@ MATRIX: tuple[Row, ...] = (
     Row(
         4,
         "invalid UTF-8, cut frames, log noise between frames",
-        "the line is a `DecodeError` as a value, and costs nothing else",
+        "the line is a `DecodeError` value; other lines are unaffected",
         (f"{WIRE}::test_noise_and_spoilt_frames_of_a_session", f"{ONE_SHOT}::test_endings_and_noise"),
     ),
     Row(
         4,
-        "the output is cut anywhere, in the middle of a line",
-        "`ProcessError`, or the warnings `INCOMPLETE_LAST_LINE` and `CLEAN_EXIT_NO_RESULT`; in a session everybody is woken",
+        "output that ends anywhere, also within a line",
+        "`ProcessError`, or `INCOMPLETE_LAST_LINE` and `CLEAN_EXIT_NO_RESULT`; all pending calls of a session end",
         (
             f"{WIRE}::test_a_cut_at_every_byte_ends_a_one_shot_in_a_typed_way",
             f"{WIRE}::test_a_cut_anywhere_wakes_everybody_in_a_session",
@@ -141,8 +141,8 @@ MATRIX: tuple[Row, ...] = (
     ),
     Row(
         6,
-        "300 tool calls with hooks while nobody reads",
-        "hooks and control operations are served: the reader waits for nobody",
+        "300 tool calls with hooks and unread messages",
+        "hooks and control operations are processed immediately",
         (
             f"{TURNS}::test_300_tool_calls_with_hooks_while_nobody_reads",
             f"{LIFE}::test_the_reader_waits_for_nobody",
@@ -152,19 +152,19 @@ MATRIX: tuple[Row, ...] = (
     Row(
         7,
         "a tool call 90 s after the last message",
-        "it is served: no hidden deadline makes silence an error",
+        "the tool runs: there is no hidden timeout",
         (f"{TURNS}::test_a_tool_call_long_after_the_last_message",),
     ),
     Row(
         7,
         "a tool call after the prompts have ended",
-        "it is served: input stays open while something may be asked",
+        "the tool runs: stdin stays open while requests are possible",
         (f"{TURNS}::test_a_tool_call_after_the_prompts_have_ended",),
     ),
     Row(
         7,
         "a tool call after the first `result`",
-        "it is served; both results are delivered",
+        "the tool runs; both results are delivered",
         (
             f"{TURNS}::test_a_tool_call_after_the_first_result",
             "queries/test_steered.py::test_a_background_task_is_still_served",
@@ -172,8 +172,8 @@ MATRIX: tuple[Row, ...] = (
     ),
     Row(
         8,
-        "a result that nobody asked for, before, in or after a turn",
-        "it is delivered, and ends no turn of ours",
+        "an unexpected result before, in or after a turn",
+        "it is delivered, and ends no other turn",
         (
             f"{TURNS}::test_a_result_of_another_turn_ends_none_of_ours",
             f"{TURNS}::test_a_result_without_a_prompt_between_two_turns",
@@ -182,8 +182,8 @@ MATRIX: tuple[Row, ...] = (
     ),
     Row(
         8,
-        "a result while background tasks live",
-        "the turn is over, the session is not idle before they end",
+        "a result while background tasks run",
+        "the turn ends; the session becomes idle when they end",
         (
             f"{LIFE}::test_wait_idle_waits_for_background_tasks",
             "real_cli/test_sessions.py::test_a_background_task_outlives_the_result",
@@ -191,8 +191,8 @@ MATRIX: tuple[Row, ...] = (
     ),
     Row(
         8,
-        "no result, but the turn is complete",
-        "the CLI's own report ends the turn, with no result; where nothing reports, the deadline `turn`",
+        "a complete turn without a result",
+        "the state report of the CLI ends the turn, or the timeout `turn`",
         (
             f"{TURNS}::test_a_finished_turn_whose_result_is_lost",
             f"{TURNS}::test_nothing_tells_the_end_of_a_turn",
@@ -210,8 +210,8 @@ MATRIX: tuple[Row, ...] = (
     ),
     Row(
         9,
-        "an interrupt while a permission is asked for",
-        "the question is taken back, the turn is INTERRUPTED, the session is usable",
+        "an interrupt during a permission request",
+        "the request is cancelled, the turn is INTERRUPTED, the session is usable",
         (
             f"{TURNS}::test_an_interrupt_while_a_permission_is_asked_for",
             "real_cli/test_sessions.py::test_an_interrupt_while_a_question_is_open",
@@ -226,7 +226,7 @@ MATRIX: tuple[Row, ...] = (
     Row(
         10,
         "`wait_for`, cancellation",
-        "only the waiting ends; a cancelled read loses nothing",
+        "only the wait ends; a cancelled read loses nothing",
         (
             f"{LEAVING}::test_a_wait_that_somebody_else_bounds",
             "testing/faults/test_faults.py::test_a_cancelled_read_loses_nothing",
@@ -235,7 +235,7 @@ MATRIX: tuple[Row, ...] = (
     Row(
         10,
         "another task, another loop, another thread",
-        "it ends as well from there; no cross-task error",
+        "the session can be ended from there, without a cross-task error",
         (
             f"{LEAVING}::test_a_session_is_closed_by_another_task_than_its_own",
             f"{LEAVING}::test_one_session_after_another_in_loops_of_their_own",
@@ -245,7 +245,7 @@ MATRIX: tuple[Row, ...] = (
     Row(
         10,
         "a client of a web server disconnects",
-        "the cancelled handler, or the closed generator, takes its process along",
+        "the cancelled handler or closed generator stops its process",
         (
             f"{LEAVING}::test_a_client_that_disconnects_while_an_answer_streams",
             f"{LEAVING}::test_a_client_that_disconnects_without_an_event_loop",
@@ -254,31 +254,31 @@ MATRIX: tuple[Row, ...] = (
     Row(
         10,
         "Ctrl-C, SIGTERM, SIGKILL of the host",
-        "no process is left; the CLI's shells go, too",
+        "no process is left, and no shell of the CLI",
         ("real_cli/test_endings.py::test_nothing_is_left",),
     ),
     Row(
         11,
-        "an error of the API that comes as text",
+        "an API error as text",
         "an error result with its status; `run` raises `ResultError`",
         (f"{TURNS}::test_an_api_error_that_comes_as_text_is_an_error",),
     ),
     Row(
         11,
         "`success` with an empty text",
-        "delivered as it is, because turns of tools alone end so; it never passes for an `output_type`",
+        "delivered unchanged; never valid for an `output_type`",
         (f"{TURNS}::test_an_empty_success_is_text_and_no_object",),
     ),
     Row(
         11,
         "exit 0 with tasks stopped",
-        "the stop is a typed message; a result that is missing is a warning of its own",
+        "the stop is a typed message; a missing result is a warning",
         (f"{TURNS}::test_tasks_that_were_stopped_are_told", f"{ONE_SHOT}::test_run_without_a_result_is_an_error"),
     ),
     Row(
         12,
         "10 MB of stderr",
-        "drained; its end is in the error",
+        "read completely; the error has its end",
         (
             f"{ONE_SHOT}::test_ten_megabytes_of_stderr_while_nobody_reads_stdout",
             f"{DEFECTS}::test_errors_hold_what_the_cli_wrote_to_stderr",
@@ -287,7 +287,7 @@ MATRIX: tuple[Row, ...] = (
     Row(
         12,
         "a callback for stderr or warnings raises",
-        "logged; reading goes on",
+        "logged; Bridle continues to read",
         (
             f"{ONE_SHOT}::test_the_stderr_callback_gets_lines_and_may_raise",
             f"{MOMENTS}::test_on_warning_cannot_end_the_session",
@@ -295,20 +295,20 @@ MATRIX: tuple[Row, ...] = (
     ),
     Row(
         13,
-        "a permission is allowed without an input",
-        "the input is echoed: a valid answer",
+        "permission allowed without an input",
+        "the response repeats the input, and is valid",
         (f"{ASKED}::test_permissions",),
     ),
     Row(
         13,
-        "a callback raises, or gives nonsense",
-        "a permission is denied; a hook follows its `on_failure`",
+        "a callback raises, or returns an invalid value",
+        "the permission is denied; a hook follows its `on_failure`",
         (f"{ASKED}::test_a_bad_permission_callback_denies", f"{ASKED}::test_a_bad_hook_fails_as_it_was_told_to"),
     ),
     Row(
         13,
         "a callback hangs",
-        "answered at its deadline, in the same way",
+        "the same at its timeout",
         (
             f"{ASKED}::test_a_permission_nobody_answers_is_denied_at_the_deadline",
             f"{ASKED}::test_a_hook_that_hangs_is_answered_at_its_deadline",
@@ -316,14 +316,14 @@ MATRIX: tuple[Row, ...] = (
     ),
     Row(
         14,
-        "an MCP server is pending at the start; a tool is there that should not be",
-        "told in `InitMessage.mcp_servers` and `.tools`; Bridle neither waits nor refuses by itself",
+        "a pending MCP server at the start; an unexpected tool",
+        "`InitMessage.mcp_servers` and `.tools` list them; Bridle continues",
         (f"{TURNS}::test_a_server_that_is_pending_and_a_tool_that_should_not_be_there_are_told",),
     ),
     Row(
         15,
-        "64 sessions and more at once",
-        "each has its own answers, and one that dies harms no other",
+        "64 sessions and more at the same time",
+        "each has its own answers; a crash affects no other",
         (
             f"{TURNS}::test_64_at_once_with_retries_and_one_that_dies",
             "session/test_many.py::test_two_hundred_sessions_at_once",
@@ -332,7 +332,7 @@ MATRIX: tuple[Row, ...] = (
     Row(
         15,
         "429 in bursts",
-        "the CLI's retries are messages; what came before a failure is kept",
+        "retries of the CLI are messages; earlier messages are kept",
         (
             f"{TURNS}::test_retries_of_the_api_are_messages_and_no_errors",
             "real_cli/test_one_shot.py::test_a_429_and_then_an_answer",
@@ -343,7 +343,7 @@ MATRIX: tuple[Row, ...] = (
 
 def table() -> str:
     """The matrix as the page shows it."""
-    rows = ["| | what goes wrong | what Bridle does | shown by |", "|---|---|---|---|"]
+    rows = ["| | fault | behaviour of Bridle | tests |", "|---|---|---|---|"]
     for row in MATRIX:
         tests = ", ".join(f"`{test.rpartition('::')[2]}`" for test in row.tests)
         rows.append(f"| {row.group} | {row.fault} | {row.outcome} | {tests} |")

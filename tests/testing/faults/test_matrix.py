@@ -11,7 +11,7 @@ import pytest
 from tests.testing.faults.matrix import ALL, BEGIN, END, LINES, MATRIX, Row, table
 
 TESTS = Path(__file__).resolve().parents[2]
-PAGE = TESTS.parent / "docs" / "faults.md"
+PAGE = TESTS.parent / "docs" / "guides" / "testing" / "faults.md"
 # What is shown without the fixture `shell`.
 SHELLS = {
     "test_nothing_is_left": ALL,
@@ -52,7 +52,9 @@ def test_every_line_is_there_in_order() -> None:
 def test_the_page_shows_the_matrix() -> None:
     text = PAGE.read_text(encoding="utf-8")
     shown = text.partition(BEGIN)[2].partition(END)[0].strip()
-    assert shown == table(), "run `python -m tests.testing.faults.matrix` and put the table into docs/faults.md"
+    assert shown == table(), (
+        "run `python -m tests.testing.faults.matrix` and put the table into docs/guides/testing/faults.md"
+    )
 
 
 def test_every_test_of_this_folder_is_in_the_matrix() -> None:

@@ -9,7 +9,17 @@ from typing import Any
 
 import pytest
 
-from bridle import Options, OutputError, ResultError, Timeouts, TurnState, TurnTimeoutError, tool, tool_server
+from bridle import (
+    Options,
+    OutputError,
+    ResultError,
+    Timeouts,
+    TurnCancelledError,
+    TurnState,
+    TurnTimeoutError,
+    tool,
+    tool_server,
+)
 from bridle.hooks import HookMatcher
 from bridle.messages import InitMessage, ResultMessage, TaskNotificationMessage
 from bridle.permissions import Allow
@@ -84,7 +94,7 @@ def test_a_finished_turn_whose_result_is_lost(shell: Shell) -> None:
         source = behind(greeting("One.", "Two."), Drop("result", nth=1))
         async with talking(shell, source) as session:
             turn = await got(session.send("go"))
-            assert await got(turn.result()) is None
+            await raised(turn.result, TurnCancelledError)
             assert turn.state is TurnState.COMPLETED
             assert await answered(session) == "Two."
 

@@ -220,7 +220,7 @@ def test_a_request_that_was_to_be_interrupted_and_was_not() -> None:
     with closing(connect(model)) as connection:
         connection.request("POST", "/v1/messages", body)
         assert b"message_start" in connection.getresponse().read1()
-        with pytest.raises(UnconsumedStepsError, match="nobody interrupted it"):
+        with pytest.raises(UnconsumedStepsError, match="the host did not interrupt it"):
             model.__exit__(None, None, None)
 
 

@@ -92,7 +92,7 @@ def test_what_cannot_be_is_refused_at_once(wrong: Any, text: str) -> None:
     ],
 )
 def test_what_is_no_script_is_refused(text: Any) -> None:
-    with pytest.raises(ValueError, match="no script of Bridle"):
+    with pytest.raises(ValueError, match="not a script of Bridle"):
         Script.from_json(text)
 
 

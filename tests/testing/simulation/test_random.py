@@ -69,7 +69,7 @@ def test_conversations_end_as_they_are_written(conversation: list[Any], partial:
         include_partial_messages=partial,
         permission_mode=mode,
         can_use_tool=lambda request: Allow() if allows else Deny("no"),
-        hooks={
+        hooks={  # type: ignore[arg-type]
             event: [HookMatcher(hooks=[lambda i, c: seen.append(i.hook_event_name)])]
             for event in ("PreToolUse", "Stop")
         },

@@ -16,12 +16,14 @@ from bridle.errors import (
     InitializationTimeoutError,
     ProcessError,
     SessionClosedError,
+    SessionNotFoundError,
     TurnTimeoutError,
     UnsupportedCLIVersionError,
 )
 from bridle.hooks import HookOutput
 from bridle.messages import AssistantMessage, ResultError, StreamEvent, UnknownMessage, UserMessage
 from bridle.testing import Script, ScriptError, SimulatedCLI
+from bridle.testing.simulation.launch import VERSION
 from tests.support.patience import patience
 from tests.support.query_fixtures import leaves_nothing, shell
 from tests.support.talking import each, got, raised, texts
@@ -103,7 +105,7 @@ def test_a_session_of_several_turns(shell: Shell) -> None:
         with SimulatedCLI(script) as cli:
             s = session(shell, cli)
             await got(s.start())
-            assert s.server_info.claude_code_version == "2.1.328"
+            assert s.server_info.claude_code_version == VERSION
             for prompt, answer in (("one", "One."), ("two", "Two."), ("three", "Three.")):
                 assert await texts(await got(s.send(prompt))) == [answer]
             await got(s.wait_idle())
@@ -120,7 +122,9 @@ def test_several_sessions_go_on_with_the_script(shell: Shell) -> None:
             second = await shell.run("two", Options(resume=first.session_id), transport=cli)
             assert second.session_id == first.session_id
         with SimulatedCLI(Script(), sessions=["known"]) as cli:
-            error = await raised(lambda: shell.run("two", Options(resume="unknown"), transport=cli), ResultError)
+            error = await raised(
+                lambda: shell.run("two", Options(resume="unknown"), transport=cli), SessionNotFoundError
+            )
             assert "No conversation found" in str(error)
 
     shell.play(scenario)
@@ -229,7 +233,7 @@ def test_that_nobody_interrupts_is_noticed(script: Script, shell: Shell) -> None
             await got(s.start())
             await got(s.send("go"))
             await got(s.get_binary_version())  # by now the turn runs
-            with pytest.raises(ScriptError, match=r"nobody interrupted the turn[^\n]*\n(.*\n)*  \[ waits\]"):
+            with pytest.raises(ScriptError, match=r"the host did not interrupt the turn[^\n]*\n(.*\n)*  \[ waits\]"):
                 cli.check()
             await got(s.stop())  # which interrupts
         with SimulatedCLI(script) as cli, pytest.raises(TurnTimeoutError):
@@ -246,7 +250,7 @@ def test_that_nobody_interrupts_the_program_is_noticed(script: Script, tmp_path:
     with sync.Session(options) as s:
         s.send("go")
         s.get_binary_version()
-        with pytest.raises(ScriptError, match="nobody interrupted the turn"):
+        with pytest.raises(ScriptError, match="the host did not interrupt the turn"):
             cli.check()
     cli.check()
 
@@ -686,7 +690,7 @@ def test_the_module_is_a_program(tmp_path: Path) -> None:
         version = subprocess.run(
             [*asking, "--version"], capture_output=True, text=True, timeout=patience(30), check=True
         )
-        assert version.stdout == "2.1.328 (Claude Code)\n"
+        assert version.stdout == f"{VERSION} (Claude Code)\n"
     flags = ["--print", "--output-format", "stream-json", "--verbose"]
     done = subprocess.run(
         [*program, str(script), *flags], input="hello", capture_output=True, text=True, timeout=patience(30), check=True
@@ -696,3 +700,69 @@ def test_the_module_is_a_program(tmp_path: Path) -> None:
         [*program, str(tmp_path / "never")], capture_output=True, text=True, timeout=patience(30), check=False
     )
     assert (wrong.returncode, "cannot be read" in wrong.stderr) == (2, True)
+
+
+def test_a_step_behind_structured_output_is_explained() -> None:
+    script = Script().user().calls("StructuredOutput", {"n": 3}).says("later")
+    schema = {"type": "json_schema", "schema": {"type": "object"}}
+    explained = r"says 'later'\n  \(a call of StructuredOutput with valid input ends the turn"
+    with pytest.raises(ScriptError, match=explained), SimulatedCLI(script) as cli:
+        answer = sync.run("go", Options(output_format=schema), transport=cli)
+        assert answer.result is not None
+        assert answer.result.structured_output == {"n": 3}
+
+
+@pytest.mark.parametrize("where", ["permission", "tool", "endless"])
+def test_an_interrupt_may_come_anywhere_behind_a_call(where: str) -> None:
+    began, go_on = threading.Event(), threading.Event()
+
+    def hold(request: object = None) -> Allow:
+        began.set()
+        assert go_on.wait(patience(30))
+        return Allow()
+
+    @tool
+    def wait() -> str:
+        """Wait."""
+        hold()
+        return "done"
+
+    name = "mcp__clock__wait" if where == "tool" else "Bash"
+    given: dict[str, Any] = {"permission": {"command": "touch made"}, "tool": {}, "endless": {"command": "sleep 60"}}[
+        where
+    ]
+    script = Script().user().calls(name, given, endless=where == "endless").interrupted().user().says("Next.")
+    options = Options(
+        mcp_servers={"clock": [wait]},
+        allowed_tools=["mcp__clock__wait"],
+        can_use_tool=None if where == "endless" else hold,
+        permission_mode="bypassPermissions" if where == "endless" else None,
+    )
+    with SimulatedCLI(script) as cli, sync.Session(options, transport=cli) as session:
+        turn = session.send("go")
+        if where == "endless":
+            messages = iter(turn)
+            while next(messages).type != "assistant":
+                pass
+        else:
+            assert began.wait(patience(30))
+        session.interrupt()
+        go_on.set()
+        assert turn.result().terminal_reason == "aborted_tools"
+        assert session.send("more").result().text == "Next."
+
+
+def test_a_misspelt_event_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    def hook(input: object, context: object) -> None:  # noqa: A002
+        """Do nothing."""
+
+    misspelt: Any = {"PreToolUs": hook}
+    with (
+        pytest.warns(match="UNKNOWN_HOOK_EVENT") as issued,
+        caplog.at_level("WARNING", "bridle"),
+        SimulatedCLI(Script()) as cli,
+        sync.Session(Options(hooks=misspelt), transport=cli) as session,
+    ):
+        assert [warning.code for warning in session.warnings] == ["UNKNOWN_HOOK_EVENT"]
+    assert len(issued) == 1
+    assert "UNKNOWN_HOOK_EVENT" not in caplog.text

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from bridle.transports.process.pipes import InputPipe, Poller
+from bridle.transports.process.child import InputPipe, Poller
 from bridle.transports.process.states import (
     INPUT,
     LIFE,

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from typing import IO
@@ -42,10 +43,12 @@ def sleeper(child_id: str, preparation: str = "pass") -> subprocess.Popen[bytes]
 @pytest.fixture
 def dog() -> Iterator[Watchdog]:
     with nothing_left():
-        yield Watchdog()
+        dog = Watchdog()
+        yield dog
+        dog.retire()
 
 
-def test_it_lives_as_long_as_there_are_children(dog: Watchdog) -> None:
+def test_it_stays_while_there_are_children_and_until_it_is_retired(dog: Watchdog) -> None:
     assert dog.pid is None
     dog.add("one")
     pid = dog.pid
@@ -53,8 +56,14 @@ def test_it_lives_as_long_as_there_are_children(dog: Watchdog) -> None:
     dog.add("two")
     assert dog.pid == pid
     dog.remove("one")
+    dog.retire()
     assert alive(pid)
     dog.remove("two")
+    assert alive(pid)
+    dog.add("three")
+    assert dog.pid == pid
+    dog.remove("three")
+    dog.retire()
     assert dog.pid is None
     assert not alive(pid)
 
@@ -79,9 +88,13 @@ def test_a_python_without_an_executable_means_no_watchdog(dog: Watchdog, monkeyp
 
 
 def run_watchdog(lines: str) -> int:
-    return subprocess.run(
-        [sys.executable, "-I", "-S", watchdog_main.__file__], input=lines.encode(), check=False, timeout=patience(20)
-    ).returncode
+    with tempfile.TemporaryFile() as file:
+        file.write(lines.encode())
+        file.flush()
+        argv = [sys.executable, "-I", "-S", watchdog_main.__file__, str(file.fileno())]
+        return subprocess.run(
+            argv, stdin=subprocess.DEVNULL, pass_fds=(file.fileno(),), check=False, timeout=patience(20)
+        ).returncode
 
 
 @shows("process.host-ends")
@@ -151,4 +164,26 @@ def test_a_watchdog_that_was_stopped_costs_no_time(dog: Watchdog) -> None:
     os.kill(dog.pid, signal.SIGSTOP)
     begin = time.monotonic()
     dog.remove("one")
+    dog.retire()
     assert time.monotonic() - begin < patience(2)
+
+
+@shows("process.host-ends")
+def test_a_list_that_became_long_holds_who_is_there_and_nobody_else(dog: Watchdog) -> None:
+    with sleeper(ONE) as process, sleeper(TWO) as removed:
+        who = identity(process.pid)
+        assert who is not None
+        dog.add(ONE)
+        dog.started(ONE, who)
+        dog.add(TWO)
+        dog.remove(TWO)
+        for number in range(20_000):
+            dog.add(f"{number}-gone")
+            dog.remove(f"{number}-gone")
+        pid = dog.pid
+        assert pid is not None
+        dog.after_fork()  # lets go of the pipe, as if the host were gone
+        assert process.wait(patience(5)) == -15
+        os.waitpid(pid, 0)
+        assert removed.poll() is None
+        removed.communicate(b"")

@@ -13,7 +13,8 @@ import pytest
 
 from bridle.launch.plan import LaunchPlan
 from bridle.transports.recording.recorder import SessionRecord, shown_arguments
-from bridle.transports.recording.redaction import Redactor, Vault
+from bridle.transports.recording.redaction import PLACEHOLDER, Redactor, Vault
+from tests.contract import shows
 
 SECRET = "hunter2-hunter2/+=x"
 ENVIRONMENT = {
@@ -307,6 +308,72 @@ def test_arguments() -> None:
     ]
 
 
+PLAIN = "harbour seven"  # nothing about it looks like a secret
+ODD = "pa\"ss\\wo{}r'd]\\"
+
+
+def planted(secret: object) -> list[tuple[dict[str, Any], Any]]:
+    """Return objects with a secret in them, and what must be left of each."""
+    key = "<bridle-key-1>"
+    return [
+        ({"mcpServers": {"shop": {"command": "x", "env": {"A": secret}}}, "b": "kept"}, "kept"),
+        ({"mcpServers": {"shop": {"url": "x", "headers": {"X-Shop": secret}}}, "b": "kept"}, "kept"),
+        ({"settings": {"env": {"LEVEL": secret, "B": {"C": [secret]}}}, "b": "kept"}, "kept"),
+        ({"env": [secret, {"name": "A", "value": secret}], "b": "kept"}, "kept"),
+        ({"settings": {"apiKeyHelper": secret}, "b": "kept"}, "kept") if isinstance(secret, str) else ({"b": key}, key),
+    ]
+
+
+@shows("recordings.masked")
+@pytest.mark.parametrize("secret", [PLAIN, ODD, "x", 17_17], ids=str)
+def test_whatever_is_set_in_env_and_headers_is_masked_whatever_its_name(secret: object) -> None:
+    """`mcpServers.*.env`, `mcpServers.*.headers`, `settings.env`, `apiKeyHelper`: in frames, arguments, texts, JSON in JSON."""
+    for told, left in planted(secret):
+        value: Any = told
+        for level in range(4):
+            line = json.dumps({"type": "x", "v": value})
+            for kept in (
+                redactor().line(line.encode(), inbound=True)[0].decode(),
+                redactor().text(line),
+                shown_arguments(plan(f"--x={line}"), redactor())[0].removeprefix("--x="),
+                shown_arguments(plan("--x", f" {line}"), redactor())[1],
+            ):
+                found = json.loads(kept)["v"]
+                for _ in range(level):
+                    found = json.loads(found)
+                assert found["b"] == left
+                leaves = [leaf for leaf in _leaves(found) if leaf not in ("A", "x", "kept")]
+                assert all(PLACEHOLDER.fullmatch(leaf) for leaf in leaves), leaves
+            value = json.dumps(value)
+        assert PLAIN not in redactor().text(repr(told))
+        assert PLAIN not in redactor().text(json.dumps(told)[:-6])  # cut off
+
+
+def _leaves(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [leaf for inner in value.values() for leaf in _leaves(inner)]
+    return [leaf for inner in value for leaf in _leaves(inner)] if isinstance(value, list) else [value]
+
+
+@shows("recordings.masked")
+def test_values_that_were_set_are_masked_wherever_they_are_repeated() -> None:
+    """A tool may print a variable of `Options.env`, and a server may quote its headers in an error."""
+    servers = json.dumps({"mcpServers": {"s": {"command": "x", "env": {"A": "in the server"}}}})
+    started = LaunchPlan(
+        argv=("claude", f"--mcp-config={servers}"),
+        environment={**ENVIRONMENT, "HARBOUR": PLAIN, "SHORT": "yes", "FOLDER": "/usr/bin"},
+        initialize={"mcpServers": {"t": {"url": "x", "headers": {"B": "in the headers"}}}},
+        own_variables=("HARBOUR", "SHORT", "FOLDER"),
+    )
+    made = Redactor(Vault())
+    made.prepare(started)
+    for secret in (PLAIN, "in the server", "in the headers"):
+        assert secret not in made.text(f"It said {secret}!")
+        kept, _ = made.line(json.dumps({"type": "x", "text": f"a{secret}b"}).encode(), inbound=True)
+        assert secret not in kept.decode()
+    assert made.text("yes, in /usr/bin") == "yes, in /usr/bin"
+
+
 def test_lines_that_are_no_json() -> None:
     kept, is_json = redactor().line(b"Error: key sk-ant-abcdefgh for a@b.co \xff", inbound=True)
     assert (kept, is_json) == (b"Error: key <bridle-key-1> for <bridle-email-1> \xff", False)
@@ -355,6 +422,10 @@ def test_long_lines_take_no_time() -> None:
         b"sk-" * 300_000,
         b"/tmp" * 250_000,
         b"a.b" * 300_000 + b"@",
+        b'env\\":{' * 100_000,
+        b'\\"env\\":{' * 100_000,
+        b'\\"env\\":{\\"a\\":\\"b\\"},' * 50_000,
+        b"\\\\" * 500_000 + b'\\"env',
     ]
     for row in rows:
         made = redactor()

@@ -24,6 +24,7 @@ from bridle.testing.cassettes.file import read_recording
 from bridle.transports.opening import open_async, open_sync
 from bridle.transports.process.prepare import Preparation
 from bridle.transports.recording.recorder import header_line
+from tests.contract import shows
 from tests.support import stand_in, stand_in_session
 from tests.support.memory import Memory
 from tests.support.patience import patience
@@ -165,6 +166,28 @@ def test_what_is_there_and_is_no_trace_is_left_alone(shell: Shell, cli: Callable
 
     shell.play(scenario)
     assert other.read_text() == "mine\n"
+
+
+@shows("recordings.symlink")
+def test_a_trace_follows_no_symbolic_link(shell: Shell, cli: Callable[..., Options], tmp_path: Path) -> None:
+    """Whoever can write to the folder could have a trace written elsewhere, and made readable there."""
+    empty, trace = tmp_path / "empty", tmp_path / "trace.jsonl"
+    empty.touch()
+
+    async def scenario() -> None:
+        assert (await shell.run("hi", cli(FRAMES, trace=trace))).text == "hello"
+        before = trace.read_bytes()
+        for target in (empty, trace, tmp_path / "absent"):
+            link = tmp_path / f"link-to-{target.name}"
+            link.symlink_to(target)
+            error = await raised(lambda link=link: shell.run("hi", cli(FRAMES, trace=link)), OptionsError)
+            assert error.field == "trace"
+            assert "it is a symbolic link" in str(error)
+        assert trace.read_bytes() == before
+
+    shell.play(scenario)
+    assert empty.read_bytes() == b""
+    assert not (tmp_path / "absent").exists()
 
 
 def test_a_trace_that_was_interrupted_is_gone_on_with(cli: Callable[..., Options], tmp_path: Path) -> None:

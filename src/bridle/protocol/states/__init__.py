@@ -7,6 +7,10 @@ connection, where only the next state follows; `query` has the one that judges a
 from __future__ import annotations
 
 from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["Member"]
 
@@ -14,4 +18,4 @@ __all__ = ["Member"]
 class Member(Enum):
     """A member of a closed set. There is one object of each, so its identity is its hash: tables are looked into for every frame."""
 
-    __hash__ = object.__hash__
+    __hash__: ClassVar[Callable[[Any], int]] = object.__hash__

@@ -21,13 +21,13 @@ class State(Member):
     RESULT_RECEIVED = auto()
     """A result came; the process may still report background work, and has to exit."""
     ENDING = auto()
-    """Nothing more will come; the next call says so."""
+    """Nothing more will come; the next call reports the end."""
     CLOSED = auto()
     """Ended; so says every call."""
 
 
 class Happening(Member):
-    """What can happen to a query."""
+    """Happenings of a query."""
 
     MESSAGE = auto()
     RESULT = auto()
@@ -53,7 +53,7 @@ class Happening(Member):
 
 
 class Yield(Member):
-    """What the call in which it happens gives to the user."""
+    """The result of the call in which it happens."""
 
     MESSAGE = auto()
     DECODE_ERROR = auto()

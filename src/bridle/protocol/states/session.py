@@ -1,12 +1,12 @@
 """The machines of a connection, and the rules that connect them.
 
-The lifecycle, the handshake, each prompt, the input half (what we write), the output half (what we read), the process, and the work that
-the CLI does by itself. What depends on more than one of them is a joint rule: a function at the end of this file and nowhere else.
+The lifecycle, the handshake, each prompt, the input half (writing), the output half (reading), the process, and the work that
+the CLI does by itself. A rule over more than one of them is a joint rule: a function at the end of this file and nowhere else.
 """
 
 from __future__ import annotations
 
-from enum import auto
+from enum import StrEnum, auto
 from typing import NamedTuple
 
 from bridle.protocol.states import Member
@@ -20,14 +20,14 @@ __all__ = [
     "PROCESS",
     "TURN",
     "WORK",
-    "Activity",
+    "SessionActivity",
     "Ending",
     "Exit",
     "Half",
     "HalfHappening",
     "Handshake",
     "HandshakeHappening",
-    "Lifecycle",
+    "SessionState",
     "LifecycleHappening",
     "Process",
     "ProcessHappening",
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 
-class Lifecycle(Member):
+class SessionState(StrEnum):
     """Where a session stands, as its user sees it."""
 
     NEW = auto()
@@ -54,13 +54,13 @@ class Lifecycle(Member):
     """`initialize` was written and not confirmed."""
     RUNNING = auto()
     STOPPING = auto()
-    """We are stopping it: nothing new is accepted, and what is asked of us gets the safe answer."""
+    """This side is stopping it: nothing new is accepted, and requests get the safe answer."""
     STOPPED = auto()
     FAILED = auto()
 
 
 class LifecycleHappening(Member):
-    """What moves a session from one state to the next."""
+    """Happenings that move a session from one state to the next."""
 
     START = auto()
     LAUNCHED = auto()
@@ -72,9 +72,9 @@ class LifecycleHappening(Member):
     FAILURE = auto()
 
 
-_L, _LH = Lifecycle, LifecycleHappening
+_L, _LH = SessionState, LifecycleHappening
 
-LIFECYCLE: dict[tuple[Lifecycle, LifecycleHappening], Lifecycle] = {
+LIFECYCLE: dict[tuple[SessionState, LifecycleHappening], SessionState] = {
     (_L.NEW, _LH.START): _L.STARTING,
     (_L.NEW, _LH.LAUNCHED): _L.RUNNING,
     (_L.NEW, _LH.INITIALIZE_SENT): _L.INITIALIZING,
@@ -108,15 +108,15 @@ class Handshake(Member):
     UNSENT = auto()
     SENT = auto()
     IMPLICIT = auto()
-    """The CLI asked something of us, so it has taken our `initialize`; its answer is still to come."""
+    """The CLI sent a request, so it has read `initialize`; its answer is still to come."""
     CONFIRMED = auto()
     UNCONFIRMED = auto()
-    """The deadline passed after an implicit confirmation: usable, and nothing is known about the CLI."""
+    """The timeout passed after an implicit confirmation: usable, and nothing is known about the CLI."""
     FAILED = auto()
 
 
 class HandshakeHappening(Member):
-    """What can happen to a handshake."""
+    """Happenings of a handshake."""
 
     SENT = auto()
     REQUEST = auto()
@@ -153,8 +153,8 @@ HANDSHAKE: dict[tuple[Handshake, HandshakeHappening], Handshake] = {
 }
 
 
-class TurnState(Member):
-    """Where one prompt of ours stands."""
+class TurnState(StrEnum):
+    """The state of one prompt of this side."""
 
     QUEUED = auto()
     STARTED = auto()
@@ -169,7 +169,7 @@ class TurnState(Member):
 
 
 class TurnHappening(Member):
-    """What can happen to a prompt."""
+    """Happenings of a prompt."""
 
     REPORTED_QUEUED = auto()
     """Also after STARTED: an interrupt may put back what the turn had taken up."""
@@ -187,7 +187,7 @@ class TurnHappening(Member):
     IDLE_AFTER_WITHDRAWN = auto()
     IDLE_AFTER_REFUSED = auto()
     STOPPED = auto()
-    """The session ended because we stopped it."""
+    """The session ended because this side stopped it."""
     DIED = auto()
 
 
@@ -226,14 +226,14 @@ class Half(Member):
 
     OPEN = auto()
     CLOSING = auto()
-    """Input only: closing was asked for and waits for the joint rule."""
+    """Input only: closing was requested and waits for the joint rule."""
     CLOSED = auto()
     BROKEN = auto()
-    """Input only: the peer stopped reading, and nobody had asked for that."""
+    """Input only: the peer stopped reading without a request."""
 
 
 class HalfHappening(Member):
-    """What can happen to one direction."""
+    """Happenings of one direction."""
 
     CLOSE_ASKED = auto()
     CLOSED = auto()
@@ -251,13 +251,13 @@ INPUT: dict[tuple[Half, HalfHappening], Half] = {
     (_F.CLOSING, _FH.BROKEN): _F.CLOSED,
     **{(state, happening): state for state in (_F.CLOSED, _F.BROKEN) for happening in _FH},
 }
-"""Our writing."""
+"""The writing of this side."""
 
 OUTPUT: dict[tuple[Half, HalfHappening], Half] = {
     (_F.OPEN, _FH.CLOSED): _F.CLOSED,
     (_F.CLOSED, _FH.CLOSED): _F.CLOSED,
 }
-"""Our reading."""
+"""The reading of this side."""
 
 
 class Process(Member):
@@ -268,7 +268,7 @@ class Process(Member):
 
 
 class ProcessHappening(Member):
-    """What can happen to it."""
+    """Happenings of the process."""
 
     EXITED = auto()
 
@@ -279,8 +279,8 @@ PROCESS: dict[tuple[Process, ProcessHappening], Process] = {
 }
 
 
-class Activity(Member):
-    """What the CLI says it is doing."""
+class SessionActivity(StrEnum):
+    """The activity that the CLI reports."""
 
     UNKNOWN = "unknown"
     """It has not said anything yet, or is too old to."""
@@ -290,19 +290,19 @@ class Activity(Member):
 
 
 _ACTIVITY_WORDS = {
-    "idle": Activity.IDLE,
-    "running": Activity.RUNNING,
-    "requires_action": Activity.REQUIRES_ACTION,
+    "idle": SessionActivity.IDLE,
+    "running": SessionActivity.RUNNING,
+    "requires_action": SessionActivity.REQUIRES_ACTION,
 }
 
 
-def activity_named(word: str) -> Activity:
+def activity_named(word: str) -> SessionActivity:
     """Return the activity that the CLI names; an unknown word means that it is busy in a way that has no name here."""
-    return _ACTIVITY_WORDS.get(word, Activity.RUNNING)
+    return _ACTIVITY_WORDS.get(word, SessionActivity.RUNNING)
 
 
 class Work(Member):
-    """Whether a turn runs that no open prompt of ours explains: the CLI starts turns by itself when background tasks end."""
+    """Whether a turn runs that no open prompt of this side explains: the CLI starts turns by itself when background tasks end."""
 
     UNKNOWN = auto()
     """Neither a state nor a result has come."""
@@ -317,7 +317,7 @@ class Work(Member):
 
 
 class WorkHappening(Member):
-    """What tells whether a turn runs."""
+    """Happenings that tell whether a turn runs."""
 
     TURN_BEGINS = auto()
     """An `init`."""
@@ -361,7 +361,7 @@ class Exit(Member):
 
     CLEAN = auto()
     AFTER_ERROR_RESULT = auto()
-    """Non-zero, and its last result was an error: the CLI's way to say so, after an interrupt too."""
+    """Non-zero, and its last result was an error: the CLI's way to report it, also after an interrupt."""
     ERROR = auto()
 
 
@@ -376,7 +376,7 @@ class Ending(Member):
 
 _X, _E = Exit, Ending
 
-ENDINGS: dict[tuple[Lifecycle, bool, Exit], Ending] = {
+ENDINGS: dict[tuple[SessionState, bool, Exit], Ending] = {
     # Where the session stood when the process ended; whether a prompt was open; how the process ended.
     **{
         (start, prompt, code): _E.FAILED
@@ -394,14 +394,14 @@ ENDINGS: dict[tuple[Lifecycle, bool, Exit], Ending] = {
 
 
 class Snapshot(NamedTuple):
-    """What the joint rules look at."""
+    """The facts that the joint rules use."""
 
-    lifecycle: Lifecycle = Lifecycle.NEW
+    lifecycle: SessionState = SessionState.NEW
     handshake: Handshake = Handshake.UNSENT
     input: Half = Half.OPEN
     output: Half = Half.OPEN
     process: Process = Process.ALIVE
-    activity: Activity = Activity.UNKNOWN
+    activity: SessionActivity = SessionActivity.UNKNOWN
     open_turns: int = 0
     pending_requests: int = 0
     in_flight_requests: int = 0
@@ -410,33 +410,33 @@ class Snapshot(NamedTuple):
     """A background task has reported its end, and the CLI has not said since then what it is doing."""
     hold_until_confirmed: bool = False
     peer_only_listens: bool = False
-    """Role CLI: a host that has closed its side still reads what we write."""
+    """Role CLI: a host that has closed its side still reads."""
 
 
 def operations_flow(handshake: Handshake, hold_until_confirmed: bool) -> bool:
-    """Return whether prompts and control operations are written at once: from the first sign that `initialize` was taken."""
+    """Return whether prompts and control operations are written immediately: from the first sign that `initialize` was taken."""
     if handshake is Handshake.IMPLICIT:
         return not hold_until_confirmed
     return handshake is Handshake.CONFIRMED or handshake is Handshake.UNCONFIRMED
 
 
 def somebody_reads(input: Half, output: Half, process: Process, peer_only_listens: bool) -> bool:  # noqa: A002 - its name
-    """Return whether a frame that is written may still be read. Of what it depends on alone: it is asked for every frame."""
+    """Return whether a frame that is written may still be read. It uses only the facts it depends on, because it runs for every frame."""
     listens = output is not Half.CLOSED or peer_only_listens
     return (input is Half.OPEN or input is Half.CLOSING) and listens and process is Process.ALIVE
 
 
 def is_quiet(now: Snapshot) -> bool:
-    """Return whether nothing goes on: no prompt of ours is open, nothing runs in the background, and the CLI says it is idle.
+    """Return whether all is quiet: no prompt of this side is open, nothing runs in the background, and the CLI says it is idle.
 
     A task that ends makes the CLI start a turn by itself; between the two it looks idle (seen: 30 ms). It reports its state
     after every such notification, so until then it is not quiet. A CLI that reports no state at all is believed.
     """
     if now.open_turns or now.background_tasks:
         return False
-    return now.activity is Activity.UNKNOWN or (now.activity is Activity.IDLE and not now.unsettled)
+    return now.activity is SessionActivity.UNKNOWN or (now.activity is SessionActivity.IDLE and not now.unsettled)
 
 
 def input_may_close(now: Snapshot) -> bool:
-    """Return whether stdin may be closed: it was asked for, nothing is open, nothing in flight, and all is quiet."""
+    """Return whether stdin may be closed: it was requested, nothing is open, nothing in flight, and all is quiet."""
     return now.input is Half.CLOSING and not now.pending_requests and not now.in_flight_requests and is_quiet(now)

@@ -5,8 +5,8 @@
     with cassette("tests/cassettes/price.jsonl"):
         answer = await bridle.run("What does tea cost?", options)
 
-Every query and session that is opened inside of the block is recorded, whatever it talks to: the real CLI, a simulated one, a transport
-of yours. Tasks and `asyncio.to_thread` belong to the block. A plain `threading.Thread` does not inherit the context it is
+Every query and session that is opened inside the block is recorded, with any peer: the real CLI, a simulated one, your own
+transport. Tasks and `asyncio.to_thread` belong to the block. A plain `threading.Thread` does not inherit the context it is
 started in (Python's rule for context variables): give its sessions `transport=tape.transport()`.
 """
 
@@ -17,18 +17,17 @@ import inspect
 import itertools
 import os
 import threading
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from bridle.errors import printable
+from bridle.errors import escape_terminal
 from bridle.testing.cassettes.file import Recording, read_recording
 from bridle.testing.cassettes.player import Player
-from bridle.testing.cassettes.replay import ReplayAsync, ReplaySync
 from bridle.testing.errors import CassetteError, CassetteMismatchError
+from bridle.testing.memory import AsyncMemoryTransport, SyncMemoryTransport
 from bridle.transports.opening import RecordedBy, recorder
-from bridle.transports.recording.recorder import SessionRecord, TapeFile, header_line
+from bridle.transports.recording.recorder import RecordedAsync, RecordedSync, SessionRecord, TapeFile, header_line
 from bridle.transports.recording.redaction import Redactor, Vault
-from bridle.transports.recording.wrappers import RecordedAsync, RecordedSync
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,44 +48,38 @@ F = TypeVar("F", bound="Callable[..., Any]")
 _MODES = ("once", "none", "all", "new")
 _SHOWN_PROBLEMS = 3
 _NAMES_HELP = (
-    "\nIf sessions that are started alike run at once, their order may be another one now: name them, "
-    "transport=tape.transport(name=...), and record anew."
+    "\nIf sessions that are started alike run at the same time, their order may have changed: name them, "
+    "transport=tape.transport(name=...), and record again."
 )
 
 
-def cassette(
-    path: str | os.PathLike[str],
-    mode: Mode = "once",
-    *,
-    redact: Callable[[str], str] | None = None,
-    speed: float | None = None,
-    patience: float = 10.0,
-    allow_incomplete: bool = False,
-) -> Cassette:
-    """Return a cassette, to be used in `with` or as a decorator of plain and `async def` functions.
+class Cassette:
+    """A recording of sessions: use it in `with`, or as a decorator of plain and `async def` functions.
+
+    `cassette` is another name of this class.
 
     Args:
         path: the file. Its folder is made if it is not there.
-        mode: `once` records if the file is absent and replays otherwise; `none` only replays; `all` records anew; `new` replays what
-            is there and records the sessions beyond.
+        mode: `once` records if the file is absent and replays otherwise; `none` only replays; `all` records again; `new` replays the
+            recorded sessions and records further ones.
         redact: called with each text that is recorded (of frames, arguments, stderr), after everything that is redacted anyway;
             returns what is written instead. Called in a replay too, so it may also remove what changes from run to run.
         speed: how fast to replay: None for as fast as possible, 1.0 for the original timing.
         patience: seconds for which a replay waits for what is expected of a host that waits itself.
         allow_incomplete: also replay a recording that was interrupted (a trace of a crash, say), up to its end.
 
-    Raises:
-        ValueError: no such mode, or a number that makes no sense.
-    """
-    return Cassette(path, mode, redact=redact, speed=speed, patience=patience, allow_incomplete=allow_incomplete)
-
-
-class Cassette:
-    """What `cassette` returns.
-
     Attributes:
         path: the file.
         mode: as it was given.
+
+    Raises:
+        ValueError: no such mode, or a number that makes no sense.
+
+    Example:
+        ::
+
+            with Cassette("tests/session.cassette"):
+                answer = await bridle.run("What is 2 + 2?")
     """
 
     def __init__(
@@ -103,7 +96,7 @@ class Cassette:
             raise ValueError(f"`mode` must be one of {', '.join(_MODES)}; got {mode!r}")
         if (speed is not None and not speed > 0) or not patience > 0:
             raise ValueError("`speed` and `patience` must be greater than 0")
-        self.path = os.fsdecode(path)
+        self.path: str = os.fsdecode(path)
         self._place = os.path.abspath(self.path)
         self.mode: Mode = mode
         self._redact = redact
@@ -113,6 +106,9 @@ class Cassette:
         self._lock = threading.RLock()
         self._token: Token[Recorder | None] | None = None
         self._active = False
+        self._another = partial(
+            Cassette, path, mode, redact=redact, speed=speed, patience=patience, allow_incomplete=allow_incomplete
+        )
         self._begin()
 
     def _begin(self) -> None:
@@ -127,7 +123,7 @@ class Cassette:
 
     def __repr__(self) -> str:
         state = "replaying" if self.replaying else "recording" if self.recording else "not in use"
-        return f"<Cassette {printable(self.path)}, mode {self.mode}, {state}>"
+        return f"<Cassette {escape_terminal(self.path)}, mode {self.mode}, {state}>"
 
     @property
     def replaying(self) -> bool:
@@ -143,15 +139,15 @@ class Cassette:
 
     def __enter__(self) -> Self:
         if self._active:
-            raise CassetteError(f"The cassette {printable(self.path)} is in use already; make another one.")
+            raise CassetteError(f"The cassette {escape_terminal(self.path)} is in use already; make another one.")
         self._begin()
         self._place = os.path.abspath(self.path)  # the block may change the working directory
         exists = os.path.exists(self._place)
         if exists and not os.path.isfile(self._place):  # a device may go on without end
-            raise CassetteError(f"The cassette {printable(self.path)} is no file.")
+            raise CassetteError(f"The cassette {escape_terminal(self.path)} is not a file.")
         if not exists and self.mode == "none":
             raise CassetteError(
-                f"There is no cassette {printable(self.path)}, and mode 'none' records nothing. Record it with mode 'once'."
+                f"There is no cassette {escape_terminal(self.path)}, and mode 'none' records nothing. Record it with mode 'once'."
             )
         if exists and self.mode != "all":
             self._recording = self._read()
@@ -165,17 +161,19 @@ class Cassette:
         try:
             found = read_recording(self._place)
         except OSError as error:
-            raise CassetteError(f"The cassette {printable(self.path)} cannot be read: {error.strerror}") from error
+            raise CassetteError(
+                f"The cassette {escape_terminal(self.path)} cannot be read: {error.strerror}"
+            ) from error
         problems = found.problems[:-1] if found.cut and self._allow_incomplete else found.problems
         if problems:
             shown = "; ".join(problems[:_SHOWN_PROBLEMS])
             more = f"; and {len(problems) - _SHOWN_PROBLEMS} more" if len(problems) > _SHOWN_PROBLEMS else ""
             state = "comes from a later version of Bridle" if found.newer else "is damaged"
-            raise CassetteError(f"The cassette {printable(self.path)} {state}: {printable(shown)}{more}")
+            raise CassetteError(f"The cassette {escape_terminal(self.path)} {state}: {escape_terminal(shown)}{more}")
         cut = [str(session.index) for session in found.sessions if not session.complete]
         if cut and not self._allow_incomplete:
             raise CassetteError(
-                f"The recording {printable(self.path)} was interrupted: session {', '.join(cut)} has no end. "
+                f"The recording {escape_terminal(self.path)} was interrupted: session {', '.join(cut)} has no end. "
                 "`allow_incomplete=True` replays it up to there."
             )
         return found
@@ -197,7 +195,7 @@ class Cassette:
         except OSError as error:
             problem = error.strerror or str(error)
             raise CassetteError(
-                f"The cassette {printable(self.path)} cannot be written: {printable(problem)}"
+                f"The cassette {escape_terminal(self.path)} cannot be written: {escape_terminal(problem)}"
             ) from error
         return file
 
@@ -237,15 +235,17 @@ class Cassette:
             return problem  # the part stays, to be looked at
         if cut:
             return CassetteError(
-                f"{len(cut)} recorded sessions were still open at the end of the block: end them inside of it. "
-                f"What there is was left in {printable(self._part)}."
+                f"{len(cut)} recorded sessions were still open at the end of the block: end them inside it. "
+                f"The recording until then is in {escape_terminal(self._part)}."
             )
         if self._redact_error is not None:
             return CassetteError(
-                f"`redact` raised {self._redact_error!r}; nothing was put into {printable(self.path)}."
+                f"`redact` raised {self._redact_error!r}; nothing was put into {escape_terminal(self.path)}."
             )
         if file.error is not None:
-            return CassetteError(f"The cassette {printable(self.path)} could not be written: {file.error.strerror}")
+            return CassetteError(
+                f"The cassette {escape_terminal(self.path)} could not be written: {file.error.strerror}"
+            )
         os.replace(self._part, self._place)
         return None
 
@@ -253,7 +253,7 @@ class Cassette:
         """Return where the replayed sessions and the recorded ones parted."""
         if self._recording is None:
             return None
-        title = printable(self.path)
+        title = escape_terminal(self.path)
         for player in self._players:
             if player.error is not None and not player.by_stop:
                 return CassetteMismatchError(str(player.error), player.error.session, player.error.differences)
@@ -272,28 +272,18 @@ class Cassette:
     def __call__(self, function: F) -> F:
         """Decorate a function: each call is a block of its own."""
 
-        def fresh() -> Cassette:
-            return Cassette(
-                self.path,
-                self.mode,
-                redact=self._redact,
-                speed=self._speed,
-                patience=self._patience,
-                allow_incomplete=self._allow_incomplete,
-            )
-
         if inspect.iscoroutinefunction(function):
 
             @wraps(function)
             async def call_async(*arguments: Any, **named: Any) -> Any:
-                with fresh():
+                with self._another():
                     return await function(*arguments, **named)
 
             return call_async  # type: ignore[return-value]
 
         @wraps(function)
         def call(*arguments: Any, **named: Any) -> Any:
-            with fresh():
+            with self._another():
                 return function(*arguments, **named)
 
         return call  # type: ignore[return-value]
@@ -303,21 +293,35 @@ class Cassette:
     def transport(
         self, inner: AsyncTransport | SyncTransport | TransportSource | None = None, *, name: str | None = None
     ) -> TransportSource:
-        """Return what to give a session as `transport=`: for threads, and to name sessions that are opened in any order.
+        """Return a source for `transport=`: for threads, and to name sessions that are opened in any order.
 
         Args:
-            inner: what is recorded; a local child process if None. In a replay it is not used.
-            name: the session is replayed by the one that has the same name.
+            inner: the transport to record; a local child process if None. A replay does not use it.
+            name: the name of the session in the cassette; None for the next one.
+
+        Returns:
+            The transport source.
         """
         return RecordedBy(self, inner, name)
 
     def open(
         self, make: Callable[[], Any], options: Options, *, local: bool, blocking: bool, name: str | None
     ) -> tuple[Any, bool]:
-        """Return the transport of a session, and whether it is a local child process."""
+        """Return the transport of a session, and whether it is a local child process.
+
+        Args:
+            make: makes the transport to record.
+            options: options of the session.
+            local: True if `make` returns a local child process.
+            blocking: True for `bridle.sync`.
+            name: the name of the session in the cassette; None for the next one.
+
+        Returns:
+            The transport, and whether it is a local child process.
+        """
         player, index = self._next(options, name)
         if player is not None:
-            return (ReplaySync if blocking else ReplayAsync)(player), False
+            return (SyncMemoryTransport if blocking else AsyncMemoryTransport)(player.begin, player.tell_stderr), False
         recorded = RecordedSync if blocking else RecordedAsync
         return recorded(make(), lambda plan: self._record(plan, options, local, index, name)), local
 
@@ -326,7 +330,7 @@ class Cassette:
         with self._lock:
             if not self._active:
                 raise CassetteError(
-                    f"The cassette {printable(self.path)} is not in use: open sessions inside of its block."
+                    f"The cassette {escape_terminal(self.path)} is not in use: open sessions inside its block."
                 )
             index = next(self._indexes)
             known = self._recording
@@ -338,7 +342,7 @@ class Cassette:
                 redact=self._redact,
                 patience=self._patience,
                 speed=self._speed,
-                title=printable(self.path),
+                title=escape_terminal(self.path),
                 hint=_NAMES_HELP if name is None and len(known.sessions) > 1 else "",
             )
             self._players.append(player)
@@ -374,7 +378,7 @@ class Cassette:
             file = self._file
             if file is None:
                 raise CassetteError(
-                    f"The cassette {printable(self.path)} is not in use: start sessions inside of its block."
+                    f"The cassette {escape_terminal(self.path)} is not in use: start sessions inside its block."
                 )
             redactor = Redactor(self._vault, self._redacted if self._redact is not None else None)
             redactor.prepare(plan)
@@ -391,6 +395,9 @@ class Cassette:
         except Exception as error:
             self._redact_error = self._redact_error or error
             raise CassetteError(f"`redact` raised {error!r}; what it did not look at is not recorded.") from error
+
+
+cassette = Cassette
 
 
 class _Shared:

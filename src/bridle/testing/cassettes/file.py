@@ -1,6 +1,6 @@
 """Reads what `bridle.transports.recording.recorder` wrote: cassettes and wire traces, whole, interrupted or damaged.
 
-Nothing here raises for what is in a file: what cannot be read is told in `problems`, and everything around it is kept.
+Nothing here raises for what is in a file: `problems` names each unreadable part, and everything around it is kept.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 
 from bridle.transports.recording.recorder import FORMAT, VERSION
 
-__all__ = ["Entry", "RecordedSession", "Recording", "frame_of", "read_recording"]
+__all__ = ["Entry", "RecordedSession", "Recording", "frame_of", "object_of", "read_recording"]
 
 _FRAME = b',"f":'
 _INBOUND = "in"
@@ -32,7 +32,7 @@ class Entry(msgspec.Struct):
             `stderr` or `end`.
         seconds: when, since the start of its session.
         line: its line in the file, counted from 1.
-        data: the bytes of a frame or of a line that is none, without a line end.
+        data: the bytes of a frame or of another line, without a line end.
         is_json: True if they are a frame.
         fields: everything else that was noted.
     """
@@ -50,8 +50,8 @@ class RecordedSession(msgspec.Struct):
 
     Attributes:
         index: its place in the file, counted from 0.
-        key: what it is called there.
-        entries: what happened, in order.
+        key: its name there.
+        entries: its entries, in order.
         complete: False if the recording was interrupted.
     """
 
@@ -77,7 +77,7 @@ class Recording(msgspec.Struct):
         path: where it is.
         header: its first line; empty if it has none.
         sessions: in order of their starts.
-        problems: what could not be read, with line numbers.
+        problems: the unreadable parts, with line numbers.
         newer: True if it was written by a later version, which may mean other things.
         cut: True if the last of the problems is that the file ends in the middle of a line.
     """
@@ -105,7 +105,7 @@ def read_recording(path: str | os.PathLike[str]) -> Recording:
                 _take(recording, known, number, line)
                 recording.cut = not line.endswith(b"\n") and len(recording.problems) > before
     if not recording.header:
-        recording.problems.insert(0, "it has no header: it is no cassette and no trace, or its beginning is lost")
+        recording.problems.insert(0, "it has no header: it is neither a cassette nor a trace, or its beginning is lost")
     return recording
 
 
@@ -153,7 +153,7 @@ def _parts(line: bytes) -> tuple[dict[str, Any], bytes | None]:
     """Return what is noted in a line, and the bytes of its frame if it has one.
 
     Raises:
-        ValueError: it is no JSON object.
+        ValueError: it is not a JSON object.
         RecursionError: it is nested too deep.
     """
     head, cut, frame = line.rstrip(b"\r\n").partition(_FRAME)
@@ -167,7 +167,7 @@ def _parts(line: bytes) -> tuple[dict[str, Any], bytes | None]:
             pass
     fields = json.loads(line)
     if not isinstance(fields, dict):
-        raise ValueError("it is no object")
+        raise ValueError("it is not an object")
     if "f" not in fields:
         return fields, None
     # Somebody's tool has written it anew.
@@ -186,10 +186,13 @@ def _checked(frame: bytes) -> bytes:
 
 def frame_of(entry: Entry) -> dict[str, Any]:
     """Return the frame of an entry as an object; an empty one if it is none."""
-    if not entry.is_json:
-        return {}
+    return object_of(entry.data) if entry.is_json else {}
+
+
+def object_of(line: bytes) -> dict[str, Any]:
+    """Return a line as an object; an empty one if it is none."""
     try:
-        value = json.loads(entry.data)
+        value = json.loads(line)
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -1,6 +1,6 @@
 """Compares what a replayed session sends with what was recorded, and puts its own ids and places into what it gets.
 
-Ids that are made anew each time (request ids, uuids) and placeholders of redacted values are *tokens*: the first time one of today's
+Ids that change with each run (request ids, uuids) and placeholders of redacted values are *tokens*: the first time one of today's
 stands where one of the recording's stood, the two become partners, and must be so from then on. Everything else must be equal.
 """
 
@@ -26,7 +26,7 @@ _ABSENT: Any = object()
 
 
 class Matcher:
-    """What is known of one replayed session.
+    """The facts about one replayed session.
 
     Args:
         live_value: returns what a placeholder of today stands for, or None.

@@ -1,8 +1,8 @@
 """Plays the CLI's part of a recorded session: what the host sends is compared, and what the CLI sent comes back.
 
-`Player` decides and never waits; the transports of `cassette_replay.py` wait. A frame of the CLI is given when everything that the host
+`Player` decides and never waits; the transports of `bridle.testing.memory` wait. A frame of the CLI is given when everything that the host
 had sent before it has been sent again. Answers of callbacks are matched by the request that they answer, so their order may change;
-requests by their subtype, prompts in order. What differs ends the session with `CassetteMismatchError`; so does a host that waits for
+requests by their subtype, prompts in order. A difference ends the session with `CassetteMismatchError`; so does a host that waits for
 something which the recording has only after something that the host does not send.
 """
 
@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from bridle import errors
 from bridle.errors import StartError
-from bridle.testing.cassettes.file import frame_of
+from bridle.testing.cassettes.file import frame_of, object_of
 from bridle.testing.cassettes.match import Matcher
 from bridle.testing.errors import CassetteMismatchError
 from bridle.transports.recording.recorder import shown_arguments
@@ -38,11 +37,11 @@ _TELLING = (b'"result"', b'"control_response"', b'"session_state_changed"', b'"b
 """One of these is in each frame that says whether a host may be waiting."""
 _CLOSING = frozenset({"end_input", "stop", "abandon"})
 
-logger = logging.getLogger("bridle")
+logger: logging.Logger = logging.getLogger("bridle")
 
 
 class Player:
-    """One replayed session. Safe from any thread.
+    """One replayed session: the peer of a transport in memory.
 
     Args:
         choose: returns the recorded session that fits, given a check of one.
@@ -50,14 +49,13 @@ class Player:
         redact: the callback of the cassette.
         patience: seconds for which a host that waits may send nothing of what is expected.
         speed: None for as fast as possible; 1.0 for the original timing, 2.0 for twice as fast.
-        title: what the cassette is called in messages.
-        hint: what is added where another prompt comes than the recorded one.
+        title: the name of the cassette in messages.
+        hint: a sentence for messages about a prompt that differs from the recorded one.
 
     Attributes:
         session: the recorded session, once it is found.
         error: where the host and the recording parted, if they did.
         by_stop: True if that came of a stop, which interrupts what runs.
-        changed: called when `next` may return something else.
     """
 
     def __init__(
@@ -73,9 +71,8 @@ class Player:
     ) -> None:
         self.session: RecordedSession | None = None
         self.error: CassetteMismatchError | None = None
-        self.by_stop = False
+        self.by_stop: bool = False
         self._stderr_told = False
-        self.changed: Callable[[], None] = lambda: None
         self._choose = choose
         self._options = options
         self._patience = patience
@@ -102,55 +99,51 @@ class Player:
         self._in_background = False
         self._progress = time.monotonic()
         self._original = 0.0
-        self._lock = threading.RLock()
 
     def _live_value(self, placeholder: str) -> str | None:
         return self._redactor.vault.values.get(placeholder) or self._redactor.places.live.get(placeholder)
 
     # -- what the host does --------------------------------------------------------------------------------------------
 
-    def begin(self, plan: LaunchPlan) -> None:
-        """Take how the host starts the session; find the recorded one.
+    def begin(self, plan: LaunchPlan) -> Self:
+        """Take how the host starts the session; find the recorded one, and return the player.
 
         Raises:
             CassetteMismatchError: no recorded session was started in this way.
             StartError: the recorded one could not be started.
         """
-        with self._lock:
-            if self.session is not None:
-                return
-            self._redactor.prepare(plan)
-            arguments = shown_arguments(plan, self._redactor)
-            self._one_shot = plan.stdin is not None
-            prompt = self._redactor.text((plan.stdin or b"").decode("utf-8", "replace"))
+        self._redactor.prepare(plan)
+        arguments = shown_arguments(plan, self._redactor)
+        self._one_shot = plan.stdin is not None
+        prompt = self._redactor.text((plan.stdin or b"").decode("utf-8", "replace"))
 
-            def check(recorded: RecordedSession) -> list[str]:
-                said = recorded.first("prompt")
-                theirs: dict[str, Any] = {"arguments": recorded.start_field("arguments", [])}
-                ours: dict[str, Any] = {"arguments": arguments}
-                if said is not None:  # else it did not come to that
-                    theirs["prompt"], ours["prompt"] = said.fields.get("text", ""), prompt
-                return self._matcher.differences(ours, theirs)
+        def check(recorded: RecordedSession) -> list[str]:
+            said = recorded.first("prompt")
+            theirs: dict[str, Any] = {"arguments": recorded.start_field("arguments", [])}
+            ours: dict[str, Any] = {"arguments": arguments}
+            if said is not None:  # else it did not come to that
+                theirs["prompt"], ours["prompt"] = said.fields.get("text", ""), prompt
+            return self._matcher.differences(ours, theirs)
 
-            chosen, found = self._choose(check)
-            if chosen is None:
-                self._mismatch("It is started in another way than the recording was.", found)
-                raise self._told()
-            self.session = chosen
-            self._entries = chosen.entries
-            requests: dict[str, int] = {}
-            for place, entry in enumerate(self._entries):
-                if entry.kind in _HOST:
-                    lane = self._lane_of(place)
-                    self._open.setdefault(lane, []).append(place)
-                    if lane[0] == "control_request":
-                        requests[str(self._frames[place].get("request_id"))] = place
-                elif entry.kind == "in" and b'"control_response"' in entry.data:
-                    asked = requests.get(str(_inner(frame_of(entry), "response").get("request_id")))
-                    if asked is not None:
-                        self._answers[place] = asked
-            failed = chosen.first("start_error")
-            self._moved(chosen.entries[0])
+        chosen, found = self._choose(check)
+        if chosen is None:
+            self._mismatch("It is started in another way than the recording was.", found)
+            raise self._told()
+        self.session = chosen
+        self._entries = chosen.entries
+        requests: dict[str, int] = {}
+        for place, entry in enumerate(self._entries):
+            if entry.kind in _HOST:
+                lane = self._lane_of(place)
+                self._open.setdefault(lane, []).append(place)
+                if lane[0] == "control_request":
+                    requests[str(self._frames[place].get("request_id"))] = place
+            elif entry.kind == "in" and b'"control_response"' in entry.data:
+                asked = requests.get(str(_inner(frame_of(entry), "response").get("request_id")))
+                if asked is not None:
+                    self._answers[place] = asked
+        failed = chosen.first("start_error")
+        self._moved(chosen.entries[0])
         if failed is not None:
             kind = getattr(errors, str(failed.fields.get("error")), StartError)
             kind = kind if isinstance(kind, type) and issubclass(kind, StartError) else StartError
@@ -158,6 +151,7 @@ class Player:
             error = kind.__new__(kind, message)
             error.args = (message,)
             raise error
+        return self
 
     def _lane_of(self, place: int) -> tuple[str, ...]:
         entry = self._entries[place]
@@ -168,19 +162,17 @@ class Player:
         frame = self._frames[place] = frame_of(entry)
         return _lane(frame)
 
-    def sent(self, data: bytes) -> None:
-        """Take what the host sends. Raises nothing: what is wrong is told where it reads."""
-        with self._lock:
-            self._unsent += data
-            if not self._one_shot:
-                *lines, self._unsent = self._unsent.split(b"\n")
-                for line in lines:
-                    if self.error is not None:
-                        # The answers that a stop gives for callbacks, and the interrupt after them.
-                        self.by_stop = self.by_stop or b'"interrupt"' in line
-                    elif line.strip():
-                        self._take(line)
-        self.changed()
+    def receive_data(self, data: bytes) -> None:
+        """Take what the host sends. Raises nothing: a problem is raised when the host reads."""
+        self._unsent += data
+        if not self._one_shot:
+            *lines, self._unsent = self._unsent.split(b"\n")
+            for line in lines:
+                if self.error is not None:
+                    # The answers that a stop gives for callbacks, and the interrupt after them.
+                    self.by_stop = self.by_stop or b'"interrupt"' in line
+                elif line.strip():
+                    self._take(line)
 
     def _take(self, line: bytes) -> None:
         redacted, is_json = self._redactor.line(line, inbound=False)
@@ -223,22 +215,18 @@ class Player:
         self._progress = time.monotonic()
         self._original = entry.seconds
 
-    def input_ended(self) -> None:
+    def receive_eof(self) -> None:
         """Take that the host ends its input."""
-        with self._lock:
-            self._input_ended = True
-            for place in self._open.pop(("prompt",), []) if self._one_shot else []:
-                self._matched.add(place)  # it was compared at the start
-                self._turns += 1
-            self._close()
-        self.changed()
+        self._input_ended = True
+        for place in self._open.pop(("prompt",), []) if self._one_shot else []:
+            self._matched.add(place)  # it was compared at the start
+            self._turns += 1
+        self._close()
 
-    def stopped(self) -> None:
+    def stop(self) -> None:
         """Take that the host stops the session."""
-        with self._lock:
-            self._stopped = True
-            self._close()
-        self.changed()
+        self._stopped = True
+        self._close()
 
     def _close(self) -> None:
         """One end of the host is as good as the other: what follows is the CLI's end."""
@@ -247,46 +235,46 @@ class Player:
 
     # -- what the CLI does ---------------------------------------------------------------------------------------------
 
-    def next(self, now: float) -> tuple[bytes | None, float | None]:
+    def next(self) -> tuple[bytes | None, float | None]:
         """Return what the CLI sends now: bytes, their end (b""), or None and for how long nothing will happen by itself.
 
         Raises:
             CassetteMismatchError: the host and the recording have parted.
         """
-        with self._lock:
-            if self._stopped or self._eof:
-                return b"", None
-            if self.error is not None:
-                raise self._told()
-            parts: list[bytes] = []
-            size = 0
-            while self._at < len(self._entries) and size < _BATCH:
-                entry = self._entries[self._at]
-                awaited = self._awaited()
-                if awaited is not None:
-                    return self._wait_for_host(parts, now, awaited)
-                if entry.kind in ("in", "eof") and self._at not in self._early:
-                    seconds = self._too_early(entry, now)
-                    if seconds > 0:
-                        return (b"".join(parts), None) if parts else (None, seconds)
-                    if entry.kind == "eof":
-                        if not parts:
-                            self._eof = True
-                            return b"", None
-                        break
-                    parts.append(self._given(entry))
-                    size += len(parts[-1])
-                self._at += 1
-                if b'"control_' in entry.data[:200] or b'"control_request"' in entry.data:
-                    break  # the host may begin with it before what follows takes it back
-            if parts:
-                return b"".join(parts), None
-            if self._at < len(self._entries):
-                return None, 0.0
-            return self._wait_for_host(parts, now, None)
+        now = time.monotonic()
+        if self._stopped or self._eof:
+            return b"", None
+        if self.error is not None:
+            raise self._told()
+        parts: list[bytes] = []
+        size = 0
+        while self._at < len(self._entries) and size < _BATCH:
+            entry = self._entries[self._at]
+            awaited = self._awaited()
+            if awaited is not None:
+                return self._wait_for_host(parts, now, awaited)
+            if entry.kind in ("in", "eof") and self._at not in self._early:
+                seconds = self._too_early(entry, now)
+                if seconds > 0:
+                    return (b"".join(parts), None) if parts else (None, seconds)
+                if entry.kind == "eof":
+                    if not parts:
+                        self._eof = True
+                        return b"", None
+                    break
+                parts.append(self._given(entry))
+                size += len(parts[-1])
+            self._at += 1
+            if b'"control_' in entry.data[:200] or b'"control_request"' in entry.data:
+                break  # the host may begin with it before what follows takes it back
+        if parts:
+            return b"".join(parts), None
+        if self._at < len(self._entries):
+            return None, 0.0
+        return self._wait_for_host(parts, now, None)
 
     def _awaited(self) -> int | None:
-        """Return the place of what the host must send before the recording goes on, if it has not yet.
+        """Return the place of what the host must send before the recording continues, if it has not yet.
 
         A request holds up nothing but its answer: at which moment of a turn it is sent differs from run to run.
         """
@@ -310,7 +298,7 @@ class Player:
             return b"x" * min(size, self._options.limits.line_bytes + _BATCH) + b"\n"
         line = self._matcher.incoming(entry.data, is_json=entry.is_json)
         if any(sign in line for sign in _TELLING):
-            frame = frame_of_bytes(line)
+            frame = object_of(line)
             match frame.get("type"), frame.get("subtype"):
                 case "result", _:
                     self._turns = max(0, self._turns - 1)
@@ -325,7 +313,7 @@ class Player:
         return line if entry.fields.get("cut") else line + b"\n"
 
     def _wait_for_host(self, parts: list[bytes], now: float, awaited: int | None) -> tuple[bytes | None, float | None]:
-        """Return what there is; else wait for the host, without end only if it does not wait for us."""
+        """Return the available data; else wait for the host, without a limit only if it does not wait for the player."""
         if parts:
             return b"".join(parts), None
         if early := self._bookkeeping():
@@ -350,7 +338,7 @@ class Player:
         raise self._told()
 
     def _bookkeeping(self) -> bytes:
-        """Return what the recorded host did not wait for before it went on, and this one may: that its last prompt is done."""
+        """Return what the recorded host did not wait for before it continued, and this one may wait for: that its last prompt is done."""
         parts = []
         for place in range(self._at + 1, len(self._entries)):
             entry = self._entries[place]
@@ -365,10 +353,17 @@ class Player:
                 parts.append(self._given(entry))
         return b"".join(parts)
 
+    def tick(self) -> None:
+        """Do nothing: the exit status is recorded."""
+
+    def kill(self) -> None:
+        """Take that the host abandons the session."""
+        self.stop()
+
     @property
-    def over(self) -> bool:
-        """True once the host stopped it."""
-        return self._stopped
+    def exited(self) -> bool:
+        """True: the exit status is recorded, or was never there."""
+        return True
 
     @property
     def exit_code(self) -> int | None:
@@ -378,7 +373,7 @@ class Player:
         return code if isinstance(code, int) else None
 
     @property
-    def stderr_tail(self) -> bytes:
+    def stderr(self) -> bytes:
         """The recorded end of stderr, once the CLI's output has ended."""
         if self.session is None or not (self._eof or self._stopped):
             return b""
@@ -388,16 +383,15 @@ class Player:
 
     def tell_stderr(self) -> None:
         """Give the option `stderr` what was recorded, once."""
-        function, tail = self._options.stderr, self.stderr_tail
-        with self._lock:
-            if self._stderr_told or function is None or not tail:
-                return
-            self._stderr_told = True
+        function, tail = self._options.stderr, self.stderr
+        if self._stderr_told or function is None or not tail:
+            return
+        self._stderr_told = True
         for line in tail.decode("utf-8", "replace").splitlines():
             try:
                 function(line)
             except Exception:
-                logger.exception("`stderr` raised; the session goes on")
+                logger.exception("`stderr` raised; the session continues")
 
     # -- how it went ---------------------------------------------------------------------------------------------------
 
@@ -424,7 +418,7 @@ class Player:
             legend = "\nrecorded (-), now (+):" if found else ""
             self.error = CassetteMismatchError(
                 f"{name} of {self._title}: {problem}{legend}{lines}\n"
-                f'If this is how it should be now, record it anew: mode="all", or delete the file.{hint}',
+                f'If this is how it should be now, record it again: mode="all", or delete the file.{hint}',
                 index,
                 found,
             )
@@ -436,15 +430,6 @@ class Player:
 
 _OWN_REQUESTS = frozenset({"interrupt", "mcp_message"})
 """Requests that the library sends by itself: at a stop, or while a tool runs."""
-
-
-def frame_of_bytes(line: bytes) -> dict[str, Any]:
-    """Return a frame as an object; an empty one if it is none."""
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _inner(frame: dict[str, Any], name: str) -> dict[str, Any]:

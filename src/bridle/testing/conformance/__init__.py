@@ -1,4 +1,4 @@
-"""Conformance: what any transport and any CLI version must do, shown on yours.
+"""Conformance: checks of the behaviour that any transport and any CLI version must have, run on yours.
 
 - `check_transport(source)`: for authors of transports, the rules of `bridle.transports.base`.
 - `check_cli(path)`: for a version of the Claude Code CLI, what Bridle relies on and where it drifts; also `bridle conformance`.

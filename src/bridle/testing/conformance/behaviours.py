@@ -1,17 +1,20 @@
-"""The behaviours of a CLI that `check_cli` checks: its version, one-shots, sessions, control requests."""
+"""The checks of `check_cli`: the behaviours of a CLI that Bridle depends on, and, at the end, where the CLI drifts from them."""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from bridle.errors import ControlRejectedError, ControlTimeoutError
 from bridle.hooks import HOOK_EVENTS, HookMatcher, HookOutput
-from bridle.launch import MINIMUM_SESSION, parse_version
+from bridle.launch import MINIMUM_SESSION, CLIVersion
 from bridle.messages import AssistantMessage, InitMessage, ResultMessage, StreamEvent, ToolResultBlock, UserMessage
 from bridle.permissions import Allow, Deny
+from bridle.testing.conformance import drift_baseline
 from bridle.testing.conformance.bench import Bench, Drifted, cli_check
+from bridle.testing.conformance.drift import flags_of_help, our_flags, without_row
 from bridle.testing.conformance.report import Failed, Skipped, expect, one_line
 from bridle.testing.model.scripted_model import ScriptedModel
 from bridle.testing.model.steps import HTTPFailure, Repeat, Reply, ToolCall
@@ -22,7 +25,8 @@ if TYPE_CHECKING:
 
     from bridle.messages import Message
 
-__all__ = ["CONTROLS"]
+__all__ = ["CONTROLS", "EXPECTED_HOOKS"]
+
 
 # Requests to a session that 2.1.328 answers with success, and whether Bridle's own methods build on the answer.
 CONTROLS: tuple[tuple[str, dict[str, Any], bool], ...] = (
@@ -85,7 +89,7 @@ def _tool_results(messages: Iterable[Message]) -> list[ToolResultBlock]:
 
 
 def _answered(bench: Bench, *steps: Any, text: str | None = None, **fields: Any) -> list[Message]:
-    """Return the messages of a one-shot. What is wrong with them says more than what was left of the script."""
+    """Return the messages of a one-shot. A problem in them says more than the rest of the script."""
     with ScriptedModel(*steps) as model, bench.query(model, **fields) as stream:
         collected = stream.collect()
         if collected.terminal_error is not None:
@@ -95,11 +99,10 @@ def _answered(bench: Bench, *steps: Any, text: str | None = None, **fields: Any)
 
 
 @cli_check("start", f"`--version` says a version, {'.'.join(map(str, MINIMUM_SESSION))} or newer")
-def version(bench: Bench) -> None:
-    """Ask for the version."""
+def _version(bench: Bench) -> None:
     done = bench.run("--version")
     said = done.stdout.decode("utf-8", "replace").strip()
-    found = parse_version(said)
+    found = CLIVersion.parse(said)
     if found is None:
         raise Failed(f"it printed {said[:200]!r} and exited with {done.returncode}")
     bench.facts["version"] = ".".join(map(str, found))
@@ -111,8 +114,7 @@ def version(bench: Bench) -> None:
 
 
 @cli_check("one-shot", "a prompt on stdin gives `system/init`, `assistant` and `result`, and exit 0")
-def plain_answer(bench: Bench) -> None:
-    """Ask for a text."""
+def _plain_answer(bench: Bench) -> None:
     with ScriptedModel("Hello.") as model, bench.query(model, "Say hello") as stream:
         collected = stream.collect()
         if collected.terminal_error is not None:
@@ -122,14 +124,13 @@ def plain_answer(bench: Bench) -> None:
     expect(any(isinstance(message, InitMessage) for message in collected.messages), "there was no `system/init`")
     expect(any(isinstance(message, AssistantMessage) for message in collected.messages), "there was no `assistant`")
     expect(result.session_id, "the result names no session")
-    expect(asked and asked[0].prompt_text == "Say hello", "the model was asked something else")
+    expect(asked and asked[0].prompt_text == "Say hello", "the model received another prompt")
     expect(not collected.warnings, f"there were warnings: {one_line(map(str, collected.warnings))}")
     bench.facts["session_id"] = result.session_id
 
 
 @cli_check("one-shot", "a tool call runs, and its result comes as a `user` message")
-def tool_call(bench: Bench) -> None:
-    """Let a command run."""
+def _tool_call(bench: Bench) -> None:
     messages = _answered(
         bench, _bash("echo out-of-the-tool > made.txt; cat made.txt"), "Done.", text="Done.", **_BYPASS
     )
@@ -139,8 +140,7 @@ def tool_call(bench: Bench) -> None:
 
 
 @cli_check("one-shot", "with `--include-partial-messages` the pieces of a text add up to it")
-def partial_messages(bench: Bench) -> None:
-    """Ask for pieces."""
+def _partial_messages(bench: Bench) -> None:
     reply = Reply("One two three four.", chunk=4)
     messages = _answered(bench, reply, text="One two three four.", include_partial_messages=True)
     text = "".join(message.text_delta or "" for message in messages if isinstance(message, StreamEvent))
@@ -148,29 +148,26 @@ def partial_messages(bench: Bench) -> None:
 
 
 @cli_check("one-shot", "a failure of the API is an error result with its status, and a non-zero exit")
-def api_failure(bench: Bench) -> None:
-    """Let the API fail."""
+def _api_failure(bench: Bench) -> None:
     result = _ended(_answered(bench, Repeat(HTTPFailure(401, retry=False))))
-    expect(result.is_error, "the result is no error")
+    expect(result.is_error, "the result is not an error")
     expect(result.api_error_status == 401, f"`api_error_status` is {result.api_error_status!r} and not 401")
 
 
 @cli_check("one-shot", "a session is resumed by its id")
-def resume(bench: Bench) -> None:
-    """Go on with the first session."""
+def _resume(bench: Bench) -> None:
     session_id = bench.facts.get("session_id")
     if not session_id:
         raise Skipped("the first one-shot gave no session id")
     with ScriptedModel("Again.") as model:
         result = _ended(bench.query(model, "And now?", resume=session_id).collect().messages, "Again.")
         prompts = model.requests_of("main")[0].prompts
-    expect(result.session_id == session_id, f"it went on as {result.session_id} instead of {session_id}")
+    expect(result.session_id == session_id, f"it continued as {result.session_id} instead of {session_id}")
     expect("Say hello" in str(prompts), "the model was not sent what came before")
 
 
 @cli_check("one-shot", "`--json-schema` gives structured output", required=False)
-def structured_output(bench: Bench) -> None:
-    """Ask for an object."""
+def _structured_output(bench: Bench) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     fields: dict[str, Any] = {"output_format": {"type": "json_schema", "schema": schema}}
     result = _ended(_answered(bench, Reply(ToolCall("StructuredOutput", {"n": 3})), **fields))
@@ -178,8 +175,7 @@ def structured_output(bench: Bench) -> None:
 
 
 @cli_check("one-shot", "an unknown flag is refused: `unknown option` on stderr, a non-zero exit")
-def unknown_flag(bench: Bench) -> None:
-    """Give a flag that cannot exist."""
+def _unknown_flag(bench: Bench) -> None:
     done = bench.run("--print", "--bridle-conformance")
     said = done.stderr.decode("utf-8", "replace")
     expect(done.returncode != 0, "it exited with 0")
@@ -192,8 +188,7 @@ def unknown_flag(bench: Bench) -> None:
 @cli_check(
     "session", "`initialize` is answered, prompts are matched to their results by uuid, the state goes back to idle"
 )
-def conversation(bench: Bench) -> None:
-    """Talk twice."""
+def _conversation(bench: Bench) -> None:
     with ScriptedModel("One.", "Two.") as model, bench.session(model) as session:
         expect(session.server_info is not None, "`initialize` was not answered")
         if session.server_info is not None:
@@ -201,9 +196,9 @@ def conversation(bench: Bench) -> None:
         first, second = session.send("1"), session.send("2")
         for turn, text in ((first, "One."), (second, "Two.")):
             result = turn.result()
-            expect(result is not None and result.result == text, f"the prompt for {text!r} was answered by {result!r}")
+            expect(result.result == text, f"the prompt for {text!r} was answered by {result!r}")
             expect(
-                result is not None and turn.id in (result.user_message_uuids or []),
+                turn.id in (result.user_message_uuids or []),
                 "the result does not name its prompt",
             )
         session.wait_idle()
@@ -214,10 +209,9 @@ def conversation(bench: Bench) -> None:
 
 @cli_check(
     "session",
-    "hooks are called, and may deny and change; a permission is asked for, its answer counts; a tool of ours is called",
+    "hooks are called, and may deny and change; a permission request is sent, its answer counts; a tool of the program is called",
 )
-def callbacks(bench: Bench) -> None:
-    """Let hooks, the permission callback and a tool take part in a turn."""
+def _callbacks(bench: Bench) -> None:
     asked: list[str] = []
     unread: Counter[str] = Counter()
 
@@ -271,18 +265,18 @@ def callbacks(bench: Bench) -> None:
     expect(
         (bench.project / "changed.txt").exists(), "an input that was changed by the permission callback was not used"
     )
-    expect("2.5" in texts[3], f"the result of a tool of ours was {texts[3]!r}")
+    expect("2.5" in texts[3], f"the result of a tool of the program was {texts[3]!r}")
     names = [path.name for path in bench.project.iterdir()]
     expect(
-        not {"denied-by-hook", "denied-by-callback", "unchanged.txt"} & set(names), f"what was denied was done: {names}"
+        not {"denied-by-hook", "denied-by-callback", "unchanged.txt"} & set(names),
+        f"a denied call had an effect: {names}",
     )
     expect(asked.count("tool tea") == 1, f"asked were: {asked}")
     expect(not warnings, f"there were warnings: {one_line(warnings)}")
 
 
 @cli_check("session", "an interrupt ends the turn, with an error result, and not the session")
-def interrupt(bench: Bench) -> None:
-    """Interrupt a long text."""
+def _interrupt(bench: Bench) -> None:
     with (
         ScriptedModel(Reply("x" * 5_000, chunk=10, delay=0.05), "Afterwards.") as model,
         bench.session(model, include_partial_messages=True) as session,
@@ -293,14 +287,13 @@ def interrupt(bench: Bench) -> None:
                 session.interrupt()
                 break
         result = turn.result()
-        expect(result is not None and result.is_error, f"the interrupted turn ended in {result!r}")
+        expect(result.is_error, f"the interrupted turn ended in {result!r}")
         again = session.send("Again").result()
-        expect(again is not None and again.result == "Afterwards.", f"the next turn ended in {again!r}")
+        expect(again.result == "Afterwards.", f"the next turn ended in {again!r}")
 
 
 @cli_check("session", "a background task outlives its result, is listed, and its end starts a turn", required=False)
-def background(bench: Bench) -> None:
-    """Leave a command in the background."""
+def _background(bench: Bench) -> None:
     mark = bench.project / "go"
     call = {
         "command": f"while [ ! -e {mark} ]; do sleep 0.05; done; echo finished",
@@ -323,8 +316,7 @@ def background(bench: Bench) -> None:
 
 
 @cli_check("session", "`rewind_files` restores files to their state at a prompt", required=False)
-def rewinding(bench: Bench) -> None:
-    """Take back a file."""
+def _rewinding(bench: Bench) -> None:
     path = bench.project / "rewound.txt"
     call = Reply(ToolCall("Write", {"file_path": str(path), "content": "x"}))
     fields: dict[str, Any] = {"enable_file_checkpointing": True, **_BYPASS}
@@ -337,8 +329,7 @@ def rewinding(bench: Bench) -> None:
 
 
 @cli_check("session", "stopping in the middle of a tool call leaves nothing running")
-def stopping(bench: Bench) -> None:
-    """Stop while a command runs."""
+def _stopping(bench: Bench) -> None:
     from bridle.transports.process.processes import identity
 
     pids = bench.project / "pid"
@@ -382,23 +373,20 @@ def _ask(bench: Bench, wanted: Sequence[tuple[str, dict[str, Any], bool]]) -> li
     "the requests that Bridle's methods build on are answered: "
     + one_line(name for name, _, needed in CONTROLS if needed),
 )
-def controls(bench: Bench) -> None:
-    """Ask for what is needed."""
+def _controls(bench: Bench) -> None:
     wrong = _ask(bench, [row for row in CONTROLS if row[2]])
     expect(not wrong, one_line(wrong))
 
 
 @cli_check("control", "further requests are answered as 2.1.328 does", required=False)
-def further_controls(bench: Bench) -> None:
-    """Ask for more."""
+def _further_controls(bench: Bench) -> None:
     wrong = _ask(bench, [row for row in CONTROLS if not row[2]])
     if wrong:
         raise Drifted(one_line(wrong))
 
 
 @cli_check("control", "an unknown request gets an error response, and not silence")
-def unknown_request(bench: Bench) -> None:
-    """Ask for what cannot be."""
+def _unknown_request(bench: Bench) -> None:
     with ScriptedModel() as model, bench.session(model) as session:
         try:
             session.request("bridle_conformance")
@@ -407,3 +395,119 @@ def unknown_request(bench: Bench) -> None:
         except ControlTimeoutError:
             raise Failed("it was not answered") from None
     raise Failed("it was answered with success")
+
+
+# Hooks that a turn with tools makes fire in 2.1.328, and that users build on.
+EXPECTED_HOOKS = frozenset(
+    {"UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionRequest", "Stop"}
+)
+
+
+@cli_check("drift", "every line on stdout is a frame")
+def _only_frames(bench: Bench) -> None:
+    expect(not bench.drift.bad_lines, one_line(bench.drift.bad_lines, 3))
+
+
+@cli_check("drift", "known fields have the shape that is modelled")
+def _shapes(bench: Bench) -> None:
+    expect(not bench.drift.dropped, one_line(bench.drift.dropped, 6))
+
+
+def _drifted(found: Counter[str], known: Iterable[str] = ()) -> None:
+    new = {name: number for name, number in sorted(found.items()) if name not in set(known)}
+    if new:
+        raise Drifted(
+            one_line((f"{name} ({number} times)" if number > 1 else name for name, number in new.items()), 40)
+        )
+
+
+def _looked(bench: Bench) -> None:
+    if not bench.drift.frames:
+        raise Skipped("no frames were seen: the checks before did not run")
+
+
+@cli_check("drift", f"every type of frame has a class, or was left out in {drift_baseline.VERSION}", required=False)
+def _frame_types(bench: Bench) -> str:
+    _looked(bench)
+    _drifted(bench.drift.unknown_types, drift_baseline.TYPES)
+    return f"seen: {one_line(sorted(bench.drift.frames), 60)}"
+
+
+@cli_check(
+    "drift",
+    f"every field of a frame has a place in its class, or was left out in {drift_baseline.VERSION}",
+    required=False,
+)
+def _fields_modelled(bench: Bench) -> None:
+    _looked(bench)
+    _drifted(bench.drift.unknown_fields, drift_baseline.FIELDS)
+
+
+@cli_check("drift", "every content block has a class", required=False)
+def _blocks_modelled(bench: Bench) -> None:
+    _looked(bench)
+    _drifted(bench.drift.unknown_blocks)
+
+
+@cli_check("drift", "the CLI asks nothing that Bridle cannot answer", required=False)
+def _requests_known(bench: Bench) -> None:
+    _looked(bench)
+    _drifted(bench.drift.unknown_requests)
+
+
+@cli_check(
+    "drift",
+    f"every field of the answer to `initialize` has a place, or was left out in {drift_baseline.VERSION}",
+    required=False,
+)
+def _initialize_fields(bench: Bench) -> None:
+    from bridle.protocol.results import ServerInfo
+
+    if "initialize" not in bench.facts:
+        raise Skipped("`initialize` was not answered")
+    new = set(bench.facts["initialize"]) - set(ServerInfo.__struct_encode_fields__)
+    _drifted(Counter(new), drift_baseline.INITIALIZE)
+
+
+@cli_check("drift", "these hooks fire in a turn with tools: " + ", ".join(sorted(EXPECTED_HOOKS)))
+def _hooks_fire(bench: Bench) -> str:
+    if not bench.hooks:
+        raise Skipped("no hook fired: the check of callbacks did not get that far")
+    missing = EXPECTED_HOOKS - bench.hooks
+    expect(not missing, f"these did not: {one_line(sorted(missing))}")
+    return f"fired: {one_line(sorted(bench.hooks), 40)}"
+
+
+@cli_check("drift", "every hook event and every field of its input is known", required=False)
+def _hook_fields(bench: Bench) -> None:
+    if not bench.hooks:
+        raise Skipped("no hook fired")
+    _drifted(Counter(bench.facts.get("hook_fields", {})) + Counter(bench.hooks - set(HOOK_EVENTS)))
+
+
+@cli_check("drift", "every flag that an option becomes is known to the CLI")
+def _flags_known(bench: Bench) -> str:
+    text = bench.run("--help").stdout.decode("utf-8", "replace")
+    listed = flags_of_help(text)
+    expect(len(listed) > 10, f"`--help` lists {len(listed)} flags; its layout must have changed")
+    bench.facts["listed"] = listed
+
+    def is_refused(flag: str) -> bool:
+        # With no input and a wrong value it ends soon, whatever it thinks of the value.
+        tries = (bench.run("--print", given).stderr.decode("utf-8", "replace") for given in (f"{flag}=1", flag))
+        return all(f"unknown option '{flag}" in said for said in tries)
+
+    hidden = sorted(our_flags() - listed)
+    with ThreadPoolExecutor(4) as pool:
+        refused = [flag for flag, refused in zip(hidden, pool.map(is_refused, hidden), strict=True) if refused]
+    expect(not refused, f"unknown to it: {one_line(refused)}")
+    return f"{len(our_flags())} flags, {len(hidden)} of which `--help` does not list"
+
+
+@cli_check("drift", "every flag in `--help` is an option of Bridle, or left out on purpose", required=False)
+def _flags_modelled(bench: Bench) -> None:
+    if "listed" not in bench.facts:
+        raise Skipped("`--help` could not be read")
+    new = without_row(bench.facts["listed"])
+    if new:
+        raise Drifted(one_line(new, 40))

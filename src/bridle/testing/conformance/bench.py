@@ -15,7 +15,7 @@ from bridle.testing.conformance.drift import Drift
 from bridle.testing.conformance.report import Failed
 from bridle.testing.faults import with_faults
 from bridle.testing.faults.flow import FrameStage, Item, Selection, Stage
-from bridle.testing.model.isolation import isolated_options
+from bridle.testing.model.environment import isolated_options
 from bridle.transports.process.short_runs import run_with_descendants
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bridle.options.options import Options
     from bridle.sync import QueryStream, Session
     from bridle.testing.faults import FaultySource
-    from bridle.testing.faults.frames import Note
+    from bridle.testing.faults.kinds import Note
     from bridle.testing.model.scripted_model import ScriptedModel
 
 __all__ = ["CLI_CHECKS", "Bench", "CLICheck", "Drifted", "cli_check"]
@@ -60,16 +60,18 @@ class Bench:
 
     Attributes:
         cli_path: the CLI.
-        folder: what it sees as its machine.
-        drift: what was seen so far that is not modelled.
+        folder: the folder that it sees as its machine.
+        drift: observations so far that are not modelled.
         hooks: the hook events that fired so far.
-        facts: what one check found out for a later one.
+        facts: facts that one check leaves for a later one.
         seconds: how long an answer may take.
+        see: called with each line of the CLI.
     """
 
     cli_path: str
     folder: Path
     seconds: float = 60.0
+    see: Callable[[bytes], None] | None = None
     drift: Drift = field(default_factory=Drift)
     hooks: set[str] = field(default_factory=set)
     facts: dict[str, Any] = field(default_factory=dict)
@@ -85,7 +87,7 @@ class Bench:
         return isolated_options(
             self.folder,
             self.cli_path,
-            model,
+            None if model is None else model.url,
             {
                 "version_check": "skip",
                 "timeouts": Timeouts(
@@ -113,8 +115,13 @@ class Bench:
 
         return Session(self.options(model, **fields), transport=self._tapped())
 
+    def _see(self, line: bytes) -> None:
+        self.drift.see(line)
+        if self.see is not None:
+            self.see(line)
+
     def _tapped(self) -> FaultySource:
-        return with_faults(None, _Tap(self.drift.see))
+        return with_faults(None, _Tap(self._see))
 
     def run(self, *arguments: str, seconds: float = 30.0) -> subprocess.CompletedProcess[bytes]:
         """Run the CLI with these arguments and no input.
@@ -143,9 +150,9 @@ class CLICheck(NamedTuple):
     """One behaviour of the CLI, and how it is shown.
 
     Attributes:
-        group: what it belongs to.
+        group: the group of the check.
         name: of the check.
-        behaviour: what is expected.
+        behaviour: the expected behaviour.
         required: False for what Bridle can do without.
         run: shows it, or raises; may return what was seen.
         needs: names of checks that must not have failed before.
@@ -168,7 +175,7 @@ def cli_check(group: str, behaviour: str, *, required: bool = True) -> Callable[
     """Add a function to the checks."""
 
     def add(function: Callable[[Bench], str | None]) -> Any:
-        name = function.__name__
+        name = function.__name__.lstrip("_")
         needs = (*(("version",) if name != "version" else ()), *_NEEDS.get(group, ()))
         CLI_CHECKS.append(
             CLICheck(group, name, behaviour, required, function, tuple(needed for needed in needs if needed != name))

@@ -14,9 +14,9 @@ from bridle.testing.conformance.report import Failed, Finding, Report, Skipped, 
 from bridle.testing.errors import ScriptError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["CLI_CHECKS", "check_cli"]
+__all__ = ["CLI_CHECKS", "check_cli", "run_checks"]
 
 
 def check_cli(
@@ -24,35 +24,35 @@ def check_cli(
     *,
     only: Sequence[str] = (),
     seconds: float = 60.0,
+    on_check: Callable[[int, int, str], object] | None = None,
     on_finding: Callable[[Finding], object] | None = None,
 ) -> Report:
-    """Return what a CLI does of what Bridle relies on, and where it drifts.
+    """Check a CLI against the behaviour Bridle depends on, and report where it drifts.
 
     It takes about half a minute. No account is used and nothing leaves the machine.
 
     Args:
-        cli_path: the CLI; it is looked for otherwise.
-        only: names of checks, or of groups of them, if not all are wanted.
-        seconds: how long an answer may take.
+        cli_path: path of the CLI; None searches PATH and the known locations.
+        only: names of checks or of groups of checks; empty for all.
+        seconds: timeout of one answer.
+        on_check: called before each check with its number, the number of checks, and the behaviour.
         on_finding: called with each finding as it is made.
 
+    Returns:
+        The report.
+
     Raises:
-        CLINotFoundError: there is no CLI there.
+        CLINotFoundError: no CLI was found.
     """
-    from bridle.testing.conformance import behaviours, drift_findings  # add the checks
+    from bridle.testing.conformance import behaviours  # adds the checks
 
     found = find_cli(cli_path, os.environ, os.path.expanduser("~")).path
     report = Report(f"Claude Code CLI {found}")
     checks = [check for check in CLI_CHECKS if not only or check.name in only or check.group in only]
-    assert behaviours.__all__ and drift_findings.__all__  # noqa: S101, PT018 - loaded for their checks
+    assert behaviours.__all__  # noqa: S101 - loaded for its checks
     with tempfile.TemporaryDirectory(prefix="bridle-conformance-", ignore_cleanup_errors=True) as folder:
         bench = Bench(found, Path(folder), seconds)
-        failed: set[str] = set()
-        for check in checks:
-            status, detail, took = _run(bench, check, failed)
-            if status == "fails":
-                failed.add(check.name)
-            finding = Finding(check.group, check.name, check.behaviour, status, detail, check.required, seconds=took)
+        for finding in run_checks(bench, checks, on_check):
             report.findings.append(finding)
             if on_finding is not None:
                 on_finding(finding)
@@ -60,6 +60,20 @@ def check_cli(
     if version:
         report.subject += f", version {version}"
     return report
+
+
+def run_checks(
+    bench: Bench, checks: Sequence[CLICheck], on_check: Callable[[int, int, str], object] | None = None
+) -> Iterator[Finding]:
+    """Run checks on a bench, and give their findings."""
+    failed: set[str] = set()
+    for number, check in enumerate(checks, 1):
+        if on_check is not None:
+            on_check(number, len(checks), check.behaviour)
+        status, detail, took = _run(bench, check, failed)
+        if status == "fails":
+            failed.add(check.name)
+        yield Finding(check.group, check.name, check.behaviour, status, detail, check.required, seconds=took)
 
 
 def _run(bench: Bench, check: CLICheck, failed: set[str]) -> tuple[Status, str, float]:

@@ -28,7 +28,7 @@ _ALWAYS = frozenset({"--print", "--output-format", "--verbose", "--input-format"
 
 @dataclass
 class Drift:
-    """What was seen on the wire that is not modelled. Feed it lines.
+    """Observations on the wire that are not modelled. Feed it lines.
 
     Attributes:
         frames: how many frames of each kind came.
@@ -36,8 +36,8 @@ class Drift:
         unknown_fields: `Class.field` of fields without a place.
         unknown_blocks: types of content blocks without a class.
         dropped: warnings about fields of another shape than the class says.
-        unknown_requests: what the CLI asks of its host, and nobody knows.
-        bad_lines: lines that are no frames at all.
+        unknown_requests: unknown requests of the CLI to its host.
+        bad_lines: lines that are not frames.
     """
 
     frames: Counter[str] = field(default_factory=Counter)
@@ -123,7 +123,7 @@ def _block(kinds: list[type[Block]], value: dict[str, Any], blocks: Counter[str]
 
 def our_flags() -> set[str]:
     """Return every flag that an option can become."""
-    from bridle.launch.table import ROWS
+    from bridle.launch.encode import ROWS
 
     return {flag for option in ROWS for flag in re.findall(r"--[a-z][a-zA-Z-]*", option.row.becomes)} | _ALWAYS
 
@@ -135,8 +135,8 @@ def flags_of_help(text: str) -> set[str]:
     return {flag for line in lines for flag in re.findall(r"(?:^|, )(--[a-zA-Z][a-zA-Z-]*)", line)}
 
 
-def without_row(listed: Iterable[str]) -> list[str]:
-    """Return the flags of the CLI that no option becomes, apart from those that are left out on purpose."""
+def without_row(listed: Iterable[str], baseline: Iterable[str] | None = None) -> list[str]:
+    """Return the flags of the CLI that no option becomes, apart from those of the baseline (None: the one of Bridle)."""
     from bridle.testing.conformance import drift_baseline
 
-    return sorted(set(listed) - our_flags() - drift_baseline.FLAGS)
+    return sorted(set(listed) - our_flags() - set(drift_baseline.FLAGS if baseline is None else baseline))

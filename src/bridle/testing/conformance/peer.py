@@ -77,6 +77,7 @@ def play(step: "list[Any]") -> None:
         os._exit(arguments[0])
 
 
-for chosen in json.loads(sys.argv[1]):
-    play(chosen)
+steps: "list[list[Any]]" = json.loads(sys.argv[1])
+for _step in steps:
+    play(_step)
 os._exit(0)

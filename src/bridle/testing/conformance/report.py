@@ -1,4 +1,4 @@
-"""What a conformance check found: one `Finding` for each behaviour, together a `Report`."""
+"""Results of a conformance check: one `Finding` for each behaviour, together a `Report`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from bridle.errors import printable
+from bridle.errors import escape_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,14 +28,14 @@ class Skipped(Exception):  # noqa: N818 - it ends a check, and reaches nobody
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of one check.
+    """The result of one check.
 
     Attributes:
-        group: what it belongs to.
+        group: the group of the check.
         check: its name, stable between versions.
-        behaviour: what is expected, in one line.
+        behaviour: the expected behaviour, in one line.
         status: `holds`, `fails`, `drift` or `skipped`.
-        detail: what was seen, where that matters.
+        detail: the observation, where it matters.
         required: True if nothing works without it.
         where: the shell it was run in, if it was run in several.
         seconds: how long it took.
@@ -52,7 +52,7 @@ class Finding:
 
     def __post_init__(self) -> None:
         # It is what a peer wrote, and goes to terminals and files.
-        object.__setattr__(self, "detail", printable(self.detail, _DETAIL_CHARACTERS))
+        object.__setattr__(self, "detail", escape_terminal(self.detail, _DETAIL_CHARACTERS))
 
     def __str__(self) -> str:
         where = f" ({self.where})" if self.where else ""
@@ -66,7 +66,7 @@ class Report:
     """All findings of a run.
 
     Attributes:
-        subject: what was looked at.
+        subject: the CLI or transport that was checked.
         findings: in the order in which they were made.
     """
 
@@ -75,7 +75,7 @@ class Report:
 
     @property
     def failures(self) -> list[Finding]:
-        """What is required and does not hold."""
+        """The required behaviour that does not hold."""
         return [finding for finding in self.findings if finding.status == "fails" and finding.required]
 
     @property

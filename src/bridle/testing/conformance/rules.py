@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from bridle.errors import StartError
 from bridle.testing.conformance.report import Failed, Skipped, expect
-from bridle.transports.checking import check_shape
+from bridle.transports.opening import check_shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -54,6 +54,10 @@ def _check(behaviour: str, *, required: bool = True, push: bool = False) -> Call
         return function
 
     return add
+
+
+async def _line(wire: Wire) -> bytes:
+    return await wire.read_until(lambda read: read.endswith(b"\n"))
 
 
 def _same(got: bytes, wanted: bytes) -> None:
@@ -136,7 +140,7 @@ async def _cancelled_reads_lose_nothing(wire: Wire, plan: Plan) -> None:
     await wire.stop(turn_open=False)
 
 
-@_check("a `receive` with nothing to receive waits no longer than it is told to")
+@_check("a `receive` with nothing to receive waits no longer than its timeout")
 async def _reads_can_be_given_up(wire: Wire, plan: Plan) -> None:
     await wire.start(plan(["stay"]))
     began = time.monotonic()
@@ -147,18 +151,18 @@ async def _reads_can_be_given_up(wire: Wire, plan: Plan) -> None:
     await wire.stop()
 
 
-@_check("the exit status is told, more than once")
+@_check("the exit status is reported, more than once")
 async def _exit_status(wire: Wire, plan: Plan) -> None:
     await wire.start(plan(["out", "x"], ["exit", 7]))
     await wire.read_until()
     codes = [await wire.wait_exit(10.0) for _ in range(2)]
     if codes == [None, None]:
-        raise Skipped("this transport tells no exit status: a crash cannot be told from an end")
+        raise Skipped("this transport reports no exit status: a crash looks like an end")
     expect(codes == [7, 7], f"it told {codes} instead of 7, twice")
     await wire.stop(turn_open=False)
 
 
-@_check("sending to a peer that has exited is no error: its exit says what happened")
+@_check("sending to a peer that has exited is not an error: its exit is the report")
 async def _writes_to_the_dead(wire: Wire, plan: Plan) -> None:
     await wire.start(plan(["exit", 0]))
     await wire.read_until()
@@ -177,7 +181,7 @@ async def _no_such_program(wire: Wire, plan: Plan) -> None:
     except StartError:
         pass
     except Exception as error:
-        raise Failed(f"`start` raised {type(error).__name__}: {error}, which is no StartError") from error
+        raise Failed(f"`start` raised {type(error).__name__}: {error}, which is not a StartError") from error
     else:
         await wire.read_until()
         code = await wire.wait_exit(10.0)
@@ -188,7 +192,7 @@ async def _no_such_program(wire: Wire, plan: Plan) -> None:
 @_check("`stop` ends a peer that ignores the end of its input and SIGTERM, in bounded time")
 async def _stop_ends_the_stubborn(wire: Wire, plan: Plan) -> None:
     await wire.start(plan(["stubborn"], ["tell", ""], ["stay"]))
-    told = json.loads(await wire.read_until(lambda read: read.endswith(b"\n")))
+    told = json.loads(await _line(wire))
     began = time.monotonic()
     await wire.stop(turn_open=True)
     took = time.monotonic() - began
@@ -200,8 +204,8 @@ def _gone(wire: Wire, peer: int) -> None:
     """Check that the peer is gone, where it is a process of this machine."""
     from bridle.transports.process.processes import identity
 
-    for pid in {peer, wire.pid or peer}:
-        if wire.pid is not None and identity(pid) is not None:
+    for pid in {peer, wire.transport.pid or peer}:
+        if wire.transport.pid is not None and identity(pid) is not None:
             raise Failed(f"process {pid} still lives")
 
 
@@ -216,15 +220,15 @@ async def _stop_is_idempotent(wire: Wire, plan: Plan) -> None:
     expect(data == b"", f"after the stop `receive` gave {data!r}")
 
 
-@_check("`stop` before `start` is no error")
+@_check("`stop` before `start` is not an error")
 async def _stop_before_start(wire: Wire, plan: Plan) -> None:
     await wire.stop()
 
 
-@_check("`stop` from elsewhere ends a `receive` that waits, at once")
+@_check("`stop` from elsewhere ends a `receive` that waits, immediately")
 async def _stop_ends_a_read(wire: Wire, plan: Plan) -> None:
     await wire.start(plan(["tell", ""], ["stay"]))
-    await wire.read_until(lambda read: read.endswith(b"\n"))
+    await _line(wire)
     ended: list[float] = []
 
     async def read() -> bytes | None:
@@ -253,17 +257,17 @@ async def _stop_is_shielded(wire: Wire, plan: Plan) -> None:
     import anyio
 
     await wire.start(plan(["stubborn"], ["tell", ""], ["stay"]))
-    told = json.loads(await wire.read_until(lambda read: read.endswith(b"\n")))
+    told = json.loads(await _line(wire))
     with anyio.CancelScope() as scope:
         scope.cancel()
         await wire.stop(turn_open=True)
     _gone(wire, told["pid"])
 
 
-@_check("`abandon` returns at once, and the peer ends soon")
+@_check("`abandon` returns immediately, and the peer ends soon")
 async def _abandon_does_not_wait(wire: Wire, plan: Plan) -> None:
     await wire.start(plan(["tell", ""], ["stay"]))
-    told = json.loads(await wire.read_until(lambda read: read.endswith(b"\n")))
+    told = json.loads(await _line(wire))
     began = time.monotonic()
     wire.abandon()
     took = time.monotonic() - began
@@ -271,19 +275,21 @@ async def _abandon_does_not_wait(wire: Wire, plan: Plan) -> None:
     until = time.monotonic() + _STOP_SECONDS
     from bridle.transports.process.processes import identity
 
-    while wire.pid is not None and identity(told["pid"]) is not None and time.monotonic() < until:
+    while wire.transport.pid is not None and identity(told["pid"]) is not None and time.monotonic() < until:
         threading.Event().wait(0.02)
     _gone(wire, told["pid"])
     await wire.stop()
 
 
-@_check("stderr is drained (a megabyte of it blocks nobody), kept apart from the output, and its end can be had")
+@_check(
+    "stderr is drained (a megabyte of it does not block the peer), kept apart from the output, and its end can be had"
+)
 async def _stderr(wire: Wire, plan: Plan) -> None:
     await wire.start(plan(["err", _MEBIBYTE, "the last words\n"], ["out", "output\n"]))
     _same(await wire.read_until(), b"output\n")
     await wire.wait_exit(10.0)
     await wire.stop(turn_open=False)
-    tail = wire.stderr_tail
+    tail = wire.transport.stderr_tail
     expect(isinstance(tail, bytes), f"`stderr_tail` is a {type(tail).__name__}")
     expect(len(tail) < _MEBIBYTE, f"all {len(tail)} bytes were kept")
     if not tail:
@@ -309,7 +315,7 @@ async def _looks(wire: Wire, plan: Plan) -> None:
         if moment == "after the stop":
             await wire.stop()
         try:
-            pid, tail, shown = wire.pid, wire.stderr_tail, repr(wire.transport)
+            pid, tail, shown = wire.transport.pid, wire.transport.stderr_tail, repr(wire.transport)
         except Exception as error:
             raise Failed(f"{moment}: {type(error).__name__}: {error}") from error
         expect(pid is None or isinstance(pid, int), f"{moment}: `pid` is {pid!r}")
@@ -318,7 +324,8 @@ async def _looks(wire: Wire, plan: Plan) -> None:
 
 
 @_check(
-    "`push_to` calls `take` until it returns False; `receive` and `push_to` go on from there without a loss", push=True
+    "`push_to` calls `take` until it returns False; `receive` and `push_to` continue from there without a loss",
+    push=True,
 )
 async def _pushed_output_is_kept(wire: Wire, plan: Plan) -> None:
     await wire.start(plan(["numbers", 200, 0.002]))
@@ -359,11 +366,11 @@ async def _sent_without_waiting(wire: Wire, plan: Plan) -> None:
 @_check("`input_broken` becomes true after a write to a peer that has closed its input", required=False, push=True)
 async def _a_broken_input_is_noticed(wire: Wire, plan: Plan) -> None:
     await wire.start(plan(["deaf"], ["tell", ""], ["stay"]))
-    await wire.read_until(lambda read: read.endswith(b"\n"))
-    expect(not wire.input_broken, "it was true before anything was written")
+    await _line(wire)
+    expect(not wire.transport.input_broken, "it was true before anything was written")
     until = time.monotonic() + 10.0
-    while not wire.input_broken and time.monotonic() < until:
+    while not wire.transport.input_broken and time.monotonic() < until:
         wire.send_nowait(b"x" * 10_000)
         await wire.receive(0.05)
-    expect(wire.input_broken, "it was not within 10 s")
+    expect(wire.transport.input_broken, "it was not within 10 s")
     await wire.stop()

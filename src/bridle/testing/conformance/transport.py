@@ -52,6 +52,9 @@ def check_transport(
         only: names of checks, if not all are wanted.
         seconds: how long one check may take.
         on_finding: called with each finding as it is made.
+
+    Returns:
+        The report.
     """
     report = Report(f"Transport {source!r}")
     for shell in shells:

@@ -13,45 +13,33 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from bridle.launch.plan import LaunchPlan
-    from bridle.transports.base import AsyncTransport, SyncTransport, TransportSource
+    from bridle.transports.base import TransportSource
 
 __all__ = ["SHELLS", "Shell", "Wire", "run_bounded"]
 
 Shell: TypeAlias = Literal["asyncio", "trio", "threads"]
 SHELLS: tuple[Shell, ...] = ("asyncio", "trio", "threads")
 CHECK_SECONDS = 60.0
-"""What one check may take; the default graces of a stop take ten seconds."""
+"""The time for one check, in seconds; the default graces of a stop take ten seconds."""
 
 
 class Wire:
-    """A transport of either kind under test. What it is doing is kept, for the report on a check that hangs."""
+    """A transport of either kind under test.
+
+    Attributes:
+        transport: the transport itself.
+        doing: the method that runs, for the report on a check that hangs.
+    """
 
     def __init__(self, source: TransportSource, shell: Shell) -> None:
         self.shell = shell
-        self.blocking = shell == "threads"
-        self.doing = ""
-        self._transport: Any = source.for_sync() if self.blocking else source.for_async()
-
-    @property
-    def transport(self) -> AsyncTransport | SyncTransport:
-        """The transport itself."""
-        return self._transport  # type: ignore[no-any-return]
-
-    @property
-    def pid(self) -> int | None:
-        """Its process id, where there is one."""
-        pid: int | None = self._transport.pid
-        return pid
-
-    @property
-    def stderr_tail(self) -> bytes:
-        """Its end of stderr."""
-        tail: bytes = self._transport.stderr_tail
-        return tail
+        self.blocking: bool = shell == "threads"
+        self.doing: str = ""
+        self.transport: Any = source.for_sync() if self.blocking else source.for_async()
 
     async def _call(self, name: str, *arguments: Any, **named: Any) -> Any:
         self.doing = name
-        outcome = getattr(self._transport, name)(*arguments, **named)
+        outcome = getattr(self.transport, name)(*arguments, **named)
         if not self.blocking:
             outcome = await outcome
         self.doing = ""
@@ -76,58 +64,46 @@ class Wire:
     def abandon(self) -> None:
         """Abandon the peer."""
         self.doing = "abandon"
-        self._transport.abandon()
+        self.transport.abandon()
         self.doing = ""
 
-    async def receive(self, seconds: float | None = None) -> bytes | None:
-        """Return what `receive` returns; None if it took longer."""
+    async def _within(self, seconds: float | None, name: str, *arguments: Any) -> Any:
+        """Return what a method returns; None if it took longer."""
         if self.blocking:
-            return await self._call("receive", seconds)  # type: ignore[no-any-return]
+            return await self._call(name, *arguments, seconds)
         import anyio
 
         with anyio.move_on_after(seconds):
-            return await self._call("receive")  # type: ignore[no-any-return]
+            return await self._call(name, *arguments)
         return None
+
+    async def receive(self, seconds: float | None = None) -> bytes | None:
+        """Return what `receive` returns; None if it took longer."""
+        return await self._within(seconds, "receive")  # type: ignore[no-any-return]
+
+    async def wait_exit(self, seconds: float | None = None) -> int | None:
+        """Return what `wait_exit` returns; None if it took longer."""
+        return await self._within(seconds, "wait_exit")  # type: ignore[no-any-return]
 
     @property
     def is_push(self) -> bool:
         """True if the transport implements a push protocol."""
-        return isinstance(self._transport, PushTransport)
-
-    @property
-    def input_broken(self) -> bool:
-        """Its `input_broken`."""
-        broken: bool = self._transport.input_broken
-        return broken
+        return isinstance(self.transport, PushTransport)
 
     def send_nowait(self, data: bytes) -> None:
         """Send bytes without waiting."""
         self.doing = "send_nowait"
-        self._transport.send_nowait(data)
+        self.transport.send_nowait(data)
         self.doing = ""
 
     async def push_to(self, take: Callable[[bytes], bool], seconds: float) -> bytes | None:
         """Return what `push_to` returns, None if it took longer; a blocking transport is read by `receive` instead."""
-        if self.blocking:
-            while data := await self.receive(seconds):
-                if not take(data):
-                    return None
-            return data
-        import anyio
-
-        with anyio.move_on_after(seconds):
-            return await self._call("push_to", take)  # type: ignore[no-any-return]
-        return None
-
-    async def wait_exit(self, seconds: float | None = None) -> int | None:
-        """Return what `wait_exit` returns; None if it took longer."""
-        if self.blocking:
-            return await self._call("wait_exit", seconds)  # type: ignore[no-any-return]
-        import anyio
-
-        with anyio.move_on_after(seconds):
-            return await self._call("wait_exit")  # type: ignore[no-any-return]
-        return None
+        if not self.blocking:
+            return await self._within(seconds, "push_to", take)  # type: ignore[no-any-return]
+        while data := await self.receive(seconds):
+            if not take(data):
+                return None
+        return data
 
     async def read_until(self, end: Callable[[bytes], bool] = lambda read: False, seconds: float = 30.0) -> bytes:
         """Return what comes until `end` holds, or the output ends.
@@ -187,7 +163,7 @@ def run_bounded(wire: Wire, check: Callable[[Wire], Coroutine[Any, Any, None]], 
 
     Raises:
         Failed: it took too long.
-        BaseException: what the check raises.
+        BaseException: the exception of the check.
     """
     outcome: list[BaseException | None] = []
 

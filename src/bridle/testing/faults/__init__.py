@@ -1,4 +1,4 @@
-"""Faults: what goes wrong between a host and its CLI, put around any transport.
+"""Faults: problems between a host and its CLI, put around any transport.
 
 ::
 
@@ -17,8 +17,21 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from bridle.testing.faults.flow import FaultState, Stage
-from bridle.testing.faults.frames import Corrupt, Direction, Drop, Duplicate, Insert, Note, Reorder
-from bridle.testing.faults.pieces import Cut, Delay, Silence, SlowReader, Split, StalledWriter
+from bridle.testing.faults.kinds import (
+    Corrupt,
+    Cut,
+    Delay,
+    Direction,
+    Drop,
+    Duplicate,
+    Insert,
+    Note,
+    Reorder,
+    Silence,
+    SlowReader,
+    Split,
+    StalledWriter,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +59,7 @@ __all__ = [
 
 @runtime_checkable
 class Fault(Protocol):
-    """What goes wrong. Those of this module are values; write your own with a `Stage` of `bridle.testing.faults.flow`."""
+    """A fault. The faults of this module are values; write your own with a `Stage` of `bridle.testing.faults.flow`."""
 
     @property
     def direction(self) -> Direction:
@@ -64,7 +77,7 @@ class Applied:
         connection: the number of the connection, from 1.
         direction: `inbound` or `outbound`.
         fault: which fault.
-        what: what it did.
+        what: the effect.
     """
 
     connection: int
@@ -74,7 +87,13 @@ class Applied:
 
 
 class FaultySource:
-    """A transport source whose transports have faults. Made by `with_faults`."""
+    """A transport source whose transports have faults. Made by `with_faults`.
+
+    Args:
+        base: a transport source, a transport, or None for the local child process that the options ask for.
+        faults: the faults, in order.
+        seed: seed of the random decisions.
+    """
 
     def __init__(
         self,
@@ -90,7 +109,7 @@ class FaultySource:
 
     @property
     def applied(self) -> tuple[Applied, ...]:
-        """What the faults did so far, except for what they do to every read and write (splits, delays)."""
+        """The effects of the faults so far, except for effects on every read and write (splits, delays)."""
         return tuple(self._applied)
 
     @property
@@ -100,6 +119,9 @@ class FaultySource:
 
     def for_async(self) -> AsyncTransport:
         """Return a new faulty transport for asyncio or trio.
+
+        Returns:
+            The transport with the faults.
 
         Raises:
             TypeError: the inner transport is not an async one.
@@ -111,6 +133,9 @@ class FaultySource:
     def for_sync(self) -> SyncTransport:
         """Return a new faulty transport without an event loop.
 
+        Returns:
+            The transport with the faults.
+
         Raises:
             TypeError: the inner transport is not a blocking one.
         """
@@ -120,7 +145,7 @@ class FaultySource:
 
     def _inner(self, child: Callable[[], Any], *, blocking: bool) -> Any:
         from bridle.transports.base import TransportSource
-        from bridle.transports.checking import check_shape
+        from bridle.transports.opening import check_shape
 
         inner: Any = child() if self._base is None else self._base
         if isinstance(inner, TransportSource):
@@ -129,14 +154,28 @@ class FaultySource:
         return inner
 
     def around_async(self, transport: AsyncTransport) -> AsyncTransport:
-        """Return a transport that does what `transport` does, with the faults."""
-        from bridle.testing.faults.async_wrapper import FaultyAsyncTransport
+        """Return a transport that does what `transport` does, with the faults.
+
+        Args:
+            transport: the transport to wrap.
+
+        Returns:
+            The transport with the faults.
+        """
+        from bridle.testing.faults.wrappers import FaultyAsyncTransport
 
         return FaultyAsyncTransport(transport, self._state())
 
     def around_sync(self, transport: SyncTransport) -> SyncTransport:
-        """Return a blocking transport that does what `transport` does, with the faults."""
-        from bridle.testing.faults.sync_wrapper import FaultySyncTransport
+        """Return a blocking transport that does what `transport` does, with the faults.
+
+        Args:
+            transport: the transport to wrap.
+
+        Returns:
+            The transport with the faults.
+        """
+        from bridle.testing.faults.wrappers import FaultySyncTransport
 
         return FaultySyncTransport(transport, self._state())
 
@@ -170,13 +209,16 @@ def with_faults(
 
     Args:
         source: a transport source, a transport, or None for the local child process that the options ask for.
-        faults: what goes wrong, in order: each acts on what the one before left.
-        seed: decides what is random.
+        faults: the faults, in order: each acts on the output of the one before.
+        seed: seed of the random decisions.
+
+    Returns:
+        The transport source.
 
     Raises:
-        TypeError: something among `faults` is none.
+        TypeError: an entry of `faults` is not a fault.
     """
     for fault in faults:
         if isinstance(fault, type) or not isinstance(fault, Fault):
-            raise TypeError(f"with_faults: {fault!r} is no fault; they are instances, such as `Split(1)`")
+            raise TypeError(f"with_faults: {fault!r} is not a fault; they are instances, such as `Split(1)`")
     return FaultySource(source, faults, seed)

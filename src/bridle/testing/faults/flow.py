@@ -1,7 +1,7 @@
-"""What faults do to a stream of bytes, without waiting: one `Flow` for each direction of a connection.
+"""Effects of faults on a stream of bytes, without waiting: one `Flow` for each direction of a connection.
 
-A flow is a row of stages. Bytes go in as they are read or sent; out come bytes, pauses and ends, in order. The shells
-(`fault_async`, `fault_sync`) own the clock and ask `take` what is due.
+A flow is a row of stages. Bytes go in as they are read or sent; out come bytes, pauses and ends, in order. The
+transports in `wrappers.py` own the clock and take what is due.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from bridle.transports.base import Transport
 
-__all__ = ["Ended", "FaultState", "FaultyTransport", "Flow", "FrameStage", "Pause", "Selection", "Stage", "frame_name"]
+__all__ = ["Ended", "FaultState", "Flow", "FrameStage", "Pause", "Selection", "Stage", "frame_name"]
 
 READ_AHEAD_BYTES = 262_144
 """So much is read of a peer whose output is held back."""
@@ -34,7 +33,7 @@ class Ended(NamedTuple):
 
     Attributes:
         cut: True if a fault made it.
-        exit_code: what the peer seems to have exited with; None if it says nothing about an exit.
+        exit_code: the apparent exit code of the peer; None if the fault concerns no exit.
     """
 
     cut: bool = False
@@ -93,7 +92,7 @@ class Selection:
         self._count = 0
 
     def chooses(self, line: bytes) -> bool:
-        """Return whether this frame, the next one, is chosen. A line that is no JSON object has no name and no fields."""
+        """Return whether this frame, the next one, is chosen. A line that is not a JSON object has no name and no fields."""
         if self._matching is not None and not self._matches(line):
             return False
         self._count += 1
@@ -171,7 +170,7 @@ class Flow:
         self._items: deque[Item] = deque()
         self._due: float | None = None
         self.ended: Ended | None = None
-        self.held_bytes = 0
+        self.held_bytes: int = 0
 
     def push(self, item: bytes | Ended) -> None:
         """Put in what was read or is to be sent, or its end."""
@@ -221,23 +220,23 @@ class FaultState:
     """Both directions of one connection.
 
     Attributes:
-        inbound: what the peer writes, on its way to us.
-        outbound: what we write, on its way to the peer.
+        inbound: bytes of the peer, on their way to the host.
+        outbound: bytes of the host, on their way to the peer.
         stopped: True once the transport was stopped.
         output_ended: True once the peer's output is known to have ended.
-        input_ended: True once the peer was told the end of its input.
+        input_ended: True once the input of the peer was closed.
     """
 
     def __init__(self, inbound: Sequence[Stage], outbound: Sequence[Stage]) -> None:
-        self.inbound = Flow(inbound)
-        self.outbound = Flow(outbound)
+        self.inbound: Flow = Flow(inbound)
+        self.outbound: Flow = Flow(outbound)
         self.stopped = False
-        self.output_ended = False
-        self.input_ended = False
+        self.output_ended: bool = False
+        self.input_ended: bool = False
 
     @property
     def exit_code(self) -> int | None:
-        """What the peer seems to have exited with, if a fault says so."""
+        """The apparent exit code of the peer, if a fault sets one."""
         return self.inbound.ended.exit_code if self.inbound.ended is not None else None
 
     def received(self, data: bytes) -> None:
@@ -246,14 +245,14 @@ class FaultState:
         self.inbound.push(data or Ended())
 
     def next_output(self, now: float) -> bytes | Pause | None:
-        """Return what is to be received: bytes, b"" at the end, how long to wait for it, or None: the peer is to be asked."""
+        """Return what is to be received: bytes, b"" at the end, how long to wait for it, or None to read from the peer."""
         if self.stopped:
             return b""
         item = self.inbound.take(now)
         return b"" if isinstance(item, Ended) else item
 
     def next_input(self, now: float) -> bytes | Ended | None:
-        """Return what is to be given to the peer at once: bytes, the end of its input (once), or None."""
+        """Return the data to write to the peer now: bytes, the end of its input (once), or None."""
         if self.stopped or self.input_ended or self.exit_code is not None:
             return None
         item = self.outbound.take(now)
@@ -264,7 +263,7 @@ class FaultState:
     def may_read(self, paused: bool) -> bool:
         """Return whether the peer is to be read: not after its end, and not without limit while what it wrote is held back.
 
-        It is read in pauses, too, because transports write while they read.
+        It is also read in pauses, because transports write while they read.
         """
         return not self.output_ended and not (paused and self.inbound.held_bytes >= READ_AHEAD_BYTES)
 
@@ -273,29 +272,3 @@ class FaultState:
         if not paused and not self.outbound.faulty:
             return wanted
         return LOOK_SECONDS if wanted is None else min(wanted, LOOK_SECONDS)
-
-
-class FaultyTransport:
-    """What the two kinds of faulty transports share."""
-
-    def __init__(self, inner: Transport, state: FaultState) -> None:
-        self._inner_transport = inner
-        self._state = state
-
-    @property
-    def pid(self) -> int | None:
-        """The process id, where there is one."""
-        return self._inner_transport.pid
-
-    @property
-    def stderr_tail(self) -> bytes:
-        """The last part of what the peer wrote to stderr."""
-        return self._inner_transport.stderr_tail
-
-    def abandon(self) -> None:
-        """End the peer without waiting."""
-        self._state.stopped = True
-        self._inner_transport.abandon()
-
-    def __repr__(self) -> str:
-        return f"<{self._inner_transport!r} with faults>"

@@ -1,12 +1,14 @@
-"""The environment variables that make a CLI talk to a scripted model and to nothing else."""
+"""The environment and the options that make a CLI talk to a scripted model and to nothing else."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    import os
+from bridle.options.options import Options
+
+__all__ = ["environment", "isolated_environment", "isolated_options"]
 
 _FAKE_KEY = "sk-ant-scripted-model"
 # Other ways to reach a model, which would win over the scripted one; the CLI takes an empty value for "not set".
@@ -18,25 +20,12 @@ _OTHER_PROVIDERS = (
     "CLAUDE_CODE_USE_VERTEX",
 )
 # What would change the answers of a CLI that runs in a test, and is therefore unset in an isolated environment.
-_NOT_IN_TESTS = (
-    "ANTHROPIC_CUSTOM_HEADERS",
-    "ANTHROPIC_DEFAULT_HAIKU_MODEL",
-    "ANTHROPIC_DEFAULT_OPUS_MODEL",
-    "ANTHROPIC_DEFAULT_SONNET_MODEL",
-    "ANTHROPIC_MODEL",
-    "ANTHROPIC_SMALL_FAST_MODEL",
-    "CLAUDECODE",
-    "CLAUDE_CODE_ENTRYPOINT",
-    "CLAUDE_CODE_EXTRA_BODY",
-    "CLAUDE_CODE_SESSION_ID",
-    "CLAUDE_CODE_SSE_PORT",
-    "HTTPS_PROXY",
-    "HTTP_PROXY",
-    "MAX_THINKING_TOKENS",
-    "NODE_OPTIONS",
-    "https_proxy",
-    "http_proxy",
+_NOT_IN_TESTS_TEXT = (
+    "ANTHROPIC_CUSTOM_HEADERS ANTHROPIC_DEFAULT_HAIKU_MODEL ANTHROPIC_DEFAULT_OPUS_MODEL ANTHROPIC_DEFAULT_SONNET_MODEL "
+    "ANTHROPIC_MODEL ANTHROPIC_SMALL_FAST_MODEL CLAUDECODE CLAUDE_CODE_ENTRYPOINT CLAUDE_CODE_EXTRA_BODY CLAUDE_CODE_SESSION_ID "
+    "CLAUDE_CODE_SSE_PORT HTTPS_PROXY HTTP_PROXY MAX_THINKING_TOKENS NODE_OPTIONS https_proxy http_proxy"
 )
+_NOT_IN_TESTS = _NOT_IN_TESTS_TEXT.split()
 
 
 def environment(url: str) -> dict[str, str]:
@@ -74,3 +63,31 @@ def isolated_environment(url: str, directory: str | os.PathLike[str]) -> dict[st
         "XDG_STATE_HOME": str(home / ".local" / "state"),
         "TMPDIR": str(temporary),
     }
+
+
+# Nothing listens there. Without the second a request that was not meant to be made would fail after some minutes of tries.
+_NOBODY = "http://127.0.0.1:9"
+_FAIL_AT_ONCE = {"CLAUDE_CODE_MAX_RETRIES": "0"}
+
+
+def isolated_options(folder: Path, cli: str | None, url: str | None, fields: dict[str, Any]) -> Options:
+    """Return options for a CLI whose home, configuration, temporary files and working directory are below `folder`.
+
+    Args:
+        folder: made if it is missing.
+        cli: the CLI to name; None to search for it.
+        url: the address of the model; None for none.
+        fields: more options; `env` is laid over what isolates.
+    """
+    project = folder / "project"
+    project.mkdir(parents=True, exist_ok=True)
+    isolated = isolated_environment(url or _NOBODY, folder)
+    environment: dict[str, str | None] = {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "LANG": "C.UTF-8",
+        **{name: value for name, value in isolated.items() if value is not None},
+        **({} if url else _FAIL_AT_ONCE),
+        **(fields.get("env") or {}),
+    }
+    found = {"cli_path": cli} if cli is not None else {}
+    return Options(**{"cwd": str(project), **found, "inherit_env": False, **fields, "env": environment})

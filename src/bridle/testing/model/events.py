@@ -1,4 +1,4 @@
-"""What the Messages API sends for a `Reply`: the events of a stream, or one whole message. Pure."""
+"""Output of the Messages API for a `Reply`: the events of a stream, or one whole message. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def message_events(
         },
     }
     for index, block in enumerate(reply.content):
-        yield from _block_events(index, block, reply.chunk, new_tool_id)
+        yield from block_events(index, _whole_block(block, new_tool_id), reply.chunk)
     yield {
         "type": "message_delta",
         "delta": {"stop_reason": _stop_reason(reply), "stop_sequence": None},
@@ -98,10 +98,8 @@ def _whole_block(block: Block, new_tool_id: Callable[[], str]) -> Mapping[str, A
             return block
 
 
-def _block_events(
-    index: int, block: Block, chunk: int | None, new_tool_id: Callable[[], str]
-) -> Iterator[dict[str, Any]]:
-    whole = _whole_block(block, new_tool_id)
+def block_events(index: int, whole: Mapping[str, Any], chunk: int | None) -> Iterator[dict[str, Any]]:
+    """Yield the events by which a block is streamed, in deltas of at most `chunk` characters."""
     deltas: list[dict[str, Any]] = []
     match whole:
         case {"type": "text", "text": str(text)}:

@@ -1,8 +1,8 @@
-"""What the CLI asked the model, and which part of the CLI asked it.
+"""Requests of the CLI to the model, and the part of the CLI that sent each.
 
 The main loop, subagents, compaction and helpers (titles, side questions, hooks that ask a model) post to the same
 address. With `CLAUDE_CODE_GATEWAY_HINT_HEADERS=1`, which `ScriptedModel.env` sets, CLI 2.1.328 says in
-`x-claude-code-request-class` which one it is. Without that header (an older CLI, or an environment that is not ours)
+`x-claude-code-request-class` which one it is. Without that header (an older CLI, or another environment)
 the shape of the request tells; both ways are tested against the real CLI. This module is pure.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["ModelRequest", "RequestKind", "ToolResult"]
 
 RequestKind: TypeAlias = Literal["main", "subagent", "compaction", "side", "count_tokens", "probe"]
-"""Who asks: the main loop, a subagent, a compaction, a helper of the CLI, a token count, anything else."""
+"""The sender of a request: the main loop, a subagent, a compaction, a helper of the CLI, a token count, anything else."""
 
 SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization", "x-api-key"})
 
@@ -41,7 +41,7 @@ _SIDE_MARKS = ("<system-reminder>This is a side question", "[SUGGESTION MODE")
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool gave back to the model.
+    """The result of a tool, for the model.
 
     Attributes:
         tool_use_id: the call that it answers.
@@ -61,8 +61,8 @@ class ModelRequest:
     """One request of the CLI to the model.
 
     Attributes:
-        number: 1 for the first request of the script, whatever its kind.
-        kind: who asks.
+        number: 1 for the first request of the script, of any kind.
+        kind: the sender.
         method: the HTTP method.
         path: the path with its query.
         headers: lower-case names; those that carry secrets are left out.
@@ -78,7 +78,7 @@ class ModelRequest:
 
     @property
     def model(self) -> str:
-        """The model that was asked for."""
+        """The requested model."""
         return str(self.body.get("model", ""))
 
     @property
@@ -162,7 +162,11 @@ class ModelRequest:
         return json.dumps(self.body, ensure_ascii=False)
 
     def describe(self) -> str:
-        """Return one line for error messages: kind, prompt, tool results."""
+        """Return one line for error messages: kind, prompt, tool results.
+
+        Returns:
+            The line.
+        """
         parts = [f"#{self.number} {self.kind}"]
         if self.kind == "probe":
             parts.append(f"{self.method} {self.path}")
@@ -241,7 +245,7 @@ def _kind_by_shape(headers: Mapping[str, str], body: Mapping[str, Any]) -> Reque
 
 
 def side_answer(request: ModelRequest) -> str:
-    """Return a text that satisfies the CLI's helpers: an instance of the schema that was asked for, else `OK`."""
+    """Return a text that satisfies the CLI's helpers: an instance of the requested schema, else `OK`."""
     schema = _schema(request.body)
     return json.dumps(_instance(schema)) if schema else "OK"
 

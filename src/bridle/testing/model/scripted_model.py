@@ -20,20 +20,30 @@ import json
 import secrets
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
-from bridle.errors import printable
+from bridle.errors import escape_terminal
 from bridle.testing.errors import UnconsumedStepsError, UnexpectedModelRequestError
 from bridle.testing.model.environment import environment, isolated_environment
-from bridle.testing.model.plan import Script, as_steps, describe_step, summaries
 from bridle.testing.model.requests import SECRET_HEADERS, ModelRequest, classify, shorten, side_answer
 from bridle.testing.model.server import Delivery, ModelServer, Static
-from bridle.testing.model.steps import HTTPFailure, OneByOne, Repeat, Reply, Step, UntilInterrupted, check_script, plain
+from bridle.testing.model.steps import (
+    HTTPFailure,
+    OneByOne,
+    Repeat,
+    Reply,
+    Stall,
+    Step,
+    UntilInterrupted,
+    check_script,
+    plain,
+)
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
 
     from bridle.testing.model.requests import RequestKind
@@ -41,6 +51,59 @@ if TYPE_CHECKING:
     from bridle.testing.model.steps import PlainStep
 
 __all__ = ["ScriptedModel"]
+
+
+class _Script:
+    """Steps in order, and how many of them were used."""
+
+    def __init__(self, name: str, steps: tuple[Any, ...]) -> None:
+        self.name = name
+        self.steps = steps
+        self.used = 0
+
+    def next(self) -> Any:
+        """Return the next step, or None if there is none."""
+        if self.used >= len(self.steps):
+            return None
+        step = self.steps[self.used]
+        if isinstance(step, Repeat):
+            return step.step
+        self.used += 1
+        return step
+
+    def left(self) -> list[Any]:
+        """Return the steps that had to be used and were not."""
+        return [step for step in self.steps[self.used :] if not isinstance(step, Repeat)]
+
+    def describe(self) -> str:
+        """Return every step on a line of its own, with its state."""
+        if not self.steps:
+            return f"{self.name}: no steps"
+        lines = [f"{self.name}:"]
+        for position, step in enumerate(self.steps):
+            state = "always" if isinstance(step, Repeat) else "used" if position < self.used else "open"
+            lines.append(f"  [{state:>6}] {_describe_step(step)}")
+        return "\n".join(lines)
+
+
+def _as_steps(value: Step | Sequence[Step]) -> tuple[Step, ...]:
+    """Return one step or several as a tuple."""
+    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+
+
+def _summaries(steps: Iterable[Step]) -> list[Step]:
+    """Wrap bare summaries as the CLI wants them; it asks a second time if the tags are missing."""
+    return [
+        f"<summary>{step}</summary>" if isinstance(step, str) and "<summary>" not in step else step for step in steps
+    ]
+
+
+def _describe_step(step: object) -> str:
+    """Return a step on one line."""
+    if callable(step) and not isinstance(step, Stall):
+        return f"function {getattr(step, '__qualname__', repr(step))}"
+    return shorten(repr(plain(step) if isinstance(step, str) else step), 200)
+
 
 _NOT_FOUND = {"type": "error", "error": {"type": "not_found_error", "message": "Not part of the scripted model"}}
 # The CLI gives up at once on this status and shows the message. On 400 it tries six times with fewer features, on 404
@@ -67,6 +130,12 @@ class ScriptedModel:
     Raises on leaving the `with` block (unless it is left by an exception, which then gets a note instead):
         UnexpectedModelRequestError: a request came that no step was meant for, or a step's expectation failed.
         UnconsumedStepsError: steps are left over.
+
+    Example:
+        ::
+
+            with ScriptedModel("4") as model:
+                answer = await bridle.run("What is 2 + 2?", Options(env=model.env))
     """
 
     def __init__(
@@ -76,17 +145,17 @@ class ScriptedModel:
         compaction: Step | Sequence[Step] = (),
         side: Callable[[ModelRequest], Step | None] | None = None,
     ) -> None:
-        self._main = Script("main loop", check_script("main loop", steps))
-        self._compaction = Script("compaction", check_script("compaction", summaries(as_steps(compaction))))
+        self._main = _Script("main loop", check_script("main loop", steps))
+        self._compaction = _Script("compaction", check_script("compaction", _summaries(_as_steps(compaction))))
         self._subagents = {
             key: [
-                check_script(f"subagent {key!r}", as_steps(one))
+                check_script(f"subagent {key!r}", _as_steps(one))
                 for one in (value if isinstance(value, OneByOne) else [value])
             ]
             for key, value in (subagents or {}).items()
         }
         self._side = side
-        self._agents: dict[str, Script] = {}
+        self._agents: dict[str, _Script] = {}
         self._claimed: Counter[str] = Counter()
         self._requests: list[ModelRequest] = []
         self._problems: list[tuple[ModelRequest, str, BaseException | None]] = []
@@ -103,8 +172,11 @@ class ScriptedModel:
     def start(self) -> Self:
         """Start the server. `with` does it.
 
+        Returns:
+            The model itself.
+
         Raises:
-            RuntimeError: it was closed: its script is used up, and nobody would answer at its address.
+            RuntimeError: the model was closed; make a new one.
         """
         if self._closed:
             raise RuntimeError("This scripted model was closed and does not start again; make a new one")
@@ -113,7 +185,7 @@ class ScriptedModel:
         return self
 
     def close(self) -> None:
-        """Stop the server at once, answers in progress included. `with` does it. Checks nothing."""
+        """Stop the server immediately, answers in progress included. `with` does it. Checks nothing."""
         self._closed = True
         self._server.close()
 
@@ -149,7 +221,10 @@ class ScriptedModel:
             if left:
                 lines = "\n".join(f"  {line}" for line in left)
                 raise UnconsumedStepsError(
-                    f"{len(left)} step(s) of the script were never asked for:\n{lines}\n{self._both_sides()}", left
+                    f"The script has steps that the CLI did not use: {len(left)}\n{lines}\n"
+                    "Remove them, or write `Repeat(...)` for a reply that may not be needed. A call of `StructuredOutput` ends the turn.\n"
+                    f"{self._both_sides()}",
+                    left,
                 )
 
     # -- where it is --------------------------------------------------------------------------------------------------
@@ -171,10 +246,15 @@ class ScriptedModel:
         return environment(self.url)
 
     def isolated_env(self, directory: str | os.PathLike[str]) -> dict[str, str | None]:
-        """Return `env` with home and configuration folders below `directory`, for tests that must not see the user's.
+        """Return `env` with home and configuration folders below a directory, so that a test does not use those of the user.
 
-        Folders that are missing are made. A value of None means that the variable is to be unset: `Options(env=...)`
-        understands it.
+        Folders that are missing are made.
+
+        Args:
+            directory: the directory; it may be new.
+
+        Returns:
+            The variables, for `Options(env=...)`; a value of None unsets the variable.
         """
         return isolated_environment(self.url, directory)
 
@@ -187,16 +267,31 @@ class ScriptedModel:
             return tuple(self._requests)
 
     def requests_of(self, *kinds: RequestKind) -> tuple[ModelRequest, ...]:
-        """Return the requests of these kinds, for example `requests_of("main")`."""
+        """Return the requests of these kinds, for example `requests_of("main")`.
+
+        Args:
+            kinds: the kinds.
+
+        Returns:
+            The requests so far, in order of arrival.
+        """
         return tuple(request for request in self.requests if request.kind in kinds)
 
     def wait_for_requests(
         self, count: int = 1, *, kind: RequestKind = "main", timeout: float = 30.0
     ) -> tuple[ModelRequest, ...]:
-        """Return the requests of a kind as soon as there are `count` of them.
+        """Wait for requests of a kind and return them.
+
+        Args:
+            count: how many to wait for; default 1.
+            kind: the kind of request; default `main`.
+            timeout: seconds to wait; default 30.
+
+        Returns:
+            The requests of this kind, at least `count`.
 
         Raises:
-            TimeoutError: there were fewer after `timeout` seconds.
+            TimeoutError: fewer requests arrived in time.
         """
         deadline = monotonic() + timeout
         with self._changed:
@@ -208,7 +303,14 @@ class ScriptedModel:
                     raise TimeoutError(f"{len(found)} of {count} {kind} requests came within {timeout:g} s")
 
     def add(self, *steps: Step) -> None:
-        """Append steps to the main loop's script, for tests that decide on the way."""
+        """Append steps to the main loop's script, for tests that decide on the way.
+
+        Args:
+            steps: the steps.
+
+        Raises:
+            ValueError: the script ends in a `Repeat`, so nothing can follow.
+        """
         with self._changed:
             if self._main.steps and isinstance(self._main.steps[-1], Repeat):
                 raise ValueError("main loop: the script ends in a Repeat, nothing can follow it")
@@ -252,6 +354,14 @@ class ScriptedModel:
         with self._changed:
             script = self._script_for(request)
             step = script.next() if script is not None else None
+            if (
+                script is not None
+                and isinstance(step, UntilInterrupted)
+                and step.after_tool
+                and _TOOL_ABORTED in request.newest_text
+            ):
+                step.given_up.set()
+                step = script.next()
         if script is None:
             tasks = ", ".join(repr(key) for key in self._subagents) or "none"
             return self._refuse(request, f"no script for this subagent; there are scripts for: {tasks}")
@@ -259,7 +369,7 @@ class ScriptedModel:
             return self._refuse(request, f"the script of the {script.name} has no step left for it")
         return self._resolve(request, step)
 
-    def _script_for(self, request: ModelRequest) -> Script | None:
+    def _script_for(self, request: ModelRequest) -> _Script | None:
         if request.kind == "main":
             return self._main
         if request.kind == "compaction":
@@ -272,7 +382,7 @@ class ScriptedModel:
             if fitting:
                 key = task if task in fitting else fitting[0]
                 scripts = self._subagents[key]
-                script = Script(f"subagent {key!r}", scripts[min(self._claimed[key], len(scripts) - 1)])
+                script = _Script(f"subagent {key!r}", scripts[min(self._claimed[key], len(scripts) - 1)])
                 self._agents[agent] = script
                 self._claimed[key] += 1
         return script
@@ -291,7 +401,7 @@ class ScriptedModel:
             reason = _disappointed(request, ready)
         except BaseException as error:  # an assertion of the test, or a mistake in it
             return self._refuse(request, f"`expect` raised {type(error).__name__}: {error}", error)
-        return ready if reason is None else self._refuse(request, f"{reason}; the step was {describe_step(ready)}")
+        return ready if reason is None else self._refuse(request, f"{reason}; the step was {_describe_step(ready)}")
 
     def _refuse(self, request: ModelRequest, reason: str, cause: BaseException | None = None) -> HTTPFailure:
         with self._changed:
@@ -306,7 +416,7 @@ class ScriptedModel:
         lines += [f"  {request.describe()}\n    {reason}" for request, reason, _ in self._problems]
         lines.append(self._both_sides())
         return UnexpectedModelRequestError(
-            printable("\n".join(lines), 20_000),
+            escape_terminal("\n".join(lines), 20_000),
             [request for request, _, _ in self._problems],
             [reason for _, reason, _ in self._problems],
         )
@@ -314,22 +424,27 @@ class ScriptedModel:
     def _left(self) -> list[str]:
         scripts = [self._main, self._compaction, *self._agents.values()]
         scripts += self._never_started()
-        left = [f"{script.name}: {describe_step(step)}" for script in scripts for step in script.left()]
+        left = [
+            f"{script.name}: {_describe_step(step)}"
+            for script in scripts
+            for step in script.left()
+            if not _was_interrupted(step)
+        ]
         return left + [
-            f"main loop: {describe_step(step)}: nobody interrupted it"
+            f"main loop: {_describe_step(step)}: the host did not interrupt it"
             for step in self._main.steps[: self._main.used]
             if isinstance(step, UntilInterrupted) and not step.given_up.is_set()
         ]
 
-    def _never_started(self) -> list[Script]:
+    def _never_started(self) -> list[_Script]:
         return [
-            Script(f"subagent {key!r} (never started)", steps)
+            _Script(f"subagent {key!r} (never started)", steps)
             for key, scripts in self._subagents.items()
             for steps in scripts[self._claimed[key] :]
         ]
 
     def _see_interrupts(self) -> None:
-        """Wait until the server has seen that the CLI gave up the requests that were to be interrupted."""
+        """Wait until the server has seen that the CLI dropped the requests that were to be interrupted."""
         if not self._closed:
             for step in self._main.steps[: self._main.used]:
                 if isinstance(step, UntilInterrupted):
@@ -340,6 +455,14 @@ class ScriptedModel:
         shown = "\n".join(script.describe() for script in scripts if script.steps or script is self._main)
         asked = "\n".join(f"  {request.describe()}" for request in self._requests) or "  none"
         return f"The script\n{_indent(shown)}\nThe requests\n{asked}"
+
+
+def _was_interrupted(step: Any) -> bool:
+    """Return whether a step without a request needs none: the CLI sends none after an interrupt of the tool before it."""
+    return isinstance(step, UntilInterrupted) and step.after_tool
+
+
+_TOOL_ABORTED = "[Request interrupted by user for tool use]"
 
 
 def _json_object(body: bytes) -> Mapping[str, Any]:

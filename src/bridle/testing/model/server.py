@@ -1,7 +1,7 @@
 """The HTTP side of a scripted model: a server on the loopback interface, in threads of its own.
 
 Plain sockets instead of `http.server`: answers break off in the middle, wait for a test to release them, and are all
-ended at once by `close()`, which returns when every thread and socket is gone. The rules: one thread accepts, one
+ended immediately by `close()`, which returns when every thread and socket is gone. The rules: one thread accepts, one
 thread serves each connection, nothing but `close()` and the peer ends them; a peer that goes away is normal and never
 an error.
 """
@@ -35,7 +35,7 @@ _JOIN_TIMEOUT = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Static:
-    """An answer that is no message: a token count, a probe's answer."""
+    """An answer that is not a message: a token count, a probe's answer."""
 
     status: int
     body: Mapping[str, Any]
@@ -75,7 +75,7 @@ class ModelServer:
         self._connections: dict[threading.Thread, socket.socket] = {}
         self._listener: socket.socket | None = None
         self._acceptor: threading.Thread | None = None
-        self.port = 0
+        self.port: int = 0
 
     @property
     def url(self) -> str:
@@ -91,7 +91,7 @@ class ModelServer:
         self._acceptor.start()
 
     def close(self) -> None:
-        """End every answer and connection at once, and return when their threads are gone."""
+        """End every answer and connection immediately, and return when their threads are gone."""
         listener, acceptor = self._listener, self._acceptor
         if listener is None or acceptor is None:
             return
@@ -266,7 +266,7 @@ def _head(status: int, headers: Mapping[str, str], length: int | None) -> bytes:
 
 
 def read_request(reader: BinaryIO) -> RawRequest | None:
-    """Return the next request, or None at the end of the connection (or of anything that is no HTTP)."""
+    """Return the next request, or None at the end of the connection (or of anything that is not HTTP)."""
     parts = reader.readline(_LONGEST_LINE).split()
     if len(parts) != 3:
         return None

@@ -94,7 +94,7 @@ class Usage:
 
 @dataclass(frozen=True, repr=False)
 class _Expecting:
-    """What every step may demand of the request that it answers.
+    """Expectations of a step about the request that it answers.
 
     Args:
         expect: a function that gets the request; false, or an `AssertionError`, refuses the request and fails the test.
@@ -127,8 +127,14 @@ class Reply(_Expecting):
         delay: seconds between two events of the stream.
         usage: token counts; a dict in the API's form is merged over the defaults.
         stop_reason: by default `tool_use` if there is a tool call, else `end_turn`.
-        model: the model that the answer claims to be from; by default the one that was asked for.
+        model: the model that the answer claims to be from; by default the requested one.
         headers: further HTTP headers, for example rate-limit ones.
+        expect: called with the request before the answer; raises if the request is wrong. None accepts any.
+        expect_text: a text that the request must contain; None accepts any.
+
+    Raises:
+        TypeError: a block has an unsupported type.
+        ValueError: `chunk` is below 1, or `delay` is negative.
     """
 
     content: tuple[Block, ...] = ()
@@ -180,17 +186,17 @@ class HTTPFailure(_Expecting):
     """An error answer of the API. The CLI tries again after most of them, and each try takes the next step.
 
     Seen with CLI 2.1.328: 401, 429, 500 and 529 are tried again up to ten times, with growing pauses unless
-    `retry_after` says otherwise (`CLAUDE_CODE_MAX_RETRIES` bounds it); 400 and 422 are tried six times at once, with
+    `retry_after` says otherwise (`CLAUDE_CODE_MAX_RETRIES` bounds it); 400 and 422 are tried six times immediately, with
     fewer features each; 402, 403 and 413 are final. `Repeat(HTTPFailure(500))` is an API that is down.
 
     Args:
         status: the HTTP status.
         retry_after: seconds for the `retry-after` header.
-        retry: what the API advises in `x-should-retry`; False makes the CLI give up at once, None says nothing.
+        retry: the value of `x-should-retry`; False makes the CLI stop immediately, None sends none.
         message: the error's text.
         error_type: the API's name for the error; by default the one that belongs to the status.
         headers: further HTTP headers.
-        body: the whole body instead, for answers that are no API error (a proxy's HTML page, say).
+        body: the whole body instead, for answers that are not an API error (a proxy's HTML page, say).
     """
 
     status: int = 500
@@ -202,7 +208,11 @@ class HTTPFailure(_Expecting):
     body: bytes | None = field(default=None, kw_only=True)
 
     def all_headers(self) -> dict[str, str]:
-        """Return the headers to send, those for `retry_after` and `retry` included."""
+        """Return the headers to send, those for `retry_after` and `retry` included.
+
+        Returns:
+            The headers, by name.
+        """
         headers = dict(self.headers)
         if self.retry is not None:
             headers["x-should-retry"] = "true" if self.retry else "false"
@@ -211,7 +221,11 @@ class HTTPFailure(_Expecting):
         return headers
 
     def payload(self) -> bytes:
-        """Return the body to send."""
+        """Return the body to send.
+
+        Returns:
+            The bytes.
+        """
         if self.body is not None:
             return self.body
         kind = self.error_type or ERROR_TYPES.get(self.status, "api_error")
@@ -244,6 +258,9 @@ class Stall:
         after_events: how many events of `then` (a `Reply`) are sent before the silence.
         expect: as for every step.
         expect_text: as for every step.
+
+    Raises:
+        ValueError: a number is negative.
     """
 
     def __init__(
@@ -258,22 +275,25 @@ class Stall:
         if after_events and not isinstance(then, Reply | str):
             raise ValueError("after_events needs a Reply in `then`: its events are what is sent before the silence")
         self.seconds = seconds
-        self.then = Reply(then) if isinstance(then, str) else then
+        self.then: Reply | HTTPFailure | None = Reply(then) if isinstance(then, str) else then
         self.after_events = after_events
         self.expect = expect
         self.expect_text = expect_text
-        self.started = Event()
-        self.released = Event()
+        self.started: Event = Event()
+        self.released: Event = Event()
 
     def release(self) -> None:
         """End the silence, now or as soon as it starts."""
         self.released.set()
 
     def wait_started(self, timeout: float = 30.0) -> None:
-        """Return when the CLI waits for this step.
+        """Wait until the CLI has reached this step.
+
+        Args:
+            timeout: seconds to wait; default 30.
 
         Raises:
-            TimeoutError: it did not get there within `timeout` seconds.
+            TimeoutError: the CLI did not reach the step in time.
         """
         if not self.started.wait(timeout):
             raise TimeoutError(f"The CLI did not get to {self!r} within {timeout:g} s")
@@ -296,6 +316,7 @@ class UntilInterrupted(Stall):
 
     Attributes:
         given_up: set when it has.
+        after_tool: True if an interrupt of the tool before it fulfills it as well.
     """
 
     def __init__(
@@ -304,13 +325,22 @@ class UntilInterrupted(Stall):
         *,
         after_events: int = 0,
         expect: Callable[[ModelRequest], object] | None = None,
+        after_tool: bool = False,
     ) -> None:
         super().__init__(None, then=then, after_events=after_events, expect=expect)
-        self.given_up = Event()
+        self.given_up: Event = Event()
+        self.after_tool: bool = after_tool
 
 
 class Repeat:
-    """The same step for every further request of its script, none included. It must be the last one."""
+    """The same step for every further request of its script, none included. It must be the last one.
+
+    Args:
+        step: the step; not a `Repeat` or a `Stall`.
+
+    Raises:
+        TypeError: the step cannot be used again.
+    """
 
     def __init__(self, step: Step) -> None:
         if isinstance(step, Repeat | Stall):
@@ -322,11 +352,11 @@ class Repeat:
 
 
 class OneByOne(list[Any]):
-    """Scripts of subagents that are told the same: each one that starts takes the next of them."""
+    """Scripts of subagents with the same prompt: each one that starts takes the next of them."""
 
 
 Step: TypeAlias = "Reply | HTTPFailure | Dropped | Stall | Repeat | str | Callable[[ModelRequest], Any]"
-"""What a script is made of."""
+"""A step of a script."""
 
 PlainStep: TypeAlias = Reply | HTTPFailure | Dropped | Stall
 """A step as the server carries it out: strings wrapped, functions called."""
@@ -351,7 +381,7 @@ def check_script(name: str, steps: Sequence[Any]) -> tuple[Any, ...]:
     """Return the steps of a script as a tuple, refused early where they could only fail later.
 
     Raises:
-        TypeError: something is no step.
+        TypeError: an entry is not a step.
         ValueError: a `Repeat` is not the last step.
     """
     checked = tuple(steps)

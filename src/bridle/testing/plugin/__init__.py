@@ -37,8 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--bridle-record",
         choices=_MODES,
         default=None,
-        help="Cassettes: `once` records what has no cassette yet, `none` only replays, `new` also adds to cassettes, `all` records "
-        "anew. Default: the ini setting bridle_record, else `none` where CI is set and `once` elsewhere.",
+        help="Cassettes: `once` records tests without a cassette, `none` only replays, `new` also adds to cassettes, `all` records "
+        "again. Default: the ini setting bridle_record, else `none` where CI is set and `once` elsewhere.",
     )
     group.addoption(
         "--bridle-cli",
@@ -91,7 +91,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Look at the tasks of the event loop from inside of the test, where it is one of a loop."""
+    """Look at the tasks of the event loop from inside the test, where it is one of a loop."""
     check = getattr(item, "funcargs", {}).get(_LEAKS)
     if check is not None and item.get_closest_marker("bridle_leaks_allowed") is None:
         check.watch_tasks(item)
@@ -162,7 +162,7 @@ def _used(request: pytest.FixtureRequest, block: AbstractContextManager[Any]) ->
 def scripted_model(request: pytest.FixtureRequest) -> Iterator[Callable[..., ScriptedModel]]:
     """Return a factory of scripted models: `model = scripted_model(Reply("Hello"))`.
 
-    They are started at once, stopped at the end of the test, and checked if it passed.
+    They are started immediately, stopped at the end of the test, and checked if it passed.
     """
     from contextlib import ExitStack
 
@@ -221,13 +221,13 @@ def bridle_options(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[.
     """Return a factory of options that see nothing of this machine: `bridle_options(model, permission_mode="plan")`.
 
     Home, configuration, temporary files and the working directory are folders of the test; the environment is not inherited, the key is
-    no key, and requests go to the scripted model, or to nobody.
+    not a real one, and requests go to the scripted model or nowhere.
     """
-    from bridle.testing.model.isolation import isolated_options
+    from bridle.testing.model.environment import isolated_options
 
     cli = request.config.getoption("bridle_cli") or os.environ.get("BRIDLE_CLI_PATH")
 
     def factory(model: ScriptedModel | None = None, **fields: Any) -> Options:
-        return isolated_options(tmp_path / "bridle", cli, model, fields)
+        return isolated_options(tmp_path / "bridle", cli, None if model is None else model.url, fields)
 
     return factory

@@ -1,4 +1,4 @@
-"""What the pytest plugin's fixtures do: loaded when one of them is used."""
+"""The work of the pytest plugin's fixtures: loaded when one of them is used."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PLAIN_NAME = re.compile(r"\w+(?:\[\w(?:[\w.-]*\w)?\])?", re.ASCII)
 
 
 class LeakCheck:
-    """What there was before a test, and what may stay after it.
+    """The state before a test, and the parts that may stay after it.
 
     Args:
         seconds: how long what ends by itself may take.
@@ -60,7 +60,7 @@ class LeakCheck:
             self._before.add_since(before)
 
     def watch_tasks(self, item: pytest.Item) -> None:
-        """Let an async test look for tasks at its end, inside of its event loop, before that is closed and cancels them."""
+        """Let an async test look for tasks at its end, inside its event loop, before that is closed and cancels them."""
 
         def watched(test: Callable[..., Any]) -> Callable[..., Any]:
             @functools.wraps(test)
@@ -102,7 +102,7 @@ def record_mode(config: pytest.Config) -> Mode:
     """Return how cassettes are used in this run: the option, else the ini setting, else by whether this is CI.
 
     Raises:
-        pytest.UsageError: the ini setting is no mode.
+        pytest.UsageError: the ini setting is not a mode.
     """
     import pytest
 
@@ -130,7 +130,7 @@ def cassette_of(item: pytest.Item, mode: Mode) -> Cassette:
 
 
 def use_in_task(item: pytest.Item, tape: Cassette) -> None:
-    """Let an async test use the cassette inside of its task: a fixture and the task need not share a context."""
+    """Let an async test use the cassette inside its task: a fixture and the task need not share a context."""
     from bridle.transports.opening import recorder
 
     def wrapped(test: Callable[..., Any]) -> Callable[..., Any]:

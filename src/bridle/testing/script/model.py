@@ -26,7 +26,7 @@ def scripted_model(items: Iterable[ScriptStep], more: Mapping[str, Any], *, fore
         ValueError: a step that no model can do.
     """
     if forever:
-        raise ValueError("a script that goes on for ever has no end for a model to reach; write its turns down")
+        raise ValueError("a script that continues for ever has no end for a model to reach; write its turns down")
     compiler = Compiler()
     main = compiler.compile(items)
     routes: dict[str, Any] = {"subagents": compiler.subagents, "compaction": compiler.compactions, **more}
@@ -111,10 +111,15 @@ class Compiler:
                     done.append(HTTPFailure(step.status, retry=False, message=step.message))
                     checks.clear()
                 case steps.Interrupted():
+                    after_tool = late and not step.after
                     finish()
                     reply = Reply(step.after) if step.after else None
                     # message_start, content_block_start and the one delta.
-                    done.append(UntilInterrupted(reply, after_events=3 if reply else 0, expect=_all_of(checks)))
+                    done.append(
+                        UntilInterrupted(
+                            reply, after_events=3 if reply else 0, expect=_all_of(checks), after_tool=after_tool
+                        )
+                    )
                     checks.clear()
                 case steps.Compacts():
                     finish()
@@ -127,7 +132,7 @@ class Compiler:
 
 
 class _Checks:
-    """What is looked at when the CLI asks the model; in reports it is shown as the script has it."""
+    """An expectation that is checked when the CLI calls the model; reports show it as in the script."""
 
     def __init__(self, checks: Iterable[tuple[ScriptStep, Check]]) -> None:
         self._checks = [*checks]
@@ -160,7 +165,7 @@ def _late_prompt_check(step: steps.UserSays) -> Check:
     def check(request: ModelRequest) -> None:
         wanted = step.text or step.contains or ""
         if wanted not in request.newest_text:
-            raise AssertionError(f"the script has {step.describe()} while tools run, and the model was not told")
+            raise AssertionError(f"the script has {step.describe()} while tools run, and the model did not receive it")
 
     return check
 

@@ -3,30 +3,57 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
-from bridle.errors import printable
+from bridle.errors import escape_terminal
 from bridle.testing.errors import ScriptError
 from bridle.testing.model.requests import shorten
-from bridle.testing.script.steps import EXPECTATIONS, FAULTS, ScriptStep, UserSays
+from bridle.testing.script.steps import (
+    EXPECTATIONS,
+    FAULTS,
+    Calls,
+    ExpectHook,
+    ExpectPermission,
+    ExpectResult,
+    Interrupted,
+    ScriptStep,
+    UserSays,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from bridle.testing.script.script import Script
 
-__all__ = ["ScriptRun"]
+__all__ = ["Happened", "ScriptRun"]
 
 _LOG_LINES = 60
 _STEPS_BEFORE = 25
 _STEPS_AFTER = 15
 
 
-class _Saved(msgspec.Struct, frozen=True, kw_only=True):
+class Happened(NamedTuple):
+    """A hook or a permission question of a turn, for the expectations of the script.
+
+    Attributes:
+        kind: `hook` or `permission`.
+        name: the event, or the tool.
+        outcome: the output of the hook, or the decision.
+        value: the input that was allowed.
+    """
+
+    kind: Literal["hook", "permission"]
+    name: str
+    outcome: Any
+    value: Any = None
+
+
+class _Progress(msgspec.Struct, kw_only=True):
+    """The part of a run that the next process continues."""
+
     position: int = 0
-    turns: int = 0
     problems: list[str] = []
     missed: list[int] = []
     unmet: list[int] = []
@@ -40,32 +67,35 @@ class ScriptRun:
     """One run of a script, over as many processes and sessions as it takes.
 
     Args:
-        script: what is played.
+        script: the script that is played.
         before: a run of the same script that this one continues.
 
     Attributes:
-        script: what is played.
+        script: the script that is played.
         position: the next step.
-        problems: what did not fit.
+        problems: the parts that did not fit.
         missed: steps that were passed over, by their place.
         unmet: expectations that did not hold, by their place.
         waiting: the place of the step that only an interrupt ends, while it waits for it.
         sessions: every session that there was: how often the model has answered in it.
         numbers: how many numbers were given to ids.
-        log: what happened last, for the report.
+        log: the last events, for the report.
     """
 
     def __init__(self, script: Script, before: ScriptRun | None = None) -> None:
         self.script = script
-        self.position: int = 0 if before is None else before.position
-        self.problems: list[str] = [] if before is None else [*before.problems]
-        self.missed: list[int] = [] if before is None else [*before.missed]
-        self.unmet: list[int] = [] if before is None else [*before.unmet]
+        self.position: int = 0
+        self.numbers: int = 0
+        self.problems: list[str] = []
+        self.missed: list[int] = []
+        self.unmet: list[int] = []
         self.waiting: int | None = None
         self.sessions: dict[str, int] = {}
-        self.numbers: int = 0 if before is None else before.numbers
-        self.log: deque[str] = deque([] if before is None else before.log, _LOG_LINES)
-        self._noted = len(self.log)
+        self.log: deque[str] = deque(maxlen=_LOG_LINES)
+        self._noted = 0
+        if before is not None:
+            self.restore(before.save())
+            self.waiting, self.sessions = None, {}
 
     # -- going on -----------------------------------------------------------------------------------------------------
 
@@ -75,17 +105,17 @@ class ScriptRun:
         return steps[self.position] if self.position < len(steps) else None
 
     def take(self) -> ScriptStep:
-        """Return the next step and go on."""
+        """Return the next step and move past it."""
         step = self.script.steps[self.position]
         self.position += 1
         return step
 
     def wait_for_interrupt(self) -> None:
-        """Note that the last step goes on until it is interrupted, which has to happen."""
+        """Note that the last step continues until it is interrupted, which has to happen."""
         self.waiting = self.position - 1
 
     def rewind(self) -> bool:
-        """Go back to the last prompt, if the script goes on for ever; True if there is one."""
+        """Go back to the last prompt, if the script continues for ever; True if there is one."""
         if not self.script.forever:
             return False
         for place in range(len(self.script.steps) - 1, -1, -1):
@@ -102,6 +132,21 @@ class ScriptRun:
                 self.missed.append(self.position)
             self.position += 1
 
+    def interrupted(self) -> None:
+        """Pass over the rest of a turn that was interrupted; a following `interrupted()` is fulfilled, whenever the interrupt came."""
+        waited = self.waiting is not None and isinstance(self.script.steps[self.waiting], Interrupted)
+        self.waiting = None
+        if not waited and isinstance(step := self.peek(), Interrupted) and not step.after:
+            self.take()
+        self.leave_turn()
+
+    def hint(self) -> str:
+        """Return why the turn ended before the next step, if a step before it ends a turn; else an empty text."""
+        before = self.script.steps[self.position - 1] if 0 < self.position < len(self.script.steps) else None
+        if isinstance(before, Calls) and before.tool == "StructuredOutput":
+            return "a call of StructuredOutput with valid input ends the turn: remove the steps behind it"
+        return ""
+
     def next_number(self) -> int:
         """Return the next number for an id; numbers do not repeat in a run."""
         self.numbers += 1
@@ -112,17 +157,38 @@ class ScriptRun:
     def note(self, line: str) -> None:
         """Remember what happened, for the report."""
         self._noted += 1
-        self.log.append(printable(shorten(line, 300)))
+        self.log.append(escape_terminal(shorten(line, 300)))
 
     def problem(self, text: str) -> None:
         """Remember what did not fit."""
         self.problems.append(shorten(text, 1_000))
         self.note(f"!! {text}")
 
-    def disappoint(self, text: str) -> None:
-        """Remember that the step that was taken last, an expectation, did not hold."""
-        self.unmet.append(self.position - 1)
-        self.problem(text)
+    def expect(
+        self, happened: list[Happened], step: ScriptStep, results: list[tuple[str, bool]], whose: str | None = None
+    ) -> None:
+        """Compare an expectation with a turn; each hook and each question counts once.
+
+        Args:
+            happened: hooks and questions of the turn.
+            step: the expectation.
+            results: results of the last tools.
+            whose: the part of the script that the step belongs to, if it is not one of its own steps.
+        """
+        if isinstance(step, ExpectResult):
+            if any(step.text in text and step.error in (None, failed) for text, failed in results):
+                return
+        else:
+            for place, event in enumerate(happened):
+                if _is_met(step, event):
+                    del happened[place]
+                    return
+        seen = ", ".join(_seen(happened, results)) or "nothing"
+        if whose is not None:
+            self.problem(f"the script of the {whose} has {step.describe()}, and there was {seen}")
+        else:
+            self.unmet.append(self.position - 1)
+            self.problem(f"the script has {step.describe()}, and there was {seen}")
 
     def check(self) -> None:
         """Do nothing if everything that was written down happened, and nothing else.
@@ -139,14 +205,16 @@ class ScriptRun:
             lines += [f"  {problem}" for problem in self.problems[:_STEPS_AFTER]]
         if self.waiting is not None:
             lines.append(
-                f"nobody interrupted the turn, as the script has it: {self.script.steps[self.waiting].describe()}"
+                f"the host did not interrupt the turn, as the script requires: {self.script.steps[self.waiting].describe()}"
             )
         if left:
             lines.append(f"{len(left)} step(s) of the script were never reached:")
             lines += [f"  {self.script.steps[place].describe()}" for place in left[:_STEPS_AFTER]]
+            if hint := self.hint():
+                lines.append(f"  ({hint})")
             if len(left) > _STEPS_AFTER:
                 lines.append(f"  ... and {len(left) - _STEPS_AFTER} more")
-        raise ScriptError(printable("\n".join([*lines, self.both_sides()]), 20_000))
+        raise ScriptError(escape_terminal("\n".join([*lines, self.both_sides()]), 20_000))
 
     @property
     def unfinished(self) -> bool:
@@ -188,42 +256,49 @@ class ScriptRun:
 
     def save(self) -> bytes:
         """Return everything, for the next process."""
-        saved = _Saved(
-            position=self.position,
-            problems=self.problems,
-            missed=self.missed,
-            unmet=self.unmet,
-            waiting=self.waiting,
-            log=[*self.log],
-            sessions=self.sessions,
-            numbers=self.numbers,
-        )
-        return msgspec.json.encode(saved)
+        fields = {name: getattr(self, name) for name in _Progress.__struct_fields__}
+        return msgspec.json.encode(_Progress(**{**fields, "log": [*self.log]}))
 
     def restore(self, data: bytes) -> None:
-        """Go on where another process stopped.
+        """Continue where another process stopped.
 
         Raises:
-            ValueError: that is no such state.
+            ValueError: that is not such a state.
         """
         try:
-            saved = msgspec.json.decode(data, type=_Saved)
+            saved = msgspec.json.decode(data, type=_Progress)
         except msgspec.MsgspecError as error:
-            raise ValueError(f"this is no state of a script: {error}") from None
+            raise ValueError(f"this is not a state of a script: {error}") from None
+        for name, value in msgspec.structs.asdict(saved).items():
+            setattr(self, name, value)
         self.position = min(saved.position, len(self.script.steps))
-        self.problems, self.missed, self.unmet = saved.problems, saved.missed, saved.unmet
-        self.waiting = saved.waiting
         self.log = deque(saved.log, _LOG_LINES)
         self._noted = len(saved.log)
-        self.sessions = saved.sessions
-        self.numbers = saved.numbers
 
 
-def holds(wanted: Mapping[str, Any], value: object) -> bool:
+def _holds(wanted: Mapping[str, Any], value: object) -> bool:
     """Return whether a value has all the fields that are wanted, at every depth."""
     if not isinstance(value, dict):
         return False
     return all(
-        name in value and (holds(part, value[name]) if isinstance(part, dict) else value[name] == part)
+        name in value and (_holds(part, value[name]) if isinstance(part, dict) else value[name] == part)
         for name, part in wanted.items()
     )
+
+
+def _is_met(step: ScriptStep, event: Happened) -> bool:
+    match step:
+        case ExpectPermission():
+            same = (event.kind, event.name) == ("permission", step.tool)
+            return same and step.decision in (None, event.outcome) and step.input in (None, event.value)
+        case ExpectHook():
+            return (event.kind, event.name) == ("hook", step.event) and _holds(step.output or {}, event.outcome)
+        case _:
+            raise AssertionError(step)
+
+
+def _seen(happened: list[Happened], results: list[tuple[str, bool]]) -> Iterator[str]:
+    for kind, name, outcome, value in happened:
+        yield f"permission for {name}: {outcome} {value}" if kind == "permission" else f"hook {name}: {outcome}"
+    for text, failed in results:
+        yield f"the result {text!r}{' (an error)' if failed else ''}"

@@ -8,8 +8,8 @@
     script.expect_permission("Bash", decision="allow")
     script.says("Done.")
 
-It says what the *user* sends, what the *model* does, and what happens outside. What the CLI does by itself, it does by itself: it asks
-for permission where its mode and its rules say so, calls the hooks that are registered, and the tools of this process.
+It says what the *user* sends, what the *model* does, and what happens outside. The CLI still does its own part: it asks
+for permission where its mode and its rules require it, calls the hooks that are registered, and the tools of this process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import msgspec
 
@@ -47,8 +47,13 @@ class Script:
     """The steps of a conversation, in order. Each method appends one and returns the script.
 
     Args:
-        steps: to begin with.
-        forever: answer every prompt after the last one like the last one.
+        steps: the first steps; default none.
+        forever: True answers every prompt after the last one like the last one.
+
+    Example:
+        ::
+
+            script = Script().user(contains="tests").calls("Bash", {"command": "pytest"}, result="1 failed").says("One test fails.")
     """
 
     def __init__(self, steps: Iterable[ScriptStep] = (), *, forever: bool = False) -> None:
@@ -60,13 +65,19 @@ class Script:
     def add(self, step: ScriptStep) -> Self:
         """Append any step.
 
+        Args:
+            step: a step of `bridle.testing`.
+
+        Returns:
+            The script, for the next step.
+
         Raises:
-            TypeError: it, or a part of it, is something else.
+            TypeError: the step, or a part of it, has an unsupported type.
         """
         try:
             msgspec.convert(msgspec.to_builtins(step, builtin_types=(bytes,)), steps.ScriptStep)
         except (msgspec.ValidationError, TypeError) as error:
-            raise TypeError(f"this is no step of a script: {step!r}: {error}") from None
+            raise TypeError(f"this is not a step of a script: {step!r}: {error}") from None
         self.steps.append(step)
         return self
 
@@ -77,7 +88,13 @@ class Script:
 
         Args:
             text: the whole prompt; None for any.
-            contains: a part of it instead.
+            contains: a part of the prompt; None for any.
+
+        Returns:
+            The script, for the next step.
+
+        Raises:
+            ValueError: both are given.
         """
         if text is not None and contains is not None:
             raise ValueError("`text` is the whole prompt, `contains` a part of it: give one of them")
@@ -87,16 +104,34 @@ class Script:
         """The model says something; without a call behind it, that ends the turn.
 
         Args:
-            text: what.
-            chunk: characters in each delta, where partial messages are asked for; None sends all in one.
+            text: the text.
+            chunk: characters in each delta, with partial messages; None sends all in one.
             delay: seconds between two deltas.
+
+        Returns:
+            The script, for the next step.
+
+        Raises:
+            ValueError: `chunk` is below 1, or `delay` is negative.
+
+        Example:
+            ::
+
+                script = Script().user().says("4")
         """
         if chunk is not None and chunk < 1:
             raise ValueError(f"`chunk` must be at least 1, not {chunk}")
         return self.add(steps.Says(text=text, chunk=chunk, delay=delay))
 
     def thinks(self, text: str) -> Self:
-        """The model thinks aloud, before it says or calls something."""
+        """Make the model think, before it says or calls something.
+
+        Args:
+            text: the text of the thinking block.
+
+        Returns:
+            The script, for the next step.
+        """
         return self.add(steps.Thinks(text=text))
 
     def calls(
@@ -111,18 +146,30 @@ class Script:
         endless: bool = False,
         id: str | None = None,  # noqa: A002
     ) -> Self:
-        """The model calls a tool. What it says next is its answer to the result.
+        """The model calls a tool. Its next text is its answer to the result.
 
         Args:
             tool: its name; `mcp__SERVER__NAME` for a tool of a server.
             input: its arguments.
-            result: what the simulated tool gives: text, or content blocks. A tool of this process is really called, and so are the
+            result: the result of the simulated tool: text, or content blocks. A tool of this process is really called, and so are the
                 tools of the real CLI.
             error: the simulated tool fails with this text.
             structured: the tool's own form of its result (`tool_use_result`), where the default will not do.
             together: in the same message as the call before it, so that both run side by side.
             endless: the tool runs until the host interrupts it, which must happen; see `interrupted`. The real CLI runs its tool.
             id: the call's id; one that is unique in the script by default.
+
+        Returns:
+            The script, for the next step.
+
+        Raises:
+            ValueError: values contradict each other.
+            TypeError: a value has an unsupported type.
+
+        Example:
+            ::
+
+                script = Script().user().calls("Bash", {"command": "ls"}, result="README.md").says("One file.")
         """
         if input is not None and not isinstance(input, Mapping):
             raise TypeError(f"`input` must be a dict, as {{'command': 'ls'}}, not {type(input).__name__}")
@@ -155,11 +202,18 @@ class Script:
         """The model starts a subagent and waits for it, or lets it run in the background.
 
         Args:
-            prompt: what the subagent is told.
-            agent: what it does: a script without users, or the text that it answers.
-            description: what the task is called.
+            prompt: the prompt of the subagent.
+            agent: the work of the subagent: a script without users, or the text of its answer.
+            description: the name of the task.
             kind: the type of the agent.
-            background: True if the turn goes on meanwhile; `task_ends()` says when it is done.
+            background: True if the turn continues meanwhile; `task_ends()` ends the task.
+
+        Returns:
+            The script, for the next step.
+
+        Raises:
+            ValueError: the script of the subagent contains a step that a subagent cannot do.
+            TypeError: `agent` has an unsupported type.
         """
         if not isinstance(agent, str | Script):
             raise TypeError(f"`agent` must be a Script, or the text of its answer, not {type(agent).__name__}")
@@ -179,8 +233,11 @@ class Script:
         """The conversation is compacted: after the prompt `/compact`, or before the model's next answer.
 
         Args:
-            summary: what remains of it.
-            trigger: `auto` if nobody asked for it.
+            summary: the summary that remains.
+            trigger: `manual` after a request of the user, `auto` otherwise.
+
+        Returns:
+            The script, for the next step.
         """
         return self.add(steps.Compacts(summary=summary, trigger=trigger))
 
@@ -194,9 +251,12 @@ class Script:
         """The oldest background task ends; what the model does next is a turn that the CLI starts by itself.
 
         Args:
-            summary: what is said about it; by default what the CLI would say.
+            summary: the summary of the task; by default that of the CLI.
             status: how it ended.
             exit_code: of a shell command.
+
+        Returns:
+            The script, for the next step.
         """
         return self.add(steps.TaskEnds(status=status, summary=summary, exit_code=exit_code))
 
@@ -204,10 +264,13 @@ class Script:
         """The model is silent until the host interrupts: that ends the turn. A host that does not fails the test, after 30 s.
 
         Closing a session interrupts its turn, and a one-shot query is interrupted by leaving it. On the real CLI an end of the process
-        looks the same as an interrupt.
+        looks the same as an interrupt. Behind a call, the interrupt may also come during the permission request or while the tool runs.
 
         Args:
             after: text that it has begun with before.
+
+        Returns:
+            The script, for the next step.
         """
         return self.add(steps.Interrupted(after=after))
 
@@ -220,12 +283,15 @@ class Script:
         decision: Literal["allow", "deny"] | None = None,
         input: Mapping[str, Any] | None = None,  # noqa: A002
     ) -> Self:
-        """The host was asked about a tool in this turn. On the real CLI only a refusal can be seen.
+        """The host received a permission request for a tool in this turn. On the real CLI only a refusal can be seen.
 
         Args:
-            tool: its name.
-            decision: what the host said; None for either.
-            input: what it was allowed to do in the end; None for anything.
+            tool: the name of the tool.
+            decision: the answer of the host; None for any.
+            input: the input that the host allowed; None for any.
+
+        Returns:
+            The script, for the next step.
         """
         return self.add(
             steps.ExpectPermission(tool=tool, decision=decision, input=None if input is None else dict(input))
@@ -235,8 +301,11 @@ class Script:
         """A hook was called in this turn. On the real CLI it cannot be seen, and is not looked at.
 
         Args:
-            event: its event, for example `PreToolUse`.
+            event: the event, for example `PreToolUse`.
             output: fields that its answer must have; None for any answer.
+
+        Returns:
+            The script, for the next step.
         """
         return self.add(steps.ExpectHook(event=event, output=None if output is None else dict(output)))
 
@@ -246,62 +315,141 @@ class Script:
         Args:
             text: a part of it.
             error: whether it is an error; None for either.
+
+        Returns:
+            The script, for the next step.
         """
         return self.add(steps.ExpectResult(text=text, error=error))
 
     # -- what happens outside -----------------------------------------------------------------------------------------
 
     def slow(self, seconds: float) -> Self:
-        """The model takes its time before what follows."""
+        """Delay the next step of the model.
+
+        Args:
+            seconds: the delay.
+
+        Returns:
+            The script, for the next step.
+
+        Raises:
+            ValueError: `seconds` is negative.
+        """
         if seconds < 0:
             raise ValueError(f"`seconds` must not be negative, not {seconds}")
         return self.add(steps.Slow(seconds=seconds))
 
     def rate_limited(self, attempts: int = 1, *, delay: float = 0.5) -> Self:
-        """The API answers 429 some times; the CLI tries again by itself."""
+        """Make the API answer 429 some times; the CLI tries again by itself.
+
+        Args:
+            attempts: how many times; default 1.
+            delay: seconds after which the CLI tries again.
+
+        Returns:
+            The script, for the next step.
+        """
         return self.retries(429, attempts, delay=delay)
 
     def overloaded(self, attempts: int = 1, *, delay: float = 0.5) -> Self:
-        """The API answers 529 some times; the CLI tries again by itself."""
+        """Make the API answer 529 some times; the CLI tries again by itself.
+
+        Args:
+            attempts: how many times; default 1.
+            delay: seconds after which the CLI tries again.
+
+        Returns:
+            The script, for the next step.
+        """
         return self.retries(529, attempts, delay=delay)
 
     def retries(self, status: int, attempts: int = 1, *, delay: float = 0.5) -> Self:
-        """The API refuses some times with any status; the CLI tries again by itself."""
+        """Make the API refuse some times with any status; the CLI tries again by itself.
+
+        Args:
+            status: the HTTP status.
+            attempts: how many times; default 1.
+            delay: seconds after which the CLI tries again.
+
+        Returns:
+            The script, for the next step.
+        """
         return self.add(steps.Retry(status=status, attempts=attempts, delay=delay))
 
     def api_error(self, status: int = 500, message: str = "Scripted failure") -> Self:
-        """The API refuses for good: the turn ends in an error."""
+        """Make the API refuse for good: the turn ends in an error.
+
+        Args:
+            status: the HTTP status; default 500.
+            message: the text of the error.
+
+        Returns:
+            The script, for the next step.
+        """
         return self.add(steps.ApiFailure(status=status, message=message))
 
     # -- what breaks (only on the simulator) --------------------------------------------------------------------------
 
     def crash(self, exit_code: int = 1, *, stderr: str = "") -> Self:
-        """The process ends at once; a negative status stands for a signal. `crash(0)` is a clean exit."""
+        """End the process immediately. `crash(0)` is a clean exit.
+
+        Args:
+            exit_code: the exit status; negative for a signal.
+            stderr: a text that the process writes to stderr before.
+
+        Returns:
+            The script, for the next step.
+        """
         return self.add(steps.Crash(exit_code=exit_code, stderr=stderr))
 
     def hang(self) -> Self:
-        """Nothing comes and nothing is answered any more, until the process is ended."""
+        """Send and answer nothing any more, until the process is ended.
+
+        Returns:
+            The script, for the next step.
+        """
         return self.add(steps.Hang())
 
     def ignore_sigterm(self) -> Self:
-        """From here on only SIGKILL ends the process."""
+        """Ignore SIGTERM from here on: only SIGKILL ends the process.
+
+        Returns:
+            The script, for the next step.
+        """
         return self.add(steps.IgnoreTermination())
 
     def garbage(self, data: bytes | str = b"this is not JSON\n") -> Self:
-        """Bytes that are no frame; a line end is not added."""
+        """Write bytes that are not a frame.
+
+        Args:
+            data: the bytes; a line end is not added.
+
+        Returns:
+            The script, for the next step.
+        """
         return self.add(steps.Garbage(data=data.encode() if isinstance(data, str) else data))
 
     def cut(self, bytes_kept: int | None = None, *, exit_code: int = 1) -> Self:
-        """The process ends in the middle of the next line that it sends.
+        """End the process in the middle of the next line that it sends.
 
         Args:
-            bytes_kept: how much of that line gets through; None for half of it.
+            bytes_kept: bytes of that line that are sent; None for half of it.
             exit_code: the process's status.
+
+        Returns:
+            The script, for the next step.
         """
         return self.add(steps.Cut(bytes_kept=bytes_kept, exit_code=exit_code))
 
     def frame(self, frame: Mapping[str, Any]) -> Self:
-        """Send a frame as it is, of a known type or an unknown one."""
+        """Send a frame as it is, of a known type or an unknown one.
+
+        Args:
+            frame: the frame, with the names of the wire.
+
+        Returns:
+            The script, for the next step.
+        """
         return self.add(steps.Emit(frame=dict(frame)))
 
     # -- as a whole ---------------------------------------------------------------------------------------------------
@@ -312,6 +460,9 @@ class Script:
         Args:
             more: further arguments of `ScriptedModel`.
 
+        Returns:
+            The model; leaving its `with` block checks the script.
+
         Raises:
             ValueError: a step that no model can do: a crash, garbage, a raw frame.
         """
@@ -320,7 +471,11 @@ class Script:
         return scripted_model(self.steps, more, forever=self.forever)
 
     def to_json(self) -> str:
-        """Return the script as JSON text."""
+        """Return the script as JSON text.
+
+        Returns:
+            The text, for `from_json`.
+        """
         return msgspec.json.encode(
             _File(format="bridle-script", version=1, steps=tuple(self.steps), forever=self.forever)
         ).decode()
@@ -329,33 +484,59 @@ class Script:
     def from_json(cls, text: str | bytes) -> Script:
         """Return the script that `to_json` wrote.
 
+        Args:
+            text: the JSON text.
+
+        Returns:
+            The script.
+
         Raises:
-            ValueError: it is none.
+            ValueError: the text is not a script.
         """
         try:
             file = _decode(text)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise ValueError(f"this is no script of Bridle: {error}") from None
+            raise ValueError(f"this is not a script of Bridle: {error}") from None
         return cls(file.steps, forever=file.forever)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the script to a file, for people to read; return its path."""
+        """Write the script to a file, as readable JSON.
+
+        Args:
+            path: the file; it is replaced.
+
+        Returns:
+            The path.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
         target = Path(path)
         target.write_text(json.dumps(json.loads(self.to_json()), indent=1) + "\n", encoding="utf-8")
         return target
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Script:
-        """Return the script of a file.
+        """Read a script from a file.
+
+        Args:
+            path: the file.
+
+        Returns:
+            The script.
 
         Raises:
             OSError: the file cannot be read.
-            ValueError: it holds none.
+            ValueError: the file does not contain a script.
         """
         return cls.from_json(Path(path).read_bytes())
 
     def describe(self) -> str:
-        """Return the steps, one on a line."""
+        """Return the steps, one on a line.
+
+        Returns:
+            The text.
+        """
         return "\n".join(step.describe() for step in self.steps)
 
     def __len__(self) -> int:
@@ -364,7 +545,7 @@ class Script:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Script) and (self.steps, self.forever) == (other.steps, other.forever)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"<Script of {len(self.steps)} steps>"

@@ -1,7 +1,7 @@
 """The steps of a conversation, as values: what the user says, what the model does, what happens outside, and what breaks.
 
 They can be compared, written as JSON and read again, so that a script runs in this process, in another one, and on the real CLI.
-`Script` builds them; nobody else needs to name them.
+The methods of `Script` build them, and describe the fields.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
-from bridle.errors import printable
+from bridle.errors import escape_terminal
 from bridle.testing.model.requests import shorten
 
 __all__ = [
@@ -58,7 +58,7 @@ class StepBase(
             default = next(field.default for field in msgspec.structs.fields(self) if field.name == name)
             if value != default and value not in ({}, (), []):
                 shown.append(f"{name}={value!r}" if name not in ("text", "tool", "event") else repr(value))
-        return printable(shorten(f"{_words(type(self).__name__)} {', '.join(shown)}".rstrip(), 200))
+        return escape_terminal(shorten(f"{_words(type(self).__name__)} {', '.join(shown)}".rstrip(), 200))
 
 
 _SHOWN = 120
@@ -74,12 +74,7 @@ def _words(name: str) -> str:
 
 
 class UserSays(StepBase, frozen=True, kw_only=True, tag="user"):
-    """The host sends a prompt.
-
-    Attributes:
-        text: the whole prompt; None for any.
-        contains: a part of it.
-    """
+    """The host sends a prompt."""
 
     text: str | None = None
     contains: str | None = None
@@ -112,13 +107,7 @@ class Thinks(StepBase, frozen=True, kw_only=True, tag="thinks"):
 
 
 class Says(StepBase, frozen=True, kw_only=True, tag="says"):
-    """The model says something.
-
-    Attributes:
-        text: what.
-        chunk: characters in each delta, where partial messages are asked for; None sends all in one.
-        delay: seconds between two deltas.
-    """
+    """The model says something."""
 
     text: str = ""
     chunk: Annotated[int, msgspec.Meta(ge=1)] | None = None
@@ -126,19 +115,7 @@ class Says(StepBase, frozen=True, kw_only=True, tag="says"):
 
 
 class Calls(StepBase, frozen=True, kw_only=True, tag="calls"):
-    """The model calls a tool.
-
-    Attributes:
-        tool: its name; `mcp__SERVER__NAME` for one of a server.
-        input: its arguments.
-        result: what the simulated tool gives: text, or content blocks. A tool of this process is really called instead.
-        error: the simulated tool fails with this text.
-        structured: the tool's own form of its result (`tool_use_result`); by default what the real one has, as far as it can be known.
-        together: in the same message as the call before it, so that both run side by side.
-        endless: the tool runs until it is interrupted.
-        agent: for `Task`: what the subagent does.
-        id: the call's id.
-    """
+    """The model calls a tool."""
 
     tool: str
     input: dict[str, Any] = {}
@@ -152,13 +129,7 @@ class Calls(StepBase, frozen=True, kw_only=True, tag="calls"):
 
 
 class ExpectPermission(StepBase, frozen=True, kw_only=True, tag="expect_permission"):
-    """The host was asked about a tool, and decided so.
-
-    Attributes:
-        tool: its name.
-        decision: what the host said; None for either.
-        input: what it is allowed to do in the end; None for anything.
-    """
+    """The host received a permission request for a tool, and decided it."""
 
     tool: str
     decision: Literal["allow", "deny"] | None = None
@@ -166,37 +137,21 @@ class ExpectPermission(StepBase, frozen=True, kw_only=True, tag="expect_permissi
 
 
 class ExpectHook(StepBase, frozen=True, kw_only=True, tag="expect_hook"):
-    """A hook was called.
-
-    Attributes:
-        event: its event.
-        output: fields that its answer must have; None for any answer.
-    """
+    """A hook was called."""
 
     event: str
     output: dict[str, Any] | None = None
 
 
 class ExpectResult(StepBase, frozen=True, kw_only=True, tag="expect_result"):
-    """The last tools gave this to the model.
-
-    Attributes:
-        text: a part of it.
-        error: whether it is an error; None for either.
-    """
+    """The last tools gave this to the model."""
 
     text: str = ""
     error: bool | None = None
 
 
 class Retry(StepBase, frozen=True, kw_only=True, tag="retry"):
-    """The API refuses some tries; the CLI says so, waits, and tries again.
-
-    Attributes:
-        status: the HTTP status: 429 for a rate limit, 529 for an overloaded model, 500 and others.
-        attempts: how many tries.
-        delay: seconds between two of them.
-    """
+    """The API refuses some tries; the CLI reports it, waits, and tries again."""
 
     status: _Refusal = 529
     attempts: Annotated[int, msgspec.Meta(ge=1)] = 1
@@ -204,25 +159,14 @@ class Retry(StepBase, frozen=True, kw_only=True, tag="retry"):
 
 
 class ApiFailure(StepBase, frozen=True, kw_only=True, tag="api_failure"):
-    """The API refuses for good: the turn ends in an error.
-
-    Attributes:
-        status: the HTTP status.
-        message: what the API says.
-    """
+    """The API refuses for good: the turn ends in an error."""
 
     status: _Refusal = 500
     message: str = "Scripted failure"
 
 
 class TaskEnds(StepBase, frozen=True, kw_only=True, tag="task_ends"):
-    """A background task comes to its end; what the model does then follows, in a turn of its own.
-
-    Attributes:
-        status: how it ended.
-        summary: what is said about it; by default what the CLI would say.
-        exit_code: of a shell command.
-    """
+    """A background task comes to its end; what the model does then follows, in a turn of its own."""
 
     status: Literal["completed", "failed", "stopped"] = "completed"
     summary: str | None = None
@@ -230,44 +174,26 @@ class TaskEnds(StepBase, frozen=True, kw_only=True, tag="task_ends"):
 
 
 class Compacts(StepBase, frozen=True, kw_only=True, tag="compacts"):
-    """The conversation is compacted.
-
-    Attributes:
-        summary: what remains of it.
-        trigger: `manual` after the prompt `/compact`, `auto` otherwise.
-    """
+    """The conversation is compacted."""
 
     summary: str = ""
     trigger: Literal["manual", "auto"] = "manual"
 
 
 class Interrupted(StepBase, frozen=True, kw_only=True, tag="interrupted"):
-    """The model is silent until the host interrupts the turn.
-
-    Attributes:
-        after: text that is streamed before the silence.
-    """
+    """The model is silent until the host interrupts the turn."""
 
     after: str = ""
 
 
 class Slow(StepBase, frozen=True, kw_only=True, tag="slow"):
-    """The model takes its time.
-
-    Attributes:
-        seconds: how long, before the time scale of the simulated CLI.
-    """
+    """The model takes its time."""
 
     seconds: _Seconds = 0.0
 
 
 class Crash(StepBase, frozen=True, kw_only=True, tag="crash"):
-    """The process ends.
-
-    Attributes:
-        exit_code: its status; negative for a signal.
-        stderr: what it prints before.
-    """
+    """The process ends."""
 
     exit_code: _ExitCode = 1
     stderr: str = ""
@@ -282,33 +208,20 @@ class IgnoreTermination(StepBase, frozen=True, kw_only=True, tag="ignore_sigterm
 
 
 class Garbage(StepBase, frozen=True, kw_only=True, tag="garbage"):
-    """Bytes that are no frame.
-
-    Attributes:
-        data: they, exactly.
-    """
+    """Bytes that are not a frame."""
 
     data: bytes = b"this is not JSON\n"
 
 
 class Cut(StepBase, frozen=True, kw_only=True, tag="cut"):
-    """The process ends in the middle of its next line.
-
-    Attributes:
-        bytes_kept: how much of that line gets through; None for half of it.
-        exit_code: the process's status.
-    """
+    """The process ends in the middle of its next line."""
 
     bytes_kept: Annotated[int, msgspec.Meta(ge=0)] | None = None
     exit_code: _ExitCode = 1
 
 
 class Emit(StepBase, frozen=True, kw_only=True, tag="emit"):
-    """A frame is sent as it is, known or unknown.
-
-    Attributes:
-        frame: it; session id and uuid are added where they are missing.
-    """
+    """A frame is sent as it is, known or unknown."""
 
     frame: dict[str, Any]
 
@@ -337,8 +250,8 @@ ScriptStep: TypeAlias = (
 """One step of a script."""
 
 REPLY_STEPS = (Thinks, Says, Calls)
-"""What a reply of the model is made of."""
+"""Steps that make up a reply of the model."""
 EXPECTATIONS = (ExpectPermission, ExpectHook, ExpectResult)
-"""What is only looked at."""
+"""Steps that only check."""
 FAULTS = (Crash, Hang, IgnoreTermination, Garbage, Cut, Emit)
-"""What a real CLI cannot be made to do by its model."""
+"""Steps that a real CLI cannot be made to do by its model."""

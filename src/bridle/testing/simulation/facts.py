@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -10,76 +9,40 @@ if TYPE_CHECKING:
 
 TIME = "2026-01-01T00:00:00.000Z"
 """The time in every frame: the same run gives the same frames."""
-TOOLS = [
-    "Task",
-    "Bash",
-    "CronCreate",
-    "CronDelete",
-    "CronList",
-    "Edit",
-    "EnterWorktree",
-    "ExitWorktree",
-    "ListAgents",
-    "Monitor",
-    "NotebookEdit",
-    "Read",
-    "ReportFindings",
-    "ScheduleWakeup",
-    "SendMessage",
-    "Skill",
-    "TaskStop",
-    "ToolSearch",
-    "WebFetch",
-    "WebSearch",
-    "Workflow",
-    "Write",
-]
+_TOOLS_TEXT = (
+    "Task Bash CronCreate CronDelete CronList Edit EnterWorktree ExitWorktree ListAgents Monitor NotebookEdit Read ReportFindings "
+    "ScheduleWakeup SendMessage Skill TaskStop ToolSearch WebFetch WebSearch Workflow Write"
+)
+TOOLS = _TOOLS_TEXT.split()
 ASKING_TOOLS = ("AskUserQuestion", "EnterPlanMode", "ExitPlanMode")
 """Tools that exist only if the host answers questions."""
 COMMANDS = ("compact", "context", "usage", "clear", "model")
 AGENTS = ("claude", "Explore", "general-purpose", "Plan", "statusline-setup")
-CAPABILITIES = [
-    "interrupt_receipt_v1",
-    "interrupt_cancel_queued_v1",
-    "interrupt_send_now_v1",
-    "interrupt_requeue_taken_v1",
-    "msg_lifecycle_v1",
-    "request_marker_lists_v1",
-    "sdk_mcp_tools_list_changed",
-    "sdk_mcp_manifests",
-    "mcp_read_resource_v1",
-]
+_CAPABILITIES_TEXT = (
+    "interrupt_receipt_v1 interrupt_cancel_queued_v1 interrupt_send_now_v1 interrupt_requeue_taken_v1 msg_lifecycle_v1 "
+    "request_marker_lists_v1 sdk_mcp_tools_list_changed sdk_mcp_manifests mcp_read_resource_v1"
+)
+CAPABILITIES = _CAPABILITIES_TEXT.split()
 PRICES = {"haiku": (0.1, 0.5), "sonnet": (2.0, 10.0), "fable": (8.0, 40.0)}
 """Dollars for a million tokens in and out; other models cost as much as `opus`."""
+_NO_SEARCHES = {"web_search_requests": 0, "web_fetch_requests": 0}
 USAGE = {"input_tokens": 10, "output_tokens": 1, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
 FINAL_USAGE = {**USAGE, "output_tokens": 5}
 CUT_OFF_USAGE: dict[str, Any] = {
     **USAGE,
     "output_tokens_details": {"thinking_tokens": 0},
     "iterations": [],
-    "server_tool_use": {"web_search_requests": 0, "web_fetch_requests": 0},
+    "server_tool_use": _NO_SEARCHES,
     "fallback_credit": None,
 }
-NO_USAGE = {
-    "input_tokens": 0,
-    "output_tokens": 0,
-    "cache_creation_input_tokens": 0,
-    "cache_read_input_tokens": 0,
-    "server_tool_use": {"web_search_requests": 0, "web_fetch_requests": 0},
-}
-AGENT_USAGE = {
-    "input_tokens": 10,
+NO_USAGE: dict[str, Any] = {**dict.fromkeys(USAGE, 0), "server_tool_use": _NO_SEARCHES}
+AGENT_USAGE: dict[str, Any] = {
+    **CUT_OFF_USAGE,
     "output_tokens": 5,
-    "output_tokens_details": {"thinking_tokens": 0},
-    "cache_creation_input_tokens": 0,
-    "cache_read_input_tokens": 0,
     "cache_creation": {"ephemeral_1h_input_tokens": 0, "ephemeral_5m_input_tokens": 0},
-    "server_tool_use": {"web_search_requests": 0, "web_fetch_requests": 0},
     "service_tier": "standard",
     "inference_geo": "",
-    "iterations": [],
     "speed": "standard",
-    "fallback_credit": None,
 }
 """The usage of a reply, as the report of a subagent has it."""
 NO_SUBAGENTS: dict[str, Any] = {
@@ -135,42 +98,6 @@ def model_usage(by_model: Mapping[str, Tokens]) -> dict[str, Any]:
     }
 
 
-def block_events(index: int, block: Mapping[str, Any], chunk: int | None) -> list[dict[str, Any]]:
-    """Return the events by which a block is streamed, without the one that ends it."""
-    kind = block["type"]
-    deltas: list[dict[str, Any]]
-    if kind == "text":
-        empty: dict[str, Any] = {"type": "text", "text": ""}
-        deltas = [{"type": "text_delta", "text": part} for part in pieces(str(block["text"]), chunk)]
-    elif kind == "thinking":
-        empty = {"type": "thinking", "thinking": "", "signature": ""}
-        deltas = [{"type": "thinking_delta", "thinking": part} for part in pieces(str(block["thinking"]), chunk)]
-        deltas.append({"type": "signature_delta", "signature": block["signature"]})
-    else:
-        empty = {**block, "input": {}}
-        deltas = [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}]
-    start = {"type": "content_block_start", "index": index, "content_block": empty}
-    return [start, *({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas)]
-
-
-def pieces(text: str, size: int | None) -> list[str]:
-    """Return a text in pieces of at most `size` characters."""
-    if size is None:
-        return [text] if text else []
-    return [text[start : start + size] for start in range(0, len(text), size)]
-
-
-API_ERROR_TYPES = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    402: "billing_error",
-    403: "permission_error",
-    404: "not_found_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    500: "api_error",
-    529: "overloaded_error",
-}
 ERRORS = {
     400: "invalid_request",
     401: "authentication_failed",

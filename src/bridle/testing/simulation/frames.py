@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from bridle.testing.model.steps import ERROR_TYPES
 from bridle.testing.simulation.facts import (
     AGENTS,
-    API_ERROR_TYPES,
     CAPABILITIES,
     COMMANDS,
     CUT_OFF_USAGE,
@@ -22,8 +22,7 @@ from bridle.testing.simulation.launch import VERSION
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bridle.testing.simulation.state import SessionState
-    from bridle.testing.simulation.turn import Turn
+    from bridle.testing.simulation.state import SessionState, Turn
 
 __all__ = ["assistant", "failure", "init", "message_delta", "message_start", "refusal", "result", "stream"]
 
@@ -88,7 +87,7 @@ def failure(message_id: str, status: int, text: str) -> dict[str, Any]:
         "error": ERRORS.get(status, "server_error" if status >= 500 else "unknown"),
         "is_api_error_message": True,
         "api_error_status": status,
-        "api_error_type": API_ERROR_TYPES.get(status, "api_error"),
+        "api_error_type": ERROR_TYPES.get(status, "api_error"),
     }
 
 

@@ -5,31 +5,22 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from bridle.testing.simulation.names import split_server
-from bridle.testing.simulation.turn import Happened
+from bridle.testing.script.run import Happened
+from bridle.testing.simulation.state import split_server
 
 if TYPE_CHECKING:
-    from bridle.testing.simulation.core import Core
-    from bridle.testing.simulation.names import Agent
-    from bridle.testing.simulation.waits import Steps
+    from bridle.testing.script.run import ScriptRun
+    from bridle.testing.simulation.core import Core, Host, Scheduler, Steps
+    from bridle.testing.simulation.state import Agent, SessionState, Turn
 
 __all__ = ["Hooks"]
 
 _TOOL_EVENTS = frozenset({"PermissionRequest", "PostToolUse", "PostToolUseFailure", "PreToolUse"})
-_WITHOUT_MODE = frozenset(
-    {
-        "DirectoryAdded",
-        "MessageDisplay",
-        "PostCompact",
-        "PostModelSwitch",
-        "PreCompact",
-        "PreModelSwitch",
-        "SessionEnd",
-        "SessionStart",
-        "StopFailure",
-        "SubagentStart",
-    }
+_WITHOUT_MODE_TEXT = (
+    "DirectoryAdded MessageDisplay PostCompact PostModelSwitch PreCompact PreModelSwitch SessionEnd SessionStart StopFailure "
+    "SubagentStart"
 )
+_WITHOUT_MODE = frozenset(_WITHOUT_MODE_TEXT.split())
 """Events whose input lacks the permission mode."""
 
 
@@ -37,8 +28,11 @@ class Hooks:
     """Calls the hooks that the host has registered."""
 
     def __init__(self, core: Core) -> None:
-        self.state, self.turn, self.output, self.questions = core.state, core.turn, core.output, core.questions
-        self.clock, self.script = core.clock, core.script
+        self.state: SessionState = core.state
+        self.turn: Turn = core.turn
+        self.host: Host = core.host
+        self.scheduler: Scheduler = core.scheduler
+        self.script: ScriptRun = core.script
 
     def has(self, event: str) -> bool:
         """Return whether an event has hooks."""
@@ -61,11 +55,11 @@ class Hooks:
             if not _matches(matcher.get("matcher"), subject):
                 continue
             timeout = matcher.get("timeout")
-            until = self.clock.now() + timeout if isinstance(timeout, (int, float)) else None
+            until = self.scheduler.now() + timeout if isinstance(timeout, (int, float)) else None
             for callback_id in matcher.get("hookCallbackIds", ()):
                 payload = self._common(event, subject, agent, effort=effort) | fields
                 request = {"callback_id": callback_id, "input": payload, "tool_use_id": tool_use_id or state.new_id()}
-                sent.append((self.questions.ask("hook_callback", request), until))
+                sent.append((self.host.ask("hook_callback", request), until))
         return sent
 
     def _common(self, event: str, subject: str, agent: Agent | None, *, effort: bool) -> dict[str, Any]:
@@ -94,13 +88,13 @@ class Hooks:
 
     def collect(self, event: str, sent: list[tuple[str, float | None]]) -> Steps[list[dict[str, Any]]]:
         """Wait for the output of hooks. A hook that times out is cancelled, and before a tool it counts as a refusal."""
-        questions = self.questions
+        host = self.host
         outputs = []
         for request_id, until in sent:
-            yield questions.until_answered(request_id, until)
-            late = not questions.answered(request_id)
+            yield host.until_answered(request_id, until)
+            late = not host.answered(request_id)
             if late:
-                questions.cancel(request_id)
+                host.cancel(request_id)
             output = self.output_of(event, request_id)
             if late and event == "PreToolUse":
                 output = {"decision": "block", "reason": "the hook did not answer in time"}
@@ -111,7 +105,7 @@ class Hooks:
 
     def output_of(self, event: str, request_id: str) -> dict[str, Any]:
         """Return the output of a hook that has answered, and note it."""
-        answer = self.questions.answer(request_id)
+        answer = self.host.answer(request_id)
         output = answer if isinstance(answer, dict) else {}
         self.script.note(f"the hook {event} answers {output}")
         self.turn.happened.append(Happened("hook", event, output))
@@ -139,7 +133,7 @@ class Hooks:
         """Report the text that a hook has for the user."""
         if text := output.get("systemMessage"):
             name = f"{event}:{fields['tool_name']}" if "tool_name" in fields else event
-            self.output.system("informational", content=f"{name} says: {text}", level="notice")
+            self.host.system("informational", content=f"{name} says: {text}", level="notice")
 
 
 def _matches(matcher: Any, subject: str) -> bool:

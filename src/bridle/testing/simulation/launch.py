@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MODELS", "PERMISSION_MODES", "VERSION", "Launch", "parse_launch", "resolve_model"]
 
-VERSION = "2.1.328"
+VERSION = "2.1.330"
 """The version of the CLI that is simulated."""
 
 PERMISSION_MODES = ("acceptEdits", "auto", "bypassPermissions", "default", "dontAsk", "plan")

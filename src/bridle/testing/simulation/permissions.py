@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bridle.testing.simulation.names import seen_name, split_server
+from bridle.testing.script.run import Happened
+from bridle.testing.simulation.core import Interruption, Pause
 from bridle.testing.simulation.rules import blocked_path, judge, suggestions
-from bridle.testing.simulation.turn import Happened
-from bridle.testing.simulation.waits import Interruption, Pause
+from bridle.testing.simulation.state import seen_name, split_server
 
 if TYPE_CHECKING:
     from bridle.testing.script import steps
-    from bridle.testing.simulation.core import Core
+    from bridle.testing.script.run import ScriptRun
+    from bridle.testing.simulation.core import Core, Host, Scheduler, Steps
     from bridle.testing.simulation.hooks import Hooks
-    from bridle.testing.simulation.names import Agent
     from bridle.testing.simulation.rules import Verdict
-    from bridle.testing.simulation.scheduler import Scheduler
-    from bridle.testing.simulation.waits import Steps
+    from bridle.testing.simulation.state import Agent, SessionState, Turn
 
 __all__ = ["Decision", "Permissions"]
 
@@ -41,6 +40,15 @@ class Decision(NamedTuple):
     deferred: bool = False
 
 
+class _Use(NamedTuple):
+    """One use of a tool: the call, the input that hooks have left, and the subagent that calls."""
+
+    call_id: str
+    call: steps.Calls
+    input: dict[str, Any]
+    agent: Agent | None
+
+
 class Permissions:
     """Decides whether a tool may be used, by hooks, rules and the host, in this order.
 
@@ -48,10 +56,13 @@ class Permissions:
         sayings: messages of hooks for the user, kept until the tool has its result.
     """
 
-    def __init__(self, core: Core, hooks: Hooks, scheduler: Scheduler) -> None:
-        self.state, self.turn, self.output, self.questions = core.state, core.turn, core.output, core.questions
-        self.prompts, self.script = core.prompts, core.script
-        self.hooks, self.scheduler = hooks, scheduler
+    def __init__(self, core: Core, hooks: Hooks) -> None:
+        self.state: SessionState = core.state
+        self.turn: Turn = core.turn
+        self.host: Host = core.host
+        self.scheduler: Scheduler = core.scheduler
+        self.script: ScriptRun = core.script
+        self.hooks = hooks
         self.sayings: list[tuple[str, dict[str, Any], dict[str, Any]]] = []
 
     def decide(
@@ -61,9 +72,10 @@ class Permissions:
         launch = self.state.launch
         outputs = yield from self.hooks.collect("PreToolUse", sent)
         decision, reason, arguments = self._of_hooks(call, outputs)
+        use = _Use(call_id, call, arguments, agent)
         if decision == "deny":
             text = f"PreToolUse:{seen_name(call.tool)} hook error: {reason or 'Blocked by hook'}"
-            return self._refusal(call_id, call, arguments, _refused("hook", "hook"), text)
+            return self._refusal(use, _refused("hook", "hook"), text)
         if decision == "defer":
             return Decision(False, arguments, {}, deferred=True)
         verdict = judge(
@@ -77,19 +89,20 @@ class Permissions:
         )
         if decision == "ask" and not launch.asks_host:
             fields = {"decision_reason_type": "hook", "decision_reason": reason, "message": reason}
-            self._report_denial(call_id, call, agent, fields)
+            self._report_denial(use, fields)
             meta = {**_refused("config", None), "non_execution_kind": "user-rejected"}
-            return self._refusal(call_id, call, arguments, meta, reason)
-        if verdict.decision == "deny" and not (decision == "allow" and verdict.kind == "user-rejected"):
-            return (yield from self._denied_by_rule(call_id, call, arguments, agent, verdict))
+            return self._refusal(use, meta, reason)
+        only_unasked = verdict.kind == "user-rejected" or verdict.reason == "mode"
+        if verdict.decision == "deny" and not (decision == "allow" and only_unasked):
+            return (yield from self._denied_by_rule(use, verdict))
         if decision == "allow":
             return Decision(True, arguments, _accepted("hook", "hook"))
         if decision != "ask" and verdict.decision == "allow":
             return Decision(True, arguments, _accepted("config", verdict.reason))
-        request = self._request(call_id, call, arguments, agent, reason if decision == "ask" else None)
+        request = self._request(use, reason if decision == "ask" else None)
         if decision != "ask" and verdict.reason is not None:
             request["decision_reason_type"] = verdict.reason
-        return (yield from self._ask_host(call_id, call, arguments, agent, request))
+        return (yield from self._ask_host(use, request))
 
     def _of_hooks(self, call: steps.Calls, outputs: list[dict[str, Any]]) -> tuple[str | None, str, dict[str, Any]]:
         """Return the strongest decision of hooks, its reason, and the input that they leave."""
@@ -110,93 +123,92 @@ class Permissions:
                 reason = str(specific.get("permissionDecisionReason") or "")
         return decision, reason, arguments
 
-    def _denied_by_rule(
-        self, call_id: str, call: steps.Calls, arguments: dict[str, Any], agent: Agent | None, verdict: Verdict
-    ) -> Steps[Decision]:
+    def _denied_by_rule(self, use: _Use, verdict: Verdict) -> Steps[Decision]:
         """Deny a call; if only the host is missing that could allow it, hooks may."""
         nobody = verdict.kind == "user-rejected"
         if nobody:
-            suggested = suggestions(call.tool, arguments, self.state.launch.cwd)
-            if call.tool == "Bash" and len(suggested) > 1:
+            suggested = suggestions(use.call.tool, use.input, self.state.launch.cwd)
+            if use.call.tool == "Bash" and len(suggested) > 1:
                 del suggested[0]  # the rule; the real CLI has only what concerns the path
-            for request_id in self._send_hooks(call_id, call, arguments, agent, suggested):
-                yield self.questions.until_answered(request_id)
+            for request_id in self._send_hooks(use, suggested):
+                yield self.host.until_answered(request_id)
                 if decided := _decision_in(self.hooks.output_of("PermissionRequest", request_id)):
-                    return self._decided(call_id, call, arguments, decided, by_hook=True)
+                    return self._decided(use, decided, by_hook=True)
         why = {} if verdict.reason is None else {"decision_reason_type": verdict.reason}
-        self._report_denial(call_id, call, agent, {**why, "message": verdict.message})
+        self._report_denial(use, {**why, "message": verdict.message})
         meta = {**_refused("config", None if nobody else verdict.reason), "non_execution_kind": verdict.kind}
-        return self._refusal(call_id, call, arguments, meta, verdict.message)
+        return self._refusal(use, meta, verdict.message)
 
-    def _report_denial(self, call_id: str, call: steps.Calls, agent: Agent | None, fields: dict[str, Any]) -> None:
-        whose = {} if agent is None else {"agent_id": agent.id}
-        self.output.system("permission_denied", tool_name=seen_name(call.tool), tool_use_id=call_id, **whose, **fields)
+    def _report_denial(self, use: _Use, fields: dict[str, Any]) -> None:
+        whose = {} if use.agent is None else {"agent_id": use.agent.id}
+        self.host.system(
+            "permission_denied", tool_name=seen_name(use.call.tool), tool_use_id=use.call_id, **whose, **fields
+        )
 
-    def _refusal(
-        self, call_id: str, call: steps.Calls, arguments: dict[str, Any], meta: dict[str, Any], message: str
-    ) -> Decision:
-        self._deny(call_id, call)
-        return Decision(False, arguments, meta, message)
+    def _refusal(self, use: _Use, meta: dict[str, Any], message: str) -> Decision:
+        self._deny(use)
+        return Decision(False, use.input, meta, message)
 
-    def _deny(self, call_id: str, call: steps.Calls) -> None:
-        self.state.denials.append({"tool_name": call.tool, "tool_use_id": call_id, "tool_input": call.input})
+    def _deny(self, use: _Use) -> None:
+        """Count a denied call for the result of the turn, to which a subagent in the background does not belong."""
+        if use.agent is not None and use.agent.background:
+            return
+        self.state.denials.append(
+            {"tool_name": use.call.tool, "tool_use_id": use.call_id, "tool_input": use.call.input}
+        )
 
     # -- the host's answer --------------------------------------------------------------------------------------------
 
-    def _send_hooks(
-        self, call_id: str, call: steps.Calls, arguments: dict[str, Any], agent: Agent | None, suggested: Any
-    ) -> list[str]:
-        fields: dict[str, Any] = {"tool_name": seen_name(call.tool), "tool_input": arguments}
+    def _send_hooks(self, use: _Use, suggested: Any) -> list[str]:
+        fields: dict[str, Any] = {"tool_name": seen_name(use.call.tool), "tool_input": use.input}
         if suggested is not None:
             fields["permission_suggestions"] = suggested
-        return [each for each, _ in self.hooks.send("PermissionRequest", fields, tool_use_id=call_id, agent=agent)]
+        return [
+            each for each, _ in self.hooks.send("PermissionRequest", fields, tool_use_id=use.call_id, agent=use.agent)
+        ]
 
-    def _ask_host(
-        self, call_id: str, call: steps.Calls, arguments: dict[str, Any], agent: Agent | None, request: dict[str, Any]
-    ) -> Steps[Decision]:
-        questions = self.questions
-        self.prompts.report_state("requires_action")
-        question = questions.ask("can_use_tool", request)
-        hooks = self._send_hooks(call_id, call, arguments, agent, request.get("permission_suggestions"))
+    def _ask_host(self, use: _Use, request: dict[str, Any]) -> Steps[Decision]:
+        host = self.host
+        self.host.report_state("requires_action")
+        question = host.ask("can_use_tool", request)
+        hooks = self._send_hooks(use, request.get("permission_suggestions"))
         decided: dict[str, Any] | None = None
-        while decided is None and not questions.answered(question):
+        while decided is None and not host.answered(question):
             try:
-                yield Pause(lambda: questions.answered(question) or any(map(questions.answered, hooks)))
+                yield Pause(lambda: host.answered(question) or any(map(host.answered, hooks)))
             except Interruption:
-                self._deny(call_id, call)
+                self._deny(use)
                 raise
             for request_id in [*hooks]:
-                if questions.answered(request_id):
+                if host.answered(request_id):
                     hooks.remove(request_id)
                     decided = _decision_in(self.hooks.output_of("PermissionRequest", request_id)) or decided
         by_hook = decided is not None
         if by_hook:
-            questions.cancel(question)
-        answer = questions.answer(question)
+            host.cancel(question)
+        answer = host.answer(question)
         if hooks:
             self.scheduler.begin(self._late_hooks(hooks))
         decision = decided if decided is not None else answer if isinstance(answer, dict) else {}
-        return self._decided(call_id, call, arguments, decision, by_hook=by_hook)
+        return self._decided(use, decision, by_hook=by_hook)
 
     def _late_hooks(self, request_ids: list[str]) -> Steps[None]:
         for request_id in request_ids:
-            yield self.questions.until_answered(request_id)
+            yield self.host.until_answered(request_id)
             self.hooks.output_of("PermissionRequest", request_id)
 
-    def _request(
-        self, call_id: str, call: steps.Calls, arguments: dict[str, Any], agent: Agent | None, reason: str | None
-    ) -> dict[str, Any]:
+    def _request(self, use: _Use, reason: str | None) -> dict[str, Any]:
         state = self.state
-        server, name = split_server(call.tool)
-        request: dict[str, Any] = {"tool_name": seen_name(call.tool)}
+        server, name = split_server(use.call.tool)
+        request: dict[str, Any] = {"tool_name": seen_name(use.call.tool)}
         if server in state.servers:
             request["mcp_server"] = {"name": server, "source": "sdk"}
-        request |= {"display_name": name.title() if server else seen_name(call.tool), "input": arguments}
-        if text := _description(call.tool, arguments):
+        request |= {"display_name": name.title() if server else seen_name(use.call.tool), "input": use.input}
+        if text := _description(use.call.tool, use.input):
             request["description"] = text
         if reason is None:
-            request["permission_suggestions"] = suggestions(call.tool, arguments, state.launch.cwd)
-            if path := blocked_path(call.tool, arguments, state.launch.cwd):
+            request["permission_suggestions"] = suggestions(use.call.tool, use.input, state.launch.cwd)
+            if path := blocked_path(use.call.tool, use.input, state.launch.cwd):
                 request["blocked_path"] = path
         else:
             request |= {
@@ -205,35 +217,33 @@ class Permissions:
                 "decision_reason_hook_event": "PreToolUse",
                 "decision_reason_hook_source": "settings",
             }
-        request["tool_use_id"] = call_id
-        if agent is not None:
-            request["agent_id"] = agent.id
+        request["tool_use_id"] = use.call_id
+        if use.agent is not None:
+            request["agent_id"] = use.agent.id
         return request
 
-    def _decided(
-        self, call_id: str, call: steps.Calls, arguments: dict[str, Any], answer: dict[str, Any], *, by_hook: bool
-    ) -> Decision:
+    def _decided(self, use: _Use, answer: dict[str, Any], *, by_hook: bool) -> Decision:
         allowed = answer.get("behavior") == "allow"
         changed = answer.get("updatedInput")
         if allowed and isinstance(changed, dict):
-            arguments = changed
+            use = use._replace(input=changed)
         if not by_hook:
             outcome = "allow" if allowed else "deny"
-            self.turn.happened.append(Happened("permission", call.tool, outcome, arguments if allowed else None))
+            self.turn.happened.append(Happened("permission", use.call.tool, outcome, use.input if allowed else None))
             self.script.note(
-                f"the host is asked about {call.tool}, and answers {outcome} {answer.get('message', '')}".rstrip()
+                f"a permission request for {use.call.tool}, and the answer {outcome} {answer.get('message', '')}".rstrip()
             )
         if allowed:
             for update in answer.get("updatedPermissions") or ():
                 if isinstance(update, dict):
                     self._update_permissions(update)
         if self.state.launch.asks_host:
-            self.prompts.report_state("running")
+            self.host.report_state("running")
         source, reason = ("hook", "hook") if by_hook else ("user_temporary" if allowed else "user_reject", None)
         if allowed:
-            return Decision(True, arguments, _accepted(source, reason))
+            return Decision(True, use.input, _accepted(source, reason))
         message = str(answer.get("message") or "The host did not answer the question, or could not.")
-        refusal = self._refusal(call_id, call, arguments, _refused(source, reason), message)
+        refusal = self._refusal(use, _refused(source, reason), message)
         if answer.get("interrupt") is True:
             raise Interruption
         return refusal
@@ -242,7 +252,7 @@ class Permissions:
         state = self.state
         if update.get("type") == "setMode":
             state.mode = str(update.get("mode", state.mode))
-            self.output.system("status", status=None, permissionMode=state.mode)
+            self.host.system("status", status=None, permissionMode=state.mode)
             return
         rules = []
         for rule in update.get("rules") or ():
@@ -269,18 +279,13 @@ def _decision_in(output: dict[str, Any]) -> dict[str, Any] | None:
     return decision if isinstance(decision, dict) and decision.get("behavior") in ("allow", "deny") else None
 
 
-def _accepted(source: str, reason: str | None) -> dict[str, Any]:
-    decision = {"decision": "accept", "source": source}
-    if reason is not None:
-        decision["reason_type"] = reason
-    return {"permission_decision": decision}
+def _accepted(source: str, reason: str | None, decision: str = "accept") -> dict[str, Any]:
+    why = {} if reason is None else {"reason_type": reason}
+    return {"permission_decision": {"decision": decision, "source": source, **why}}
 
 
 def _refused(source: str, reason: str | None) -> dict[str, Any]:
-    decision = {"decision": "reject", "source": source}
-    if reason is not None:
-        decision["reason_type"] = reason
-    return {"non_execution_kind": "permission-rule", "permission_decision": decision}
+    return {"non_execution_kind": "permission-rule", **_accepted(source, reason, "reject")}
 
 
 def _description(tool: str, arguments: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ import os
 import subprocess
 from typing import Any
 
-from bridle.testing.simulation.results import is_silent
+from bridle.testing.simulation.results import NO_OUTPUT, edit_form, read_form, shell_form, write_form
 from bridle.transports.process.short_runs import run_with_descendants
 
 __all__ = ["REAL_TOOLS", "run_tool"]
@@ -39,14 +39,7 @@ def _bash(arguments: dict[str, Any]) -> tuple[str, Any, bool]:
     if done.returncode:
         text = "\n".join(part for part in (f"Exit code {done.returncode}", text) if part)
         return text, f"Error: {text}", True
-    structured = {
-        "stdout": output,
-        "stderr": errors,
-        "interrupted": False,
-        "isImage": False,
-        "noOutputExpected": is_silent(str(arguments["command"])),
-    }
-    return text or "(Bash completed with no output)", structured, False
+    return text or NO_OUTPUT, shell_form(str(arguments["command"]), output, errors), False
 
 
 def _write(arguments: dict[str, Any]) -> tuple[str, Any, bool]:
@@ -55,16 +48,7 @@ def _write(arguments: dict[str, Any]) -> tuple[str, Any, bool]:
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     with open(path, "w", encoding="utf-8") as file:
         file.write(content)
-    done = "The file {} has been updated successfully." if existed else "File created successfully at: {}"
-    structured: dict[str, Any] = {
-        "type": "update" if existed else "create",
-        "filePath": path,
-        "content": content,
-        "structuredPatch": [],
-        "originalFile": None,
-        "userModified": False,
-    }
-    return done.format(path), structured, False
+    return *write_form(path, content, existed=existed), False
 
 
 def _read(arguments: dict[str, Any]) -> tuple[str, Any, bool]:
@@ -75,15 +59,7 @@ def _read(arguments: dict[str, Any]) -> tuple[str, Any, bool]:
     start = int(arguments.get("offset") or 1)
     count = int(arguments.get("limit") or len(lines))
     shown = lines[start - 1 : start - 1 + count]
-    text = "\n".join(f"{number}\t{line}" for number, line in enumerate(shown, start))
-    file_info = {
-        "filePath": path,
-        "content": "\n".join(shown),
-        "numLines": len(shown),
-        "startLine": start,
-        "totalLines": len(lines),
-    }
-    return text, {"type": "text", "file": file_info}, False
+    return *read_form(path, shown, start, len(lines)), False
 
 
 def _edit(arguments: dict[str, Any]) -> tuple[str, Any, bool]:
@@ -99,16 +75,7 @@ def _edit(arguments: dict[str, Any]) -> tuple[str, Any, bool]:
         raise ValueError(f"Found {found} matches of the string to replace, but replace_all is false.")
     with open(path, "w", encoding="utf-8") as file:
         file.write(content.replace(old, new, -1 if everywhere else 1))
-    structured = {
-        "filePath": path,
-        "oldString": old,
-        "newString": new,
-        "originalFile": content,
-        "structuredPatch": [],
-        "userModified": False,
-        "replaceAll": everywhere,
-    }
-    return f"The file {path} has been updated successfully.", structured, False
+    return *edit_form(path, old, new, everywhere=everywhere, before=content), False
 
 
 REAL_TOOLS = {"Bash": _bash, "Edit": _edit, "Read": _read, "Write": _write}

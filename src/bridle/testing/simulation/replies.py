@@ -1,4 +1,4 @@
-"""The replies of a simulated CLI's model: whole blocks, and the events by which they are streamed."""
+"""The replies of a simulated CLI's model: whole blocks, the events by which they are streamed, and the calls in them."""
 
 from __future__ import annotations
 
@@ -6,23 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from bridle.testing.model.events import block_events
 from bridle.testing.script import steps
 from bridle.testing.simulation import frames
-from bridle.testing.simulation.facts import CUT_OFF, block_events
-from bridle.testing.simulation.waits import NotInterrupted, Pause, never
+from bridle.testing.simulation.core import NotInterrupted, Pause, never
+from bridle.testing.simulation.facts import CUT_OFF
+from bridle.testing.simulation.state import seen_name, split_server
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bridle.testing.script.run import ScriptRun
     from bridle.testing.script.steps import ScriptStep
-    from bridle.testing.simulation.calls import OpenCalls
-    from bridle.testing.simulation.core import Core
+    from bridle.testing.simulation.core import Core, Host, Scheduler, Steps
     from bridle.testing.simulation.hooks import Hooks
-    from bridle.testing.simulation.names import Agent
+    from bridle.testing.simulation.state import Agent, SessionState, Turn
     from bridle.testing.simulation.tasks import Tasks
-    from bridle.testing.simulation.waits import Steps
 
 __all__ = ["Replies", "take_reply"]
+
 
 INTERRUPT_SECONDS = 30.0
 """How long a turn waits, by the real clock, for the interrupt that the script demands."""
@@ -31,10 +33,15 @@ INTERRUPT_SECONDS = 30.0
 class Replies:
     """Sends the replies of the model."""
 
-    def __init__(self, core: Core, hooks: Hooks, calls: OpenCalls, tasks: Tasks) -> None:
-        self.state, self.turn, self.output, self.clock = core.state, core.turn, core.output, core.clock
-        self.script = core.script
-        self.hooks, self.calls, self.tasks = hooks, calls, tasks
+    def __init__(self, core: Core, hooks: Hooks, tasks: Tasks) -> None:
+        self.state: SessionState = core.state
+        self.turn: Turn = core.turn
+        self.host: Host = core.host
+        self.scheduler: Scheduler = core.scheduler
+        self.script: ScriptRun = core.script
+        self.hooks = hooks
+        self.tasks = tasks
+        self._asked: dict[str, list[tuple[str, float | None]]] = {}
 
     def say(self, reply: list[ScriptStep], agent: Agent | None) -> Steps[list[tuple[str, steps.Calls]]]:
         """Send the frames of one reply; return its calls with their ids."""
@@ -54,9 +61,11 @@ class Replies:
                 yield from self._send_block(message_id, index, call, agent, partial=partial, call_id=calls[-1][0])
             else:
                 yield from self._send_block(message_id, index, step, agent, partial=partial)
-        self.turn.stop_reason = "tool_use" if calls else "end_turn"
+        stop_reason = "tool_use" if calls else "end_turn"
+        if agent is None:
+            self.turn.stop_reason = stop_reason
         if partial:
-            self._stream(message_id, frames.message_delta(self.turn.stop_reason))
+            self._stream(message_id, frames.message_delta(stop_reason))
             self._stream(message_id, {"type": "message_stop"})
             self.turn.streaming = None
         return calls
@@ -79,18 +88,19 @@ class Replies:
                 chunk, delay = step.chunk, step.delay
             case steps.Calls():
                 block = {"type": "tool_use", "id": call_id, "name": step.tool, "input": step.input}
-                more = self.calls.meta(step, call_id)
+                more = self._meta(step, call_id)
             case _:
                 raise AssertionError(step)
         if partial:
-            for event in block_events(index, block, chunk):
+            *events, _ = block_events(index, block, chunk)  # the last one follows the whole block
+            for event in events:
                 if delay and event["type"] == "content_block_delta":
-                    yield self.clock.sleep(delay)
+                    yield self.scheduler.sleep(delay)
                 self._thinking_tokens(event.get("delta", {}))
                 self._stream(message_id, event)
         else:
             if delay and chunk:
-                yield self.clock.sleep(delay * max(1, len(block["text"]) // chunk))
+                yield self.scheduler.sleep(delay * max(1, len(block["text"]) // chunk))
             if isinstance(step, steps.Thinks) and agent is None:
                 self._thinking_tokens({"type": "thinking_delta", "thinking": step.text})
                 self._thinking_tokens({"type": "signature_delta"})
@@ -98,7 +108,7 @@ class Replies:
             yield from self.display(step.text)
         self._send_whole(message_id, block, step, agent, more)
         if isinstance(step, steps.Calls):
-            self.calls.open(call_id, step, agent)
+            self._open(call_id, step, agent)
         if partial:
             self._stream(message_id, {"type": "content_block_stop", "index": index})
 
@@ -113,9 +123,30 @@ class Replies:
         if isinstance(step, steps.Calls) and not agent.background:
             self.tasks.progress(agent, step)
         if called or agent.background or self.state.launch.forwards_text:
-            self.output.emit({**frames.assistant(model, message_id, block, agent.tool_use_id), **agent.fields, **more})
+            self.host.emit({**frames.assistant(model, message_id, block, agent.tool_use_id), **agent.fields, **more})
         if isinstance(step, steps.Calls) and agent.background:
             self.tasks.progress(agent, step)
+
+    def _meta(self, call: steps.Calls, call_id: str) -> dict[str, Any]:
+        """Return the part of the call's frame that describes it."""
+        server, name = split_server(call.tool)
+        if server not in self.state.servers:
+            return {}
+        meta = {"id": call_id, "display_name": name.replace("_", " ").title()}
+        if self.state.has_tool(call.tool):
+            meta |= {"server_display_name": server, "tool_name": name}
+        return {"tool_use_meta": [meta]}
+
+    def _open(self, call_id: str, call: steps.Calls, agent: Agent | None) -> None:
+        """Note a call, and call its `PreToolUse` hooks."""
+        self.turn.open_calls[call_id] = call
+        if self.hooks.has("PreToolUse") and self.state.has_tool(call.tool):
+            fields = {"tool_name": seen_name(call.tool), "tool_input": call.input, "tool_use_id": call_id}
+            self._asked[call_id] = self.hooks.send("PreToolUse", fields, tool_use_id=call_id, agent=agent)
+
+    def take_hooks(self, call_id: str) -> list[tuple[str, float | None]]:
+        """Return the hook requests of a call."""
+        return self._asked.pop(call_id, [])
 
     def display(self, text: str) -> Steps[None]:
         """Call the hooks that see each text that is shown."""
@@ -133,7 +164,7 @@ class Replies:
             frame["user_message_uuids"] = uuids
             if kind != "system":
                 frame["user_message_uuid"] = uuids[-1]
-        self.output.emit(frame)
+        self.host.emit(frame)
 
     def until_interrupted(self, step: steps.Interrupted) -> Steps[None]:
         """Send the beginning of a reply, and nothing more."""
@@ -144,7 +175,8 @@ class Replies:
             message_id = self._new_message_id()
             self._begin_stream(message_id)
             if step.after:
-                for event in block_events(0, {"type": "text", "text": step.after}, None):
+                *events, _ = block_events(0, {"type": "text", "text": step.after}, None)
+                for event in events:
                     self._stream(message_id, event)
         yield from self.wait_for_interrupt(step)
 
@@ -152,7 +184,7 @@ class Replies:
         """Wait for the interrupt that the script demands. A one-shot takes none: it is interrupted by its end."""
         if not self.state.launch.one_shot:
             self.script.wait_for_interrupt()
-        yield Pause(never, self.clock.now() + INTERRUPT_SECONDS)
+        yield Pause(never, self.scheduler.now() + INTERRUPT_SECONDS)
         raise NotInterrupted(
             f"the script has {step.describe()}, and the host did not interrupt for {INTERRUPT_SECONDS:g} s"
         )
@@ -172,7 +204,7 @@ class Replies:
         self.turn.streaming = message_id
 
     def _stream(self, message_id: str, event: Mapping[str, Any]) -> None:
-        self.output.emit(frames.stream(message_id, event))
+        self.host.emit(frames.stream(message_id, event))
 
     def show_cut_off(self) -> None:
         """Send the text of a reply that an interrupt cuts off."""
@@ -188,7 +220,7 @@ class Replies:
             self._stream(message_id, {"type": "content_block_stop", "index": 0})
         self._stream(message_id, frames.message_delta(None))
         abandoned = {"api_message_id": message_id, "from_block_index": int(began)}
-        self.output.emit(frames.stream(message_id, {"type": "message_stop"}, abandoned_blocks=abandoned))
+        self.host.emit(frames.stream(message_id, {"type": "message_stop"}, abandoned_blocks=abandoned))
         self.turn.streaming = None
 
     def _thinking_tokens(self, delta: dict[str, Any]) -> None:
@@ -202,7 +234,7 @@ class Replies:
         fields: dict[str, Any] = {"estimated_tokens": total, "estimated_tokens_delta": count}
         if self.turn.uuids:
             fields["user_message_uuid"] = self.turn.uuids[-1]
-        self.output.system("thinking_tokens", **fields)
+        self.host.system("thinking_tokens", **fields)
 
 
 def _completed(call: steps.Calls) -> steps.Calls:

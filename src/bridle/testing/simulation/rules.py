@@ -13,53 +13,18 @@ if TYPE_CHECKING:
 __all__ = ["Verdict", "blocked_path", "judge", "rule_matches", "suggestions"]
 
 EDITS = frozenset({"Edit", "NotebookEdit", "Write"})
-UNASKED = frozenset(
-    [
-        "Task",
-        "TaskOutput",
-        "TaskStop",
-        "Read",
-        "Glob",
-        "Grep",
-        "ToolSearch",
-        "ListAgents",
-        "StructuredOutput",
-        "SendMessage",
-        "ReportFindings",
-        "CronList",
-        "ScheduleWakeup",
-    ]
+_UNASKED_TEXT = (
+    "CronList Glob Grep ListAgents Read ReportFindings ScheduleWakeup SendMessage StructuredOutput Task TaskOutput TaskStop "
+    "ToolSearch"
 )
-"""Tools that nobody is asked about."""
-_READING = frozenset(
-    [
-        "echo",
-        "ls",
-        "cat",
-        "pwd",
-        "head",
-        "tail",
-        "wc",
-        "grep",
-        "find",
-        "which",
-        "true",
-        "false",
-        "date",
-        "whoami",
-        "uname",
-        "stat",
-        "du",
-        "df",
-        "sort",
-        "uniq",
-        "sleep",
-        "test",
-        "printf",
-    ]
+UNASKED = frozenset(_UNASKED_TEXT.split())
+"""Tools without a permission request."""
+_READING_TEXT = (
+    "cat date df du echo false find grep head ls printf pwd sleep sort stat tail test true uname uniq wc which whoami"
 )
+_READING = frozenset(_READING_TEXT.split())
 _FILE_COMMANDS = frozenset(["touch", "mkdir", "rm", "rmdir", "mv", "cp", "sed"])
-"""Commands that `acceptEdits` allows inside of the working directory."""
+"""Commands that `acceptEdits` allows inside the working directory."""
 _OPERATORS = frozenset(["|", "||", "&&", ";", "&"])
 
 
@@ -77,13 +42,13 @@ _ASKS_BEFORE = (
 
 
 class Verdict(NamedTuple):
-    """What the rules say about one use of a tool.
+    """The verdict of the rules on one use of a tool.
 
     Attributes:
-        decision: what is to happen.
+        decision: the decision.
         reason: the kind of the reason, as the CLI calls it.
-        message: what the model is told where it is denied.
-        kind: what the CLI calls a use that did not happen.
+        message: the text for the model if it is denied.
+        kind: the CLI's name for a use that did not happen.
     """
 
     decision: Literal["allow", "ask", "deny"]
@@ -106,11 +71,11 @@ def judge(
 
     Args:
         tool: its name.
-        arguments: what it is called with.
+        arguments: its input.
         mode: the permission mode.
         allowed: rules that allow.
         denied: rules that deny.
-        can_ask: whether somebody would answer.
+        can_ask: whether a host would answer.
         cwd: the working directory.
     """
     if any(rule_matches(rule, tool, arguments) for rule in denied):

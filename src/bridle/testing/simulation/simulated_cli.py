@@ -6,32 +6,43 @@
         answer = await bridle.run("Delete the cache", options, transport=cli)
 
 One object serves asyncio, trio and threads, and as many queries and sessions as the script has turns for, one after the other.
+
+The second half of this file is the program: `SimulatedCLI.install` writes one that calls `main`, and `python -m` calls `command_line`. The
+position of the script is kept in a file beside it, so that the next process continues there.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import shlex
+import signal
 import sys
 import threading
+import weakref
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
 from bridle.testing.errors import ScriptError
 from bridle.testing.script.run import ScriptRun
 from bridle.testing.script.script import Script
-from bridle.testing.simulation.launch import parse_launch
+from bridle.testing.simulation.launch import VERSION, parse_launch
 from bridle.testing.simulation.simulation import Simulation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from types import TracebackType
+    from collections.abc import Iterable, Sequence
+    from types import FrameType, TracebackType
 
     from bridle.launch.plan import LaunchPlan
-    from bridle.testing.simulation.transport import AsyncSimulatedTransport, SyncSimulatedTransport
+    from bridle.testing.memory import AsyncMemoryTransport, Peer, SyncMemoryTransport
 
-__all__ = ["SimulatedCLI"]
+    T = TypeVar("T", AsyncMemoryTransport, SyncMemoryTransport)
+
+__all__ = ["SimulatedCLI", "main"]
+
 
 SCRIPT_FILE = "script.json"
 STATE_FILE = "state.json"
@@ -42,14 +53,24 @@ class SimulatedCLI:
     """A simulated CLI; a transport source, and a context manager that checks the script when it is left.
 
     Args:
-        script: what is said and done.
-        time_scale: what the seconds of the script are multiplied with: 1 for real time, 0 for none at all.
+        script: the script.
+        time_scale: factor for the seconds of the script: 1 for real time, 0 for no waiting.
         sessions: ids of earlier sessions, so that they can be resumed.
-        per_session: each new query or session plays the script from its beginning, so that any number may run at once; one that is
-            resumed goes on where it was. Otherwise they continue the script one after the other.
+        per_session: True: each new query or session plays the script from its beginning, and a resumed one continues
+            where it was; any number may run at the same time. False: they continue the script one after the other.
 
     Attributes:
         script: the script.
+
+    Raises:
+        TypeError: `script` is not a `Script`.
+        ValueError: `time_scale` is negative.
+
+    Example:
+        ::
+
+            cli = SimulatedCLI(Script().user().says("4"))
+            answer = await bridle.run("What is 2 + 2?", transport=cli)
     """
 
     def __init__(
@@ -66,21 +87,72 @@ class SimulatedCLI:
         self._per_session = per_session
         self._runs: dict[str, ScriptRun] = {}
         self._lock = threading.Lock()
+        self._transports: list[weakref.ref[AsyncMemoryTransport | SyncMemoryTransport]] = []
         self._folders: list[Path] = []
 
     # -- in memory ----------------------------------------------------------------------------------------------------
 
-    def for_async(self) -> AsyncSimulatedTransport:
-        """Return a new transport for one query or session of `bridle`."""
-        from bridle.testing.simulation.transport import AsyncSimulatedTransport
+    def for_async(self) -> AsyncMemoryTransport:
+        """Return a new transport for one query or session of `bridle`.
 
-        return AsyncSimulatedTransport(self._simulate, _forget)
+        Returns:
+            The transport.
+        """
+        from bridle.testing.memory import AsyncMemoryTransport
 
-    def for_sync(self) -> SyncSimulatedTransport:
-        """Return a new transport for one query or session of `bridle.sync`."""
-        from bridle.testing.simulation.transport import SyncSimulatedTransport
+        return self._remembered(AsyncMemoryTransport(self._simulate))
 
-        return SyncSimulatedTransport(self._simulate, _forget)
+    def for_sync(self) -> SyncMemoryTransport:
+        """Return a new transport for one query or session of `bridle.sync`.
+
+        Returns:
+            The transport.
+        """
+        from bridle.testing.memory import SyncMemoryTransport
+
+        return self._remembered(SyncMemoryTransport(self._simulate))
+
+    def inject(self, frame: Mapping[str, Any] | bytes, *, session_id: str | None = None) -> None:
+        """Send a frame to the queries and sessions that run now, from any thread and at any moment.
+
+        The frame comes behind the output so far. The script is not changed and does not wait for it.
+
+        Args:
+            frame: a frame as a mapping, or a line of bytes that is sent as it is. Messages get `uuid` and `session_id` if they have none.
+            session_id: the conversation that receives it; None sends it to all that run.
+
+        Raises:
+            TypeError: the frame is neither a mapping nor bytes.
+            RuntimeError: no query or session runs here. A program made by `install` cannot be reached.
+
+        Example:
+            cli.inject({"type": "system", "subtype": "notification", "text": "Disk is full", "priority": "high"})
+        """
+        if isinstance(frame, bytes):
+            given: dict[str, Any] | bytes = frame if frame.endswith(b"\n") else frame + b"\n"
+        elif isinstance(frame, Mapping):
+            given = dict(frame)
+        else:
+            raise TypeError(f"`frame` must be a mapping or bytes, got {frame!r:.100} ({type(frame).__name__})")
+
+        def send(peer: Peer) -> bool:
+            wanted = isinstance(peer, Simulation) and session_id in (None, peer.session_id)
+            return wanted and peer.inject(given)  # type: ignore[attr-defined]
+
+        with self._lock:
+            transports = [transport for kept in self._transports if (transport := kept()) is not None]
+        reached = [transport.change(send) for transport in transports]
+        if not any(reached):
+            whose = "" if session_id is None else f" with the session id {session_id!r}"
+            raise RuntimeError(
+                f"No query or session{whose} runs on this simulated CLI. Start one with `transport=cli` before you inject a frame."
+            )
+
+    def _remembered(self, transport: T) -> T:
+        with self._lock:
+            self._transports = [kept for kept in self._transports if kept() is not None]
+            self._transports.append(weakref.ref(transport))
+        return transport
 
     def _simulate(self, plan: LaunchPlan) -> Simulation:
         launch = parse_launch(plan.argv[plan.program_length :], plan.environment, plan.cwd or os.getcwd())
@@ -106,13 +178,17 @@ class SimulatedCLI:
             folder: an existing folder, or one to be made; it must be empty of other simulated CLIs.
             real_tools: really run Bash, Write, Read and Edit, in the working directory, where the script gives no result.
 
+        Returns:
+            The path of the program.
+
         Raises:
             ValueError: every session is to play the script from its beginning.
             OSError: the folder cannot be written.
         """
         if self._per_session:
             raise ValueError(
-                "a program continues its script from process to process; `per_session` is for transports in memory"
+                "`install` does not work with `per_session=True`: processes continue one script. "
+                "Pass the simulated CLI as `transport=`, or leave `per_session` out."
             )
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
@@ -147,7 +223,11 @@ class SimulatedCLI:
             run.check()
 
     def describe(self) -> str:
-        """Return the script with the state of each step, and what happened."""
+        """Return the script with the state of each step, and what happened.
+
+        Returns:
+            Several lines of text.
+        """
         self._load_state()
         return "\n".join(run.both_sides() for run in self._played())
 
@@ -160,7 +240,7 @@ class SimulatedCLI:
                 data = (folder / STATE_FILE).read_bytes()
             except FileNotFoundError:
                 raise ScriptError(
-                    f"What the program in {folder} did cannot be told: its folder was removed before the script was checked. "
+                    f"The work of the program in {folder} is unknown: its folder was removed before the script was checked. "
                     "Check first, or leave the block of the SimulatedCLI first."
                 ) from None
             state = ScriptRun(self.script)
@@ -189,22 +269,142 @@ class SimulatedCLI:
         return f"<SimulatedCLI: {max(run.position for run in self._played())} of {len(self.script)} steps>"
 
 
-def _forget(simulation: Simulation) -> None:
-    """Take that a simulated process has ended: in memory, nothing is left of it."""
-
-
 _PLAY = """import sys
 sys.path.insert(0, {package!r})
-from bridle.testing.simulation.process import main
+from bridle.testing.simulation.simulated_cli import main
 main({folder!r}, time_scale={time_scale!r}, real_tools={real_tools!r})
 """
 
 
-def _main() -> Any:
-    from bridle.testing.simulation.process import command_line
+SCRIPT_VARIABLE = "BRIDLE_SIMULATED_SCRIPT"
 
-    return command_line()
+USAGE = f"""usage: python -m bridle.testing.simulation.simulated_cli SCRIPT.json [CLAUDE ARGUMENTS]
+
+Plays a script of Bridle as if it were the Claude Code CLI. Instead of the first argument, the variable {SCRIPT_VARIABLE} may
+name the script. Write one with `Script.save()`.
+"""
+
+
+def command_line(arguments: Sequence[str] | None = None) -> int:
+    """Play the script that the first argument or the variable names; return the exit status."""
+    rest = list(sys.argv[1:] if arguments is None else arguments)
+    path = os.environ.get(SCRIPT_VARIABLE)
+    if path is None and rest and not rest[0].startswith("-"):
+        path = rest.pop(0)
+    if rest in (["--version"], ["-v"]):
+        _say(1, f"{VERSION} (Claude Code)\n".encode())
+        return 0
+    if path is None:
+        _say(2, USAGE.encode())
+        return 2
+    try:
+        script = Script.load(path)
+    except (OSError, ValueError) as error:
+        _say(2, f"the script cannot be read: {error}\n".encode())
+        return 2
+    return _Process(ScriptRun(script), None, rest, time_scale=1.0, real_tools=False).play()
+
+
+def main(folder: str, *, time_scale: float, real_tools: bool) -> NoReturn:
+    """Play the script of a folder; ends this process."""
+    arguments = sys.argv[1:]
+    if arguments in (["--version"], ["-v"]):
+        _say(1, f"{VERSION} (Claude Code)\n".encode())
+        os._exit(0)
+    run = ScriptRun(Script.load(Path(folder, SCRIPT_FILE)))
+    state = Path(folder, STATE_FILE)
+    with contextlib.suppress(FileNotFoundError):
+        run.restore(state.read_bytes())
+    code = _Process(run, state, arguments, time_scale=time_scale, real_tools=real_tools).play()
+    os._exit(code)
+
+
+class _Process:
+    def __init__(
+        self, run: ScriptRun, state: Path | None, arguments: list[str], *, time_scale: float, real_tools: bool
+    ) -> None:
+        from bridle.testing.simulation.real_tools import run_tool
+
+        self._run = run
+        self._state = state
+        self._saved = b""
+        self._printed = 0
+        self._terminated = False
+        wake, self._wake_end = os.pipe()
+        os.set_blocking(self._wake_end, False)
+        self._wake = wake
+        signal.set_wakeup_fd(self._wake_end, warn_on_full_buffer=False)
+        signal.signal(signal.SIGTERM, self._on_term)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self._simulation = Simulation(
+            run,
+            parse_launch(arguments, os.environ, os.getcwd()),
+            time_scale=time_scale,
+            run_tool=run_tool if real_tools else None,
+        )
+
+    def _on_term(self, number: int, frame: FrameType | None) -> None:
+        self._terminated = True
+
+    def play(self) -> int:
+        simulation = self._simulation
+        watched = [0, self._wake]
+        self._flush()
+        while simulation.exit_code is None:
+            seconds = simulation.wait_seconds()
+            readable, _, _ = select.select(watched, [], [], seconds)
+            if self._wake in readable:
+                os.read(self._wake, 512)
+            if self._terminated:
+                self._terminated = False
+                simulation.terminate()
+            if 0 in readable:
+                data = os.read(0, 65_536)
+                if data:
+                    simulation.receive_data(data)
+                else:
+                    watched.remove(0)
+                    simulation.receive_eof()
+            simulation.tick()
+            self._flush()
+        self._flush()
+        code = simulation.exit_code
+        if code < 0:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.kill(os.getpid(), -code)
+            return 128 - code
+        return code
+
+    def _flush(self) -> None:
+        simulation = self._simulation
+        # First the state: whoever has seen the output may look at it.
+        self._save()
+        if data := simulation.data_to_send():
+            try:
+                _say(1, data)
+            except BrokenPipeError:
+                simulation.exit(1)
+        if len(simulation.stderr) > self._printed:
+            with contextlib.suppress(BrokenPipeError):
+                _say(2, bytes(simulation.stderr[self._printed :]))
+            self._printed = len(simulation.stderr)
+
+    def _save(self) -> None:
+        if self._state is None:
+            return
+        data = self._run.save()
+        if data != self._saved:
+            self._saved = data
+            part = self._state.with_name(f"{self._state.name}.{os.getpid()}")
+            part.write_bytes(data)
+            part.replace(self._state)
+
+
+def _say(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
 
 
 if __name__ == "__main__":
-    sys.exit(_main())
+    sys.exit(command_line())

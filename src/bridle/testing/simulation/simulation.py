@@ -2,51 +2,36 @@
 
 A shell (a transport in memory, or the executable) calls `receive_data` and `receive_eof`, writes `data_to_send()`, calls `tick()` when
 `wait_seconds()` have passed, and ends when `exit_code` is there. The conversation comes from a script; the protocol is the library's own
-`Connection` in the role of the CLI. This file only puts the parts together: each part gets the parts that it uses.
+`Connection` in the role of the CLI.
 """
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bridle.options.bounds import Limits
 from bridle.protocol import events
 from bridle.protocol.connection import Connection, Role
+from bridle.protocol.frames import message_frame
 from bridle.testing.simulation import frames
-from bridle.testing.simulation.calls import OpenCalls
-from bridle.testing.simulation.compaction import Compaction
 from bridle.testing.simulation.controls import Controls
-from bridle.testing.simulation.core import Core
-from bridle.testing.simulation.endings import Endings
+from bridle.testing.simulation.core import Core, Host, Pause, Scheduler
 from bridle.testing.simulation.hooks import Hooks
-from bridle.testing.simulation.output import Output
-from bridle.testing.simulation.outside import Outside
-from bridle.testing.simulation.performers import Performers
-from bridle.testing.simulation.permissions import Permissions
-from bridle.testing.simulation.prompts import Prompts
-from bridle.testing.simulation.questions import Questions
-from bridle.testing.simulation.replies import Replies
-from bridle.testing.simulation.scheduler import Scheduler
-from bridle.testing.simulation.servers import Servers
-from bridle.testing.simulation.state import SessionState
-from bridle.testing.simulation.structured import StructuredOutput
-from bridle.testing.simulation.subagents import Subagents
+from bridle.testing.simulation.state import SessionState, Turn
 from bridle.testing.simulation.tasks import Tasks
-from bridle.testing.simulation.tools import Tools
-from bridle.testing.simulation.turn import Turn
 from bridle.testing.simulation.turns import Conversation
-from bridle.testing.simulation.waits import Clock, Pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridle.testing.script.run import ScriptRun
     from bridle.testing.simulation.launch import Launch
-    from bridle.testing.simulation.performers import RunTool
+    from bridle.testing.simulation.tools import RunTool
 
 __all__ = ["Simulation"]
 
+_CONTROL_FRAMES = ("control_request", "control_response", "control_cancel_request", "keep_alive")
 KILLED = -9
 TERMINATED = 143
 BAD_LINE = "Error parsing streaming input line: it is not JSON"
@@ -73,75 +58,44 @@ class Simulation:
         time_scale: float = 1.0,
         run_tool: RunTool | None = None,
     ) -> None:
-        self.clock = clock
         self._launch = launch
         self._run = run
         self._stdin: list[bytes] = []
-        timing = Clock(clock, time_scale)
         self._connection = Connection(Role.CLI, limits=Limits(pending_requests=10_000), random_bytes=bytes)
-        self._state = state = SessionState(launch, run)
-        self._turn = turn = Turn()
-        self._output = output = Output(connection=self._connection, state=state, script=run)
-        self._questions = questions = Questions(connection=self._connection, output=output)
-        self._prompts = prompts = Prompts(output=output, script=run, reports_state=launch.reports_state)
-        scheduler = self._scheduler = Scheduler(timing, output, run)
-        core = Core(state, turn, output, questions, prompts, timing, run)
-        self._outside = Outside(core)
-        hooks = Hooks(core)
-        tasks = Tasks(core)
-        servers = Servers(core)
-        structured = StructuredOutput(launch.json_schema)
-        calls = OpenCalls(core, hooks)
-        replies = Replies(core, hooks, calls, tasks)
-        subagents = Subagents(core, hooks, replies, tasks)
-        permissions = Permissions(core, hooks, scheduler)
-        performers = Performers(
-            core, replies=replies, structured=structured, subagents=subagents, tasks=tasks, run_tool=run_tool
-        )
-        tools = Tools(
-            core, hooks=hooks, calls=calls, permissions=permissions, performers=performers, structured=structured
-        )
-        compaction = Compaction(core, hooks, tasks)
-        endings = Endings(core, hooks, replies, tools, structured)
-        self._controls = Controls(core, hooks, tasks, servers, scheduler)
-        conversation = Conversation(
-            core,
-            hooks=hooks,
-            replies=replies,
-            tools=tools,
-            tasks=tasks,
-            subagents=subagents,
-            structured=structured,
-            compaction=compaction,
-            endings=endings,
-            outside=self._outside,
-        )
-        self._start(conversation, Pause(lambda: servers.ready))
+        self._state = SessionState(launch, run)
+        self._turn = Turn()
+        self._host = Host(self._connection, self._state, run)
+        self._scheduler = Scheduler(clock, time_scale, self._host)
+        core = Core(self._state, self._turn, self._host, self._scheduler, run)
+        hooks, tasks = Hooks(core), Tasks(core)
+        self._controls = Controls(core, hooks, tasks)
+        self._conversation = Conversation(core, hooks, tasks, run_tool)
+        self._start()
 
-    def _start(self, conversation: Conversation, servers_ready: Pause) -> None:
+    def _start(self) -> None:
         if self._launch.refusal is not None:
-            self._output.fail(self._launch.refusal)
+            self._host.fail(self._launch.refusal)
             return
         if (problem := self._state.open()) is not None:
             if self._launch.resume is not None:
-                self._output.emit(frames.refusal(self._state.session_id, problem))
-            self._output.fail(problem)
+                self._host.emit(frames.refusal(self._state.session_id, problem))
+            self._host.fail(problem)
             return
         if not self._launch.one_shot:
             self._connection.begin_start()
-        self._scheduler.begin(conversation.play(servers_ready))
+        self._scheduler.begin(self._conversation.play(Pause(lambda: self._controls.servers_ready)))
 
     # -- the results --------------------------------------------------------------------------------------------------
 
     @property
     def exit_code(self) -> int | None:
         """The exit status, negative for a signal; None while it runs."""
-        return self._output.exit_code
+        return self._host.exit_code
 
     @property
     def stderr(self) -> bytearray:
         """The bytes printed to stderr."""
-        return self._output.stderr
+        return self._host.stderr
 
     @property
     def session_id(self) -> str:
@@ -153,19 +107,30 @@ class Simulation:
         """True while a turn runs."""
         return self._turn.running
 
+    @property
+    def exited(self) -> bool:
+        """True once the process has ended."""
+        return self.exit_code is not None
+
     def data_to_send(self) -> bytes:
         """Return the bytes for stdout, and count them as written."""
-        return self._output.take()
+        return self._host.take()
 
     def wait_seconds(self) -> float | None:
         """Return after how many seconds `tick` is due; None if only input can change anything."""
         return self._scheduler.wait_seconds()
 
+    def next(self) -> tuple[bytes | None, float | None]:
+        """Return the bytes for stdout (b"" at their end), or None and the seconds until `tick` is due."""
+        seconds = self.tick()
+        data = self.data_to_send()
+        return (data, None) if data or self.exited else (None, seconds)
+
     # -- the events ---------------------------------------------------------------------------------------------------
 
     @property
     def _reads(self) -> bool:
-        return self._output.is_open and not self._prompts.ended
+        return self._host.is_open and not self._host.input_ended
 
     def receive_data(self, data: bytes) -> None:
         """Take bytes of stdin."""
@@ -181,7 +146,7 @@ class Simulation:
         """Take the end of stdin."""
         if not self._reads:
             return
-        self._prompts.ended = self._questions.closed = True
+        self._host.input_ended = True
         if self._launch.one_shot:
             self._take_one_prompt()
         else:
@@ -189,31 +154,49 @@ class Simulation:
             self._take_events()
         self._scheduler.advance()
 
-    def tick(self) -> None:
-        """Continue the tasks that waited for time to pass."""
+    def tick(self) -> float | None:
+        """Continue the tasks that waited for time to pass; return `wait_seconds()`."""
         self._scheduler.advance()
+        return self.wait_seconds()
+
+    def inject(self, frame: dict[str, Any] | bytes) -> bool:
+        """Write a frame, or a line as it is, behind the output so far; return False if the process has ended."""
+        if isinstance(frame, dict):
+            if frame.get("type") not in _CONTROL_FRAMES:
+                frame = {"uuid": self._state.new_id(), "session_id": self._state.session_id, **frame}
+            frame = message_frame(frame)
+        open_before = self._host.is_open
+        self._host.garbage(frame)
+        return open_before
+
+    def stop(self) -> None:
+        """Take the steps of a stop: the end of stdin, unless a turn runs, SIGTERM, SIGKILL."""
+        if not self.in_turn:
+            self.receive_eof()
+        self.terminate()
+        self.kill()
 
     def terminate(self) -> None:
         """Take a SIGTERM."""
-        if not self._outside.ignores_termination:
-            self._output.exit(TERMINATED)
+        if not self._conversation.ignores_termination:
+            self._host.exit(TERMINATED)
 
     def kill(self) -> None:
         """Take a SIGKILL."""
-        self._output.exit(KILLED)
+        self._host.exit(KILLED)
 
     def exit(self, code: int) -> None:
         """End the process."""
-        self._output.exit(code)
+        self._host.exit(code)
 
     def _take_one_prompt(self) -> None:
         text = self._launch.prompt
         if text is None:
             text = b"".join(self._stdin).decode("utf-8", "replace")
         if text.strip():
-            self._prompts.put(text, None)
+            self._host.put(text, None)
         else:
-            self._output.fail(
+            self._host.fail(
                 "Error: Input must be provided either through stdin or as a prompt argument when using --print"
             )
 
@@ -224,19 +207,19 @@ class Simulation:
                 self._scheduler.advance()
                 if self.exit_code is not None:
                     return
-        self._output.flush()
+        self._host.flush()
 
     def _take(self, event: events.Event) -> None:
         match event:
             case events.PromptReceived():
                 message = event.message.data.get("message")
-                self._prompts.put(message.get("content") if isinstance(message, dict) else None, event.uuid)
+                self._host.put(message.get("content") if isinstance(message, dict) else None, event.uuid)
             case events.RequestReceived():
                 self._controls.answer(event.subtype, event.request_id, event.frame.request)
             case events.RequestResolved():
-                self._questions.resolve(event)
+                self._host.resolve(event)
             case events.BadLine():
                 self._run.note(f"the host sends a line that is not a JSON object: {event.error.line[:100]!r}")
-                self._output.fail(BAD_LINE)
+                self._host.fail(BAD_LINE)
             case _:
                 pass

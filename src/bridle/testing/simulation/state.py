@@ -1,20 +1,143 @@
-"""The state of a simulated session: settings in force, servers, hooks, background tasks, and the counts of its results."""
+"""The state of a simulated CLI: of its session, of the running turn, and the names of agents, tasks and tools in it."""
 
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bridle.testing.simulation.facts import A_REPLY, ASKING_TOOLS, NO_SUBAGENTS, TOOLS, Tokens
 from bridle.testing.simulation.launch import resolve_model
-from bridle.testing.simulation.names import split_server
 
 if TYPE_CHECKING:
-    from bridle.testing.script.run import ScriptRun
+    from bridle.testing.script.run import Happened, ScriptRun
+    from bridle.testing.script.steps import Calls
     from bridle.testing.simulation.launch import Launch
-    from bridle.testing.simulation.names import Task
 
-__all__ = ["SessionState"]
+__all__ = ["Agent", "SessionState", "Task", "Turn", "seen_name", "split_server"]
+
+
+_ALIASES = {"Task": "Agent"}
+"""Names that hooks and permission questions use instead of the model's."""
+
+
+class Agent(NamedTuple):
+    """A subagent.
+
+    Attributes:
+        id: its id, also as a task.
+        run_id: the id of its run.
+        tool_use_id: the call that started it.
+        kind: its type.
+        description: the description of its task.
+        background: whether the turn continues meanwhile.
+    """
+
+    id: str
+    run_id: str
+    tool_use_id: str
+    kind: str
+    description: str
+    background: bool
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of its frames."""
+        return {"agent_id": self.id, "subagent_type": self.kind, "task_description": self.description}
+
+
+class Task(NamedTuple):
+    """A background task: a command, or a subagent with the call that describes its work."""
+
+    id: str
+    run_id: str
+    tool_use_id: str
+    description: str
+    agent: Agent | None = None
+    call: Calls | None = None
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """The task in the list of background tasks."""
+        kind = {"task_type": "local_bash"}
+        if self.agent is not None:
+            kind = {"task_type": "local_agent", "subagent_type": self.agent.kind}
+        return {"task_id": self.id, "run_id": self.run_id, **kind, "description": self.description}
+
+    @property
+    def running(self) -> dict[str, Any]:
+        """The task in the input of hooks at the end of a turn."""
+        kind = {"type": "shell", "command": self.description}
+        if self.agent is not None:
+            kind = {"type": "subagent", "agent_type": self.agent.kind}
+        return {"id": self.id, "status": "running", "description": self.description, **kind}
+
+
+def split_server(tool: str) -> tuple[str | None, str]:
+    """Return the server and the name of a tool; None if it is not a tool of a server."""
+    if not tool.startswith("mcp__"):
+        return None, tool
+    server, _, name = tool[5:].partition("__")
+    return server, name
+
+
+def seen_name(tool: str) -> str:
+    """Return the name that hooks and questions use for a tool."""
+    return _ALIASES.get(tool, tool)
+
+
+class Turn:
+    """The state that lives as long as one turn.
+
+    Attributes:
+        running: a turn runs, so that it can be interrupted.
+        id: its id in hooks.
+        uuids: the prompts that it answers.
+        joined: prompts that came while its tools ran.
+        replies: replies of the model.
+        user_frames: frames with input for the model.
+        results: results of the last tools, and whether each is an error.
+        happened: hooks and permission questions that no expectation has used.
+        stamped: kinds of frames that have named the prompts.
+        requested: the request to the model is reported.
+        attempts: refused tries of the request.
+        in_tools: tools run.
+        after_tools: the last reply called tools.
+        stop_reason: the reason why the last reply ended.
+        streaming: the message that is being streamed.
+        cut_off: the text of a reply that an interrupt cuts off.
+        open_calls: calls without a result, by id.
+        started: ids of calls that have started to run.
+        deferred: the call that a hook has deferred.
+        stopped: a hook ends the turn.
+        stop_hook_active: a `Stop` hook has already made the model continue.
+        stop_prevented: a `Stop` hook ends the session's work.
+    """
+
+    def __init__(self) -> None:
+        self.begin([], "")
+        self.running: bool = False
+
+    def begin(self, uuids: list[str], turn_id: str) -> None:
+        """Begin a turn."""
+        self.running = True
+        self.id = turn_id
+        self.uuids = uuids
+        self.joined: list[str] = []
+        self.replies: int = 0
+        self.user_frames = 0
+        self.results: list[tuple[str, bool]] = []
+        self.happened: list[Happened] = []
+        self.stamped: set[str] = set()
+        self.requested = False
+        self.attempts = 0
+        self.in_tools = self.after_tools = False
+        self.stop_reason: str | None = None
+        self.streaming: str | None = None
+        self.cut_off: str | None = None
+        self.open_calls: dict[str, Calls] = {}
+        self.started: set[str] = set()
+        self.deferred: dict[str, Any] | None = None
+        self.stopped = self.stop_hook_active = self.stop_prevented = False
 
 
 class SessionState:
@@ -43,11 +166,11 @@ class SessionState:
     def __init__(self, launch: Launch, run: ScriptRun) -> None:
         self.launch = launch
         self._run = run
-        self.session_id = self._first_session_id()
-        self.model = resolve_model(launch.model)
-        self.mode = launch.permission_mode
-        self.allowed = list(launch.allowed)
-        self.denied = list(launch.disallowed)
+        self.session_id: str = self._first_session_id()
+        self.model: str = resolve_model(launch.model)
+        self.mode: str = launch.permission_mode
+        self.allowed: list[str] = list(launch.allowed)
+        self.denied: list[str] = list(launch.disallowed)
         self.servers: dict[str, list[dict[str, Any]]] = {}
         self.disabled_servers: set[str] = set()
         self.dynamic_servers: list[str] = []
@@ -59,10 +182,10 @@ class SessionState:
         self.title: str | None = None
         self.used: set[str] = set()
         self.settings: dict[str, Any] = {}
-        self.replies = 0
+        self.replies: int = 0
         self.by_model: dict[str, Tokens] = {}
         self._by_model_before: dict[str, Tokens] = {}
-        self.results = 0
+        self.results: int = 0
         self.denials: list[dict[str, Any]] = []
         self.agent_stats: dict[str, Any] = deepcopy(NO_SUBAGENTS)
 

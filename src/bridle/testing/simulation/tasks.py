@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bridle.testing.simulation.names import Task
 from bridle.testing.simulation.results import Outcome, last_text
+from bridle.testing.simulation.state import Task
 
 if TYPE_CHECKING:
     from bridle.testing.script import steps
-    from bridle.testing.simulation.core import Core
-    from bridle.testing.simulation.names import Agent
+    from bridle.testing.simulation.core import Core, Host
+    from bridle.testing.simulation.state import Agent, SessionState
 
 __all__ = ["Tasks"]
 
@@ -36,7 +36,8 @@ class Tasks:
     """The tasks that run beside the turns, and the reports about them."""
 
     def __init__(self, core: Core) -> None:
-        self.state, self.output = core.state, core.output
+        self.state: SessionState = core.state
+        self.host: Host = core.host
         self._uses: dict[str, list[steps.Calls]] = {}
 
     def new_ids(self, letter: str) -> tuple[str, str]:
@@ -53,7 +54,7 @@ class Tasks:
     def report(self) -> None:
         """Report the tasks that run in the background."""
         tasks = [task.shown for task in self.state.background.values()]
-        self.output.system("background_tasks_changed", tasks=tasks)
+        self.host.system("background_tasks_changed", tasks=tasks)
 
     def command(self, call_id: str, call: steps.Calls, arguments: dict[str, Any]) -> Outcome:
         """Let a shell command run in the background."""
@@ -84,7 +85,7 @@ class Tasks:
         """Report that a subagent is about to use a tool."""
         uses = self._uses[agent.id]
         uses.append(call)
-        self.output.system(
+        self.host.system(
             "task_progress",
             task_id=agent.id,
             run_id=agent.run_id,
@@ -139,7 +140,7 @@ class Tasks:
         )
 
     def _send(self, subtype: str, task: Task, **fields: Any) -> None:
-        self.output.system(subtype, task_id=task.id, run_id=task.run_id, **fields)
+        self.host.system(subtype, task_id=task.id, run_id=task.run_id, **fields)
 
     def file(self, task_id: str) -> str:
         """Return the path where the real CLI keeps the output of a task."""

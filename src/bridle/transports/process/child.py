@@ -1,8 +1,8 @@
-"""One child process: everything about it that needs no waiting.
+"""One child process: its pipes, its life, and what both shells need of it; nothing here waits but `Poller.select`.
 
-Both shells use this class; they differ only in how they wait for its descriptor. That descriptor is a selector (epoll, kqueue), so that one
-wait covers stdout, a stdin that is not yet written, the exit, and a wake-up from another thread, under asyncio, trio and no event loop
-alike, and no task, lock or thread is spent on a frame.
+Both shells use this class; they differ only in how they wait for its descriptor. That descriptor is a selector (epoll, kqueue). One
+wait covers stdout, unwritten input, the exit, and a wake-up from another thread, on all shells. No task, lock or thread is spent on a
+frame.
 
 Life (`states.py`): `start` - `take`, `queue`, `end_input` - `stop` (hands it to the reaper) - `done`. A child that its owner forgets is
 stopped by the owner's `__del__`, at the interpreter's exit, and, if the host is killed, by the watchdog.
@@ -10,8 +10,10 @@ stopped by the owner's `__del__`, at the interpreter's exit, and, if the host is
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
+import selectors
 import signal
 import subprocess
 import threading
@@ -21,20 +23,164 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bridle.errors import SpawnError
 from bridle.transports.process import spawn
-from bridle.transports.process.pipes import READ_BYTES, InputPipe, Poller, widen
 from bridle.transports.process.processes import CHILD_ID_VARIABLE, identity, kill_identity, marked_with
 from bridle.transports.process.reaper import reaper
-from bridle.transports.process.states import LIFE, Input, Life, LifeHappening, WaitHappening
+from bridle.transports.process.states import (
+    INPUT,
+    LIFE,
+    WAIT,
+    Input,
+    InputHappening,
+    Life,
+    LifeHappening,
+    Wait,
+    WaitHappening,
+)
 from bridle.transports.process.stderr import LineCallback, StderrDrain
 from bridle.transports.process.watchdog import watchdog
+from bridle.waiting.threads import Wakeup
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bridle.launch.plan import LaunchPlan
-    from bridle.waiting.wakeup import Wakeup
 
-__all__ = ["Child"]
+__all__ = ["Child", "ChildProcess", "InputPipe", "Poller", "READ_BYTES", "widen"]
 
-logger = logging.getLogger("bridle")
+READ_BYTES = 262_144
+
+
+class Poller:
+    """A descriptor that becomes readable when one of those that it watches is ready, or when `wake` is called."""
+
+    def __init__(self) -> None:
+        self.state: Wait = Wait.FREE
+        self.watched: set[int] = set()
+        self._selector = selectors.DefaultSelector()
+        try:
+            self._wakeup = Wakeup()
+        except BaseException:
+            self._selector.close()
+            raise
+        try:
+            self.watch(self._wakeup.fileno())
+        except BaseException:
+            self.happen(WaitHappening.CLOSE)
+            raise
+
+    def watch(self, descriptor: int, event: int = selectors.EVENT_READ) -> None:
+        """Watch a descriptor. Idempotent."""
+        if self.state is not Wait.CLOSED and descriptor not in self.watched:
+            self._selector.register(descriptor, event)
+            self.watched.add(descriptor)
+
+    def forget(self, descriptor: int) -> None:
+        """Watch it no more. Idempotent."""
+        if self.state is not Wait.CLOSED and descriptor in self.watched:
+            self.watched.remove(descriptor)
+            self._selector.unregister(descriptor)
+
+    def fileno(self) -> int:
+        """Return the descriptor, and count as a waiter."""
+        self.happen(WaitHappening.BEGIN)
+        return self._selector.fileno()
+
+    def select(self, seconds: float | None) -> None:
+        """Block until something is ready, at most `seconds`."""
+        self._selector.select(seconds)
+
+    def ready(self) -> list[int]:
+        """Return what is ready, without waiting. A wake-up is taken."""
+        if self.state is Wait.CLOSING or self.state is Wait.CLOSED:
+            return []
+        found = [key.fd for key, _ in self._selector.select(0)]
+        if self._wakeup.fileno() in found:
+            self._wakeup.clear()
+        return found
+
+    def wake(self) -> None:
+        """End a wait; from any thread."""
+        self._wakeup.set()
+
+    def happen(self, happening: WaitHappening) -> None:
+        """Go to the next state; close the descriptor if that is its end."""
+        before, self.state = self.state, WAIT[self.state, happening]
+        if self.state is Wait.CLOSED and before is not Wait.CLOSED:
+            # Closed without being emptied: in a forked copy the epoll object is the parent's as well.
+            self._selector.close()
+            self._wakeup.close()
+
+
+class InputPipe:
+    """The write end of a child's stdin, with a queue: the pipe takes a part immediately, reading writes the rest."""
+
+    def __init__(self, descriptor: int, poller: Poller) -> None:
+        os.set_blocking(descriptor, False)
+        self.state: Input = Input.OPEN
+        self.descriptor: int | None = descriptor
+        self._poller = poller
+        self.queued: list[memoryview] = []
+
+    def queue(self, data: bytes) -> None:
+        """Write `data` after what is queued; nothing once the input ends."""
+        if self.state is Input.OPEN:
+            self.queued.append(memoryview(data))
+            self.flush()
+
+    def end(self) -> None:
+        """Close the pipe once everything queued is written."""
+        self._happen(InputHappening.END)
+        self.flush()
+
+    def close(self) -> None:
+        """Close the pipe and drop queued data."""
+        self._happen(InputHappening.CLOSE)
+
+    def flush(self) -> None:
+        """Write what the pipe takes."""
+        if self.descriptor is None:
+            return
+        while self.queued:
+            try:
+                written = os.write(self.descriptor, self.queued[0])
+            except BlockingIOError:
+                self._poller.watch(self.descriptor, selectors.EVENT_WRITE)
+                return
+            except OSError as error:
+                # The reader is gone: its exit status and stderr will say why.
+                logger.debug("stdin of a process is closed: %s", error)
+                self._happen(InputHappening.BREAK)
+                self._poller.wake()
+                return
+            if written < len(self.queued[0]):
+                self.queued[0] = self.queued[0][written:]
+            else:
+                self.queued.pop(0)
+        if self.descriptor in self._poller.watched:
+            self._poller.forget(self.descriptor)
+        if self.state is Input.ENDING:
+            self._happen(InputHappening.WRITTEN)
+
+    def _happen(self, happening: InputHappening) -> None:
+        self.state = INPUT[self.state, happening]
+        if self.descriptor is not None and self.state in (Input.CLOSED, Input.BROKEN):
+            self.queued.clear()
+            self._poller.forget(self.descriptor)
+            os.close(self.descriptor)
+            self.descriptor = None
+
+
+def widen(pipe: int) -> None:
+    """Give a pipe room for one whole read: fewer switches between the CLI and its host, 15 % less time for long lines."""
+    command = getattr(fcntl, "F_SETPIPE_SZ", None)
+    if command is not None:
+        try:
+            fcntl.fcntl(pipe, command, READ_BYTES)
+        except OSError as error:
+            logger.debug("a pipe keeps its usual size: %s", error)
+
+
+logger: logging.Logger = logging.getLogger("bridle")
 
 _WIDE_PIPES = 32
 """With this many children and more, pipes keep their usual size: the kernel allows each user a total (by default 64 MiB)."""
@@ -54,16 +200,7 @@ class Exit(NamedTuple):
 
 
 class Child:
-    """A process: made by the constructor, started by `start`.
-
-    Args:
-        plan: how to start it.
-        stop_grace: seconds for an exit by itself.
-        kill_grace: seconds for an exit after SIGTERM.
-        stderr_tail_bytes: how much of the end of stderr to keep.
-        on_stderr: called with each line of stderr, in a thread of its own; its owner keeps it alive.
-        drain: makes the reader of stderr.
-    """
+    """A process: made by the constructor with the settings of `ChildProcess`, whose owner keeps `on_stderr` alive; started by `start`."""
 
     def __init__(
         self,
@@ -77,11 +214,11 @@ class Child:
     ) -> None:
         self.stop_grace = stop_grace
         self.kill_grace = kill_grace
-        self.child_id = plan.environment.get(CHILD_ID_VARIABLE, "")
-        self.pid = 0
+        self.child_id: str = plan.environment.get(CHILD_ID_VARIABLE, "")
+        self.pid: int = 0
         self.exit: Exit | None = None
         self.exit_descriptor: int | None = None
-        self.done = threading.Event()
+        self.done: threading.Event = threading.Event()
         self._done_wakeups: list[Wakeup] = []
         # Reentrant: a signal handler may close the stream whose bytes its thread is just reading.
         self._lock = threading.RLock()
@@ -98,7 +235,7 @@ class Child:
         self._poller: Poller | None = None
 
     def start(self) -> None:
-        """Start the process. If that fails, at whatever point and for whatever reason, nothing is left.
+        """Start the process. A start that fails leaves nothing behind.
 
         Raises:
             SpawnError: the operating system refused: the program, a descriptor or a thread.
@@ -108,7 +245,12 @@ class Child:
         try:
             reaper.register(self)  # first: nothing is started that could not be stopped
             watchdog.add(self.child_id)
-            self._spawn(plan, pipes)
+            pipe = subprocess.PIPE
+            self._process, ours = spawn.start(
+                plan.argv, stdin=pipe, stdout=pipe, stderr=pipe, cwd=plan.cwd, env=plan.environment, user=plan.user
+            )
+            pipes |= ours
+            self.pid = self._process.pid
             self._adopt(pipes)
             self._move(LifeHappening.STARTED)
         except BaseException as error:
@@ -117,14 +259,6 @@ class Child:
             if isinstance(error, refused) and not isinstance(error, SpawnError):
                 raise spawn.spawn_error(plan.argv[0], plan.cwd, error) from error
             raise
-
-    def _spawn(self, plan: LaunchPlan, pipes: dict[str, int]) -> None:
-        pipe = subprocess.PIPE
-        self._process, ours = spawn.start(
-            plan.argv, stdin=pipe, stdout=pipe, stderr=pipe, cwd=plan.cwd, env=plan.environment, user=plan.user
-        )
-        pipes |= ours
-        self.pid = self._process.pid
 
     def _adopt(self, pipes: dict[str, int]) -> None:
         """Take over the pipes, one after the other: those that are left in `pipes` are closed if this fails."""
@@ -155,7 +289,7 @@ class Child:
         self._stderr.start()
 
     def _undo(self, pipes: dict[str, int]) -> None:
-        """Take back a start that failed half-way: out of descriptors or threads, or Ctrl-C in the middle."""
+        """Undo a start that failed half-way: out of descriptors or threads, or interrupted by Ctrl-C."""
         process = self._process
         if process is not None:
             process.kill()
@@ -170,15 +304,16 @@ class Child:
         self.done_now()
         reaper.forget(self)
 
-    def _move(self, happening: LifeHappening, *, turn_open: bool = True) -> None:
+    def _move(self, happening: LifeHappening, *, turn_open: bool = True, here: bool = False) -> None:
         """Go to the next state, and hand the process to the reaper on the way to its end."""
         with self._lock:
             before, self._life = self._life, LIFE[self._life, happening]
             try:
-                self.wake()
+                if self._life is not Life.RUNNING:  # no caller waits yet
+                    self.wake()
             finally:
                 if self._life is Life.STOPPING and before is not Life.STOPPING:
-                    reaper.submit(self, turn_open=turn_open)
+                    reaper.submit(self, turn_open=turn_open, here=here)
 
     # -- reading and writing -------------------------------------------------------------------------------------------
 
@@ -208,7 +343,7 @@ class Child:
             return data
 
     def queue(self, data: bytes) -> None:
-        """Write `data` to stdin: now what the pipe takes, the rest while reading goes on."""
+        """Write `data` to stdin: the pipe takes a part immediately, reading writes the rest."""
         with self._lock:
             if self._stdin is not None:
                 self._stdin.queue(data)
@@ -232,7 +367,7 @@ class Child:
                 self._serve(self._poller)
 
     def serve(self) -> None:
-        """Serve what became ready, and go on waiting."""
+        """Serve ready descriptors, and keep waiting."""
         with self._lock:
             if self._poller is not None:
                 self._serve(self._poller)
@@ -318,12 +453,17 @@ class Child:
         assert self.exit is not None  # noqa: S101
         return max(0.0, self.exit.seen_at + _QUIET_AFTER_EXIT_SECONDS - time.monotonic())
 
-    def stop(self, *, turn_open: bool) -> None:
-        """Begin to stop it; `done` is set when it is gone, reaped, and its descriptors are closed. Never waits."""
+    def stop(self, *, turn_open: bool, here: bool = False) -> None:
+        """Begin to stop it; `done` is set when it is gone, reaped, and its descriptors are closed.
+
+        Args:
+            turn_open: True if the model may be at work.
+            here: True to finish a process that has exited in this call; otherwise this never waits, not even for a lock.
+        """
         # Looked at before the lock as well: a garbage collection inside it must not wait for itself.
         if self.stopping or self._owner != os.getpid():
             return
-        self._move(LifeHappening.STOP, turn_open=turn_open)
+        self._move(LifeHappening.STOP, turn_open=turn_open, here=here)
 
     def add_done_wakeup(self, wakeup: Wakeup) -> None:
         """Raise `wakeup` when `done` is set: for those who wait in an event loop."""
@@ -356,7 +496,7 @@ class Child:
     # -- for the stop sequence and the reaper -----------------------------------------------------------------------------
 
     def close_input(self) -> None:
-        """Close stdin, whatever is queued."""
+        """Close stdin and drop queued data."""
         with self._lock:
             if self._stdin is not None:
                 self._stdin.close()
@@ -406,7 +546,7 @@ class Child:
                 return False
 
     def dispose(self) -> None:
-        """Give everything back. Only the reaper calls this, last."""
+        """Give everything back. Only `Reaper` calls this, last."""
         if not self.exited:
             logger.warning("process %d did not end after SIGKILL", self.pid)
             if self._process is not None:
@@ -414,7 +554,7 @@ class Child:
         self._give_back()
 
     def finish(self) -> None:
-        """Set `done`, once the stderr callback has had every line. Only the reaper calls this, after `dispose`."""
+        """Set `done`, once the stderr callback has had every line. Only `Reaper` calls this, after `dispose`."""
         drain = self._stderr
         if drain is None or drain.calls_done(0):
             self.done_now()
@@ -464,3 +604,91 @@ class Child:
                 self._poller.forget(self._stdout)
             os.close(self._stdout)
             self._stdout = None
+
+
+class ChildProcess:
+    """A child process that is started later. It owns the stderr callback, which nothing behind it keeps alive.
+
+    Args:
+        stop_grace: seconds for an exit by itself.
+        kill_grace: seconds for an exit after SIGTERM.
+        stderr_tail_bytes: how much of the end of stderr to keep.
+        on_stderr: called with each line of stderr, in a thread of its own.
+    """
+
+    def __init__(
+        self,
+        *,
+        stop_grace: float = 5.0,
+        kill_grace: float = 5.0,
+        stderr_tail_bytes: int = 65_536,
+        on_stderr: Callable[[str], object] | None = None,
+    ) -> None:
+        self._stop_grace = stop_grace
+        self._kill_grace = kill_grace
+        self._stderr_tail_bytes = stderr_tail_bytes
+        self._on_stderr = LineCallback(on_stderr) if on_stderr is not None else None
+        self._child: Child | None = None
+        self._stopped_early = False
+        self._break_was_seen = False
+        self._gate = threading.RLock()  # a garbage collection inside it may stop this one
+
+    @property
+    def pid(self) -> int | None:
+        """The process id once it is started."""
+        return (self._child.pid or None) if self._child is not None else None
+
+    @property
+    def stderr_tail(self) -> bytes:
+        """The last part of stderr."""
+        return self._child.stderr_tail if self._child is not None else b""
+
+    def _spawn(self, plan: LaunchPlan, *, unless_stopped: bool = False) -> None:
+        with self._gate:
+            if unless_stopped and self._stopped_early:
+                return
+            child = self._child = Child(
+                plan,
+                stop_grace=self._stop_grace,
+                kill_grace=self._kill_grace,
+                stderr_tail_bytes=self._stderr_tail_bytes,
+                on_stderr=self._on_stderr,
+            )
+        child.start()
+        if self._stopped_early:
+            child.stop(turn_open=True)
+
+    def _stop_early(self) -> Child | None:
+        """Let no start begin any more; return the child if there is one."""
+        with self._gate:
+            self._stopped_early = True
+            return self._child
+
+    @property
+    def input_broken(self) -> bool:
+        """True once the process is known not to read any more."""
+        return self._child is not None and self._child.input_broken
+
+    def send_nowait(self, data: bytes) -> None:
+        """Queue `data` for stdin; reading writes the part that the pipe does not take immediately."""
+        self._started().queue(data)
+
+    def _has_just_broken(self) -> bool:
+        """Return True once, when stdin has broken: a caller that waits for output has to handle it."""
+        news = self.input_broken and not self._break_was_seen
+        self._break_was_seen = self._break_was_seen or news
+        return news
+
+    def _started(self) -> Child:
+        if self._child is None:
+            raise RuntimeError("the transport was not started")
+        return self._child
+
+    def abandon(self) -> None:
+        """End the process without waiting: the reaper sees it through."""
+        child = self._stop_early()
+        if child is not None:
+            child.stop(turn_open=True)
+
+    def __del__(self) -> None:
+        self.abandon()

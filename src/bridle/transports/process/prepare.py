@@ -6,26 +6,32 @@ calls `cancel` if it is torn away.
 
 from __future__ import annotations
 
-import logging
 import os
-import secrets
 import subprocess
 import threading
 from typing import TYPE_CHECKING, Any
 
-from bridle.launch import MINIMUM_ONE_SHOT, MINIMUM_SESSION, VersionCache, VersionFailure, build_plan, check, find_cli
-from bridle.transports.process.processes import CHILD_ID_VARIABLE, identity, kill_identity, marked_with
-from bridle.transports.process.spawn import popen, spawn_error
-from bridle.transports.process.watchdog import watchdog
+from bridle.launch import (
+    MINIMUM_ONE_SHOT,
+    MINIMUM_SESSION,
+    CLIVersion,
+    VersionCache,
+    VersionFailure,
+    build_plan,
+    check,
+    find_cli,
+    fit,
+)
+from bridle.transports.process.processes import CHILD_ID_VARIABLE
+from bridle.transports.process.short_runs import ShortRun
+from bridle.transports.process.spawn import spawn_error
 
 if TYPE_CHECKING:
     from bridle.errors import StreamWarning
     from bridle.launch import LaunchPlan
     from bridle.options.options import Options
 
-__all__ = ["Preparation", "child_settings", "known_versions"]
-
-logger = logging.getLogger("bridle")
+__all__ = ["Preparation", "ask_version", "child_settings", "known_versions"]
 
 _VERSION_OUTPUT_CHARACTERS = 4_096
 _cache_lock = threading.Lock()
@@ -36,7 +42,7 @@ class Preparation:
     """Makes a `LaunchPlan` from options.
 
     Args:
-        options: what the user wants.
+        options: the options of the query or session.
         prompt: the prompt of a one-shot; None for a session.
         session: True for the bidirectional protocol.
         find: False with a custom transport: then no CLI is looked for and no version asked.
@@ -47,11 +53,13 @@ class Preparation:
         self._prompt = prompt
         self._session = session
         self._find = find
-        self._lock = threading.RLock()  # a garbage collection inside of it may cancel
-        self._cancelled = False
-        self._process: subprocess.Popen[bytes] | None = None
-        self._child_id = secrets.token_hex(16)
+        self._query = ShortRun(os.urandom(16).hex())
         self.warnings: list[StreamWarning] = []
+
+    @property
+    def program(self) -> str:
+        """The program as the options name it."""
+        return os.fspath(self._options.cli_path or "claude")
 
     @property
     def may_block(self) -> bool:
@@ -66,7 +74,7 @@ class Preparation:
             CLINotFoundError, UnsupportedCLIVersionError, UnknownVersionError, VersionDetectionError: as their names say.
         """
         environment = dict(os.environ)
-        cli_path = os.fspath(self._options.cli_path or "claude")
+        cli_path = self.program
         if self._find:
             home = os.path.expanduser("~")
             cli_path = find_cli(self._options.cli_path, environment, home).path
@@ -76,7 +84,7 @@ class Preparation:
             cli_path=cli_path,
             session=self._session,
             base_environment=environment,
-            child_id=secrets.token_hex(16),
+            child_id=os.urandom(16).hex(),
             local=self._find,
         )
         self.warnings += plan.warnings
@@ -84,76 +92,42 @@ class Preparation:
             answer = self._version(cli_path, plan)
             minimum = MINIMUM_SESSION if self._session else MINIMUM_ONE_SHOT
             self.warnings += check(answer, self._options.version_check, minimum)
+            if isinstance(answer, str) and (version := CLIVersion.parse(answer)) is not None:
+                plan = fit(plan, version)
         return plan
 
     def cancel(self) -> None:
         """End a `run` in another thread: nothing that it started stays."""
-        with self._lock:
-            self._cancelled = True
-            if self._process is not None:
-                self._process.kill()
-                # What it started (the program behind a wrapper script) holds its output open, and would be waited for.
-                for who in marked_with(self._child_id):
-                    kill_identity(who)
+        self._query.cancel()
 
     def _version(self, cli_path: str, plan: LaunchPlan) -> str | VersionFailure:
         cache = known_versions()
         known = cache.get(cli_path)
         if known is not None:
             return known
-        answer = self._ask(plan)
+        answer = ask_version(plan, self._options.timeouts.version_check, self._query)
         if isinstance(answer, str):
             cache.put(cli_path, answer)
         return answer
 
-    def _ask(self, plan: LaunchPlan) -> str | VersionFailure:
-        child_id = self._child_id
-        watchdog.add(child_id)
-        try:
-            return self._ask_guarded(plan, child_id)
-        finally:
-            watchdog.remove(child_id)
 
-    def _ask_guarded(self, plan: LaunchPlan, child_id: str) -> str | VersionFailure:
-        with self._lock:
-            if self._cancelled:
-                return VersionFailure("timeout", "it was cancelled")
-            try:
-                process = self._process = popen(
-                    plan.version_argv,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    env={**plan.environment, CHILD_ID_VARIABLE: child_id},
-                )
-            except (OSError, ValueError) as error:
-                # The start itself would fail in the same way, and this error says more than that no version is known.
-                raise spawn_error(plan.version_argv[0], None, error) from error
-        who = identity(process.pid)
-        if who is not None:
-            watchdog.started(child_id, who)
-        seconds = self._options.timeouts.version_check
-        try:
-            printed, _ = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            return VersionFailure("timeout", f"no answer within {seconds:g} s")
-        finally:
-            self._end(process, child_id)
-        output = printed.decode("utf-8", "replace")[:_VERSION_OUTPUT_CHARACTERS]
-        if process.returncode and not output.strip():
-            return VersionFailure("spawn", f"it exited with code {process.returncode} and printed nothing")
-        return output
+def ask_version(plan: LaunchPlan, seconds: float | None, query: ShortRun) -> str | VersionFailure:
+    """Return the output of `claude --version`, or the reason why there is none.
 
-    def _end(self, process: subprocess.Popen[bytes], child_id: str) -> None:
-        """Leave nothing of it: not the process, not what it started, not its pipe."""
-        if process.poll() is None or self._cancelled:
-            process.kill()
-            process.wait()
-            for who in marked_with(child_id):
-                kill_identity(who)
-        if process.stdout is not None:
-            process.stdout.close()
-        with self._lock:
-            self._process = None
+    Raises:
+        SpawnError: it cannot be started; nor could the CLI itself, and this error says more than that no version is known.
+    """
+    environment = {**plan.environment, CHILD_ID_VARIABLE: query.child_id}
+    try:
+        done = query.run(plan.version_argv, seconds, env=environment, stderr=subprocess.STDOUT)
+    except subprocess.TimeoutExpired:
+        return VersionFailure("timeout", "it was cancelled" if query.cancelled else f"no answer within {seconds:g} s")
+    except (OSError, RuntimeError, ValueError, subprocess.SubprocessError) as error:
+        raise spawn_error(plan.version_argv[0], None, error) from error
+    output = done.stdout.decode("utf-8", "replace")[:_VERSION_OUTPUT_CHARACTERS]
+    if done.returncode and not output.strip():
+        return VersionFailure("spawn", f"it exited with code {done.returncode} and printed nothing")
+    return output
 
 
 def child_settings(options: Options) -> dict[str, Any]:

@@ -1,9 +1,10 @@
-"""What the operating system knows about processes: descendants, start times, environments.
+"""Facts of the operating system about processes: descendants, start times, environments.
 
-A pid alone names nobody: it is reused. A process is named by its pid *and* its start time, and no signal is sent on a pid alone.
+A pid alone does not identify a process: it is reused. A process is named by its pid *and* its start time, and no signal is sent on a
+pid alone.
 Only the standard library is used, and nothing of Bridle, because the watchdog (a separate small process) runs this file too.
 
-Linux reads /proc. Elsewhere `ps` is asked for descendants, and processes cannot be recognised by their environment.
+Linux reads /proc. Elsewhere `ps` lists descendants, and processes cannot be recognised by their environment.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import os
 import subprocess
 from typing import TYPE_CHECKING, Any
 
-from bridle.errors import SpawnError
+from bridle.errors import SpawnError, escape_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,26 +66,62 @@ def popen(argv: Sequence[str], **how: Any) -> subprocess.Popen[bytes]:
     return process
 
 
+_THREADS_HINT = "The limit of threads and processes is reached: end some, or raise it (`ulimit -u`, the pids limit of the container)."
+_LIMIT_HINTS = {
+    errno.EMFILE: "This process has too many open files: close some, or raise the limit (`ulimit -n`).",
+    errno.ENFILE: "The system has too many open files: close some, or raise the limit of the system.",
+    errno.EAGAIN: _THREADS_HINT,
+    errno.ENOMEM: "Memory is short: end other processes, or raise the memory limit of the container.",
+}
+
+
+def _interpreter_hint(path: str) -> str:
+    """Return the advice for a file that exists and whose interpreter does not."""
+    try:
+        with open(path, "rb") as file:
+            first = file.readline(256)
+    except OSError:
+        first = b""
+    if first.startswith(b"#!"):
+        named = first[2:].decode("utf-8", "replace").split() or [""]
+        return (
+            f"The file exists, but its first line names the interpreter {escape_terminal(named[0])!r}, which does not exist. "
+            "Install the interpreter, or set `cli_path` to another program."
+        )
+    return (
+        "The file exists, but the loader that it needs does not: it is a program for another C library. "
+        "Install the package for this platform (`-musl` on Alpine), or set `cli_path` to another program."
+    )
+
+
 def spawn_error(path: str, cwd: str | None, error: Exception) -> SpawnError:
-    """Return the error with its cause: ENOENT can be the program, its interpreter or the working directory."""
+    """Return the error with its cause: ENOENT can be the program, its interpreter or the working directory.
+
+    Args:
+        path: the program that was to be started.
+        cwd: the working directory of the process; None for that of this process.
+        error: the exception that the start raised.
+    """
     number = error.errno if isinstance(error, OSError) else None
     reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-    hint = ""
-    if cwd is not None and not os.path.isdir(cwd):
+    hint = "" if isinstance(error, OSError) else _THREADS_HINT if "thread" in reason else ""
+    if number in _LIMIT_HINTS:
+        hint = _LIMIT_HINTS[number]
+    elif cwd is not None and not os.path.isdir(cwd):
         missing = not os.path.exists(cwd)
         reason = f"the working directory {cwd!r} {'does not exist' if missing else 'is not a directory'}"
         hint = "Create it or pass another `cwd`."
     elif isinstance(error, FileNotFoundError) and os.path.exists(path):
-        hint = "The file is there: its interpreter (the `#!` line, or the dynamic loader of another libc) is missing."
+        hint = _interpreter_hint(path)
     elif isinstance(error, FileNotFoundError):
-        hint = "The file is not there (any more): check `cli_path`."
+        hint = "The file does not exist, or was removed. Correct `cli_path`."
     elif os.path.isdir(path):
         reason = f"{reason} (it is a directory)"
-        hint = "Pass the file itself as `cli_path`."
+        hint = "`cli_path` must be the path of the program itself."
     elif isinstance(error, PermissionError):
         hint = "Check that the file is executable (`chmod +x`), that its file system allows that, and who may become `user`."
     elif number == errno.ENOEXEC:
-        hint = "It is no program for this machine: install the package for this platform and processor."
+        hint = "The file is not a program for this machine. Install the package for this platform and processor, or correct `cli_path`."
     elif number == errno.E2BIG:
         hint = (
             "The arguments and the environment together are too long: use files for long settings and system prompts."

@@ -1,6 +1,6 @@
 """The state tables of a child process. A missing cell is an error.
 
-Three small machines: its life, its input, and the wait for its descriptor. The exit status is no state of life: a process exits whenever
+Three small machines: its life, its input, and the wait for its descriptor. The exit status is not part of life: a process exits whenever
 it wants to, also while it is being stopped.
 """
 

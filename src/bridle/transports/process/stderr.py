@@ -1,8 +1,8 @@
-"""The child's stderr: always drained, kept as a bounded tail, given line by line to whoever asked.
+"""The child's stderr: always drained, kept as a bounded tail, passed line by line to the callback.
 
-A thread drains it, so that a child that writes megabytes to stderr never waits for the reader of stdout, nor for an event loop that is
-busy. That thread runs no code of the user: a second one, only there with a callback, makes the calls, so that a callback that blocks
-holds up nobody but itself. What a callback raises is logged.
+The reaper's thread drains it, for all children, so that a child that writes megabytes to stderr never waits for the reader of stdout, nor
+for an event loop that is busy. That thread runs no code of the user: a second one, only there with a callback, makes the calls, so that a
+callback that blocks delays only itself. An exception of the callback is logged.
 
 Neither thread keeps the callback alive: it may belong to the object that holds the stream, which then must be collectable. Its owner
 (the transport) holds a `LineCallback`, and what is here refers to it weakly.
@@ -12,21 +12,20 @@ from __future__ import annotations
 
 import logging
 import os
-import select
 import threading
 import weakref
 from collections import deque
 from typing import TYPE_CHECKING
 
+from bridle.transports.process.reaper import reaper
 from bridle.waiting.event_loops import context_for_thread
-from bridle.waiting.wakeup import Wakeup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["LineCallback", "StderrDrain"]
 
-logger = logging.getLogger("bridle")
+logger: logging.Logger = logging.getLogger("bridle")
 
 _READ_BYTES = 65_536
 _LONGEST_LINE = 65_536
@@ -47,7 +46,7 @@ class LineCallback:
         try:
             self._context.run(self._function, line)
         except Exception:
-            logger.exception("the stderr callback raised; reading goes on")
+            logger.exception("the stderr callback raised; reading continues")
 
 
 class _Lines:
@@ -116,7 +115,7 @@ class StderrDrain:
         descriptor: the read end of the pipe; owned from here on, if this does not raise.
         tail_bytes: how much of the end to keep.
         on_line: called with each line, without its line end; referred to weakly.
-        name: for the threads.
+        name: for the thread that calls `on_line`.
         waiting_lines: how many lines wait for a callback that is slower than the child.
     """
 
@@ -131,68 +130,66 @@ class StderrDrain:
     ) -> None:
         self._tail_bytes = tail_bytes
         self._tail = bytearray()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may close the stream while its tail is read
         self._lines = _Lines(on_line, f"{name}-lines", waiting_lines) if on_line is not None else None
-        self._stop = Wakeup()
-        self._descriptor = descriptor
+        self._descriptor: int | None = descriptor
         os.set_blocking(descriptor, False)
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin to drain."""
-        self._thread.start()
+        """Begin to drain.
+
+        Raises:
+            OSError, RuntimeError: no descriptor or no thread is available.
+        """
+        assert self._descriptor is not None  # noqa: S101
+        reaper.watch(self._descriptor, self)
         if self._lines is not None:
             self._lines.start()
 
     @property
     def tail(self) -> bytes:
-        """What is kept of the end."""
+        """The end of stderr that is kept."""
         with self._lock:
             return bytes(self._tail)
 
     def finish(self) -> None:
         """Read what is there without waiting for the pipe's end (a grandchild may hold it), and end: a matter of moments."""
-        if self._thread.ident is None:
-            self._close()  # it was never started
-            return
-        self._stop.set()
-        self._thread.join()
+        with self._lock:
+            if self._descriptor is not None and self._read_available(_LAST_READS):
+                self._close()
 
     def calls_done(self, seconds: float) -> bool:
         """Wait until the callback has had every line, for `seconds` at most; True if it has. To be called after `finish`."""
         return self._lines is None or self._lines.join(seconds)
 
-    def _run(self) -> None:
-        try:
-            poll = select.poll()
-            poll.register(self._descriptor, select.POLLIN)
-            poll.register(self._stop.fileno(), select.POLLIN)
-            while True:
-                stopping = any(descriptor == self._stop.fileno() for descriptor, _ in poll.poll())
-                if not self._read_available(stopping=stopping) or stopping:
-                    break
-        finally:
-            self._close()
+    def read(self) -> None:
+        """Read what is there without waiting. The reaper's thread calls this."""
+        with self._lock:
+            if self._descriptor is not None:
+                self._read_available(_READS)
 
     def _close(self) -> None:
-        if self._lines is not None:
-            self._lines.close()
-        os.close(self._descriptor)
-        self._stop.close()
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            reaper.unwatch(descriptor)
+            os.close(descriptor)
+            if self._lines is not None:
+                self._lines.close()
 
-    def _read_available(self, *, stopping: bool) -> bool:
-        """Read until it would wait; False at the end. When stopping, what a pipe can hold at most: its writer may be a flood."""
-        for _ in range(_LAST_READS if stopping else _READS):
+    def _read_available(self, reads: int) -> bool:
+        """Read until it would wait, `reads` times at most: the writer may be a flood. Close it at its end, and return False."""
+        assert self._descriptor is not None  # noqa: S101
+        for _ in range(reads):
             try:
                 data = os.read(self._descriptor, _READ_BYTES)
             except BlockingIOError:
                 return True
             if not data:
+                self._close()
                 return False
-            with self._lock:
-                self._tail += data
-                if len(self._tail) > self._tail_bytes:
-                    del self._tail[: len(self._tail) - self._tail_bytes]
+            self._tail += data
+            if len(self._tail) > self._tail_bytes:
+                del self._tail[: len(self._tail) - self._tail_bytes]
             if self._lines is not None:
                 self._lines.feed(data)
         return True

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.lowlevel
 
-from bridle.transports.process.child_process import ChildProcess
+from bridle.transports.process.child import ChildProcess
+from bridle.transports.process.spawn import spawn_error
 from bridle.waiting.event_loops import call_when_readable, wait_readable
-from bridle.waiting.offload import Call
-from bridle.waiting.wakeup import Wakeup
+from bridle.waiting.threads import Call, Wakeup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +33,7 @@ class AsyncChildProcess(ChildProcess):
     """Runs the CLI as a child process; an `AsyncPushTransport`. Arguments: those of `ChildProcess`."""
 
     _starting: Call[None] | None = None
+    _started_ahead = False
     _more_is_likely = False
 
     async def start(self, plan: LaunchPlan) -> None:
@@ -41,14 +42,28 @@ class AsyncChildProcess(ChildProcess):
         Raises:
             SpawnError: the operating system refused.
         """
+        if self._started_ahead:
+            return
         # Called again after a cancellation, it goes on with the start that is under way.
         if self._starting is None:
-            self._starting = Call(lambda: self._spawn(plan))
+            try:
+                self._starting = Call(lambda: self._spawn(plan))
+            except (OSError, RuntimeError) as error:  # no descriptor or no thread is available
+                raise spawn_error(plan.argv[0], plan.cwd, error) from error
         with anyio.CancelScope(shield=True):
             await self._starting.wait()
 
+    def start_ahead(self, plan: LaunchPlan) -> None:
+        """Start the process in a thread that prepared it, unless it was stopped; `start` then returns immediately.
+
+        Raises:
+            SpawnError: the operating system refused.
+        """
+        self._spawn(plan, unless_stopped=True)
+        self._started_ahead = self._child is not None
+
     async def send(self, data: bytes) -> None:
-        """Queue `data` for stdin; reading goes on writing what the pipe does not take at once."""
+        """Queue `data` for stdin; reading writes the part that the pipe does not take immediately."""
         self._started().queue(data)
         await anyio.lowlevel.checkpoint()
 
@@ -77,7 +92,7 @@ class AsyncChildProcess(ChildProcess):
         """Call `take` with output as it arrives, from the event loop itself: no task is woken for it.
 
         Args:
-            take: gets the bytes; returns whether to go on. It must not wait.
+            take: gets the bytes; returns whether to continue. It must not wait.
 
         Returns:
             b"" at the end of the output; None after `take` returned False, or if stdin broke.
@@ -100,7 +115,7 @@ class AsyncChildProcess(ChildProcess):
                 return None
 
     def _hand_over(self, child: Child, take: Callable[[bytes], bool]) -> bool | None:
-        """Hand over the available output; return None to go on, True to return to the caller, False at the end."""
+        """Hand over the available output; return None to continue, True to return to the caller, False at the end."""
         data = child.take()
         if data is None:
             child.serve()
@@ -113,7 +128,9 @@ class AsyncChildProcess(ChildProcess):
         return False
 
     async def wait_exit(self) -> int | None:
-        """Wait for the exit status; None if the process is being stopped."""
+        """Wait for the exit status; None if the process is being stopped, or was stopped before it was started."""
+        if self._child is None and self._stopped_early:
+            return None
         child = self._started()
         while not child.poll_exit() and not child.stopping:
             await self._wait(child)
@@ -134,12 +151,13 @@ class AsyncChildProcess(ChildProcess):
             child.waited()
 
     async def stop(self, *, turn_open: bool) -> None:
-        """End the process and all that it started; returns when it is gone. Goes on even if this call is torn out of its loop."""
-        self._stopped_early = True
-        child = self._child
+        """End the process and all that it started; returns when it is gone. Continues even if this call is torn out of its loop."""
+        child = self._stop_early()
         if child is None:
             return
-        child.stop(turn_open=turn_open)
+        child.stop(turn_open=turn_open, here=True)
+        if child.done.is_set():
+            return
         try:
             wakeup = Wakeup()
         except OSError:  # no descriptor is left: the end is looked for from time to time

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from bridle.transports.process.child_process import ChildProcess
+from bridle.transports.process.child import ChildProcess
 
 if TYPE_CHECKING:
     from bridle.launch.plan import LaunchPlan
@@ -25,7 +25,7 @@ class SyncChildProcess(ChildProcess):
         self._spawn(plan)
 
     def send(self, data: bytes) -> None:
-        """Queue `data` for stdin; reading goes on writing what the pipe does not take at once."""
+        """Queue `data` for stdin; reading writes the part that the pipe does not take immediately."""
         self.send_nowait(data)
 
     def end_input(self) -> None:
@@ -49,6 +49,8 @@ class SyncChildProcess(ChildProcess):
 
     def wait_exit(self, timeout: float | None = None) -> int | None:
         """Wait for the exit status, `timeout` seconds at most; None if it did not come, or the process is being stopped."""
+        if self._child is None and self._stopped_early:
+            return None
         child = self._started()
         until = None if timeout is None else time.monotonic() + timeout
         while not child.poll_exit() and not child.stopping:
@@ -59,10 +61,9 @@ class SyncChildProcess(ChildProcess):
         return child.exit_code
 
     def stop(self, *, turn_open: bool) -> None:
-        """End the process and all that it started; returns when it is gone. Goes on even if this call is interrupted."""
-        self._stopped_early = True
-        child = self._child
+        """End the process and all that it started; returns when it is gone. Continues even if this call is interrupted."""
+        child = self._stop_early()
         if child is not None:
-            child.stop(turn_open=turn_open)
+            child.stop(turn_open=turn_open, here=True)
             if not child.busy_in_this_thread:  # in a signal handler: the read that it interrupted has to go on first
                 child.done.wait()

@@ -1,10 +1,11 @@
-"""The host's side of the watchdog: one small process for a host, there only while the host has children.
+"""The host's side of the watchdog: one small process for a host, there while the host has children and some seconds longer.
 
 When a host is killed outright (SIGKILL, out of memory) it can stop nothing, and the CLI would finish its turn, its tools included,
-with nobody watching. The watchdog holds the other end of a pipe; the pipe's end is the host's end. A parent-death signal is no
+unobserved. The watchdog holds the other end of a pipe; the pipe's end is the host's end. A parent-death signal is no
 substitute: it follows the *thread* that spawned, and would kill healthy children.
 
-The pipe is written without waiting, and a watchdog that cannot be started or has died costs its protection and nothing else.
+The children stand in a file without a name that both have open: the host appends to it, and the watchdog reads it at the end of the
+pipe. So a note about a child wakes no process. A watchdog that cannot be started or has died costs its protection and nothing else.
 """
 
 from __future__ import annotations
@@ -17,58 +18,69 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import subprocess
+    from collections.abc import Iterable
 
     from bridle.transports.process.processes import Identity
 
 __all__ = ["Watchdog", "watchdog"]
 
-logger = logging.getLogger("bridle")
+logger: logging.Logger = logging.getLogger("bridle")
 
 _LOADER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""What a Python built with a shared library may need to start at all."""
+"""Variables that a Python with a shared library may need to start."""
+_LONGEST_LIST = 1_000_000
+"""Bytes after which the list is written again without the children that have ended."""
 
 
 class Watchdog:
     """Starts, feeds and retires the watchdog process. Safe from any thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may close a stream in the middle of a start
         self._children: dict[str, Identity | None] = {}
         self._process: subprocess.Popen[bytes] | None = None
+        self._list: int | None = None
+        self._size = 0
 
     def add(self, child_id: str) -> None:
         """Expect a child: to be called before it is started, so that no moment is unguarded."""
         with self._lock:
+            self._children[child_id] = None
             if self._process is not None and self._process.poll() is not None:
-                # It was killed (for want of memory, say): those who are there already get a new one, too.
+                # It was killed (for want of memory, say): those who are there already get a new one.
                 _close(self._process)
                 self._process = None
-            self._children[child_id] = None
-            if self._process is None:
-                self._process = _start()
-                for known, who in self._children.items():
-                    self._write(f"add {known}\n")
-                    if who is not None:
-                        self._write(f"started {known} {who[0]} {who[1]}\n")
-                return
-            self._write(f"add {child_id}\n")
+            self._note(f"add {child_id}\n")
+            if self._process is None and self._list is not None:
+                self._process = _start(self._list)
 
     def started(self, child_id: str, who: Identity) -> None:
         """Tell who the child is, now that it runs."""
         with self._lock:
             if child_id in self._children:
                 self._children[child_id] = who
-                self._write(f"started {child_id} {who[0]} {who[1]}\n")
+                self._note(f"started {child_id} {who[0]} {who[1]}\n")
 
     def remove(self, child_id: str) -> None:
-        """Forget a child that has ended. With the last one the watchdog ends too; this waits for that, some milliseconds."""
+        """Forget a child that has ended. The watchdog stays until `retire`."""
         with self._lock:
             self._children.pop(child_id, None)
-            self._write(f"remove {child_id}\n")
-            if self._children or self._process is None:
+            self._note(f"remove {child_id}\n")
+
+    def retire(self) -> None:
+        """End the watchdog if it has no children: a matter of milliseconds."""
+        with self._lock:
+            if self._children:
                 return
             process, self._process = self._process, None
-        _retire(process)
+            self._close_list()
+        if process is not None:
+            _retire(process)
+
+    @property
+    def count(self) -> int:
+        """The number of children on its list."""
+        return len(self._children)
 
     @property
     def pid(self) -> int | None:
@@ -80,22 +92,58 @@ class Watchdog:
         """Let go of the parent's watchdog in a forked copy, so that the copy does not hold the pipe open."""
         process, self._process = self._process, None
         self._children = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._close_list()
         if process is not None:
             _close(process)
             process.returncode = 0  # it is not ours to wait for
 
-    def _write(self, line: str) -> None:
-        process = self._process
-        if process is None or process.stdin is None:
-            return
+    def _note(self, line: str) -> None:
+        """Append a line; begin again when no child is left, or with the present ones when the list has become long."""
         try:
-            os.write(process.stdin.fileno(), line.encode())
-        except (OSError, ValueError) as error:
-            logger.debug("the watchdog is gone: %s", error)
+            if self._list is None:
+                if not self._children:
+                    return
+                self._list, self._size = _open_list(), 0
+            if not self._children:
+                line, self._size = "", 0
+            elif self._size > _LONGEST_LIST:
+                # One write, then the rest is cut off: a host that is killed between the two leaves old lines, which change nothing.
+                line, self._size = _lines(list(self._children.items())), 0
+            self._size += os.pwrite(self._list, line.encode(), self._size)
+            if not self._children or len(line) == self._size:
+                os.ftruncate(self._list, self._size)
+        except OSError as error:
+            logger.debug("the list of the watchdog cannot be written: %s", error)
+
+    def _close_list(self) -> None:
+        descriptor, self._list = self._list, None
+        if descriptor is not None:
+            os.close(descriptor)
 
 
-def _start() -> subprocess.Popen[bytes] | None:
+def _lines(children: Iterable[tuple[str, Identity | None]]) -> str:
+    added = (
+        f"add {child_id}\n" + (f"started {child_id} {who[0]} {who[1]}\n" if who else "") for child_id, who in children
+    )
+    return "".join(added)
+
+
+def _open_list() -> int:
+    """Return a new file without a name.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("bridle-watchdog", os.MFD_CLOEXEC)
+    import tempfile
+
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def _start(children: int) -> subprocess.Popen[bytes] | None:
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "watchdog_main.py")
     if not sys.executable or not os.path.isfile(script):
         logger.debug("no watchdog: this Python has no executable or is packed into an archive")
@@ -106,13 +154,11 @@ def _start() -> subprocess.Popen[bytes] | None:
 
     environment = {name: os.environ[name] for name in _LOADER_VARIABLES if name in os.environ}
     try:
-        process = popen([sys.executable, "-I", "-S", script], stdin=subprocess.PIPE, cwd="/", env=environment)
+        argv = [sys.executable, "-I", "-S", script, str(children)]
+        return popen(argv, stdin=subprocess.PIPE, cwd="/", env=environment, pass_fds=(children,))
     except OSError as error:
         logger.debug("no watchdog: %s", error)
         return None
-    assert process.stdin is not None  # noqa: S101
-    os.set_blocking(process.stdin.fileno(), False)
-    return process
 
 
 def _retire(process: subprocess.Popen[bytes]) -> None:
@@ -130,5 +176,5 @@ def _close(process: subprocess.Popen[bytes]) -> None:
             logger.debug("the watchdog's pipe was broken already")
 
 
-watchdog = Watchdog()
+watchdog: Watchdog = Watchdog()
 os.register_at_fork(after_in_child=watchdog.after_fork)

@@ -1,8 +1,9 @@
 """The watchdog process: ends what a host leaves behind when the host itself is killed.
 
-Run as a script (`python -I -S watchdog_main.py`) by `watchdog.py`, with the standard library alone. It reads lines from its standard
-input: `add CHILD_ID`, `started CHILD_ID PID START_TIME`, `remove CHILD_ID`. The end of input means that the host is gone: whatever
-is still on the list is ended, within five seconds, and the watchdog with it. With nothing on the list it just ends.
+Run as a script (`python -I -S watchdog_main.py DESCRIPTOR`) by `watchdog.py`, with the standard library alone. The end of its standard
+input means that the host is gone. Then it reads lines from an open file that the host has written: `add CHILD_ID`,
+`started CHILD_ID PID START_TIME`, `remove CHILD_ID`. Each child on the list is ended within five seconds, and then the watchdog. With an
+empty list it ends immediately.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _POLL_SECONDS = 0.05
 
 
 def watch(lines: object) -> dict[str, tuple[int, str] | None]:
-    """Follow the host until it is gone; return the children that it left, by child id."""
+    """Return the children that the host left, by child id."""
     children: dict[str, tuple[int, str] | None] = {}
     for line in lines:  # type: ignore[attr-defined]
         match line.split():
@@ -63,7 +64,10 @@ def main() -> None:
     """Run until the host is gone."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    children = watch(sys.stdin)
+    sys.stdin.read()
+    with open(int(sys.argv[1]), encoding="ascii", errors="replace") as file:
+        file.seek(0)
+        children = watch(file)
     if children:
         sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
         end(children)

@@ -2,7 +2,9 @@
 
 A recording is lines of JSON. The first is a header (`format`, `version`, library, CLI, what was redacted); each other line is one
 happening: `s` the session, `t` seconds since its start, `k` what happened, and for frames `f`, the frame itself. A line is redacted
-before it is written and written at once, so a crash loses nothing; a session without its `end` was interrupted.
+before it is written, and written immediately, so a crash loses nothing; a session without its `end` was interrupted.
+
+Replies that arrive in pieces wait until no secret can continue in a later piece (`Pieces`).
 
 Rules. A trace costs nothing where it is off, and never ends a session: what cannot be written is said once in the log.
 """
@@ -10,37 +12,46 @@ Rules. A trace costs nothing where it is off, and never ends a session: what can
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import logging
 import os
+import secrets
 import stat
 import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+
+import anyio
 
 from bridle._version import __version__
-from bridle.errors import printable
+from bridle.errors import BridleError, OptionsError, escape_terminal
 from bridle.protocol.framing import LineFramer, OversizedLine
+from bridle.transports.base import AsyncTransport, SyncTransport, Transport
 from bridle.transports.process.prepare import known_versions
-from bridle.transports.recording.pieces import Pieces
 from bridle.transports.recording.redaction import CATEGORIES, Redactor, Vault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from bridle.launch.plan import LaunchPlan
+    from bridle.options.options import Options
 
 __all__ = [
     "FORMAT",
-    "VERSION",
     "FunctionSink",
+    "Pieces",
+    "RecordedAsync",
+    "RecordedSync",
     "SessionRecord",
     "Sink",
     "TapeFile",
+    "VERSION",
     "header_line",
     "shown_arguments",
+    "traced",
 ]
 
 FORMAT = "bridle-cassette"
@@ -49,7 +60,7 @@ VERSION = 1
 _VARIABLES = ("ANTHROPIC_", "BRIDLE_", "CLAUDE", "DISABLE_", "MCP_", "ENABLE_", "MAX_", "USE_")
 """Variables whose names are recorded; their values never are."""
 
-logger = logging.getLogger("bridle")
+logger: logging.Logger = logging.getLogger("bridle")
 
 
 class Sink(Protocol):
@@ -67,18 +78,24 @@ class TapeFile:
 
     Args:
         path: where it is.
-        fresh: True for a file that must not be there yet; False goes on with a trace that is.
+        fresh: True for a file that must not exist yet; False appends to an existing trace.
 
     Raises:
         OSError: it cannot be opened.
-        ValueError: there is something that is no trace.
+        ValueError: there is a symbolic link, or a file that is not a trace.
     """
 
     def __init__(self, path: str, *, fresh: bool) -> None:
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (os.O_EXCL if fresh else 0)
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | (os.O_EXCL if fresh else os.O_NOFOLLOW)
         self.path = path
         self.error: OSError | None = None
-        self._descriptor: int | None = os.open(path, flags, 0o600)
+        self._descriptor: int | None = None
+        try:
+            self._descriptor = os.open(path, flags, 0o600)
+        except OSError as error:
+            if not fresh and error.errno == errno.ELOOP and os.path.islink(path):
+                raise ValueError("it is a symbolic link; name the file that it points to") from None
+            raise
         self._lock = threading.RLock()  # a garbage collection inside of it may record an end
         try:
             if fresh:
@@ -90,7 +107,7 @@ class TapeFile:
             raise
 
     def write(self, line: bytes) -> None:
-        """Append a line. What fails is kept in `error`, and nothing more is written then."""
+        """Append a line. A failure is kept in `error`, and ends the recording."""
         with self._lock:
             if self._descriptor is None or self.error is not None:
                 return
@@ -100,7 +117,7 @@ class TapeFile:
                     left = left[os.write(self._descriptor, left) :]
             except OSError as error:
                 self.error = error
-                logger.warning("recording to %s ends here: %s", printable(self.path), error.strerror or error)
+                logger.warning("recording to %s ends here: %s", escape_terminal(self.path), error.strerror or error)
 
     def close(self) -> None:
         """Close the file. Idempotent."""
@@ -118,7 +135,7 @@ def _check_is_trace(descriptor: int) -> None:
             os.fchmod(descriptor, 0o600)
         return
     if f'"format":"{FORMAT}"'.encode() not in os.pread(descriptor, 200, 0):
-        raise ValueError("it exists and is no trace")
+        raise ValueError("it exists and is not a trace")
     if os.pread(descriptor, 1, size - 1) != b"\n":
         os.write(descriptor, b"\n")
 
@@ -134,7 +151,7 @@ class FunctionSink:
         try:
             self._function(json.loads(line))
         except Exception:
-            logger.exception("`trace` raised; the session goes on")
+            logger.exception("`trace` raised; the session continues")
 
     def close(self) -> None:
         """Nothing is to be closed."""
@@ -153,7 +170,7 @@ def header_line(plan: LaunchPlan, *, local: bool, more_redaction: bool = False) 
     Args:
         plan: how the first session was started.
         local: True if that is a local CLI, whose version is known.
-        more_redaction: True if somebody's callback redacts, too.
+        more_redaction: True if a callback of the user also redacts.
     """
     program = plan.argv[plan.program_length - 1] if plan.argv else ""
     return _line(
@@ -163,7 +180,7 @@ def header_line(plan: LaunchPlan, *, local: bool, more_redaction: bool = False) 
             "library": __version__,
             "cli": known_versions().get(program) if local else None,
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "redacted": [*CATEGORIES, *(["what the callback took out"] if more_redaction else [])],
+            "redacted": [*CATEGORIES, *(["values removed by the callback"] if more_redaction else [])],
         }
     )
 
@@ -187,7 +204,7 @@ def shown_arguments(plan: LaunchPlan, redactor: Redactor) -> list[str]:
 
 
 def _argument(value: str, name: str, redactor: Redactor) -> str:
-    if value.startswith(("{", "[")):
+    if value.lstrip().startswith(("{", "[")):
         line, is_json = redactor.line(value.encode("utf-8", "surrogateescape"), inbound=False)
         if is_json:
             return line.decode()
@@ -199,8 +216,8 @@ class SessionRecord:
 
     Args:
         sink: where the lines go.
-        redactor: what takes out what does not belong there.
-        session: what the session is called in the lines: an index, or a random text.
+        redactor: removes secrets, addresses and places.
+        session: the name of the session in the lines: an index, or a random text.
         line_bytes: lines of the CLI that are longer are noted, and not kept.
         name: the name that its user gave it.
     """
@@ -208,7 +225,7 @@ class SessionRecord:
     def __init__(
         self, sink: Sink, redactor: Redactor, session: int | str, line_bytes: int, name: str | None = None
     ) -> None:
-        self.ended = False
+        self.ended: bool = False
         self._sink = sink
         self._redactor = redactor
         self._session = session
@@ -339,11 +356,11 @@ class SessionRecord:
         return self._exit_known
 
     def stopped(self, *, turn_open: bool) -> None:
-        """Take that our side ends it."""
+        """Record that Bridle stops the session."""
         self._once("stop", turn_open=turn_open)
 
     def abandoned(self) -> None:
-        """Take that our side forgot it."""
+        """Record that Bridle abandoned the session."""
         self._once("abandon")
         self.end()
 
@@ -356,3 +373,289 @@ class SessionRecord:
                 self._once("end", redactions=self._redactor.vault.counts())
                 self.ended = True
                 self._sink.close()
+
+
+_SIGN = b'"content_block_delta"'
+_SYSTEM = b'{"type":"system"'
+_TEXTS = ("text", "thinking", "partial_json")
+_ENOUGH = 256
+"""Characters that are waited for before anything is looked at, and again between two looks."""
+_MOST = 4_096
+"""Characters that are waited for at most."""
+_WORDS = 5
+"""A name, a sign, a scheme and a value may be separate words; the last one may be incomplete."""
+
+
+class _Piece(NamedTuple):
+    line: bytes
+    seconds: float
+    block: tuple[Any, ...] | None
+    name: str
+    text: str
+
+
+class Pieces:
+    """Lines of the CLI that wait, in order.
+
+    Args:
+        redact: returns a text without what does not belong into a recording.
+        keep: takes a line, and the moment at which it came.
+    """
+
+    def __init__(self, redact: Callable[[str], str], keep: Callable[[bytes, float], None]) -> None:
+        self._redact = redact
+        self._keep = keep
+        self._waiting: list[_Piece] = []
+        self._length = 0
+        self._next_look = _ENOUGH
+
+    def take(self, line: bytes, seconds: float) -> bool:
+        """Take a line of the CLI if it has to wait; return False if it is none of those."""
+        piece = _piece(line, seconds)
+        if piece is None:
+            # What the CLI tells about itself may stand between two pieces.
+            if not (self._waiting and line.startswith(_SYSTEM)):
+                return False
+            piece = _Piece(line, seconds, None, "", "")
+        elif self._block not in (None, piece.block):
+            self.flush()
+        self._waiting.append(piece)
+        self._length += len(piece.text)
+        if self._length >= self._next_look:
+            self._write_what_is_over()
+            self._next_look = self._length + _ENOUGH
+        return True
+
+    def flush(self) -> None:
+        """Write everything: nothing more comes, or something else does."""
+        waiting, self._waiting = self._waiting, []
+        self._length, self._next_look = 0, _ENOUGH
+        self._write(waiting)
+
+    @property
+    def _block(self) -> tuple[Any, ...] | None:
+        return next((piece.block for piece in self._waiting if piece.block is not None), None)
+
+    def _write_what_is_over(self) -> None:
+        whole = "".join(piece.text for piece in self._waiting)
+        beginning = max(0, len(whole) - _MOST)
+        words = whole[beginning:].rsplit(maxsplit=_WORDS)
+        over = beginning + (len(words[0]) if len(words) > _WORDS else 0)
+        told = whole.rstrip()[: -len(words[-1])] if len(words) > _WORDS else whole  # the last word may go on
+        count = length = reached = 0
+        for number, piece in enumerate(self._waiting, 1):
+            reached += len(piece.text)
+            if reached > over:
+                break
+            if beginning or whole[reached - 1 : reached + 1].strip() != whole[reached - 1 : reached + 1]:
+                count, length = number, reached
+        clean = self._redact(told)
+        if not length or (clean != told and self._redact(told[:length]) + self._redact(told[length:]) != clean):
+            return
+        done, self._waiting = self._waiting[:count], self._waiting[count:]
+        self._length -= length
+        self._write(done)
+
+    def _write(self, pieces: list[_Piece]) -> None:
+        texts = [piece.text for piece in pieces]
+        clean = self._redact("".join(texts)) if len(texts) > 1 else ""
+        split = len(texts) > 1 and clean != "".join(map(self._redact, texts))
+        for piece in pieces:
+            if split and piece.block is not None:
+                self._keep(_with_text(piece, clean), piece.seconds)
+                clean = ""
+            else:
+                self._keep(piece.line, piece.seconds)
+
+
+def _piece(line: bytes, seconds: float) -> _Piece | None:
+    """Return a piece of a block, or None if the line is something else."""
+    if _SIGN not in line:
+        return None
+    try:
+        frame = json.loads(line)
+        event = frame["event"]
+        delta = event["delta"]
+        if frame["type"] != "stream_event" or event["type"] != "content_block_delta":
+            return None
+        for name in _TEXTS:
+            if isinstance(text := delta.get(name), str):
+                block = (frame.get("session_id"), frame.get("parent_tool_use_id"), event.get("index"), name)
+                return _Piece(line, seconds, block, name, text)
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        pass
+    return None
+
+
+def _with_text(piece: _Piece, text: str) -> bytes:
+    frame = json.loads(piece.line)
+    frame["event"]["delta"][piece.name] = text
+    return json.dumps(frame, separators=(",", ":")).encode()
+
+
+T = TypeVar("T", bound=Transport)
+
+_EXIT_SECONDS = 1.0
+"""How long the exit status of a peer that was stopped is waited for."""
+
+
+class _Recorded(Generic[T]):
+    """The members that both forms of a recorded transport share.
+
+    Args:
+        inner: the transport to record.
+        begin: makes the record when the launch plan is known; before that nothing is recorded.
+    """
+
+    def __init__(self, inner: T, begin: Callable[[LaunchPlan], SessionRecord]) -> None:
+        self._inner = inner
+        self._begin = begin
+        self._made = False
+        self._up = False
+        self._record = SessionRecord.none()
+
+    @contextmanager
+    def _starting(self, plan: LaunchPlan) -> Iterator[None]:
+        if not self._made:  # a start that was cancelled is gone on with
+            self._record = self._begin(plan)
+            self._made = True
+            self._record.begin(plan)
+        try:
+            yield
+        except (BridleError, OSError) as error:
+            self._record.start_failed(error)
+            raise
+        self._up = True
+
+    @property
+    def pid(self) -> int | None:
+        """The process id, where there is one."""
+        return self._inner.pid
+
+    @property
+    def stderr_tail(self) -> bytes:
+        """The last part of what the peer wrote to stderr."""
+        return self._inner.stderr_tail
+
+    def abandon(self) -> None:
+        """Stop the peer without waiting."""
+        self._inner.abandon()
+        self._record.abandoned()
+
+    @property
+    def _lacks_exit(self) -> bool:
+        return self._up and not self._record.ended and not self._record.exit_known
+
+
+class RecordedAsync(_Recorded[AsyncTransport]):
+    """An async transport that is recorded."""
+
+    async def start(self, plan: LaunchPlan) -> None:
+        """Start the peer."""
+        with self._starting(plan):
+            await self._inner.start(plan)
+
+    async def send(self, data: bytes) -> None:
+        """Record and write."""
+        self._record.sent(data)
+        await self._inner.send(data)
+
+    async def end_input(self) -> None:
+        """Close the peer's input."""
+        self._record.input_ended()
+        await self._inner.end_input()
+
+    async def receive(self) -> bytes:
+        """Read and record."""
+        data = await self._inner.receive()
+        self._record.received(data)
+        return data
+
+    async def wait_exit(self) -> int | None:
+        """Wait until the peer has exited."""
+        code = await self._inner.wait_exit()
+        self._record.exited(code)
+        return code
+
+    async def stop(self, *, turn_open: bool) -> None:
+        """Stop the peer, and end the record."""
+        self._record.stopped(turn_open=turn_open)
+        try:
+            await self._inner.stop(turn_open=turn_open)
+        finally:
+            if self._lacks_exit:
+                with anyio.CancelScope(shield=True), anyio.move_on_after(_EXIT_SECONDS):
+                    self._record.exited(await self._inner.wait_exit())
+            self._record.end(self._inner.stderr_tail)  # by now all of it was read
+
+
+class RecordedSync(_Recorded[SyncTransport]):
+    """A blocking transport that is recorded."""
+
+    def start(self, plan: LaunchPlan) -> None:
+        """Start the peer."""
+        with self._starting(plan):
+            self._inner.start(plan)
+
+    def send(self, data: bytes) -> None:
+        """Record and write."""
+        self._record.sent(data)
+        self._inner.send(data)
+
+    def end_input(self) -> None:
+        """Close the peer's input."""
+        self._record.input_ended()
+        self._inner.end_input()
+
+    def receive(self, timeout: float | None = None) -> bytes | None:
+        """Read and record."""
+        data = self._inner.receive(timeout)
+        if data is not None:
+            self._record.received(data)
+        return data
+
+    def wait_exit(self, timeout: float | None = None) -> int | None:
+        """Wait until the peer has exited."""
+        code = self._inner.wait_exit(timeout)
+        if code is not None:
+            self._record.exited(code)
+        return code
+
+    def stop(self, *, turn_open: bool) -> None:
+        """Stop the peer, and end the record."""
+        self._record.stopped(turn_open=turn_open)
+        try:
+            self._inner.stop(turn_open=turn_open)
+        finally:
+            if self._lacks_exit:
+                self._record.exited(self._inner.wait_exit(_EXIT_SECONDS))
+            self._record.end(self._inner.stderr_tail)  # by now all of it was read
+
+
+def traced(transport: Any, options: Options, *, local: bool, blocking: bool) -> RecordedAsync | RecordedSync:
+    """Return the transport with `Options(trace=...)` before it."""
+    return (RecordedSync if blocking else RecordedAsync)(transport, lambda plan: _begin_trace(plan, options, local))
+
+
+def _begin_trace(plan: LaunchPlan, options: Options, local: bool) -> SessionRecord:
+    """Begin the trace of one session; several sessions may append to one file at the same time.
+
+    Raises:
+        OptionsError: the file cannot be written, or holds something else.
+    """
+    sink: Sink
+    if callable(options.trace):
+        sink = FunctionSink(options.trace)
+    else:
+        path = os.fspath(options.trace or "")
+        try:
+            sink = TapeFile(path, fresh=False)
+        except (OSError, ValueError) as error:
+            problem = error.strerror if isinstance(error, OSError) else str(error)
+            raise OptionsError(
+                f"`trace` cannot be written to {escape_terminal(path)}: {problem}", field="trace"
+            ) from error
+    redactor = Redactor(Vault())
+    redactor.prepare(plan)
+    sink.write(header_line(plan, local=local))
+    return SessionRecord(sink, redactor, secrets.token_hex(4), options.limits.line_bytes)

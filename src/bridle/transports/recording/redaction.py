@@ -1,10 +1,10 @@
-"""What is taken out of a recording before it is written: keys, addresses, places of this machine, the CLI's own long texts.
+"""Removes secrets from a recording before it is written: keys, addresses, places of this machine, long texts of the CLI.
 
-Rules. A frame is looked at string by string, after its escapes were resolved, so that it stays JSON and nothing hides behind a
-backslash; numbers, order and spacing stay as they came, and a line in which nothing was found stays byte for byte. The same value
-gets the same placeholder, `<bridle-KIND-N>`. Places have a placeholder without a number (`<bridle-home>`), because a replay puts its
-own places in. Not found: a secret that is encoded in a way which is not looked for (base64 and percent encoding of the secrets known
-from the environment are), or that is a number. Pieces of a text are put together by `recorded_pieces`.
+Rules. A frame is searched string by string, after its escapes are resolved: it stays JSON, and a backslash hides nothing. Numbers,
+order and spacing stay unchanged, and a line without a finding stays byte for byte. The same value gets the same placeholder,
+`<bridle-KIND-N>`. Places have a placeholder without a number (`<bridle-home>`), because a replay inserts its own places. Values
+under `env` and `headers` are masked for their place. Known secrets are also found in base64 and percent encoding; other encodings are
+not. Pieces of a text are put together by `recorder.Pieces`.
 """
 
 from __future__ import annotations
@@ -13,19 +13,138 @@ import base64
 import json
 import os
 import re
-from typing import TYPE_CHECKING
+import tempfile
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import msgspec
 
-from bridle.transports.recording.places import PLACEHOLDER, WORD, Places, Vault
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from bridle.launch.plan import LaunchPlan
 
-__all__ = ["CATEGORIES", "Redactor", "Vault"]
+__all__ = ["CATEGORIES", "PLACEHOLDER", "Places", "Redactor", "Vault", "WORD"]
+
+PLACEHOLDER = re.compile(r"<bridle-[a-z-]+(?:[~-]\d+)?>")
+
+# Or after the letter of an escape: JSON is often quoted in JSON.
+WORD = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf])|(?<=\\u[0-9a-fA-F]{4}))"
+"""Where a word begins."""
+
+_TEMPORARY = r"(?:/(?:pytest-of-[^/\s\"']+/pytest-\d+|tmp[A-Za-z0-9_]{6,}|tmp\.[A-Za-z0-9]{6,})(?![A-Za-z0-9_]))"
+_NOT_PERSONAL = frozenset(
+    {"root", "user", "users", "admin", "home", "runner", "ubuntu", "debian", "nobody", "claude", "app", "node", "test"}
+)
+
+
+class Vault:
+    """The placeholders of one recording: the same value gets the same one, whichever session it comes from.
+
+    Args:
+        mark: the sign before the number; a replay marks those of its own values with another sign.
+    """
+
+    def __init__(self, mark: str = "-") -> None:
+        self._mark = mark
+        self._known: dict[tuple[str, str], str] = {}
+        self._counts: dict[str, int] = {}
+        self._lock = threading.RLock()
+        self.values: dict[str, str] = {}
+
+    def placeholder(self, kind: str, value: str) -> str:
+        """Return the placeholder of a value."""
+        with self._lock:
+            known = self._known.get((kind, value))
+            if known is None:
+                number = self._counts[kind] = self._counts.get(kind, 0) + 1
+                known = self._known[kind, value] = f"<bridle-{kind}{self._mark}{number}>"
+                self.values[known] = value
+            return known
+
+    def counts(self) -> dict[str, int]:
+        """Return how many values of each kind were replaced."""
+        with self._lock:
+            return dict(self._counts)
+
+
+def _existing(find: Callable[[], str]) -> str:
+    """Return what `find` finds; nothing where the working directory was deleted, or no folder can be written."""
+    try:
+        return find()
+    except OSError:
+        return ""
+
+
+class Places:
+    """The folders of one session: its working directory, its home, temporary folders; and the user's name."""
+
+    def __init__(self, vault: Vault, cwd: str | None, environment: Mapping[str, str]) -> None:
+        self._vault = vault
+        found: dict[str, str] = {}  # what stands in texts -> its placeholder
+        self.live: dict[str, str] = {}  # a placeholder -> what stands for it here
+        self.add(found, "cwd", [cwd or _existing(os.getcwd)])
+        self.add(found, "config", [environment.get("CLAUDE_CONFIG_DIR", "")])
+        self.add(found, "home", [environment.get("HOME", ""), os.path.expanduser("~")])
+        self.add(found, "temp", [environment.get("TMPDIR", ""), _existing(tempfile.gettempdir), "/tmp", "/var/tmp"])  # noqa: S108
+        if "<bridle-home>" in self.live:
+            self.live.setdefault("<bridle-config>", self.live["<bridle-home>"] + "/.claude")
+        self._found = found
+        ordered = sorted(found, key=len, reverse=True)
+        # A whole folder only: `/home/ann` does not stand in `/home/anna`, nor in `/mnt/home/ann`.
+        self._pattern = re.compile(
+            r"(?:(?<![A-Za-z0-9_.-])|(?<=\\[nrtbf])|(?<=\\u[0-9a-fA-F]{4}))("
+            + "|".join(map(re.escape, ordered))
+            + rf")(?![A-Za-z0-9_])({_TEMPORARY})?"
+            if ordered
+            else r"(?!)"
+        )
+        name = (
+            os.path.basename(environment.get("HOME", ""))
+            if environment.get("HOME", "").startswith(("/home/", "/Users/"))
+            else ""
+        )
+        names = {environment.get("USER", ""), environment.get("LOGNAME", ""), os.environ.get("USER", ""), name}
+        personal = sorted({known for known in names if len(known) > 2 and known.lower() not in _NOT_PERSONAL})
+        self.signs: tuple[str, ...] = (*ordered, *personal)
+        """One of these stands in every text that `replace` changes."""
+        if personal:
+            self.live["<bridle-user>"] = environment.get("USER") or personal[0]
+        self._user = (
+            re.compile(WORD + r"(?:" + "|".join(map(re.escape, personal)) + r")(?![A-Za-z0-9])") if personal else None
+        )
+
+    def add(self, found: dict[str, str], kind: str, folders: Iterable[str]) -> None:
+        """Take folders of one kind: as they are, with links resolved, and as the CLI spells them in names of its own files."""
+        for folder in folders:
+            plain = folder.rstrip("/")
+            if not plain.startswith("/"):
+                continue  # `/` stands everywhere
+            for spelling in dict.fromkeys((plain, os.path.realpath(plain))):
+                found.setdefault(spelling, f"<bridle-{kind}>")
+                self.live.setdefault(f"<bridle-{kind}>", spelling)
+                slug = re.sub(r"[^A-Za-z0-9]", "-", spelling)
+                if spelling.count("/") > 1:  # `-root` alone stands in many words
+                    found.setdefault(slug, f"<bridle-{kind}-slug>")
+                    self.live.setdefault(f"<bridle-{kind}-slug>", slug)
+
+    def replace(self, text: str) -> str:
+        """Return the text with placeholders for places and the user's name."""
+        if any(folder in text for folder in self._found):
+            text = self._pattern.sub(self._placeholder, text)
+        if self._user is not None:
+            text = self._user.sub("<bridle-user>", text)
+        return text
+
+    def _placeholder(self, found: re.Match[str]) -> str:
+        place, below = self._found[found[1]], found[2]
+        if below is None:
+            return place
+        # The name of a temporary folder is another one each time: a replay learns it from what is sent.
+        return self._vault.placeholder("folder", found[0]) if place == "<bridle-temp>" else place + below
+
 
 CATEGORIES = (
     "keys",
@@ -36,9 +155,29 @@ CATEGORIES = (
     "user name",
     "long texts of the CLI",
 )
-"""What is looked for, as the header of a recording says it."""
+"""The kinds of values that are removed, as the header of a recording lists them."""
 
 _STRING = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:)?', re.DOTALL)
+MASKED_OBJECTS = frozenset({"env", "headers"})
+"""Every value in an object (or list) under one of these names is masked, regardless of its own name."""
+MASKED_VALUES = frozenset(
+    {
+        *("apiKeyHelper", "otelHeadersHelper", "headersHelper", "proxyAuthHelper"),
+        *("awsAuthRefresh", "awsCredentialExport", "gcpAuthRefresh"),
+    }
+)
+"""Settings whose value is a command that prints credentials."""
+_MASKED = re.compile(
+    r"""(?<![A-Za-z0-9_\\])(?P<slashes>\\*)(?P<mark>["'])"""
+    rf"""(?:(?:{"|".join(sorted(MASKED_OBJECTS))})(?P=slashes)(?P=mark)\s*:\s*(?P<open>[{{\[])"""
+    rf"""|(?:{"|".join(sorted(MASKED_VALUES))})(?P=slashes)(?P=mark)\s*:\s*(?=\\*["']))"""
+)
+_MASKED_SIGNS = ("env", "headers", "Helper", "awsAuth", "awsCred", "gcpAuth")
+"""One of these stands in each text that `_MASKED` finds."""
+_MASKED_SIGNS_BYTES = tuple(sign.encode() for sign in _MASKED_SIGNS)
+_MASKED_BYTES = re.compile(_MASKED.pattern.encode())
+_PART = re.compile(r"""(\\*)(["'])|[{}\[\]]|-?[0-9][0-9.eE+-]*""")
+_A_NAME = re.compile(r"\s*:")
 
 _KEYS = re.compile(
     "|".join(
@@ -110,7 +249,7 @@ _KEY_SIGNS = (
     *("hvs.", "GOCSPX-", "lin_api_", "_v1_", "shpat_", "shpca_", "shppa_", "shpss_", "AGE-SECRET"),
     *("hooks.slack.com/", "/api/webhooks/", "sig="),
 )
-"""One of these stands in whatever `_KEYS` finds. To look for a literal is far cheaper than any pattern."""
+"""One of these stands in each text that `_KEYS` finds. To look for a literal is far cheaper than any pattern."""
 _NAME_SIGNS = (
     "key",
     "token",
@@ -182,7 +321,7 @@ class Redactor:
     def __init__(self, vault: Vault, more: Callable[[str], str] | None = None) -> None:
         self.vault = vault
         self._more = more
-        self.places = Places(vault, None, os.environ)
+        self.places: Places = Places(vault, None, os.environ)
         self._secrets: set[str] = set()
         self._secret_pattern: re.Pattern[str] | None = None
         self._signs: tuple[bytes, ...] = ()
@@ -191,10 +330,11 @@ class Redactor:
     def prepare(self, plan: LaunchPlan) -> None:
         """Learn from a launch plan: the places of its session, and the secrets in its variables."""
         self.places = Places(self.vault, plan.cwd, plan.environment)
-        self._learn_secrets(plan.environment)
+        own = (value for value in _values_of_plan(plan) if len(value) >= _SHORTEST_SECRET and not _is_path(value))
+        self._learn_secrets(plan.environment, own)
 
-    def _learn_secrets(self, environment: Mapping[str, str]) -> None:
-        for value in _secrets_of(environment):
+    def _learn_secrets(self, environment: Mapping[str, str], more: Iterable[str] = ()) -> None:
+        for value in (*_secrets_of(environment), *more):
             # Each spelling has a placeholder of its own, so that a replay puts the same spelling in.
             self._secrets.update((value, quote(value, safe=""), *_base64_cores(value), *_quoted(value)))
         # Inside of JSON a backslash or a quote would be written with another one before it.
@@ -214,9 +354,13 @@ class Redactor:
         if name:
             if len(text) >= _SHORTEST_SECRET and _SECRET_NAME.search(name) and not PLACEHOLDER.fullmatch(text):
                 return self.vault.placeholder("key", text)
+            if name in MASKED_VALUES and text and not PLACEHOLDER.fullmatch(text):
+                return self.vault.placeholder("key", text)
             if name in _ACCOUNT_NAMES and text:
                 return self.vault.placeholder("account", text)
         key = self.vault.placeholder
+        if any(sign in text for sign in _MASKED_SIGNS):
+            text = self._without_masked(text)
         if self._secret_pattern is not None and any(secret in text for secret in self._secrets):
             text = self._secret_pattern.sub(lambda found: key("key", found[0]), text)
         if any(sign in text for sign in _KEY_SIGNS):
@@ -245,6 +389,23 @@ class Redactor:
             if not isinstance(text, str):
                 raise TypeError(f"`redact` must return a str, not {type(text).__name__}")
         return text
+
+    def _without_masked(self, text: str) -> str:
+        """Mask the values under the names `MASKED_OBJECTS` and `MASKED_VALUES`, in JSON, JSON that is quoted in JSON, or a repr."""
+        parts: list[str] = []
+        done = looked_at = 0
+        for found in _MASKED.finditer(text):
+            if found.start() < looked_at:
+                continue  # part of a value that was masked
+            values, looked_at = _values(text, found.end(), len(found["slashes"]), 1 if found["open"] else 0)
+            for begin, end, is_text in values:
+                value = text[begin:end]
+                if value and not PLACEHOLDER.fullmatch(value):
+                    marks = "" if is_text else found["slashes"] + found["mark"]
+                    placeholder = self.vault.placeholder("key", _unquoted(value, len(found["slashes"])))
+                    parts += [text[done:begin], marks, placeholder, marks]
+                    done = end
+        return "".join((*parts, text[done:])) if parts else text
 
     def _without_headers(self, text: str, lowered: str) -> str:
         """Take out what stands in headers: all of it, not its first word alone."""
@@ -289,6 +450,9 @@ class Redactor:
                 text = line.decode()
             except (ValueError, RecursionError):
                 return self.text(line.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape"), False
+        if any(sign in line for sign in _MASKED_SIGNS_BYTES) and _MASKED_BYTES.search(line):
+            text = self._without_masked(text)
+            line = text.encode()
         long = inbound and head.type in _LONG_FRAMES
         synthetic = inbound and head.type == "user" and head.isSynthetic
         if not (long or synthetic or self._more is not None or self._may_hold(line)):
@@ -325,8 +489,87 @@ class Redactor:
         return any(name in line for name in _ACCOUNT_SIGNS)
 
 
+def _values(text: str, at: int, slashes: int, depth: int) -> tuple[list[tuple[int, int, bool]], int]:
+    """Return the values of an object or list of JSON (where each begins and ends, and whether it is a text), and where that ends.
+
+    Args:
+        text: where it stands.
+        at: the place behind its opening bracket.
+        slashes: how many backslashes stand before its quotation marks: JSON may be quoted in JSON.
+        depth: how many brackets are open; 0 for a single value.
+    """
+    found: list[tuple[int, int, bool]] = []
+    single = not depth
+    begin, mark = -1, ""
+    while part := _PART.search(text, at):
+        at = part.end()
+        if not part[2]:
+            if begin >= 0:
+                continue
+            if part[0] not in "{[}]":
+                found.append((part.start(), at, False))
+                continue
+            depth += 1 if part[0] in "{[" else -1
+            if depth <= 0:
+                return found, at
+        elif len(part[1]) % (2 * (slashes + 1)) != slashes or (mark and part[2] != mark):
+            continue  # a quotation mark that is part of the text
+        elif begin < 0:
+            begin, mark = at, part[2]
+        else:
+            if not _A_NAME.match(text, at):
+                found.append((begin, at - 1 - slashes, True))
+                if single:
+                    return found, at
+            begin, mark = -1, ""
+    if begin >= 0:
+        found.append((begin, len(text), True))  # the text was cut off
+    return found, len(text)
+
+
+def _unquoted(value: str, slashes: int) -> str:
+    """Return a value without the escapes that it has because JSON was quoted in JSON."""
+    while "\\" in value:
+        try:
+            value = json.loads(f'"{value}"')
+        except ValueError:
+            break
+        if not slashes:
+            break
+        slashes //= 2
+    return value
+
+
+def masked_values(data: Any) -> Iterator[str]:
+    """Return the texts that are masked in an object, wherever in it they stand."""
+    waiting: list[tuple[Any, bool]] = [(data, False)]
+    while waiting:
+        value, masked = waiting.pop()
+        if isinstance(value, str):
+            if masked:
+                yield value
+        elif isinstance(value, dict):
+            waiting += [
+                (inner, masked or name in MASKED_VALUES or (name in MASKED_OBJECTS and not isinstance(inner, str)))
+                for name, inner in value.items()
+            ]
+        elif isinstance(value, (list, tuple)):
+            waiting += [(inner, masked) for inner in value]
+
+
+def _values_of_plan(plan: LaunchPlan) -> Iterator[str]:
+    """Return the values of a plan that are secret because of the place where they stand."""
+    yield from (plan.environment[name] for name in plan.own_variables if name in plan.environment)
+    yield from masked_values(plan.initialize)
+    for part in plan.argv:
+        text = part[part.find("=") + 1 :] if part.startswith("--") else part
+        if text.lstrip().startswith(("{", "[")):
+            with suppress(ValueError, RecursionError):
+                yield from masked_values(json.loads(text))
+
+
 def _secrets_of(environment: Mapping[str, str]) -> Iterator[str]:
-    """Return the values that nobody else should see."""
+    """Return the values of variables that are secret."""
     for name, value in environment.items():
         values = [value]
         if name == _HEADERS:
@@ -335,6 +578,11 @@ def _secrets_of(environment: Mapping[str, str]) -> Iterator[str]:
         elif not _SECRET_NAME.search(name) and not (_SECRET_VARIABLE.search(name) and _looks_secret(value)):
             continue
         yield from (value for value in values if len(value) >= _SHORTEST_SECRET and not value.startswith("/"))
+
+
+def _is_path(value: str) -> bool:
+    """Return whether a value is a path, or several: a path is not secret, and `Places` has the personal ones."""
+    return value.startswith("/") and os.path.exists(value.partition(":")[0])
 
 
 def _looks_secret(value: str) -> bool:

@@ -1,0 +1,21 @@
+"""A CLI that fails and says why on stderr: what does the error hold?"""
+
+from __future__ import annotations
+
+from claim import compare
+
+
+async def bridle(path: str) -> str:
+    import bridle
+    from bridle import Options
+
+    return (await bridle.run("Hello", Options(cli_path=path))).text or ""
+
+
+async def official(path: str) -> str:
+    from claude_agent_sdk import ClaudeAgentOptions, query
+
+    return str([message async for message in query(prompt="Hello", options=ClaudeAgentOptions(cli_path=path))])
+
+
+compare("The CLI writes a reason to stderr and exits with status 3", "fails", bridle, official)

@@ -1,0 +1,48 @@
+"""Bring the help texts in `docs/reference/command.md` up to date with the command (`--write`), or fail if they are not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import generated_parts
+import typer
+
+from bridle.cli.app import app
+
+WIDTH = "100"
+
+
+def help_text(*command: str) -> list[str]:
+    """Return the help of a command as it looks on a terminal without colours, in a fence."""
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("BRIDLE_", "FORCE_", "PY_COLORS"))
+    }
+    environment |= {
+        "COLUMNS": WIDTH,
+        "TERMINAL_WIDTH": WIDTH,
+        "NO_COLOR": "1",
+        "TERM": "dumb",
+        "PYTHONIOENCODING": "utf-8",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "bridle", *command, "--help"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=True,
+    )
+    return ["", "```text", *(line.rstrip() for line in done.stdout.strip("\n").splitlines()), "```"]
+
+
+def parts() -> list[str]:
+    """Return the help of `bridle` and of each of its commands."""
+    lines = ["", "## bridle", *help_text()]
+    for name in typer.main.get_command(app).commands:  # type: ignore[attr-defined]
+        lines += ["", f"## bridle {name}", *help_text(name)]
+    return [*lines, ""]
+
+
+if __name__ == "__main__":
+    sys.exit(generated_parts.main("reference/command.md", {"help": parts()}))

@@ -1,0 +1,117 @@
+"""Names of `claude-agent-sdk` that `bridle` does not have: their names here. Loaded when one is imported."""
+
+from __future__ import annotations
+
+__all__ = ["advice"]
+
+PAGE = "docs/guides/migrate.md"
+
+_STORE = "Bridle has no session stores; the functions of claude-agent-sdk work with the same transcripts."
+_TRANSCRIPTS = "Bridle does not read transcripts; the function of claude-agent-sdk works with the same files."
+
+_HERE: dict[str, str] = {
+    "CLIConnectionError": "Use `StartError` at the start and `SessionClosedError` later.",
+    "CLIJSONDecodeError": "Use `DecodeError`; bad lines are in `stream.errors`.",
+    "CanUseTool": "Annotate the function: `def can_use_tool(request: PermissionRequest) -> Allow | Deny`.",
+    "CanUseToolShadowedWarning": "Use `StreamWarning` with the code 'PERMISSION_CALLBACK_SHADOWED'.",
+    "ClaudeAgentOptions": "Bridle calls it `Options`.",
+    "ClaudeCodeOptions": "Bridle calls it `Options`.",
+    "ClaudeSDKClient": "Bridle calls it `Session`: `async with Session(options) as session`, `turn = await session.send(...)`.",
+    "ClaudeSDKError": "Bridle calls it `BridleError`.",
+    "HookJSONOutput": "Return `HookOutput`, a dict or None.",
+    "McpSdkServerConfig": "Use `tool_server(name, tools)`, or `mcp_servers={'name': [tools]}`.",
+    "McpServerConfig": "Use `McpStdioServerConfig`, `McpHttpServerConfig`, `McpSSEServerConfig` or a dict.",
+    "McpToolAnnotations": "Use the arguments of `tool`: `read_only`, `destructive`, `idempotent`, `open_world`.",
+    "PermissionResult": "Use `Allow | Deny`.",
+    "PermissionResultAllow": "Bridle calls it `Allow`.",
+    "PermissionResultDeny": "Bridle calls it `Deny`.",
+    "PermissionUpdate": "Use `AddRules`, `ReplaceRules`, `RemoveRules`, `SetMode`, `AddDirectories` or `RemoveDirectories`.",
+    "SdkMcpTool": "Bridle calls it `Tool`.",
+    "SdkBeta": "Use `str`.",
+    "SystemInitData": "Use `bridle.messages.InitMessage`.",
+    "ToolAnnotations": "Use the arguments of `tool`: `read_only`, `destructive`, `idempotent`, `open_world`.",
+    "ToolPermissionContext": "Use `PermissionRequest`, the only argument of `can_use_tool`.",
+    "Transport": "Use `transport=` with an object of `bridle.transports.base`.",
+    "create_sdk_mcp_server": "Bridle calls it `tool_server`; `mcp_servers={'name': [tools]}` is shorter.",
+    "fork_session": "Use `Options(resume=..., fork_session=True)`.",
+    "rename_session": "Use `Session.rename_session`.",
+}
+_ENDINGS = {
+    "HookSpecificOutput": "Use `HookOutput`; its fields have the same names in snake_case.",
+    "_via_store": _STORE,
+    "_from_store": _STORE,
+    "_to_store": _STORE,
+    "Store": _STORE,
+    "StoreEntry": _STORE,
+    "StoreListEntry": _STORE,
+    "StoreFlushMode": _STORE,
+}
+_STORED = frozenset(
+    [
+        "ForkSessionResult",
+        "SDKSessionInfo",
+        "SessionListSubkeysKey",
+        "SessionMessage",
+        "SessionSummaryEntry",
+        "delete_session",
+        "fold_session_summary",
+        "get_session_info",
+        "get_session_messages",
+        "get_subagent_messages",
+        "list_sessions",
+        "list_subagents",
+        "project_key_for_directory",
+        "tag_session",
+    ]
+)
+_PLAIN = frozenset(
+    [
+        "BaseHookInput",
+        "ContextUsageCategory",
+        "ContextUsageResponse",
+        "FastModeDisabledReason",
+        "FastModeState",
+        "HookEventMessage",
+        "McpServerConnectionStatus",
+        "McpServerInfo",
+        "McpServerStatus",
+        "McpServerStatusConfig",
+        "McpStatusResponse",
+        "McpToolInfo",
+        "MessageOriginKind",
+        "RateLimitStatus",
+        "RateLimitType",
+        "SandboxIgnoreViolations",
+        "SandboxNetworkConfig",
+        "ServerToolName",
+        "SystemInitMcpServer",
+        "SystemInitPlugin",
+        "SystemInitPluginError",
+        "TERMINAL_TASK_STATUSES",
+        "TaskNotificationOriginSubkind",
+        "TaskNotificationStatus",
+        "TaskUpdatedStatus",
+        "ThinkingConfig",
+    ]
+)
+_ROOMS = ("messages", "hooks", "permissions", "dialogs", "transports.base", "protocol.results", "options.kinds")
+
+
+def advice(name: str) -> str:
+    """Return where Bridle has the name, or its counterpart; "" if it is not a name of the official package."""
+    if (here := _HERE.get(name)) is not None:
+        return f"{here} See {PAGE}."
+    from importlib import import_module
+
+    for room in _ROOMS:
+        module = import_module(f"bridle.{room}")
+        if name in getattr(module, "__all__", ()) or (name in _PLAIN and hasattr(module, name)):
+            return f"Write `from bridle.{room} import {name}`. See {PAGE}."
+    for ending, text in _ENDINGS.items():
+        if name.endswith(ending):
+            return f"{text} See {PAGE}."
+    if name in _STORED:
+        return f"{_TRANSCRIPTS} See {PAGE}."
+    if name in _PLAIN:
+        return f"Bridle has no class of this name: the value is a str, an object or a field of its message. See {PAGE}."
+    return ""

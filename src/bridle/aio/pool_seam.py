@@ -1,0 +1,116 @@
+"""The seam between a pool and asyncio or trio: how it waits, starts jobs, and calls functions that block.
+
+`bridle.sync.pool_seam` has the same methods for threads. The core of a pool is only touched in the thread of its event loop.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import time
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+import anyio.lowlevel
+
+from bridle.aio.waits import check_loop
+from bridle.waiting.event_loops import Loop
+from bridle.waiting.threads import Call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from contextlib import AbstractContextManager
+
+    from bridle.session.readers import Flag
+
+__all__ = ["PoolSeam"]
+
+T = TypeVar("T")
+
+
+class PoolSeam:
+    """Waits, starts and calls for a pool on an event loop. Created where the pool starts.
+
+    Attributes:
+        lock: held while the core is read or changed; here it does nothing.
+    """
+
+    def __init__(self) -> None:
+        check_loop()
+        self.lock: AbstractContextManager[object] = nullcontext()
+        self._loop = Loop()
+        self._context = contextvars.copy_context()
+        self._nudged: anyio.Event = anyio.Event()
+
+    def check(self) -> None:
+        """Refuse calls from another event loop.
+
+        Raises:
+            RuntimeError: the pool belongs to another event loop.
+        """
+        if not self._loop.is_current:
+            raise RuntimeError("This pool belongs to another event loop. Use it in the loop that started it.")
+
+    def spawn(self, job: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Start a job, which must not raise, outside all task groups."""
+        self._loop.spawn(job, self._context.copy(), name="bridle pool")
+
+    async def work(self, function: Callable[[], T]) -> T:
+        """Call a function that blocks, in a worker thread."""
+        return await Call(function).wait()
+
+    async def wait(self, flag: Flag, seconds: float | None = None, *, since: int | None = None) -> bool:
+        """Wait until a flag is set or woken, `seconds` at most; return False if the time passed.
+
+        Args:
+            flag: the flag.
+            seconds: time limit; None waits without one.
+            since: value of `flag.wakes` when the caller looked at the core; a wake since then counts.
+        """
+        if flag.is_set or (since is not None and flag.wakes != since):
+            return True
+        event = anyio.Event()
+        flag.waiters.append(event)
+        try:
+            with anyio.move_on_after(seconds):
+                await event.wait()
+            return event.is_set()
+        finally:
+            flag.leave(event)
+
+    async def finish(self, flag: Flag) -> None:
+        """Wait until a flag is set. Cancellation does not shorten it: what is waited for has a time limit of its own."""
+        cancelled: BaseException | None = None
+        with anyio.CancelScope(shield=True):
+            while not flag.is_set:
+                try:
+                    await self.wait(flag)
+                except anyio.get_cancelled_exc_class() as error:
+                    cancelled = error  # asyncio's own `Task.cancel` ignores shields
+        if cancelled is not None:
+            raise cancelled
+
+    async def give_way(self) -> None:
+        """Let other tasks run once, without a cancellation: the caller has something to return."""
+        await anyio.lowlevel.cancel_shielded_checkpoint()
+
+    # -- the keeper ----------------------------------------------------------------------------------------------------
+
+    async def sleep(self, until: float | None) -> None:
+        """Wait until `nudge` is called, or a time has come."""
+        with anyio.move_on_after(None if until is None else max(0.0, until - time.monotonic())):
+            await self._nudged.wait()
+        self._nudged = anyio.Event()
+
+    def nudge(self) -> None:
+        """End the sleep of the keeper; from any thread."""
+        if self._loop.is_current:
+            self._wake()
+        else:
+            self._loop.post(self._wake)
+
+    def _wake(self) -> None:
+        self._nudged.set()
+
+    def end(self) -> None:
+        """Do nothing: jobs are tasks that end by themselves."""

@@ -1,0 +1,44 @@
+"""The readers of a session that has one holder after the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bridle.session.readers import Readers
+
+if TYPE_CHECKING:
+    from bridle.errors import BridleError
+    from bridle.session.core import SessionCore
+    from bridle.session.readers import Progress
+
+__all__ = ["PooledReaders"]
+
+
+class PooledReaders(Readers):
+    """The turns and cursors of the present holder.
+
+    Attributes:
+        said: True once a prompt was sent.
+    """
+
+    def __init__(self, core: SessionCore[Any]) -> None:
+        super().__init__(core)
+        self.said: bool = False
+
+    def sent(self, turn: Progress) -> None:
+        """Keep a turn, for as long as its user does."""
+        self.said = True
+        super().sent(turn)
+
+    def dismiss(self, error: BridleError) -> None:
+        """End all turns and cursors: their holder returned the session. Open ones raise the error."""
+        for turn in list(self._turns.values()):
+            if not turn.over.is_set:
+                turn.end(error)
+        for inbox in list(self._messages):
+            inbox.end(error)
+        for inbox in list(self._events):
+            inbox.end()
+        self._turns.clear()
+        self._messages.clear()
+        self._events.clear()

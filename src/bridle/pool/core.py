@@ -1,0 +1,905 @@
+"""The core of a pool: which process starts, serves, hibernates and stops next. It never waits, and time is passed in.
+
+A shell calls `ask`, `leave`, `returned` and the other reports, takes jobs with `take`, carries them out, and reports their outcomes. All
+calls come from one place at a time: the thread of the event loop, or under a lock.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+from bridle.errors import PoolClosedError, PoolTimeoutError
+from bridle.pool.differences import Split, changes
+from bridle.pool.events import (
+    ConversationHibernated,
+    ProcessDied,
+    ProcessStarted,
+    ProcessStartFailed,
+    SessionCheckedOut,
+    SessionReturned,
+)
+from bridle.pool.registry import Record
+from bridle.pool.states import LIVE, SLOT, Happening, State
+from bridle.pool.stats import Meter, PoolStats
+from bridle.session.readers import Flag
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from bridle.errors import BridleError
+    from bridle.options.options import Options
+    from bridle.pool.events import PoolEvent
+    from bridle.pool.registry import Beat, Held
+
+__all__ = [
+    "Acquire",
+    "Conversation",
+    "Finish",
+    "Job",
+    "PoolCore",
+    "PoolLimits",
+    "Release",
+    "Save",
+    "Slot",
+    "Start",
+    "Stop",
+    "Waiter",
+]
+
+BACK_OFF_SECONDS = (0.5, 30.0)
+"""The first and the longest pause after failed starts; it doubles in between."""
+POLL_SECONDS = (0.05, 0.5)
+"""The first and the longest pause before a conversation that another program runs is requested again."""
+PROCESS_BYTES = 200 * 2**20
+"""The expected size of a process that was not measured yet."""
+
+Reason: TypeAlias = Literal["idle", "limit", "memory", "settings", "wanted", "drain"]
+
+
+class PoolLimits(NamedTuple):
+    """The limits of a pool; `SessionPool` describes them."""
+
+    warm: int
+    max_live: int
+    max_starting: int
+    memory: int | None
+    idle: float
+    beat: float
+    lease: float
+
+
+class Lease(Enum):
+    """Whether this pool may run a conversation."""
+
+    NONE = auto()
+    ASKING = auto()
+    HELD = auto()
+    RELEASING = auto()
+
+
+class Conversation:
+    """A conversation that this pool runs, wants to run, or has just run.
+
+    Attributes:
+        key: its key.
+        record: its session; None while it is new, or unknown.
+        stored: the record in the registry.
+        lease: the state of its lease.
+        slot: its process; None without one.
+        waiters: the callers that want it, in order.
+        working: True while a job of the registry runs for it: there is one at a time.
+        wanted: True if another program waits for it.
+        retry_at: the time of the next request for the lease.
+        stored_flag: woken when the record was stored, or could not be.
+    """
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.record: Record | None = None
+        self.stored: Record | None = None
+        self.lease: Lease = Lease.NONE
+        self.slot: Slot | None = None
+        self.waiters: deque[Waiter] = deque()
+        self.working: bool = False
+        self.wanted: bool = False
+        self.retry_at: float = 0.0
+        self.pause: float = POLL_SECONDS[0]
+        self.stored_flag: Flag = Flag()
+
+
+class Slot:
+    """A process of the pool.
+
+    Attributes:
+        number: its number in this pool.
+        state: its state.
+        session_id: its session.
+        conv: its conversation; None without one.
+        cold: the differences that it was started with.
+        applied: the options that were changed in it since, with their values.
+        cwd: the working directory that it was started in; "" until it is ready.
+        said: True once a prompt was sent.
+        spoiled: True if no other holder may get it.
+        resumed: True if it continues a session.
+        caller: the caller that it is started for; None for a warm one.
+        ready_at, used_at: the time when it became ready, and of its last return.
+        memory: its resident memory in bytes; None before it was measured.
+        life: the object of the shell.
+    """
+
+    def __init__(self, number: int, session_id: str, cold: Mapping[str, Any]) -> None:
+        self.number = number
+        self.state: State = State.STARTING
+        self.session_id = session_id
+        self.conv: Conversation | None = None
+        self.cold = cold
+        self.applied: dict[str, Any] = {}
+        self.cwd: str = ""
+        self.said: bool = False
+        self.spoiled: bool = False
+        self.resumed: bool = False
+        self.caller: Waiter | None = None
+        self.ready_at: float = 0.0
+        self.used_at: float = 0.0
+        self.memory: int | None = None
+        self.life: Any = None
+
+    @property
+    def key(self) -> str | None:
+        """The key of its conversation."""
+        return self.conv.key if self.conv is not None else None
+
+    def __repr__(self) -> str:
+        return f"<Slot {self.number} {self.state.name} {self.key!r}>"
+
+
+class Waiter:
+    """A caller that wants a session.
+
+    Attributes:
+        conv: the conversation; None for any unused session.
+        differences: its settings.
+        asked_at: the time of the call.
+        flag: set when `slot` or `error` is.
+        slot: the session, once it is the caller's.
+        error: the reason why there is none.
+    """
+
+    def __init__(self, conv: Conversation | None, differences: Split, now: float) -> None:
+        self.conv = conv
+        self.differences = differences
+        self.asked_at = now
+        self.flag: Flag = Flag()
+        self.slot: Slot | None = None
+        self.error: Exception | None = None
+        self.started: Slot | None = None
+
+
+class Start(NamedTuple):
+    """Start a process; report `started` or `start_failed`.
+
+    With `resume` the session `session_id` is continued, else it begins with that id. If the CLI says that the other one would be right,
+    that is tried.
+    """
+
+    slot: Slot
+    session_id: str
+    resume: bool
+    cwd: str | None
+
+
+class Finish(NamedTuple):
+    """Let a quiet process end by itself; report `gone`."""
+
+    slot: Slot
+
+
+class Stop(NamedTuple):
+    """Stop a process; report `gone`."""
+
+    slot: Slot
+
+
+class Acquire(NamedTuple):
+    """Take the lease of a conversation; report `acquired` or `registry_failed`."""
+
+    conv: Conversation
+
+
+class Save(NamedTuple):
+    """Store a conversation; report `saved` or `registry_failed`."""
+
+    conv: Conversation
+    record: Record
+
+
+class Release(NamedTuple):
+    """Store a conversation, if there is a record, and give its lease back; report `released`."""
+
+    conv: Conversation
+    record: Record | None
+
+
+Job: TypeAlias = Start | Finish | Stop | Acquire | Save | Release
+
+_NO_DIFFERENCES: Mapping[str, Any] = {}
+
+
+def _will_be_warm(slot: Slot) -> bool:
+    """Return whether a process will be ready for any caller."""
+    return slot.state is State.STARTING and slot.conv is None and slot.caller is None and not slot.cold
+
+
+class PoolCore:
+    """All decisions of a pool.
+
+    Args:
+        base: the options of its processes.
+        limits: its limits.
+        new_id: returns a new session id.
+        jitter: returns a factor for the next pause after a failed start.
+
+    Attributes:
+        slots: all processes, by number.
+        meter: counts what happens.
+        emptied: set once the pool is closed and nothing of it is left.
+        warmed: woken when the warm processes may be ready.
+    """
+
+    def __init__(
+        self, base: Options, limits: PoolLimits, new_id: Callable[[], str], jitter: Callable[[], float] = lambda: 1.0
+    ) -> None:
+        self.base = base
+        self.limits = limits
+        self.slots: dict[int, Slot] = {}
+        self.meter: Meter = Meter()
+        self.emptied: Flag = Flag()
+        self.warmed: Flag = Flag()
+        self.closing: bool = False
+        self._counts: dict[State, int] = dict.fromkeys(State, 0)
+        self._new_id = new_id
+        self._jitter = jitter
+        self._queue: OrderedDict[Waiter, None] = OrderedDict()
+        self._conversations: dict[str, Conversation] = {}
+        self._asleep: set[str] = set()
+        self._jobs: deque[Job] = deque()
+        self._events: deque[PoolEvent] = deque()
+        self._numbers = 0
+        self._failures = 0
+        self._start_at = 0.0  # no warm process is started before
+        self._beat_at: float | None = None
+        self._beaten_at = 0.0
+
+    # -- the calls of users --------------------------------------------------------------------------------------------
+
+    def ask(self, key: str | None, differences: Split, now: float) -> Waiter:
+        """Let a caller wait for a session.
+
+        Raises:
+            PoolClosedError: the pool is closed.
+        """
+        if self.closing:
+            raise PoolClosedError(started=True)
+        conv = None
+        if key is not None:
+            conv = self._conversations.get(key)
+            if conv is None:
+                conv = self._conversations[key] = Conversation(key)
+        waiter = Waiter(conv, differences, now)
+        self._queue[waiter] = None
+        if conv is not None:
+            conv.waiters.append(waiter)
+        return waiter
+
+    def leave(self, waiter: Waiter) -> None:
+        """Take a caller out of the queue: it was cancelled, or its time is over."""
+        self._dequeue(waiter)
+        if waiter.started is not None:
+            waiter.started.caller = None
+            waiter.started = None
+
+    def timed_out(self, waiter: Waiter, seconds: float) -> PoolTimeoutError:
+        """Take a caller out of the queue; return its error."""
+        busy, live, waiting = self._counts[State.BUSY], self.live, len(self._queue)
+        self.leave(waiter)
+        self.meter.timeouts += 1
+        key = waiter.conv.key if waiter.conv is not None else None
+        return PoolTimeoutError(seconds, live=live, busy=busy, waiting=waiting, max_live=self.limits.max_live, key=key)
+
+    def again(self, waiter: Waiter) -> None:
+        """Let a caller wait again, first in the queue: it got a process that was dead."""
+        waiter.slot, waiter.flag = None, Flag()
+        if self.closing:
+            self._refuse(waiter, PoolClosedError(started=True))
+            return
+        self._queue[waiter] = None
+        self._queue.move_to_end(waiter, last=False)
+        if waiter.conv is not None:
+            self._conversations.setdefault(waiter.conv.key, waiter.conv)
+            waiter.conv.waiters.appendleft(waiter)
+
+    def _dequeue(self, waiter: Waiter) -> None:
+        self._queue.pop(waiter, None)
+        if waiter.conv is not None and waiter in waiter.conv.waiters:
+            waiter.conv.waiters.remove(waiter)
+
+    def _refuse(self, waiter: Waiter, error: Exception) -> None:
+        self._dequeue(waiter)
+        waiter.error = error
+        waiter.flag.set()
+
+    def unused(self, slot: Slot, now: float, *, quiet: bool) -> None:
+        """Return a session to the pool that its caller did not use."""
+        if slot.conv is None and slot.state is State.BUSY and not slot.cold and not self.closing:
+            self._move(slot, Happening.UNUSED)
+        else:
+            self.returned(slot, now, quiet=quiet)
+
+    def returned(
+        self,
+        slot: Slot,
+        now: float,
+        *,
+        quiet: bool,
+        session_id: str | None = None,
+        said: bool = False,
+        applied: Mapping[str, Any] = _NO_DIFFERENCES,
+        spoiled: bool = False,
+    ) -> None:
+        """Take a session back from its holder.
+
+        Args:
+            slot: its slot.
+            now: the time.
+            quiet: True if no turn, background task or callback is open.
+            session_id: the session, if messages named it.
+            said: True if the holder sent a prompt.
+            applied: the options that the holder changed, with their values.
+            spoiled: True if no other holder may get the process.
+        """
+        slot.used_at = now
+        slot.said = slot.said or said
+        slot.session_id = session_id or slot.session_id
+        slot.applied.update(applied)
+        slot.spoiled = slot.spoiled or spoiled
+        self._move(slot, Happening.RETURNED_QUIET if quiet else Happening.RETURNED_OPEN)
+        self._events.append(SessionReturned(slot.key, slot.session_id))
+        conv = slot.conv
+        if conv is None:
+            if slot.state in (State.IDLE, State.SETTLING):
+                self._stop(slot)
+        else:
+            self._note(slot, conv)
+            if slot.state is State.IDLE:
+                self._came_to_rest(slot)
+        self._drop_if_gone(slot)
+
+    def _note(self, slot: Slot, conv: Conversation) -> None:
+        """Bring the record of a conversation up to date."""
+        if conv.slot is slot:
+            conv.record = Record(slot.session_id, slot.cwd, slot.said)
+
+    # -- reports about processes ---------------------------------------------------------------------------------------
+
+    def started(self, slot: Slot, now: float, *, cwd: str, resumed: bool) -> None:
+        """Take that a process is ready."""
+        slot.ready_at = slot.used_at = now
+        slot.cwd, slot.resumed, slot.said = cwd, resumed, resumed
+        slot.caller, caller = None, slot.caller
+        if caller is not None:
+            caller.started = None
+        closing = slot.state is State.STOPPING
+        self._move(slot, Happening.READY if slot.conv is None else Happening.READY_FOR_KEY)
+        if closing:
+            return
+        self._events.append(ProcessStarted(slot.key, slot.session_id, resumed))
+        if slot.conv is not None:
+            self._note(slot, slot.conv)
+        elif caller is not None and caller in self._queue:
+            self._grant(caller, slot, now)  # it was started for this caller, with its differences
+        elif slot.cold:
+            self._stop(slot)
+
+    def start_failed(self, slot: Slot, error: BridleError, now: float) -> None:
+        """Take that a process could not be started. Nothing of it is left."""
+        expected = slot.state is State.STOPPING
+        caller, conv = slot.caller, slot.conv
+        self._move(slot, Happening.FAILED)
+        self._drop_if_gone(slot)
+        if expected:
+            return
+        self.meter.start_failures += 1
+        self._events.append(ProcessStartFailed(slot.key, slot.session_id, error))
+        if conv is None and not slot.cold:
+            self._back_off(now)
+            # The caller that waited for it, or for one like it.
+            caller = next((waiter for waiter in self._queue if self._takes_any(waiter)), None)
+        elif conv is not None and caller not in conv.waiters:
+            caller = conv.waiters[0] if conv.waiters else None
+        if caller is not None and caller in self._queue:
+            caller.started = None
+            self._refuse(caller, error)
+
+    def _back_off(self, now: float) -> None:
+        first, longest = BACK_OFF_SECONDS
+        self._start_at = now + min(longest, first * 2.0 ** min(self._failures, 10)) * self._jitter()
+        self._failures += 1
+
+    def died(self, slot: Slot, now: float) -> None:
+        """Take that a process ended without a request of the pool."""
+        if slot.state in (State.HIBERNATING, State.STOPPING, State.GONE, State.STARTING, State.LOST):
+            return  # its job reports the end
+        self.meter.deaths += 1
+        self._events.append(ProcessDied(slot.key, slot.session_id))
+        if slot.state is State.WARM:
+            self._back_off(now)
+        self._move(slot, Happening.DIED)
+        self._drop_if_gone(slot)
+
+    def quiet(self, slot: Slot) -> None:
+        """Take that a returned session has become quiet."""
+        if slot.state is State.SETTLING:
+            self._move(slot, Happening.QUIET)
+            self._came_to_rest(slot)
+
+    def gone(self, slot: Slot) -> None:
+        """Take that the process of a `Finish` or `Stop` is gone."""
+        self._move(slot, Happening.STOPPED)
+        self._drop_if_gone(slot)
+
+    def measured(self, sizes: Mapping[int, int]) -> None:
+        """Take the resident memory of processes, by the number of their slots."""
+        for number, size in sizes.items():
+            if number in self.slots:
+                self.slots[number].memory = size
+
+    # -- reports of the registry ---------------------------------------------------------------------------------------
+
+    def acquired(self, conv: Conversation, held: Held, now: float) -> None:
+        """Take the answer to `Acquire`."""
+        conv.working = False
+        if held.taken:
+            conv.lease, conv.record, conv.stored = Lease.HELD, held.record, held.record
+            conv.pause, conv.wanted = POLL_SECONDS[0], False
+            self._asleep.discard(conv.key)
+            if self._beat_at is None:
+                self._beat_at, self._beaten_at = now + self.limits.beat, now
+        else:
+            conv.lease = Lease.NONE
+            conv.retry_at = now + conv.pause
+            conv.pause = min(POLL_SECONDS[1], conv.pause * 2)
+
+    def saved(self, conv: Conversation, record: Record, *, kept: bool) -> None:
+        """Take the answer to `Save`; `kept` is False if the lease was lost."""
+        conv.working = False
+        if kept:
+            conv.stored = record
+        else:
+            self._lose(conv)
+        conv.stored_flag.wake()
+
+    def released(self, conv: Conversation) -> None:
+        """Take that a lease was given back."""
+        conv.working = False
+        conv.lease = Lease.NONE
+        conv.record = conv.stored = None
+        conv.wanted = False
+        conv.retry_at = 0.0
+        conv.stored_flag.wake()
+
+    def registry_failed(self, conv: Conversation, error: Exception, now: float) -> None:
+        """Take that the registry failed for a conversation: its first caller gets the error."""
+        conv.working = False
+        if conv.lease in (Lease.ASKING, Lease.RELEASING):
+            conv.lease = Lease.NONE  # one that was not given back ends after its time
+        conv.retry_at = now + POLL_SECONDS[1]
+        if conv.waiters:
+            self._refuse(conv.waiters[0], error)
+        conv.stored_flag.wake()
+
+    @property
+    def held(self) -> list[str]:
+        """The keys of the leases of this pool."""
+        return [key for key, conv in self._conversations.items() if conv.lease is Lease.HELD]
+
+    def beat_due(self, now: float) -> bool:
+        """Return whether a heartbeat is due, and count it as begun."""
+        if self._beat_at is None or now < self._beat_at:
+            return False
+        self._beat_at = now + self.limits.beat if self._conversations else None
+        return self._beat_at is not None
+
+    def beaten(self, beat: Beat, now: float) -> None:
+        """Take the answer to a heartbeat that began at `now`."""
+        self._beaten_at = now
+        for key in beat.lost:
+            conv = self._conversations.get(key)
+            if conv is not None and conv.lease is Lease.HELD and not conv.working:
+                self._lose(conv)
+        for key in beat.wanted:
+            conv = self._conversations.get(key)
+            if conv is not None:
+                conv.wanted = True
+
+    def beat_failed(self, now: float) -> None:
+        """Take that a heartbeat failed: without one for `lease` seconds, other programs take the leases."""
+        if now - self._beaten_at > self.limits.lease:
+            for conv in list(self._conversations.values()):
+                if conv.lease is Lease.HELD:
+                    self._lose(conv)
+
+    def _lose(self, conv: Conversation) -> None:
+        """Take that another program may run a conversation: its process has to stop, with or without a holder."""
+        conv.lease = Lease.NONE
+        conv.retry_at = 0.0
+        conv.record = conv.stored = None
+        if conv.slot is not None:
+            self._stop(conv.slot)
+            conv.slot = None
+
+    # -- what follows --------------------------------------------------------------------------------------------------
+
+    def take(self, now: float) -> list[Job]:
+        """Decide what follows, and return the jobs to carry out."""
+        self._rest(now)
+        if not self.closing:
+            self._serve(now)
+            limit = self.limits.memory
+            while limit is not None and self.memory > limit and self._evict("memory"):
+                pass
+            self._refill(now)
+        self._keep_registry(now)
+        self._look_at_end()
+        jobs, self._jobs = list(self._jobs), deque()
+        return jobs
+
+    def take_events(self) -> list[PoolEvent]:
+        """Return what has happened since the last call."""
+        events, self._events = list(self._events), deque()
+        return events
+
+    def next_time(self) -> float | None:
+        """Return the time at which `take` is to be called again; None if that depends on nothing but reports."""
+        times = [slot.used_at + self.limits.idle for slot in self.slots.values() if slot.state is State.IDLE]
+        times += [
+            conv.retry_at
+            for conv in self._conversations.values()
+            if not conv.working
+            and (
+                (conv.lease is Lease.NONE and conv.waiters) or (conv.lease is Lease.HELD and conv.record != conv.stored)
+            )
+        ]
+        if self._beat_at is not None:
+            times.append(self._beat_at)
+        if not self.closing and self._missing_warm > 0:
+            times.append(self._start_at)
+        return min(times, default=None)
+
+    def _rest(self, now: float) -> None:
+        """Hibernate conversations that have been idle for long, or that another program waits for."""
+        for slot in list(self.slots.values()):
+            if slot.state is not State.IDLE or slot.conv is None:
+                continue
+            waited_for = bool(slot.conv.waiters)
+            if slot.conv.wanted:
+                self._hibernate(slot, "wanted")
+            elif not waited_for and now >= slot.used_at + self.limits.idle:
+                self._hibernate(slot, "idle")
+
+    def _serve(self, now: float) -> None:
+        """Give sessions to callers, first in, first out, and start processes for them."""
+        coming = sum(map(_will_be_warm, self.slots.values()))
+        leaving = self._leaving
+        full = all_busy = False
+        for waiter in list(self._queue):
+            conv = waiter.conv
+            if conv is not None:
+                if conv.waiters[0] is not waiter or conv.lease is not Lease.HELD:
+                    continue
+                if conv.slot is not None:
+                    self._serve_from(conv.slot, waiter, conv, now)
+                    continue
+                if conv.wanted:
+                    continue  # the other program comes first
+            elif waiter.started is not None:
+                continue
+            generic = self._takes_any(waiter)
+            if generic:
+                warm = self._oldest(State.WARM)
+                if warm is not None:
+                    if conv is None:
+                        self._grant(waiter, warm, now)
+                    else:
+                        self._bind(warm, conv, now)
+                    continue
+                if coming:
+                    coming -= 1
+                    continue
+            if not full and self._has_room():
+                if self._counts[State.STARTING] < self.limits.max_starting:
+                    self._start(waiter)
+                continue
+            full = True  # what becomes free from here on belongs to this caller
+            if leaving:
+                leaving -= 1  # its place will be this caller's
+            elif not all_busy:
+                reason: Reason = "limit" if self.live >= self.limits.max_live else "memory"
+                all_busy = not self._evict(reason, waited=True)
+
+    def _serve_from(self, slot: Slot, waiter: Waiter, conv: Conversation, now: float) -> None:
+        """Give a conversation that has a process to its caller, if that can be."""
+        if slot.state is State.SETTLING or slot.state is State.IDLE:
+            if slot.spoiled or not self._fits(slot, waiter):
+                if slot.state is State.IDLE:
+                    self._hibernate(slot, "settings")
+            elif (
+                conv.stored is not None and conv.record is not None and conv.stored.session_id == conv.record.session_id
+            ):
+                self._grant(waiter, slot, now)
+
+    def _fits(self, slot: Slot, waiter: Waiter) -> bool:
+        hot, cold = waiter.differences
+        return slot.cold == cold and changes(self.base, slot.applied, hot) is not None
+
+    def _takes_any(self, waiter: Waiter) -> bool:
+        """Return whether any warm process suits a caller."""
+        new = waiter.conv is None or (
+            waiter.conv.lease is Lease.HELD and waiter.conv.record is None and waiter.conv.slot is None
+        )
+        return new and not waiter.differences.cold
+
+    def _start(self, waiter: Waiter | None) -> None:
+        """Start a process, for a caller or to be warm."""
+        conv = waiter.conv if waiter is not None else None
+        record = conv.record if conv is not None else None
+        cold = waiter.differences.cold if waiter is not None else _NO_DIFFERENCES
+        slot = Slot(self._numbers, record.session_id if record is not None else self._new_id(), cold)
+        self._numbers += 1
+        self.slots[slot.number] = slot
+        if conv is not None:
+            slot.conv, conv.slot = conv, slot
+            slot.caller = waiter
+        elif waiter is not None and cold:
+            slot.caller, waiter.started = waiter, slot
+        self._count(slot.state, 1)
+        said = record is not None and record.said
+        self._jobs.append(Start(slot, slot.session_id, said, record.cwd if record is not None else None))
+
+    def _bind(self, slot: Slot, conv: Conversation, now: float) -> None:
+        """Give a warm process to a new conversation; its caller gets it when that is stored."""
+        self._move(slot, Happening.BOUND)
+        slot.used_at = now
+        slot.conv, conv.slot = conv, slot
+        self._note(slot, conv)
+
+    def _grant(self, waiter: Waiter, slot: Slot, now: float) -> None:
+        self._move(slot, Happening.GRANTED)
+        self._dequeue(waiter)
+        self._failures = 0
+        waiter.slot = slot
+        seconds = max(0.0, now - waiter.asked_at)
+        ready = slot.ready_at <= waiter.asked_at
+        self.meter.waited(seconds)
+        if ready:
+            self.meter.hits += 1
+        elif slot.resumed:
+            self.meter.resumes += 1
+        else:
+            self.meter.cold_starts += 1
+        source: Literal["ready", "started", "resumed"] = "ready" if ready else "resumed" if slot.resumed else "started"
+        self._events.append(SessionCheckedOut(slot.key, slot.session_id, source, seconds))
+        waiter.flag.set()
+
+    def _refill(self, now: float) -> None:
+        """Start warm processes; at `max_live` a conversation that is idle makes room for one."""
+        if any(self._needs_place(waiter) for waiter in self._queue):
+            return
+        missing = self._missing_warm
+        if missing <= 0 or now < self._start_at:
+            return
+        leaving = self._leaving
+        for _ in range(missing):
+            if self._has_room(for_caller=False):
+                if self._counts[State.STARTING] >= self.limits.max_starting:
+                    return
+                self._start(None)
+            elif leaving:
+                leaving -= 1
+            elif self.live < self.limits.max_live or not self._evict("limit", warm=False):
+                return
+
+    @property
+    def _missing_warm(self) -> int:
+        coming = self._counts[State.WARM] + sum(map(_will_be_warm, self.slots.values()))
+        return self.limits.warm + sum(map(self._takes_any, self._queue)) - coming
+
+    def _needs_place(self, waiter: Waiter) -> bool:
+        """Return whether a caller waits for a place for a process."""
+        conv = waiter.conv
+        if waiter.started is not None or self._takes_any(waiter):
+            return False
+        return conv is None or (
+            conv.waiters[0] is waiter and conv.lease is Lease.HELD and conv.slot is None and not conv.wanted
+        )
+
+    def _has_room(self, *, for_caller: bool = True) -> bool:
+        """Return whether one more process may be started. For a caller, one always may, regardless of the memory."""
+        if self.live >= self.limits.max_live:
+            return False
+        limit = self.limits.memory
+        return limit is None or (for_caller and self.live == 0) or self.memory + self._expected_size <= limit
+
+    @property
+    def _expected_size(self) -> int:
+        known = [slot.memory for slot in self.slots.values() if slot.memory is not None and slot.state in LIVE]
+        return sum(known) // len(known) if known else PROCESS_BYTES
+
+    @property
+    def memory(self) -> int:
+        """The resident memory of all processes in bytes, as measured, or expected where that is to come."""
+        expected = self._expected_size
+        leaving = (State.HIBERNATING, State.STOPPING)
+        return sum(
+            expected if slot.memory is None else slot.memory
+            for slot in self.slots.values()
+            if slot.state in LIVE and slot.state not in leaving
+        )
+
+    def _evict(self, reason: Reason, *, warm: bool = True, waited: bool = False) -> bool:
+        """Stop the process that is missed least; return False if there is none.
+
+        Args:
+            reason: the reason.
+            warm: True if it may be a warm one; idle conversations come first.
+            waited: True if it may be a conversation that a caller waits for.
+        """
+        idle = [
+            (bool(slot.conv.waiters), slot.used_at, slot.number)
+            for slot in self.slots.values()
+            if slot.state is State.IDLE and slot.conv is not None and not slot.conv.working
+        ]
+        if idle and (waited or not min(idle)[0]):
+            self.meter.evictions += 1
+            self._hibernate(self.slots[min(idle)[2]], reason)
+            return True
+        unused = self._oldest(State.WARM) if warm else None
+        if unused is None:
+            return False
+        self.meter.evictions += 1
+        self._stop(unused)
+        return True
+
+    def _hibernate(self, slot: Slot, reason: Reason) -> None:
+        self._move(slot, Happening.HIBERNATE)
+        self.meter.hibernations += 1
+        self._events.append(ConversationHibernated(slot.key, slot.session_id, reason))
+        self._jobs.append(Finish(slot))
+
+    def _stop(self, slot: Slot) -> None:
+        before = slot.state
+        self._move(slot, Happening.STOP)
+        if slot.state is State.STOPPING and before is not State.STOPPING:
+            self._jobs.append(Stop(slot))
+        self._drop_if_gone(slot)
+
+    def _came_to_rest(self, slot: Slot) -> None:
+        if self.closing:
+            self._hibernate(slot, "drain")
+        elif slot.spoiled:
+            self._hibernate(slot, "settings")
+
+    def _drop_if_gone(self, slot: Slot) -> None:
+        """Forget a process that is gone; the next caller of its conversation gets it resumed."""
+        if slot.state is not State.GONE:
+            return
+        self.slots.pop(slot.number, None)
+        conv = slot.conv
+        if conv is not None and conv.slot is slot:
+            conv.slot = None
+        if slot.caller is not None and slot.caller.started is slot:
+            slot.caller.started = None
+
+    def _keep_registry(self, now: float) -> None:
+        """Request, store and release leases; one job for each conversation at a time."""
+        for conv in list(self._conversations.values()):
+            if conv.working:
+                continue
+            if conv.lease is Lease.NONE:
+                if not conv.waiters:
+                    if conv.slot is None:
+                        del self._conversations[conv.key]
+                elif conv.slot is None and now >= conv.retry_at:
+                    conv.lease, conv.working = Lease.ASKING, True
+                    self._jobs.append(Acquire(conv))
+            elif conv.lease is Lease.HELD:
+                if conv.slot is None and (conv.wanted or not conv.waiters):
+                    conv.lease, conv.working = Lease.RELEASING, True
+                    if conv.record is not None:
+                        self._asleep.add(conv.key)
+                    self._jobs.append(Release(conv, conv.record))
+                elif conv.record is not None and conv.record != conv.stored and now >= conv.retry_at:
+                    conv.working = True
+                    self._jobs.append(Save(conv, conv.record))
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Refuse callers from here on, and let go of all processes without a holder."""
+        if self.closing:
+            return
+        self.closing = True
+        for waiter in list(self._queue):
+            self._refuse(waiter, PoolClosedError(started=True))
+        for slot in list(self.slots.values()):
+            if slot.state in (State.WARM, State.STARTING):
+                self._stop(slot)
+            elif slot.state is State.IDLE:
+                self._hibernate(slot, "drain")
+
+    def stop_all(self) -> None:
+        """Close, and stop all processes; those that hibernate are nearly gone."""
+        self.close()
+        for slot in list(self.slots.values()):
+            if slot.state is not State.HIBERNATING:
+                self._stop(slot)
+
+    @property
+    def over(self) -> bool:
+        """True once the pool is closed and nothing of it is left."""
+        return self.closing and not self.slots and not self._conversations
+
+    def _look_at_end(self) -> None:
+        if self.over and not self.emptied.is_set:
+            self.emptied.set()
+        if self.warmed.waiters:
+            self.warmed.wake()
+
+    # -- numbers -------------------------------------------------------------------------------------------------------
+
+    @property
+    def live(self) -> int:
+        """The number of processes."""
+        return sum(self._counts[state] for state in LIVE)
+
+    @property
+    def _leaving(self) -> int:
+        return self._counts[State.HIBERNATING] + self._counts[State.STOPPING]
+
+    def _count(self, state: State, change: int) -> None:
+        self._counts[state] += change
+
+    def _oldest(self, state: State) -> Slot | None:
+        if not self._counts[state]:
+            return None
+        return next(slot for slot in self.slots.values() if slot.state is state)
+
+    def _move(self, slot: Slot, happening: Happening) -> None:
+        then = SLOT[slot.state, happening]
+        self._count(slot.state, -1)
+        self._count(then, 1)
+        slot.state = then
+
+    def stats(self) -> PoolStats:
+        """Return the numbers of this moment."""
+        meter = self.meter
+        return PoolStats(
+            live=self.live,
+            starting=self._counts[State.STARTING],
+            warm=self._counts[State.WARM],
+            busy=self._counts[State.BUSY] + self._counts[State.LOST],
+            idle=self._counts[State.IDLE] + self._counts[State.SETTLING],
+            waiting=len(self._queue),
+            hibernated=len(self._asleep),
+            memory=0 if self.limits.memory is None else self.memory,
+            hits=meter.hits,
+            cold_starts=meter.cold_starts,
+            resumes=meter.resumes,
+            evictions=meter.evictions,
+            hibernations=meter.hibernations,
+            deaths=meter.deaths,
+            start_failures=meter.start_failures,
+            timeouts=meter.timeouts,
+            waits=meter.waits,
+        )

@@ -1,0 +1,74 @@
+"""The items of `pool.events()`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from bridle.errors import BridleError  # noqa: TC001 - `help()` reads the annotations of these classes
+
+__all__ = [
+    "ConversationHibernated",
+    "PoolEvent",
+    "ProcessDied",
+    "ProcessStartFailed",
+    "ProcessStarted",
+    "SessionCheckedOut",
+    "SessionReturned",
+]
+
+
+class PoolEvent(msgspec.Struct, frozen=True, eq=False):
+    """The base of the items of `pool.events()`.
+
+    Attributes:
+        key: the key of the conversation; None for a process that belongs to none.
+        session_id: the session of the process.
+    """
+
+    key: str | None
+    session_id: str | None
+
+
+class ProcessStarted(PoolEvent, frozen=True, eq=False):
+    """A CLI is ready; `resumed` is True if it continues a conversation."""
+
+    resumed: bool
+
+
+class ProcessStartFailed(PoolEvent, frozen=True, eq=False):
+    """A CLI could not be started; `error` is the reason."""
+
+    error: BridleError
+
+
+class ProcessDied(PoolEvent, frozen=True, eq=False):
+    """A CLI ended without a request of the pool; the next holder of its conversation gets it resumed."""
+
+
+class SessionCheckedOut(PoolEvent, frozen=True, eq=False):
+    """A caller got a session.
+
+    Attributes:
+        source: `ready` if the process was there already, `started` or `resumed` if the caller waited for it.
+        seconds: how long the caller waited.
+    """
+
+    source: Literal["ready", "started", "resumed"]
+    seconds: float
+
+
+class SessionReturned(PoolEvent, frozen=True, eq=False):
+    """A holder gave a session back."""
+
+
+class ConversationHibernated(PoolEvent, frozen=True, eq=False):
+    """An idle conversation gave its process up.
+
+    Attributes:
+        reason: `idle` after `idle` seconds, `limit` for `max_live`, `memory` for `memory_limit`, `settings` if its process cannot be
+            used by the next holder, `wanted` if another program waits for it, `drain` at the end of the pool.
+    """
+
+    reason: Literal["idle", "limit", "memory", "settings", "wanted", "drain"]

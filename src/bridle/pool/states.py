@@ -1,0 +1,101 @@
+"""The states of a slot: one CLI process of a pool, from its start to its end. A missing cell is a defect of the pool and raises."""
+
+from __future__ import annotations
+
+from enum import auto
+
+from bridle.protocol.states import Member
+
+__all__ = ["LIVE", "SLOT", "Happening", "State"]
+
+
+class State(Member):
+    """Where a slot stands."""
+
+    STARTING = auto()
+    WARM = auto()
+    """Ready, never used by a holder, and of no conversation."""
+    BUSY = auto()
+    """It has a holder."""
+    LOST = auto()
+    """Its process is gone, and its holder has not returned it yet."""
+    SETTLING = auto()
+    """Its holder returned it while a turn or a background task was open."""
+    IDLE = auto()
+    """Of a conversation, without a holder, and quiet."""
+    HIBERNATING = auto()
+    """Its input is closed, and it finishes its transcript."""
+    STOPPING = auto()
+    GONE = auto()
+
+
+class Happening(Member):
+    """Events that move a slot from one state to the next."""
+
+    READY = auto()
+    """Started, for no conversation."""
+    READY_FOR_KEY = auto()
+    """Started, for a conversation."""
+    FAILED = auto()
+    BOUND = auto()
+    """A conversation took it."""
+    GRANTED = auto()
+    RETURNED_QUIET = auto()
+    RETURNED_OPEN = auto()
+    UNUSED = auto()
+    """Its caller left before it used the session."""
+    QUIET = auto()
+    DIED = auto()
+    """Its process is gone, and the pool had not requested that."""
+    HIBERNATE = auto()
+    STOP = auto()
+    STOPPED = auto()
+
+
+_S, _H = State, Happening
+
+LIVE: frozenset[State] = frozenset(set(_S) - {_S.LOST, _S.GONE})
+"""The states in which a process may exist: they count against `max_live`."""
+
+SLOT: dict[tuple[State, Happening], State] = {
+    (_S.STARTING, _H.READY): _S.WARM,
+    (_S.STARTING, _H.READY_FOR_KEY): _S.IDLE,
+    (_S.STARTING, _H.FAILED): _S.GONE,
+    (_S.STARTING, _H.STOP): _S.STOPPING,
+    (_S.WARM, _H.BOUND): _S.IDLE,
+    (_S.WARM, _H.GRANTED): _S.BUSY,
+    (_S.WARM, _H.DIED): _S.GONE,
+    (_S.WARM, _H.STOP): _S.STOPPING,
+    (_S.BUSY, _H.RETURNED_QUIET): _S.IDLE,
+    (_S.BUSY, _H.RETURNED_OPEN): _S.SETTLING,
+    (_S.BUSY, _H.UNUSED): _S.WARM,
+    (_S.BUSY, _H.DIED): _S.LOST,
+    (_S.BUSY, _H.STOP): _S.STOPPING,
+    (_S.LOST, _H.RETURNED_QUIET): _S.GONE,
+    (_S.LOST, _H.RETURNED_OPEN): _S.GONE,
+    (_S.LOST, _H.UNUSED): _S.GONE,
+    (_S.LOST, _H.STOP): _S.GONE,
+    (_S.SETTLING, _H.QUIET): _S.IDLE,
+    (_S.SETTLING, _H.GRANTED): _S.BUSY,
+    (_S.SETTLING, _H.DIED): _S.GONE,
+    (_S.SETTLING, _H.STOP): _S.STOPPING,
+    (_S.IDLE, _H.GRANTED): _S.BUSY,
+    (_S.IDLE, _H.DIED): _S.GONE,
+    (_S.IDLE, _H.HIBERNATE): _S.HIBERNATING,
+    (_S.IDLE, _H.STOP): _S.STOPPING,
+    (_S.HIBERNATING, _H.DIED): _S.HIBERNATING,
+    (_S.HIBERNATING, _H.STOP): _S.STOPPING,
+    (_S.HIBERNATING, _H.STOPPED): _S.GONE,
+    # The holder of a session that the pool stops gives it back later, or its start fails because of the stop.
+    (_S.STOPPING, _H.RETURNED_QUIET): _S.STOPPING,
+    (_S.STOPPING, _H.RETURNED_OPEN): _S.STOPPING,
+    (_S.STOPPING, _H.UNUSED): _S.STOPPING,
+    (_S.STOPPING, _H.READY): _S.STOPPING,
+    (_S.STOPPING, _H.READY_FOR_KEY): _S.STOPPING,
+    (_S.STOPPING, _H.FAILED): _S.GONE,
+    (_S.STOPPING, _H.DIED): _S.STOPPING,
+    (_S.STOPPING, _H.STOP): _S.STOPPING,
+    (_S.STOPPING, _H.STOPPED): _S.GONE,
+    **{(_S.GONE, happening): _S.GONE for happening in (_H.RETURNED_QUIET, _H.RETURNED_OPEN, _H.UNUSED)},
+    **{(_S.GONE, happening): _S.GONE for happening in (_H.DIED, _H.QUIET, _H.STOPPED, _H.STOP, _H.FAILED)},
+}

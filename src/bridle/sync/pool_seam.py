@@ -1,0 +1,92 @@
+"""The seam between a pool and threads: how it waits, starts jobs, and calls functions that block.
+
+`bridle.aio.pool_seam` has the same methods for event loops. The core of a pool is touched under one lock. No thread that holds it takes the
+lock of a session, or waits.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+from bridle.waiting.threads import Threads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridle.session.readers import Flag
+
+__all__ = ["PoolSeam"]
+
+T = TypeVar("T")
+
+
+class PoolSeam:
+    """Waits, starts and calls for a pool in threads.
+
+    Attributes:
+        lock: held while the core is read or changed.
+    """
+
+    def __init__(self) -> None:
+        self.lock: threading.RLock = threading.RLock()
+        self._nudged = threading.Event()
+        self._threads = Threads()
+
+    def check(self) -> None:
+        """Do nothing: a pool may be called from any thread."""
+
+    def spawn(self, job: Callable[[], None]) -> None:
+        """Start a job, which must not raise, in a thread.
+
+        Raises:
+            RuntimeError: there can be no more threads.
+        """
+        self._threads.run(job)
+
+    def work(self, function: Callable[[], T]) -> T:
+        """Call a function that blocks."""
+        return function()
+
+    def wait(self, flag: Flag, seconds: float | None = None, *, since: int | None = None) -> bool:
+        """Wait until a flag is set or woken, `seconds` at most; return False if the time passed.
+
+        Args:
+            flag: the flag.
+            seconds: time limit; None waits without one.
+            since: value of `flag.wakes` when the caller looked at the core; a wake since then counts.
+        """
+        with self.lock:
+            if flag.is_set or (since is not None and flag.wakes != since):
+                return True
+            event = threading.Event()
+            flag.waiters.append(event)
+        try:
+            return event.wait(None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
+        finally:
+            with self.lock:
+                flag.leave(event)
+
+    def finish(self, flag: Flag) -> None:
+        """Wait until a flag is set; what is waited for has a time limit of its own."""
+        self.wait(flag)
+
+    def give_way(self) -> None:
+        """Do nothing: threads share the processor by themselves."""
+
+    # -- the keeper ----------------------------------------------------------------------------------------------------
+
+    def sleep(self, until: float | None) -> None:
+        """Wait until `nudge` is called, or a time has come."""
+        seconds = None if until is None else min(max(0.0, until - time.monotonic()), threading.TIMEOUT_MAX)
+        self._nudged.wait(seconds)
+        self._nudged.clear()
+
+    def nudge(self) -> None:
+        """End the sleep of the keeper; from any thread."""
+        self._nudged.set()
+
+    def end(self) -> None:
+        """Let threads that wait for jobs end."""
+        self._threads.end()

@@ -1,0 +1,102 @@
+"""Help pages, `bridle version` and shell completion."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+
+import pytest
+
+from bridle import __version__
+from bridle.cli.app import COMMANDS
+from tests.cli.command import Command
+
+FLAG = re.compile(r"--[a-z][a-z-]*")
+PAGES = [[], *([command.name] for command in COMMANDS)]
+
+
+def complete(bridle: Command, *words: str) -> list[str]:
+    """Return what a shell gets for the last word."""
+    environment = {
+        "_BRIDLE_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(("bridle", *words)),
+        "COMP_CWORD": str(len(words)),
+    }
+    ran = bridle(env=environment)
+    assert (ran.code, ran.errors) == (0, "")
+    return ran.text.split()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: " ".join(page) or "bridle")
+def test_no_page_cuts_a_flag_or_is_too_wide(bridle: Command, page: list[str]) -> None:
+    pages = {columns: bridle(*page, "--help", env={"COLUMNS": str(columns)}) for columns in (46, 100)}
+    assert {ran.code for ran in pages.values()} == {0}
+    wide, narrow = pages[100].text, pages[46].text
+    assert set(FLAG.findall(wide)) == set(FLAG.findall(narrow))
+    assert "…" not in narrow + wide
+    assert not re.search(r"<\w+>|\bBOOL", wide)
+    for columns, ran in pages.items():
+        long = [line for line in ran.text.splitlines() if len(line) > columns]
+        assert [line for line in long if len(line.split()) > 1] == []
+
+
+def test_every_text_of_a_flag_is_a_short_sentence() -> None:
+    for command in COMMANDS:
+        assert len(command.help) <= 80
+        for name, (annotation, _) in command.flags.items():
+            text = annotation.__metadata__[0].help
+            assert text.endswith("."), name
+            assert not text.split()[0].endswith("s") or text.split()[0] in ("Pass",), (name, text)
+
+
+def test_metavars_name_values(bridle: Command) -> None:
+    shown = bridle("run", "--help", env={"COLUMNS": "100"}).text
+    for flag in ("--resume UUID", "--cwd PATH", "--timeout SECONDS", "--permission-mode MODE", "--max-budget-usd USD"):
+        assert flag in shown
+    assert "--continue " in shown
+
+
+def test_version(bridle: Command) -> None:
+    bridle.environment["BRIDLE_CLI_PATH"] = bridle.cli_path
+    ran = bridle("version")
+    assert ran.code == 0
+    first, cli, python = ran.text.splitlines()
+    assert first == f"bridle {__version__}"
+    assert cli == f"Claude Code 2.1.328 ({bridle.cli_path})"
+    assert python.startswith(f"Python {platform.python_version()} (")
+
+
+def test_version_without_a_cli(bridle: Command) -> None:
+    bridle.environment["BRIDLE_CLI_PATH"] = "/nonexistent/claude"
+    ran = bridle("version")
+    assert ran.code == 0
+    assert "bridle install-cli" in ran.text
+
+
+def test_completion(bridle: Command) -> None:
+    assert complete(bridle, "do") == ["doctor"]
+    assert complete(bridle, "run", "--permission-m") == ["--permission-mode"]
+    assert complete(bridle, "run", "--permission-mode", "acc") == ["acceptEdits"]
+    assert complete(bridle, "chat", "--setting-sources", "lo") == ["local"]
+    assert "effort=" in complete(bridle, "run", "--option", "eff")
+    assert complete(bridle, "trace", "show", "x", "--kind", "hoo") == ["hook"]
+
+
+def test_completion_script(bridle: Command) -> None:
+    ran = bridle("--show-completion", env={"SHELL": "/bin/bash", "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": ""})
+    assert "install-completion" in bridle("--help").text
+    assert ran.code in (0, 1)  # 1: the shell of the parent process is unknown
+    assert "Traceback" not in ran.errors
+    ran = bridle(env={"_BRIDLE_COMPLETE": "source_zsh"})
+    assert ran.code == 0
+    assert "_BRIDLE_COMPLETE=complete_zsh" in ran.text
+
+
+def test_help_whose_reader_goes_away(bridle: Command) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    process = bridle.start("run", "--help", stdout=write)
+    os.close(write)
+    _, errors = process.communicate()
+    assert (process.returncode, errors) == (141, b"")

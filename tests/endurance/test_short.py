@@ -1,0 +1,70 @@
+"""Short forms of the long runs: `./dev fuzz --frames`, `./dev fuzz --deaths`, `./dev soak`. BRIDLE_SEED repeats one."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract import shows
+from tests.endurance import deaths, frames
+from tests.endurance.soak import Soak, report
+from tests.support.leaks import nothing_left
+from tests.support.light import light
+from tests.support.talking import steps
+
+SEED = os.environ.get("BRIDLE_SEED", "1")
+
+
+@shows("bad.random")
+def test_damaged_frames() -> None:
+    figures = frames.run_cases(SEED, range(31))
+    assert not figures.failures, figures.failures[0]
+    assert figures.frames == 31 * frames.FRAMES_OF_A_CASE
+    assert sum(figures.sessions.values()) == 4
+    assert figures.session_frames > 50
+
+
+def with_a_light_cli(death: deaths.Death, folder: Path) -> tuple[dict[str, Any], str, Any]:
+    options = light(folder)()
+    made = {"cli_path": str(options.cli_path), "cwd": str(folder), "env": dict(options.env), "version_check": "skip"}
+    return made, steps(["text", "a"], ["grandchild", str(folder / "mark")], ["hang"]), lambda: None
+
+
+@shows("process.host-ends")
+@pytest.mark.timeout(180)
+def test_deaths_with_a_light_cli() -> None:
+    """The CLI or its host is killed at a random moment; neither they nor their shells stay."""
+    told: list[str] = []
+    with nothing_left():
+        found = deaths.run_settings(
+            with_a_light_cli, SEED, range(12), workers=3, told=lambda number, death: told.append(str(death))
+        )
+    assert [death for death in found if death.problems] == []
+    assert len({death.way for death in found}) > 3
+    assert len(told) == 12
+
+
+@shows("process.host-ends")
+@pytest.mark.timeout(180)
+def test_deaths_of_the_real_cli(claude_path: str) -> None:
+    """The same with the real one: killed in the middle of a call, it leaves no shell."""
+    with nothing_left():
+        found = deaths.run_all(claude_path, SEED, range(4), workers=2, minutes=None, told=lambda number, death: None)
+    assert [death for death in found if death.problems] == []
+    assert json.dumps(deaths.table(found))
+
+
+@pytest.mark.timeout(180)
+def test_a_short_soak_ends_with_nothing_open() -> None:
+    lines: list[str] = []
+    soak = Soak(SEED, None, each_round=2, told=lines.append, trace=False)
+    with nothing_left():
+        found = soak.run(6.0)
+    assert soak.problems == []
+    assert [one.name for one in found if one.grows and one.name in {"descriptors", "threads", "children"}] == []
+    assert len(lines) == len(soak.samples)
+    assert "| resident |" in report(soak, found)

@@ -1,0 +1,190 @@
+"""Programs with a pool on one registry file, that are killed at random moments and started again.
+
+Run it for more than the tests do: `python -m tests.pool.restarted --conversations 1000 --prompts 5 --programs 2 --kills 20 --seed 1`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import bridle
+from bridle import Options
+from bridle.pool import SQLiteRegistry
+from tests.support.leaks import alive
+
+LEASE_SECONDS = 4.0
+CLI_DEATHS = 0.02
+"""The share of check-outs whose CLI is killed."""
+
+
+class Plan(NamedTuple):
+    """What one run does."""
+
+    conversations: int
+    prompts: int
+    programs: int = 1
+    kills: int = 2
+    max_live: int = 4
+    seed: int = 1
+
+
+class Outcome(NamedTuple):
+    """What one run did."""
+
+    answers: int
+    starts: int
+    repeated: int
+    program_kills: int
+
+
+def entries(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def run(plan: Plan, options: Options, folder: Path, *, limit: float) -> Outcome:
+    """Run the programs until each has had all its answers, and check the transcripts.
+
+    Args:
+        plan: what to do.
+        options: options of the stand-in, whose transcripts are in `folder`.
+        folder: an empty folder.
+        limit: seconds.
+    """
+    dice = random.Random(plan.seed)
+    until = time.monotonic() + limit
+    journals = [folder / f"journal-{number}" for number in range(plan.programs)]
+    total = plan.conversations * plan.prompts
+    moments = [sorted(dice.randrange(total) for _ in range(plan.kills)) for _ in journals]
+    running: list[subprocess.Popen[bytes] | None] = [None] * plan.programs
+    killed = 0
+
+    def start(number: int) -> subprocess.Popen[bytes]:
+        what = {"plan": plan._asdict(), "number": number, "folder": str(folder), "life": len(moments[number])}
+        what |= {"cli": str(options.cli_path), "env": dict(options.env)}
+        return subprocess.Popen([sys.executable, "-m", "tests.pool.restarted", "--program", json.dumps(what)])
+
+    try:
+        running = [start(number) for number in range(plan.programs)]
+        while any(running):
+            assert time.monotonic() < until, f"{[len(entries(path)) for path in journals]} of {total} answers"
+            for number, program in enumerate(running):
+                if program is None:
+                    continue
+                if program.poll() is not None:
+                    assert program.returncode == 0
+                    running[number] = None
+                elif moments[number] and len(entries(journals[number])) >= moments[number][0]:
+                    time.sleep(dice.uniform(0, 0.1))  # any moment of an answer
+                    program.kill()
+                    program.wait()
+                    killed += 1
+                    moments[number].pop(0)
+                    running[number] = start(number)
+            time.sleep(0.02)
+    finally:
+        for program in running:
+            if program is not None:
+                program.kill()
+                program.wait()
+    return check(plan, folder, journals, killed, until)
+
+
+def check(plan: Plan, folder: Path, journals: list[Path], killed: int, until: float) -> Outcome:
+    """Compare what the programs were told with the transcripts."""
+    log = [line.split() for line in (folder / "log").read_text().splitlines()]
+    assert "overlap" not in {words[0] for words in log}
+    while left := [int(words[1]) for words in log if words[0] == "start" and alive(int(words[1]))]:
+        assert time.monotonic() < until, f"processes are left: {left}"
+        time.sleep(0.02)
+    answers = [entry for path in journals for entry in entries(path)]
+    sessions = {entry["key"]: entry["session"] for entry in answers}
+    assert len(sessions) == len(set(sessions.values())) == plan.conversations
+    transcripts = {path.stem: entries(path) for path in folder.glob("*.jsonl")}
+    assert set(transcripts) == set(sessions.values()), "a conversation was started more than once, or got lost"
+    for entry in answers:
+        assert entry["session"] == sessions[entry["key"]]
+        assert transcripts[entry["session"]][: len(entry["prompts"])] == entry["prompts"]
+    repeated = 0
+    for key, session in sessions.items():
+        kept = transcripts[session]
+        assert {prompt.split(":")[0] for prompt in kept} == {key}
+        once = list(dict.fromkeys(kept))
+        for number in range(plan.programs):
+            mine = [prompt for prompt in once if prompt.split(":")[1] == str(number)]
+            assert mine == [f"{key}:{number}:{count}" for count in range(plan.prompts)]
+        repeated += len(kept) - len(once)
+    return Outcome(len(answers), sum(words[0] == "start" for words in log), repeated, killed)
+
+
+async def program(plan: Plan, number: int, life: int, folder: Path, options: Options) -> None:
+    """Ask for all answers that the journal of this program does not have yet."""
+    dice = random.Random(f"{plan.seed} {number} {life}")
+    journal = os.open(folder / f"journal-{number}", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    done = Counter(entry["key"] for entry in entries(folder / f"journal-{number}"))
+    todo = [f"user{key}" for key in range(plan.conversations) for _ in range(plan.prompts - done[f"user{key}"])]
+    dice.shuffle(todo)
+    registry = SQLiteRegistry(folder / "registry.db", lease_seconds=LEASE_SECONDS)
+
+    async def work() -> None:
+        while todo:
+            key = todo.pop()
+            answer = None
+            while answer is None:
+                try:
+                    async with pool.conversation(key) as session:
+                        if dice.random() < CLI_DEATHS and session.pid is not None:
+                            os.kill(session.pid, signal.SIGKILL)
+                        turn = await session.send(f"{key}:{number}:{done[key]}")
+                        answer = json.loads((await turn.result()).text)
+                        done[key] += 1
+                        entry = {"key": key, "session": answer["session"], "prompts": answer["prompts"]}
+                        os.write(journal, json.dumps(entry).encode() + b"\n")
+                except bridle.SessionClosedError:
+                    continue  # the CLI was killed: ask again
+                assert pool.stats().live <= plan.max_live
+
+    async with (
+        bridle.SessionPool(options, warm=1, max_live=plan.max_live, registry=registry, timeout=None) as pool,
+        asyncio.TaskGroup() as group,
+    ):
+        for _ in range(plan.max_live * 2):
+            group.create_task(work())
+    registry.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--program")
+    parser.add_argument("--minutes", type=float, default=8.0)
+    for name, default in Plan._field_defaults.items() | {("conversations", 100), ("prompts", 5)}:
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=default)
+    arguments = vars(parser.parse_args())
+    if arguments["program"]:
+        what = json.loads(arguments["program"])
+        folder = Path(what["folder"])
+        options = Options(cli_path=what["cli"], cwd=folder, env=what["env"], version_check="skip")
+        asyncio.run(program(Plan(**what["plan"]), what["number"], what["life"], folder, options))
+        return
+    from tests.pool.conftest import stand_in
+
+    plan = Plan(**{name: arguments[name] for name in Plan._fields})
+    with tempfile.TemporaryDirectory() as name:
+        began = time.monotonic()
+        outcome = run(plan, stand_in(Path(name)), Path(name), limit=arguments["minutes"] * 60)
+        sys.stdout.write(f"{plan}\n{outcome}\n{time.monotonic() - began:.0f} s\n")
+
+
+if __name__ == "__main__":
+    main()

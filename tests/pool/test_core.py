@@ -1,0 +1,564 @@
+"""The core of a pool alone: its decisions, and a model that plays shell, registry and callers at random."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from bridle import Options, PoolClosedError, StartError
+from bridle.pool.core import Acquire, Finish, Job, PoolCore, PoolLimits, Release, Save, Slot, Start, Stop, Waiter
+from bridle.pool.differences import APPLIED, HARMLESS, Split, changes, split
+from bridle.pool.registry import Beat, MemoryRegistry
+from bridle.pool.states import LIVE, SLOT, Happening, State
+from bridle.protocol.control_table import OPERATIONS
+from tests.contract import shows
+from tests.support.examples import examples
+
+PLAIN = Split({}, {})
+MB = 2**20
+
+SPOILING = {
+    "initialize",
+    "set_mcp_permission_mode_override",
+    "register_repo_root",
+    "mcp_set_servers",
+    "mcp_toggle",
+    "apply_flag_settings",
+    "update_settings",
+    "reload_plugins",
+    "reload_skills",
+    "reload_output_styles",
+    "set_color",
+    "set_has_subscribers",
+}
+
+
+class Bench:
+    """A core, with a registry, and jobs that end when the test says so."""
+
+    def __init__(self, registry: MemoryRegistry | None = None, name: str = "me", **limits: Any) -> None:
+        chosen = {"warm": 0, "max_live": 2, "max_starting": 9, "memory": None, "idle": 100.0, "beat": 1.0, "lease": 9.0}
+        ids = (f"{name}-{number}" for number in itertools.count())
+        self.core = PoolCore(Options(model="base"), PoolLimits(**{**chosen, **limits}), lambda: next(ids))
+        self.registry = registry or MemoryRegistry()
+        self.name = name
+        self.now = 0.0
+        self.jobs: list[Job] = []
+
+    def take(self) -> None:
+        """Take jobs until there are none; those of the registry are done immediately."""
+        while taken := self.core.take(self.now):
+            for job in taken:
+                match job:
+                    case Acquire():
+                        self.core.acquired(job.conv, self.registry.acquire(job.conv.key, self.name), self.now)
+                    case Save():
+                        kept = self.registry.save(job.conv.key, self.name, job.record)
+                        self.core.saved(job.conv, job.record, kept=kept)
+                    case Release():
+                        if job.record is not None:
+                            self.registry.save(job.conv.key, self.name, job.record)
+                        self.registry.release(job.conv.key, self.name)
+                        self.core.released(job.conv)
+                    case _:
+                        self.jobs.append(job)
+
+    def end(self, job: Job, error: StartError | None = None) -> None:
+        """Report the outcome of a job of a process."""
+        self.jobs.remove(job)
+        self.now += 0.01
+        match job:
+            case Start():
+                if error is not None:
+                    self.core.start_failed(job.slot, error, self.now)
+                else:
+                    self.core.started(job.slot, self.now, cwd="/", resumed=job.resume)
+            case Finish() | Stop():
+                self.core.gone(job.slot)
+        self.take()
+
+    def end_all(self) -> None:
+        while self.jobs:
+            self.end(self.jobs[0])
+
+    def ask(self, key: str | None = None, differences: Split = PLAIN) -> Waiter:
+        waiter = self.core.ask(key, differences, self.now)
+        self.take()
+        return waiter
+
+    def give_back(self, slot: Slot | None, **facts: Any) -> None:
+        assert slot is not None
+        self.core.returned(slot, self.now, **{"quiet": True, "said": True, **facts})
+        self.take()
+
+    def kinds(self) -> list[str]:
+        return [type(job).__name__ for job in self.jobs]
+
+
+def test_every_cell_leads_to_a_state_that_has_cells() -> None:
+    assert {state for state, _ in SLOT} == set(State)
+    assert set(SLOT.values()) <= set(State)
+    assert {happening for _, happening in SLOT} == set(Happening)
+    assert State.GONE not in LIVE
+    assert all(then is State.GONE for (state, _), then in SLOT.items() if state is State.GONE)
+    assert {(state, Happening.STOP) for state in State} <= SLOT.keys()
+
+
+def test_every_operation_is_sorted() -> None:
+    operations = {row.subtype for rows in OPERATIONS.values() for row in rows}
+    applied = {subtype for subtype, _ in APPLIED.values()}
+    assert operations == HARMLESS | SPOILING | applied
+    assert not HARMLESS & (SPOILING | applied)
+
+
+@shows("pool.warm.refilled")
+def test_warm_processes_are_refilled() -> None:
+    bench = Bench(warm=2, max_live=4)
+    bench.take()
+    assert bench.kinds() == ["Start", "Start"]
+    bench.end_all()
+    waiter = bench.ask()
+    assert waiter.slot is not None
+    assert bench.kinds() == ["Start"]
+    assert bench.core.stats().hits == 1
+    bench.give_back(waiter.slot)
+    assert bench.kinds() == ["Start", "Stop"]  # it was used: nobody else gets it
+    bench.end_all()
+    assert bench.core.stats().warm == 2
+
+
+@shows("pool.warm.starting")
+def test_only_so_many_start_at_once() -> None:
+    bench = Bench(warm=5, max_live=9, max_starting=2)
+    bench.take()
+    assert bench.kinds() == ["Start"] * 2
+    bench.end(bench.jobs[0])
+    assert bench.kinds() == ["Start"] * 2
+    bench.end_all()
+    assert bench.core.stats().warm == 5
+
+
+@shows("pool.conversations.one-holder")
+def test_a_conversation_has_one_holder_at_a_time() -> None:
+    bench = Bench()
+    first = bench.ask("a")
+    bench.end_all()
+    second = bench.ask("a")
+    assert first.slot is not None
+    assert second.slot is None
+    bench.give_back(first.slot)
+    assert second.slot is first.slot
+
+
+@shows("pool.limits.lru")
+def test_the_conversation_that_was_used_least_recently_hibernates() -> None:
+    bench = Bench(max_live=2)
+    for key in ("a", "b", "a"):
+        bench.now += 1
+        waiter = bench.ask(key)
+        bench.end_all()
+        bench.give_back(waiter.slot)
+    waiter = bench.ask("c")
+    assert [(type(job).__name__, job.slot.key) for job in bench.jobs if isinstance(job, Finish)] == [("Finish", "b")]
+    bench.end_all()
+    assert waiter.slot is not None
+    assert bench.core.stats().evictions == 1
+    assert bench.core.stats().hibernated == 1
+    again = bench.ask("b")
+    bench.give_back(waiter.slot)
+    bench.end_all()
+    assert again.slot is not None
+    assert (again.slot.session_id, again.slot.resumed) == ("me-1", True)
+    assert bench.core.stats().resumes == 1
+
+
+@shows("pool.limits.fifo")
+def test_callers_queue_first_in_first_out() -> None:
+    bench = Bench(max_live=1)
+    holder = bench.ask("a")
+    bench.end_all()
+    queue = [bench.ask(key) for key in ("b", "a", None, "c")]
+    for _ in range(4):
+        bench.give_back(holder.slot)
+        bench.end_all()
+        served = [waiter for waiter in queue if waiter.slot is not None]
+        assert served == queue[:1]
+        holder = queue.pop(0)
+
+
+@shows("pool.conversations.idle")
+def test_an_idle_conversation_hibernates() -> None:
+    bench = Bench(idle=10.0)
+    waiter = bench.ask("a")
+    bench.end_all()
+    bench.give_back(waiter.slot)
+    assert bench.core.next_time() == pytest.approx(1.0)  # the next heartbeat
+    bench.now = 9.0
+    bench.take()
+    assert not bench.jobs
+    bench.now = 10.02
+    bench.take()
+    assert bench.kinds() == ["Finish"]
+
+
+@shows("pool.conversations.settles")
+def test_one_that_is_not_quiet_does_not_hibernate() -> None:
+    bench = Bench(idle=10.0, max_live=1)
+    waiter = bench.ask("a")
+    bench.end_all()
+    slot = waiter.slot
+    assert slot is not None
+    bench.give_back(slot, quiet=False)
+    other = bench.ask("b")
+    bench.now = 99.0
+    bench.take()
+    assert not bench.jobs
+    again = bench.ask("a")  # it is the caller's conversation
+    assert again.slot is slot
+    bench.give_back(slot, quiet=False)
+    bench.core.quiet(slot)
+    bench.take()
+    assert bench.kinds() == ["Finish"]
+    bench.end_all()
+    assert other.slot is not None
+
+
+@shows("pool.death.resumed")
+def test_what_dies() -> None:
+    bench = Bench(warm=1, max_live=4)
+    bench.take()
+    bench.end_all()
+    (warm,) = bench.core.slots.values()
+    bench.core.died(warm, bench.now)
+    bench.take()
+    assert not bench.jobs  # a pause comes first
+    bench.now = 1.0
+    bench.take()
+    bench.end_all()
+    waiter = bench.ask("a")
+    bench.end_all()
+    slot = waiter.slot
+    assert slot is not None
+    bench.core.died(slot, bench.now)
+    assert slot.state is State.LOST
+    assert bench.core.live == 1  # the warm one
+    again = bench.ask("a")
+    assert again.slot is None  # its holder has not returned it
+    bench.give_back(slot)
+    start = next(job for job in bench.jobs if isinstance(job, Start) and job.slot.key == "a")
+    assert (start.session_id, start.resume) == (slot.session_id, True)
+    bench.end_all()
+    assert again.slot is not None
+    assert again.slot is not slot
+    assert bench.core.stats().deaths == 2
+
+
+@shows("pool.start.errors")
+def test_start_failures() -> None:
+    bench = Bench(warm=1, max_live=2)
+    bench.take()
+    pauses = []
+    for _ in range(9):
+        bench.end(bench.jobs[0], StartError("no"))
+        assert not bench.jobs
+        at = bench.core.next_time()
+        assert at is not None
+        pauses.append(at - bench.now)
+        bench.now = at
+        bench.take()
+    assert pauses == pytest.approx([0.5, 1, 2, 4, 8, 16, 30, 30, 30])
+    bench.end(bench.jobs[0], StartError("no"))
+    waiter = bench.ask()  # a caller does not wait for the pause
+    assert bench.kinds() == ["Start"]
+    bench.end(bench.jobs[0], StartError("his"))
+    assert str(waiter.error) == "his"
+    keyed = [bench.ask("a"), bench.ask("a")]
+    start = next(job for job in bench.jobs if isinstance(job, Start) and job.slot.key == "a")
+    bench.end(start, StartError("hers"))
+    assert str(keyed[0].error) == "hers"
+    bench.end_all()
+    assert keyed[1].slot is not None
+
+
+@shows("pool.limits.memory")
+def test_memory() -> None:
+    bench = Bench(max_live=9, memory=1000 * MB)
+    slots = []
+    for key in ("a", "b", "c"):
+        bench.now += 1
+        waiter = bench.ask(key)
+        bench.end_all()
+        bench.give_back(waiter.slot)
+        slots.append(waiter.slot)
+        bench.core.measured({slot.number: 300 * MB for slot in bench.core.slots.values()})
+    assert bench.core.stats().live == 3
+    waiter = bench.ask("d")
+    assert [job.slot.key for job in bench.jobs if isinstance(job, Finish)] == ["a"]
+    bench.end_all()
+    assert waiter.slot is not None
+    bench.core.measured({slot.number: 600 * MB for slot in bench.core.slots.values()})
+    bench.take()
+    assert [job.slot.key for job in bench.jobs if isinstance(job, Finish)] == ["b", "c"]
+
+
+def test_one_process_runs_whatever_the_memory() -> None:
+    bench = Bench(warm=1, max_live=9, memory=10)
+    bench.take()
+    assert not bench.jobs
+    waiter = bench.ask("a")
+    bench.end_all()
+    assert waiter.slot is not None
+    other = bench.ask()
+    assert not bench.jobs
+    bench.give_back(waiter.slot)
+    bench.end_all()
+    assert other.slot is not None
+
+
+@shows("pool.differences.applied", "pool.differences.undone")
+def test_differences() -> None:
+    """A difference is applied to a running process, and undone for its next holder; else the process is not used again."""
+    base = Options(model="base")
+    options = base.replace(model="other", title="t", max_turns=None)
+    assert split(base, options, ("model", "title", "max_turns")) == Split({"model": "other"}, {"title": "t"})
+    assert [tuple(change) for change in changes(base, {}, {"model": "x"}) or ()] == [
+        ("model", "set_model", {"model": "x"})
+    ]
+    assert [tuple(change) for change in changes(base, {}, {"max_thinking_tokens": 5}) or ()] == [
+        ("max_thinking_tokens", "set_max_thinking_tokens", {"max_thinking_tokens": 5})
+    ]
+    assert [tuple(change) for change in changes(base, {"model": "x"}, {}) or ()] == [
+        ("model", "set_model", {"model": "base"})
+    ]
+    assert changes(base, {"model": "x"}, {"model": "x"}) == []
+    assert changes(base, {"permission_mode": "plan"}, {}) is None  # the mode before is not known
+    assert changes(base, {"permission_mode": "plan"}, {"permission_mode": "plan"}) == []
+    assert split(base, base.replace(permission_mode="bypassPermissions"), ("permission_mode",)).cold
+
+
+@shows("pool.differences.cold")
+def test_a_process_with_differences_of_its_own() -> None:
+    bench = Bench(warm=1, max_live=2)
+    bench.take()
+    bench.end_all()
+    waiter = bench.ask(None, Split({}, {"title": "mine"}))
+    assert bench.kinds() == ["Start"]
+    bench.end_all()
+    assert waiter.slot is not None
+    assert waiter.slot.cold == {"title": "mine"}
+    assert bench.core.stats().cold_starts == 1
+    bench.give_back(waiter.slot)
+    bench.end_all()
+    first = bench.ask("a", Split({}, {"title": "mine"}))
+    bench.end_all()
+    bench.give_back(first.slot)
+    same = bench.ask("a", Split({}, {"title": "mine"}))
+    assert same.slot is first.slot
+    bench.give_back(same.slot)
+    other = bench.ask("a")
+    assert other.slot is None
+    bench.end_all()
+    assert other.slot is not None
+    assert other.slot.cold == {}
+    bench.give_back(other.slot, spoiled=True)
+    assert bench.kinds() == ["Finish"]
+
+
+@shows("pool.registry.lease")
+def test_two_pools_with_one_registry() -> None:
+    registry = MemoryRegistry()
+    one, two = Bench(registry, "one"), Bench(registry, "two")
+    first = one.ask("a")
+    one.end_all()
+    second = two.ask("a")
+    two.end_all()
+    assert first.slot is not None
+    assert second.slot is None
+    one.core.beaten(registry.beat("one", ["a"]), one.now)
+    one.give_back(first.slot)  # it is wanted: it hibernates, and the lease goes
+    one.end_all()
+    two.now = 9.0
+    two.take()
+    two.end_all()
+    assert second.slot is not None
+    assert (second.slot.session_id, second.slot.resumed) == (first.slot.session_id, True)
+
+
+@shows("pool.registry.lost")
+def test_a_lost_lease_stops_the_process() -> None:
+    bench = Bench()
+    waiter = bench.ask("a")
+    bench.end_all()
+    bench.core.beaten(Beat(lost=("a",)), bench.now)
+    bench.take()
+    assert bench.kinds() == ["Stop"]
+    bench.end_all()
+    again = bench.ask("a")
+    bench.end_all()
+    assert again.slot is not None
+    bench.give_back(waiter.slot)
+    bench.core.beat_failed(5.0)
+    bench.take()
+    assert not bench.jobs
+    bench.core.beat_failed(99.0)
+    bench.take()
+    assert bench.kinds() == ["Stop"]
+
+
+@shows("pool.end.drain")
+def test_the_end() -> None:
+    bench = Bench(warm=1, max_live=3)
+    bench.take()
+    bench.end_all()
+    idle, busy = bench.ask("idle"), bench.ask("busy")
+    bench.end_all()
+    bench.give_back(idle.slot)
+    waiting = bench.ask("busy")
+    bench.core.close()
+    bench.take()
+    assert isinstance(waiting.error, PoolClosedError)
+    with pytest.raises(PoolClosedError):
+        bench.ask()
+    bench.end_all()
+    assert not bench.core.emptied.is_set
+    bench.give_back(busy.slot)
+    bench.end_all()
+    assert bench.core.emptied.is_set
+    assert bench.core.live == 0
+
+
+class Play:
+    """Callers, processes and registries at random; after each step the promises are checked."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice = dice = random.Random(seed)
+        registry = MemoryRegistry()
+        names = ["one", "two"][: dice.choice((1, 1, 2))]
+        warm = dice.randrange(3)
+        limits = {
+            "warm": warm,
+            "max_live": dice.randrange(max(1, warm), 5),
+            "max_starting": dice.randrange(1, 4),
+            "idle": dice.choice((5.0, 50.0)),
+            "memory": dice.choice((None, None, 700 * MB)),
+        }
+        self.benches = [Bench(registry, name, **limits) for name in names]
+        registry.clock = lambda: max(bench.now for bench in self.benches)
+        self.waiting: dict[Waiter, tuple[Bench, str | None]] = {}
+        self.holding: dict[Waiter, Bench] = {}
+        self.used: Counter[int] = Counter()
+        self.asked = self.ended = 0
+
+    def differences(self) -> Split:
+        dice = self.dice
+        hot = {"model": "x"} if dice.random() < 0.2 else {}
+        return Split(hot, {"title": "t"} if dice.random() < 0.1 else {})
+
+    def step(self) -> None:
+        dice = self.dice
+        bench = dice.choice(self.benches)
+        bench.core.take_events()
+        match dice.randrange(12):
+            case 0 | 1 | 2:
+                key = dice.choice([None, None, "a", "b", "c", "d", "e", "f"])
+                self.waiting[bench.ask(key, self.differences())] = (bench, key)
+                self.asked += 1
+            case 3 | 4 | 5 if bench.jobs:
+                failed = dice.random() < 0.1
+                bench.end(dice.choice(bench.jobs), StartError("chance") if failed else None)
+            case 6 | 7 if self.holding:
+                self.give_back(dice.choice(list(self.holding)))
+            case 8 if self.waiting and dice.random() < 0.2:
+                waiter = dice.choice(list(self.waiting))
+                owner, _ = self.waiting.pop(waiter)
+                owner.core.leave(waiter)
+                if waiter.slot is not None:
+                    owner.core.unused(waiter.slot, owner.now, quiet=True)
+                owner.take()
+                self.ended += 1
+            case 9 if bench.core.slots:
+                slot = dice.choice(list(bench.core.slots.values()))
+                if slot.state is State.SETTLING:
+                    bench.core.quiet(slot)
+                elif dice.random() < 0.3:
+                    bench.core.died(slot, bench.now)
+                bench.take()
+            case 10:
+                self.pass_time(bench)
+            case 11 if bench.core.slots:
+                bench.core.measured({number: dice.randrange(100, 400) * MB for number in bench.core.slots})
+                bench.take()
+        self.look()
+
+    def pass_time(self, bench: Bench) -> None:
+        at = bench.core.next_time()
+        bench.now = max(bench.now + self.dice.random(), at or 0.0)
+        if bench.core.beat_due(bench.now):
+            bench.core.beaten(bench.registry.beat(bench.name, bench.core.held), bench.now)
+        bench.take()
+
+    def give_back(self, waiter: Waiter) -> None:
+        dice, bench = self.dice, self.holding.pop(waiter)
+        applied = {"model": dice.choice(("x", "y"))} if dice.random() < 0.2 else {}
+        bench.give_back(waiter.slot, quiet=dice.random() < 0.8, applied=applied, spoiled=dice.random() < 0.05)
+        self.ended += 1
+
+    def look(self) -> None:
+        for waiter, (bench, key) in list(self.waiting.items()):
+            if waiter.error is not None:
+                del self.waiting[waiter]
+                self.ended += 1
+            elif waiter.slot is not None:
+                del self.waiting[waiter]
+                self.holding[waiter] = bench
+                assert waiter.slot.key == key
+                assert waiter.slot.cold == waiter.differences.cold
+        slots = [(bench.name, waiter.slot.number) for waiter, bench in self.holding.items() if waiter.slot is not None]
+        assert len(slots) == len(set(slots)), "a slot has two holders"
+        keys = [waiter.conv.key for waiter in self.holding if waiter.conv is not None]
+        assert len(keys) == len(set(keys)), "a conversation has two holders"
+        for bench in self.benches:
+            core = bench.core
+            assert core.live == sum(slot.state in LIVE for slot in core.slots.values()) <= core.limits.max_live
+            assert core.stats().starting <= core.limits.max_starting
+
+    def finish(self) -> None:
+        """Every caller ends: with a session, or with an error."""
+        for _ in range(10_000):
+            if not self.waiting and not self.holding:
+                break
+            for waiter in list(self.holding):
+                self.give_back(waiter)
+            for bench in self.benches:
+                bench.end_all()
+                for slot in list(bench.core.slots.values()):
+                    bench.core.quiet(slot)
+                self.pass_time(bench)
+            self.look()
+        assert not self.waiting, "a caller waits for ever"
+        assert self.ended == self.asked
+        for bench in self.benches:
+            bench.core.stop_all()
+            bench.take()
+            bench.end_all()
+            assert bench.core.over
+            assert bench.core.emptied.is_set
+            assert not bench.core.live
+
+
+@shows("pool.limits.max-live", "pool.sessions.exclusive")
+@pytest.mark.parametrize("block", range(4))
+def test_random_interleavings(block: int) -> None:
+    for seed in range(block * 25, block * 25 + examples(25)):
+        play = Play(seed)
+        try:
+            for _ in range(300):
+                play.step()
+            play.finish()
+        except BaseException as error:
+            error.add_note(f"seed {seed}")
+            raise

@@ -1,0 +1,61 @@
+"""CLIs that are killed at random: no conversation loses or repeats a prompt, or sees one of another."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+from pathlib import Path
+
+import anyio
+import pytest
+
+import bridle
+from bridle import Options
+from tests.contract import shows
+from tests.pool.restarted import Plan, run
+from tests.support.patience import patience
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_random_kills(backend: str, options: Options, tmp_path: Path) -> None:
+    dice = random.Random(7)
+    path = tmp_path / "registry.db"
+
+    async def scenario() -> None:
+        async with bridle.SessionPool(options, warm=1, max_live=4, registry=path, timeout=None) as pool:
+
+            async def converse(key: int) -> None:
+                number = 0
+                while number < 3:
+                    try:
+                        async with pool.conversation(f"user-{key}") as session:
+                            assert session.pid is not None
+                            if dice.random() < 0.2:
+                                os.kill(session.pid, signal.SIGKILL)
+                            result = await (await session.send(f"{key}-{number}")).result()
+                    except bridle.SessionClosedError:
+                        continue
+                    seen = dict.fromkeys(json.loads(result.text)["prompts"])  # one may have been kept before the kill
+                    assert list(seen) == [f"{key}-{before}" for before in range(number + 1)]
+                    assert pool.stats().live <= 4
+                    number += 1
+
+            async with anyio.create_task_group() as group:
+                for key in range(20):
+                    group.start_soon(converse, key)
+            assert pool.stats().deaths
+
+    anyio.run(scenario, backend=backend)
+
+
+@shows("pool.registry.killed")
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("programs", [1, 2])
+def test_programs_that_are_killed(options: Options, tmp_path: Path, programs: int) -> None:
+    plan = Plan(conversations=12, prompts=3, programs=programs, kills=2, seed=3)
+    outcome = run(plan, options, tmp_path, limit=patience(60))
+    assert outcome.program_kills == 2 * programs
+    assert outcome.answers == 36 * programs

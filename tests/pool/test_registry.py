@@ -1,0 +1,265 @@
+"""The SQLite registry alone: its file, its leases, and what it says when the file cannot be used."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bridle.errors import RegistryError
+from bridle.pool import SQLiteRegistry
+from bridle.pool import registry as module
+from bridle.pool.registry import Beat, Held, Record
+from tests.contract import shows
+
+ONE = Record("session-1", "/somewhere", said=True)
+
+
+class Clock:
+    """Stands in for `time` in the module of the registry."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def time(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "registry.db"
+
+
+Opened = Callable[[], SQLiteRegistry]
+
+
+@pytest.fixture
+def opened(path: Path) -> Iterator[Opened]:
+    """Return a function that opens the file once more, as another program does."""
+    all_of_them: list[SQLiteRegistry] = []
+
+    def make() -> SQLiteRegistry:
+        all_of_them.append(SQLiteRegistry(path, lease_seconds=15))
+        return all_of_them[-1]
+
+    yield make
+    for registry in all_of_them:
+        registry.close()
+
+
+@shows("pool.registry.file")
+def test_what_one_connection_stores_another_reads(opened: Opened) -> None:
+    one, two = opened(), opened()
+    assert one.acquire("a", "me") == Held(taken=True, record=None)
+    assert one.save("a", "me", ONE)
+    assert two.acquire("a", "you") == Held(taken=False)
+    assert not two.save("a", "you", Record("other", "/"))
+    two.release("a", "you")
+    assert one.beat("me", ["a"]) == Beat(wanted=("a",))
+    one.release("a", "me")
+    assert two.acquire("a", "you") == Held(taken=True, record=ONE)
+    assert one.beat("me", ["a"]) == Beat(lost=("a",))
+    assert not one.save("a", "me", Record("late", "/"))
+    two.forget("a")
+    assert two.beat("you", ["a"]) == Beat(lost=("a",))
+    assert one.acquire("a", "me") == Held(taken=True, record=None)
+
+
+def test_the_file_is_of_its_owner_only(path: Path, opened: Opened) -> None:
+    opened().acquire("a", "me")
+    modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
+    assert modes == {"registry.db": 0o600, "registry.db-wal": 0o600, "registry.db-shm": 0o600}
+
+
+@shows("pool.registry.expires")
+def test_the_lease_of_a_dead_holder_ends(opened: Opened, clock: Clock) -> None:
+    dead, other = opened(), opened()
+    dead.acquire("a", "dead")
+    dead.save("a", "dead", ONE)
+    clock.now += 14.9
+    assert not other.acquire("a", "other").taken
+    clock.now += 0.2
+    assert other.acquire("a", "other") == Held(taken=True, record=ONE)
+    assert dead.beat("dead", ["a"]) == Beat(lost=("a",))
+    assert not dead.save("a", "dead", Record("late", "/"))
+    dead.release("a", "dead")
+    assert other.save("a", "other", ONE)
+
+
+@shows("pool.registry.expires")
+def test_the_lease_of_a_live_holder_does_not_end(opened: Opened, clock: Clock) -> None:
+    alive, other = opened(), opened()
+    alive.acquire("a", "alive")
+    for _ in range(100):
+        clock.now += 14
+        assert alive.beat("alive", ["a"]).lost == ()
+        assert not other.acquire("a", "other").taken
+    assert alive.save("a", "alive", ONE)
+
+
+def test_a_clock_that_was_set_back_keeps_nobody_out(opened: Opened, clock: Clock) -> None:
+    one, two = opened(), opened()
+    one.acquire("a", "one")
+    clock.now -= 3600
+    assert two.acquire("a", "two").taken
+
+
+def test_who_waited_first_gets_it_first(opened: Opened, clock: Clock) -> None:
+    registry = opened()
+    registry.acquire("a", "one")
+    registry.save("a", "one", ONE)
+    assert not registry.acquire("a", "two").taken
+    assert not registry.acquire("a", "three").taken
+    assert registry.beat("one", ["a"]) == Beat(wanted=("a",))
+    registry.release("a", "one")
+    assert not registry.acquire("a", "three").taken
+    assert not registry.acquire("a", "one").taken
+    assert registry.acquire("a", "two") == Held(taken=True, record=ONE)
+    assert registry.beat("two", ["a"]) == Beat()
+
+
+def test_one_who_stopped_waiting_keeps_nobody_out(opened: Opened, clock: Clock) -> None:
+    registry = opened()
+    registry.acquire("a", "one")
+    registry.save("a", "one", ONE)
+    assert not registry.acquire("a", "two").taken
+    registry.release("a", "one")
+    clock.now += 3.1
+    assert registry.acquire("a", "three").taken
+
+
+def test_a_conversation_without_a_session_leaves_no_row(path: Path, opened: Opened) -> None:
+    registry = opened()
+    registry.acquire("a", "me")
+    registry.release("a", "me")
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT count(*) FROM conversations").fetchone() == (0,)
+    connection.close()
+
+
+@shows("pool.registry.refused")
+def test_a_newer_file_is_refused(path: Path) -> None:
+    SQLiteRegistry(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 7")
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(
+        RegistryError, match=r"registry\.db' has version 7, and this Bridle knows up to 1\. Update Bridle"
+    ):
+        SQLiteRegistry(path)
+    assert path.read_bytes() == before
+
+
+@shows("pool.registry.refused")
+@pytest.mark.parametrize(
+    "content", [b"this is text, and long enough to be no SQLite file" * 99, b"SQLite format 3\0" * 99]
+)
+def test_a_file_that_is_something_else_is_refused_and_kept(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(
+        RegistryError, match=r"registry\.db' cannot be used: .*Check that it is a SQLite file of Bridle"
+    ):
+        SQLiteRegistry(path)
+    assert path.read_bytes() == content
+
+
+@shows("pool.registry.refused")
+def test_a_file_of_another_application_is_refused_and_kept(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE conversations (id INTEGER PRIMARY KEY, title TEXT)")
+    connection.close()
+    with pytest.raises(RegistryError, match="cannot be used"):
+        SQLiteRegistry(path)
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (0,)
+    connection.close()
+
+
+def test_a_file_that_is_damaged_later(path: Path, opened: Opened) -> None:
+    registry = opened()
+    registry.acquire("a", "me")
+    registry.close()
+    path.write_bytes(b"x" * 9999)
+    with pytest.raises(RegistryError, match="cannot be used: file is not a database"):
+        registry.acquire("a", "me")
+    path.unlink()  # the next call opens it again
+    assert registry.acquire("a", "me").taken
+
+
+def test_a_missing_folder(tmp_path: Path) -> None:
+    with pytest.raises(RegistryError, match=r"No such file or directory.*its folder is writable"):
+        SQLiteRegistry(tmp_path / "nowhere" / "registry.db")
+
+
+def test_a_file_that_stays_locked(path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_BUSY_SECONDS", 0.05)
+    registry = opened()
+    blocker = sqlite3.connect(path, isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
+    with pytest.raises(RegistryError, match="database is locked"):
+        registry.acquire("a", "me")
+    with pytest.raises(RegistryError, match="database is locked"):
+        opened()
+    blocker.execute("ROLLBACK")
+    blocker.close()
+    assert registry.acquire("a", "me").taken
+
+
+def test_a_file_that_is_locked_for_a_moment(path: Path, opened: Opened) -> None:
+    registry = opened()
+    blocker = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    blocker.execute("BEGIN IMMEDIATE")
+    timer = threading.Timer(0.1, blocker.execute, ["ROLLBACK"])
+    timer.start()
+    assert registry.acquire("a", "me").taken
+    timer.join()
+    blocker.close()
+
+
+@shows("pool.registry.lease")
+def test_many_threads_and_connections_take_one_lease_at_a_time(opened: Opened) -> None:
+    registries = [opened(), opened()]
+    holders: list[str] = []
+    most, failures = [0], []
+
+    def work(me: str, registry: SQLiteRegistry) -> None:
+        try:
+            done = 0
+            while done < 10:
+                if not registry.acquire("a", me).taken:
+                    time.sleep(0.001)
+                    continue
+                holders.append(me)
+                most[0] = max(most[0], len(holders))
+                done += registry.save("a", me, Record(me, "/"))
+                holders.remove(me)
+                registry.release("a", me)
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(f"holder-{n}", registries[n % 2])) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert most == [1]
+
+
+@pytest.mark.parametrize("seconds", [0, -1, None])
+def test_lease_seconds_are_checked(path: Path, seconds: float | None) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        SQLiteRegistry(path, lease_seconds=seconds)  # type: ignore[arg-type]
+    assert not path.exists()

@@ -43,6 +43,10 @@ ERRORS: dict[str, BridleError] = {
         ResultError(ResultMessage(subtype="x", is_error=True)),
         errors.ConcurrentUseError.for_call("x"),
         errors.SessionNotStartedError("send"),
+        errors.PoolTimeoutError(5, live=2, busy=1, waiting=3, max_live=2, key="chat"),
+        errors.PoolClosedError(started=True),
+        errors.SessionReturnedError(),
+        errors.RegistryError("m"),
         errors.SessionNotFoundError("No conversation found with session ID: 5e551011-0000-4000-8000-000000000000"),
         errors.TurnCancelledError("id", "interrupted").add_partial(errors.PartialResult(text="so far", session_id="s")),
     )
@@ -56,7 +60,7 @@ def test_every_error_is_here() -> None:
         for name in errors.__all__
         if isinstance(kind := getattr(errors, name), type) and issubclass(kind, BridleError)
     }
-    assert made - set(ERRORS) == {"BridleError", "StartError", "StreamError", "ControlError"}
+    assert made - set(ERRORS) == {"BridleError", "StartError", "StreamError", "ControlError", "PoolError"}
 
 
 @shows("errors.tree")

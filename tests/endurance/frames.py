@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import signal
 import threading
 import time
 import traceback
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -18,6 +16,7 @@ from random import Random
 
 from tests.endurance import targets
 from tests.endurance.mutations import Mutator, minimised
+from tests.endurance.silence import silence
 from tests.support.patience import patience
 
 FRAMES_OF_A_CASE = 200
@@ -137,10 +136,8 @@ def run_session(seed: str, case: int) -> tuple[str, int, Failure | None]:
 
 def run_cases(seed: str, cases: range) -> Figures:
     """Run cases one after the other."""
-    logging.getLogger("bridle").setLevel(logging.CRITICAL + 1)
     figures = Figures()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with silence():
         for case in cases:
             lines = lines_of(seed, case)
             found = [run_target(name, target, lines, seed, case) for name, target in TARGETS.items()]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
 import signal
 import tempfile
@@ -15,7 +14,6 @@ import threading
 import time
 import traceback
 import tracemalloc
-import warnings
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +27,7 @@ from bridle import BridleError, Options, Timeouts
 from bridle.messages import AssistantMessage
 from bridle.testing import Repeat, Reply, Script, ScriptedModel, SimulatedCLI, ToolCall
 from tests.endurance import growth, targets
+from tests.endurance.silence import silence
 from tests.support.light import light
 from tests.support.shell import Shell
 from tests.support.talking import each, got, make, steps
@@ -209,17 +208,15 @@ class Soak:
 
     def run(self, seconds: float, warm_share: float = 0.3) -> list[growth.Verdict]:
         """Run for so many seconds, of which a share is warm-up; return the verdicts."""
-        logging.getLogger("bridle").setLevel(logging.CRITICAL + 1)
         if self._trace:
             tracemalloc.start()
         began = time.monotonic()
         before: Path | None = None
         with (
-            warnings.catch_warnings(),
+            silence(),
             tempfile.TemporaryDirectory(prefix="bridle-soak-", ignore_cleanup_errors=True) as folder,
             ThreadPoolExecutor(len(BACKENDS), thread_name_prefix="soak") as threads,
         ):
-            warnings.simplefilter("ignore")
             self.folder = Path(folder)
             self.light = light(self.folder)
             with bridle.sync.Session(self.light(**targets.options_with_callbacks())) as long_session:

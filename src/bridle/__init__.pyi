@@ -6,6 +6,7 @@ from bridle import (
     pool,
     sync,
     testing,
+    transcripts,
 )
 from bridle._version import (
     __version__,
@@ -33,6 +34,7 @@ from bridle.dialogs import (
     UserDialogResult,
 )
 from bridle.errors import (
+    AmbiguousSessionError,
     BridleError,
     CLIExitedDuringInitError,
     CLINotFoundError,
@@ -67,6 +69,7 @@ from bridle.errors import (
     StreamError,
     StreamWarning,
     TooManyPendingRequestsError,
+    TranscriptError,
     TurnCancelledError,
     TurnTimeoutError,
     UnknownVersionError,
@@ -180,6 +183,7 @@ __all__ = [
     "AddRules",
     "AgentDefinition",
     "Allow",
+    "AmbiguousSessionError",
     "AssistantMessage",
     "Audio",
     "BackgroundTasksChanged",
@@ -281,6 +285,7 @@ __all__ = [
     "ToolResultBlock",
     "ToolServer",
     "ToolUseBlock",
+    "TranscriptError",
     "Turn",
     "TurnCancelledError",
     "TurnCompleted",
@@ -307,5 +312,6 @@ __all__ = [
     "testing",
     "tool",
     "tool_server",
+    "transcripts",
     "version_meets_minimum",
 ]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
+    "AmbiguousSessionError",
     "BridleError",
     "CLIExitedDuringInitError",
     "CLINotFoundError",
@@ -50,6 +51,7 @@ __all__ = [
     "StreamWarning",
     "DecodeErrorLimitError",
     "TooManyPendingRequestsError",
+    "TranscriptError",
     "TurnCancelledError",
     "TurnTimeoutError",
     "UnknownVersionError",
@@ -789,22 +791,38 @@ class SessionNotStartedError(BridleError, RuntimeError):
 
 
 class SessionNotFoundError(StartError):
-    """The CLI does not know the session that `resume` names.
+    """The CLI does not know the session that `resume` names, or the disk does not have the session to read.
 
     Args:
         message: the message of the CLI.
+        action: the thing that was to happen to the session.
 
     Attributes:
         session_id: the id that was not found.
     """
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, *, action: str = "resume") -> None:
         found = _SESSION_ID.search(message)
         self.session_id: str | None = found[0] if found else None
         super().__init__(
-            f"The session to resume was not found: {escape_terminal(message)}. Check the id, and that HOME and CLAUDE_CONFIG_DIR are those "
-            "of the program that created the session; a session that never received a prompt is not stored."
+            f"The session to {action} was not found: {escape_terminal(message)}. Check the id, and that HOME and CLAUDE_CONFIG_DIR are "
+            "those of the program that created the session; a session that never received a prompt is not stored."
         )
+
+    @classmethod
+    def on_disk(cls, session_id: str, place: str) -> Self:
+        """Return the error for a session without a file.
+
+        Args:
+            session_id: the id, or the part of it that was searched for.
+            place: the folder that was searched.
+
+        Returns:
+            The error.
+        """
+        error = cls(f"no session {session_id[:200]!r} in {place[:1000]}", action="read")
+        error.session_id = session_id
+        return error
 
     @classmethod
     def found_in(cls, messages: Sequence[str]) -> Self | None:
@@ -820,6 +838,28 @@ class SessionNotFoundError(StartError):
 
 
 _SESSION_ID = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F-]{22,}")
+
+
+class TranscriptError(BridleError):
+    """A conversation on the disk could not be read or changed."""
+
+
+class AmbiguousSessionError(TranscriptError):
+    """Several sessions match the beginning of an id.
+
+    Attributes:
+        prefix: the beginning.
+        matches: the ids that begin with it, in order.
+    """
+
+    def __init__(self, prefix: str, matches: Sequence[str]) -> None:
+        self.prefix = prefix
+        self.matches: tuple[str, ...] = tuple(matches)
+        shown = "".join(f"\n  - {escape_terminal(each, 200)}" for each in self.matches[:20])
+        more = f"\n  and {len(self.matches) - 20} more" if len(self.matches) > 20 else ""
+        super().__init__(
+            f"{escape_terminal(repr(prefix), 200)} matches {len(self.matches)} sessions. Pass more characters of the id:{shown}{more}"
+        )
 
 
 class TurnCancelledError(BridleError):

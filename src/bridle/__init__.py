@@ -34,8 +34,8 @@ PLACES: dict[str, str] = {
             "ControlRejectedError ControlTimeoutError DecodeError DecodeErrorLimitError Diagnostic InitQueueOverflowError "
             "InitializationError InitializationTimeoutError LineTooLongError NotSupportedError OptionsError PartialResult "
             "PoolClosedError PoolError PoolTimeoutError ProcessError PromptIterableError RegistryError SessionClosedError "
-            "SessionNotFoundError SessionNotStartedError SessionReturnedError SlowConsumerError SpawnError StartError StreamError "
-            "StreamWarning TooManyPendingRequestsError TranscriptError TurnCancelledError TurnTimeoutError "
+            "SessionNotFoundError SessionNotStartedError SessionReturnedError SlowConsumerError SpawnError StartError StoreConflictError "
+            "StoreError StreamError StreamWarning TooManyPendingRequestsError TranscriptError TurnCancelledError TurnTimeoutError "
             "UnknownVersionError UnsupportedCLIVersionError VersionDetectionError"
         ),
         "bridle.hooks": "HookContext HookMatcher HookOutput",

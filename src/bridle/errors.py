@@ -47,6 +47,8 @@ __all__ = [
     "SlowConsumerError",
     "SpawnError",
     "StartError",
+    "StoreConflictError",
+    "StoreError",
     "StreamError",
     "StreamWarning",
     "DecodeErrorLimitError",
@@ -130,6 +132,9 @@ WarningCode = Literal[
     "CALLBACK_TIMED_OUT",
     "CALLBACK_QUEUE_FULL",
     "SLOW_CONSUMER",
+    "STORE_FAILED",
+    "STORE_SLOW",
+    "STORE_INCOMPLETE",
 ]
 
 
@@ -894,6 +899,41 @@ class ConcurrentUseError(BridleError, RuntimeError):
         """
         return cls(
             f"`{call}` is already running in another task or thread. One reader at a time: collect in one place and pass on."
+        )
+
+
+class StoreError(BridleError):
+    """A session store failed.
+
+    Attributes:
+        operation: the method of the store: `append`, `load`, `list_sessions`, `list_subkeys` or `delete`.
+        session_id: the session; None if the call was about none.
+    """
+
+    retryable = True
+
+    def __init__(self, operation: str, message: str, session_id: str | None = None) -> None:
+        self.operation = operation
+        super().__init__(f"`{operation}` of the session store failed: {message}")
+        self.session_id = session_id
+
+
+class StoreConflictError(StoreError):
+    """Two writers append to one session of a store: their entries would be mixed up, so the later one is refused.
+
+    Attributes:
+        operation: `append`.
+        session_id: the session.
+    """
+
+    retryable = False
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(
+            "append",
+            f"another writer has added entries to session {escape_terminal(session_id, 100)} since this one read it. Only one process may "
+            "continue a session: stop the other one, resume the session again, or fork it with `fork_session=True`.",
+            session_id,
         )
 
 

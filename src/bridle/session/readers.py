@@ -246,10 +246,12 @@ class Audience(Protocol):
     Attributes:
         judges_lines: whether the connection itself decides about bad and long lines.
         late_timeouts: the timeouts, as `Timeouts` names them, that a thread may start while another one reads.
+        in_order: whether all messages and turns are one sequence for one reader.
     """
 
     judges_lines: ClassVar[bool]
     late_timeouts: ClassVar[tuple[str, ...]]
+    in_order: ClassVar[bool]
 
     def __init__(self, core: Any) -> None: ...
 
@@ -259,8 +261,8 @@ class Audience(Protocol):
     def sent(self, turn: Progress) -> None:
         """A prompt was sent."""
 
-    def messages(self, messages: list[Message], turn_ids: tuple[str, ...]) -> None:
-        """Messages came; `turn_ids` are the prompts that they answer."""
+    def messages(self, messages: list[Message], turn_ids: tuple[str, ...], *, to_cursors: bool = True) -> None:
+        """Messages came; `turn_ids` are the prompts that they answer. Without `to_cursors` only their turns get them."""
 
     def warned(self, warning: StreamWarning) -> None:
         """Something was degraded."""
@@ -297,6 +299,7 @@ class Readers:
 
     judges_lines: ClassVar[bool] = True
     late_timeouts: ClassVar[tuple[str, ...]] = TURN_KINDS
+    in_order: ClassVar[bool] = False
 
     def __init__(self, core: SessionCore[Any], besides: Callable[[], int] = lambda: 0) -> None:
         self._core = core
@@ -320,9 +323,9 @@ class Readers:
         """Keep a turn, for as long as its user does."""
         self._turns[turn.id] = turn
 
-    def messages(self, messages: list[Message], turn_ids: tuple[str, ...]) -> None:
+    def messages(self, messages: list[Message], turn_ids: tuple[str, ...], *, to_cursors: bool = True) -> None:
         """Give messages to their turns, and to all message cursors."""
-        inboxes = list(self._messages)
+        inboxes = list(self._messages) if to_cursors else []
         turns = [turn for turn_id in turn_ids if (turn := self._turns.get(turn_id)) is not None]
         if not inboxes and not turns:
             return

@@ -41,6 +41,7 @@ class SteeredQuery:
     """
 
     judges_lines: ClassVar[bool] = False
+    in_order: ClassVar[bool] = True
     late_timeouts: ClassVar[tuple[str, ...]] = (
         *TURN_KINDS,
         "after_result",
@@ -131,7 +132,7 @@ class SteeredQuery:
         """Keep a turn, for as long as a callback does."""
         self._readers.sent(turn)
 
-    def messages(self, messages: list[Message], turn_ids: tuple[str, ...]) -> None:
+    def messages(self, messages: list[Message], turn_ids: tuple[str, ...], *, to_cursors: bool = True) -> None:
         """Add messages to the items."""
         self._overtime.heard(messages)
         if not self.core.over:
@@ -140,7 +141,7 @@ class SteeredQuery:
             self._unread += size
             self._readers.unread(size)
             self.more.wake()
-        self._readers.messages(messages, turn_ids)
+        self._readers.messages(messages, turn_ids, to_cursors=to_cursors)
 
     def warned(self, warning: StreamWarning) -> None:
         """Add a warning to the items; `on_warning` gets it when it is taken."""

@@ -16,6 +16,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from bridle.answering.servers import CLOSE_SECONDS
+from bridle.options.bounds import LONGEST_SECONDS
 from bridle.session.core import driver_error
 from bridle.sync.relief import Relief
 from bridle.transports.base import SyncPushTransport
@@ -34,6 +35,8 @@ __all__ = ["Driver"]
 
 logger: logging.Logger = logging.getLogger("bridle")
 
+_PAUSE_SECONDS = 0.05
+"""The longest wait for the store before the reading thread looks whether the session is being stopped."""
 _END_SECONDS = 1.0
 """How long cancelled coroutines have to end before the loop stops."""
 
@@ -105,6 +108,9 @@ class Driver:
             self._transport.end_input()
             connection.input_was_closed()
             core.input_closed(time.monotonic())
+        if core.has_last_words:
+            self._transport.end_input()
+            core.hears_last_words(time.monotonic())
         self._serve_callbacks(keeps_one=keeps_one)
         if self._unwritten:
             self._unwritten = False
@@ -131,8 +137,14 @@ class Driver:
             if not self._exited:
                 self._exit_code = transport.wait_exit(1.0)
             with self._lock:
+                ends_well = core.ends_well(self._exit_code)
+            if ends_well:
+                self._write_last()
+            with self._lock:
                 core.process_gone(self._exit_code, transport.stderr_tail)
                 self.flush()
+            if not ends_well:
+                self._write_last()
             self._wait_served()
         except Exception:
             logger.exception("a session's process could not be ended")
@@ -153,6 +165,32 @@ class Driver:
         self._tell()
         self._relief.close()
         self._runner.close()
+
+    def _write_last(self) -> None:
+        """Let the store have what waits for it."""
+        core, storing = self._core, self._core.storing
+        if storing is None:
+            return
+        limit = core.options.timeouts.store
+        until = time.monotonic() + (limit if limit is not None else threading.TIMEOUT_MAX)
+        with self._lock:
+            core.begin_last_writes(time.monotonic())
+            self.flush()
+        while True:
+            with self._lock:
+                now = time.monotonic()
+                if storing.ended or now >= until:
+                    storing.end()
+                    self.flush()
+                    break
+                event = threading.Event()
+                storing.more.waiters.append(event)
+                seconds = core.deadlines.wait_seconds(now)
+            event.wait(min(until - now, LONGEST_SECONDS if seconds is None else seconds))
+            with self._lock:
+                core.expire(time.monotonic(), self._transport.stderr_tail)
+                self.flush()
+        self._tell()
 
     def _wait_served(self) -> None:
         """Wait until the server objects have ended; not for long."""
@@ -176,8 +214,13 @@ class Driver:
                 if core.poll is not None:
                     # A prompt that is sent meanwhile, or the end of the input, brings deadlines: none of them can pass before this.
                     seconds = core.poll if seconds is None else min(seconds, core.poll)
+                pauses = core.storing is not None and core.storing.full
             self._tell()
-            data = transport.receive(seconds)
+            data = None
+            if pauses:
+                self._pause(seconds)
+            else:
+                data = transport.receive(seconds)
             with self._lock:
                 if data:
                     core.received(time.monotonic())
@@ -190,6 +233,16 @@ class Driver:
             if data == b"":
                 self._see_the_end()
                 return False
+
+    def _pause(self, seconds: float | None) -> None:
+        """Wait, and read nothing: the store is behind."""
+        event = threading.Event()
+        with self._lock:
+            storing = self._core.storing
+            if storing is None or not storing.full:
+                return
+            storing.more.waiters.append(event)
+        event.wait(_PAUSE_SECONDS if seconds is None else min(seconds, _PAUSE_SECONDS))
 
     def _run_own(self) -> bool:
         """Run a callback in this thread; True if another one reads on meanwhile."""

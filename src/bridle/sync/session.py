@@ -597,7 +597,7 @@ class Session(OtherShell, SessionBase, Operations):
             with seam.lock:
                 if core.connection.over:
                     raise core.connection.closed_error()
-                if core.connection.quiet:
+                if core.quiet:
                     return
                 seen = core.settled.wakes
             left = None if until is None else max(0.0, until - time.monotonic())

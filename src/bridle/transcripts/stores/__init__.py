@@ -1,0 +1,1 @@
+"""Session stores: the protocol, adapters, and how transcripts get there and back."""

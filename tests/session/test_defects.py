@@ -379,7 +379,7 @@ def test_a_rule_that_would_fall_apart_is_refused() -> None:
 def test_what_nobody_reads_has_a_bound_in_bytes(shell: Shell, options: Light) -> None:
     """Elsewhere a slow session store holds every frame (50 MB with the counter at 0). Here all that waits is counted, once."""
     with pytest.raises(OptionsError):
-        Options(session_store=object())  # type: ignore[call-arg]
+        Options(session_store=object())  # type: ignore[arg-type]
 
     async def scenario() -> None:
         session = make(shell, options(limits=bridle.Limits(buffered_bytes=500_000)))

@@ -12,8 +12,43 @@ The functions block. `bridle.transcripts.aio` has the same names to await.
 
 from __future__ import annotations
 
+from bridle.transcripts.accounting import Price, Tokens, UsageReport, UsageRow, usage
+from bridle.transcripts.entries import Entry
 from bridle.transcripts.listing import TitleSource, TranscriptInfo, find, info
 from bridle.transcripts.listing import list_sessions as list  # noqa: A004 - the name that users read
 from bridle.transcripts.places import project_key
+from bridle.transcripts.transcript import (
+    Branch,
+    Entries,
+    FileChange,
+    Messages,
+    Subagent,
+    Transcript,
+    TranscriptMessage,
+    TranscriptTurn,
+    read,
+)
 
-__all__ = ["TitleSource", "TranscriptInfo", "find", "info", "list", "project_key"]
+__all__ = [
+    "Branch",
+    "Entries",
+    "Entry",
+    "FileChange",
+    "Messages",
+    "Price",
+    "Subagent",
+    "TitleSource",
+    "Tokens",
+    "Transcript",
+    "TranscriptInfo",
+    "TranscriptMessage",
+    "TranscriptTurn",
+    "UsageReport",
+    "UsageRow",
+    "find",
+    "info",
+    "list",
+    "project_key",
+    "read",
+    "usage",
+]

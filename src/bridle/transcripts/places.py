@@ -27,6 +27,7 @@ __all__ = [
     "SubagentFiles",
     "all_project_folders",
     "config_folder",
+    "directory_of",
     "find_files",
     "is_session_id",
     "locate",
@@ -227,12 +228,29 @@ def _folders_of(projects: Path, directory: str) -> list[Path]:
 
 
 def _may_be_of(folder: Path, plain_key: str) -> bool:
+    seen = [_plain_key(_canonical(directory)) for directory in _directories_in(folder)]
+    return not seen or plain_key in seen
+
+
+def _directories_in(folder: Path) -> Iterator[str]:
+    """Yield the first working directory of each session."""
     for files in sessions_in(folder):
-        with suppress(OSError), files.path.open("rb") as file:
+        with suppress(OSError, ValueError), files.path.open("rb") as file:
             if (found := _CWD.search(file.read(HEAD_BYTES))) is not None:
-                with suppress(ValueError):
-                    return _plain_key(_canonical(msgspec.json.decode(found[1], type=str))) == plain_key
-    return True
+                yield msgspec.json.decode(found[1], type=str)
+
+
+def directory_of(folder: Path) -> str:
+    """Return the working directory that a project's folder is for.
+
+    Args:
+        folder: the folder.
+
+    Returns:
+        The directory, as the sessions in the folder name it; the name of the folder if none of them does.
+    """
+    begins = folder.name[:KEY_LENGTH]
+    return next((each for each in _directories_in(folder) if _plain_key(each)[:KEY_LENGTH] == begins), folder.name)
 
 
 def _worktrees(directory: str) -> list[str]:

@@ -34,8 +34,10 @@ class Node(msgspec.Struct, gc=False, kw_only=True):
         results: the ids of the tool calls whose results are in it.
         source: the entry with the call whose result it is.
         agent_id: the subagent that wrote it.
+        session_id: the session that the entry names.
         sidechain: True in the conversation of a subagent.
-        hidden: True for input that no user typed, and for messages of a team.
+        meta: True for input that no user typed.
+        team: True for messages of a team.
         prompt: True if it starts a turn.
     """
 
@@ -51,9 +53,16 @@ class Node(msgspec.Struct, gc=False, kw_only=True):
     results: tuple[str, ...]
     source: str | None
     agent_id: str | None
+    session_id: str | None
     sidechain: bool
-    hidden: bool
+    meta: bool
+    team: bool
     prompt: bool
+
+    @property
+    def hidden(self) -> bool:
+        """Whether it is not a part of the conversation that users see."""
+        return self.meta or self.team
 
     @property
     def is_message(self) -> bool:

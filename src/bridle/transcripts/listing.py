@@ -313,6 +313,8 @@ class _Window:
     def last(self, name: str) -> str:
         """Return the last value of a text field at the top level of a line; empty if there is none."""
         token, data, end = _tokens[name], self.data, len(self.data)
+        if token not in data:  # searching forward is several times as fast
+            return ""
         while (at := data.rfind(token, 0, end)) >= 0:
             start = data.rfind(b"\n", 0, at) + 1
             value = self._value(name, start, at)
@@ -376,6 +378,8 @@ class _Window:
     def last_tag(self) -> str | None:
         """Return the tag of the last line that sets one."""
         begins, data, end = b'{"type":"tag"', self.data, len(self.data)
+        if begins not in data:
+            return None
         while (at := data.rfind(begins, 0, end)) >= 0:
             if at == 0 or data[at - 1] == 0x0A:
                 stop = data.find(b"\n", at)

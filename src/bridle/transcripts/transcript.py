@@ -7,6 +7,7 @@ when a caller takes them, so that a large conversation needs little memory.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -104,6 +105,7 @@ class _Link(msgspec.Struct, gc=False, rename="camel"):
     is_compact_summary: bool | None = None
     team_name: Any = None
     agent_id: str | None = None
+    session_id: str | None = None
     source_tool_assistant: str | None = msgspec.field(default=None, name="sourceToolAssistantUUID")
     message: _Message | None = None
 
@@ -145,7 +147,7 @@ def _node(raw: bytes, offset: int) -> Node | None:
                 elif first is None:
                     first = block.text if block.type == "text" else ""
     is_user = link.type == "user"
-    hidden = bool(link.is_meta or link.team_name)
+    meta, team = bool(link.is_meta), bool(link.team_name)
     return Node(
         uuid=link.uuid,
         parent=link.parent_uuid or None,
@@ -159,12 +161,15 @@ def _node(raw: bytes, offset: int) -> Node | None:
         results=results if is_user else (),
         source=link.source_tool_assistant,
         agent_id=link.agent_id,
+        session_id=link.session_id and sys.intern(link.session_id),
         sidechain=bool(link.is_sidechain),
-        hidden=hidden,
+        meta=meta,
+        team=team,
         prompt=is_user
         and first is not None
         and not results
-        and not hidden
+        and not meta
+        and not team
         and not link.is_compact_summary
         and not first.startswith(_NOT_TYPED),
     )
@@ -185,6 +190,7 @@ def _link_slowly(raw: bytes) -> _Link | None:
         is_compact_summary=entry.is_compact_summary,
         team_name=entry.team_name,
         agent_id=entry.agent_id,
+        session_id=entry.session_id,
     )
     try:
         data = plain_object(entry.message_raw)
@@ -250,8 +256,8 @@ class _Source:
                 if entry is not None:
                     yield entry
 
-    def lines(self, nodes: Iterator[Node]) -> Iterator[bytes]:
-        """Yield the lines of entries."""
+    def lines(self, nodes: Iterator[Node]) -> Iterator[tuple[Node, bytes]]:
+        """Yield entries with their lines."""
         buffer, start = b"", 0
         with self.opened() as descriptor:
             if self._identify(descriptor) != self._identity or os.fstat(descriptor).st_size < self.size:
@@ -267,41 +273,40 @@ class _Source:
                         more := os.pread(descriptor, node.length, start + len(buffer))
                     ):
                         buffer += more
-                yield buffer[at : at + node.length]
+                yield node, buffer[at : at + node.length]
 
 
 class _Names(msgspec.Struct, gc=False, rename="camel"):
-    """Fields that have other names in the file than in live messages."""
+    """Fields that have other names in the file than in live messages, and that no link has."""
 
-    session_id: Any = None
     tool_use_result: Raw = NO_RAW
     request_id: Any = None
     is_api_error_message: Any = None
-    agent_id: Any = None
-    is_meta: Any = None
 
 
 _names: Callable[[bytes], _Names] = msgspec.json.Decoder(_Names).decode
 _force = msgspec.structs.force_setattr
 
 
-def _message(raw: bytes, parent_tool_use_id: str | None) -> TranscriptMessage:
+def _message(raw: bytes, node: Node, parent_tool_use_id: str | None) -> TranscriptMessage:
     message = cast("TranscriptMessage", decode(raw, _ignore))
+    if node.session_id is not None:
+        _force(message, "session_id", node.session_id)
+    if node.agent_id is not None:
+        _force(message, "agent_id", node.agent_id)
+    if parent_tool_use_id is not None:
+        _force(message, "parent_tool_use_id", parent_tool_use_id)
+    if node.meta and isinstance(message, UserMessage):
+        _force(message, "is_synthetic", True)
+    if b'"requestId"' not in raw and b'"isApiErrorMessage"' not in raw and b'"toolUseResult"' not in raw:
+        return message
     try:
         names = _names(raw)
     except (ValueError, RecursionError):
         return message
-    if isinstance(names.session_id, str):
-        _force(message, "session_id", names.session_id)
-    if isinstance(names.agent_id, str):
-        _force(message, "agent_id", names.agent_id)
-    if parent_tool_use_id is not None:
-        _force(message, "parent_tool_use_id", parent_tool_use_id)
     if isinstance(message, UserMessage):
         if names.tool_use_result:
             _force(message, "tool_use_result_raw", names.tool_use_result)
-        if names.is_meta is True:
-            _force(message, "is_synthetic", True)
     else:
         if isinstance(names.request_id, str):
             _force(message, "request_id", names.request_id)
@@ -340,8 +345,8 @@ class Messages(Sequence[TranscriptMessage]):
         return self._read(reversed(self._nodes))
 
     def _read(self, nodes: Iterator[Node]) -> Iterator[TranscriptMessage]:
-        for raw in self._source.lines(nodes):
-            yield _message(raw, self._parent)
+        for node, raw in self._source.lines(nodes):
+            yield _message(raw, node, self._parent)
 
     @overload
     def __getitem__(self, place: int) -> TranscriptMessage: ...
@@ -639,7 +644,7 @@ _CHANGING = {"Write": "file_path", "Edit": "file_path", "MultiEdit": "file_path"
 
 def _replies(source: _Source, parent: str | None) -> Iterator[TranscriptMessage]:
     nodes = (node for node in source.nodes if node.kind == "assistant")
-    return (_message(raw, parent) for raw in source.lines(nodes))
+    return (_message(raw, node, parent) for node, raw in source.lines(nodes))
 
 
 def _tokens(messages: Messages | Iterator[TranscriptMessage]) -> Tokens:

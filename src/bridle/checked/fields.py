@@ -475,7 +475,7 @@ def integer(minimum: int | None = None) -> Check:
 
     def check(value: Any, path: str) -> int:
         if not isinstance(value, int) or isinstance(value, bool):
-            raise fail(path, "an int", value)
+            raise fail(path, "an int", value, f"Pass a whole number without quotes, such as {max(minimum or 0, 5)}.")
         if minimum is not None and value < minimum:
             raise wrong(path, f"must be {minimum} or more", value)
         return whole(value, path)

@@ -97,7 +97,8 @@ def encode_request(subtype: str, fields: dict[str, Any]) -> dict[str, Any]:
     for name, value in fields.items():
         field = by_name.get(name)
         if field is not None and not _fits(value, field.kind):
-            raise TypeError(f"`{subtype}`: `{name}` must be {_IN_WORDS[field.kind]}, got {shown(value)}")
+            fix = f"Write `{row.example}`." if row.example else f"Pass {field.doc}" if field.doc else "Correct the value."
+            raise TypeError(f"`{subtype}`: `{name}` must be {_IN_WORDS[field.kind]}, got {shown(value)}. {fix}")
         wire[field.wire if field is not None else name] = value
     for field in row.fields:
         if field.required and field.wire not in wire:

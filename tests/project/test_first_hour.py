@@ -157,7 +157,8 @@ MISTAKES: dict[str, Row] = {
         plan_of(cwd="no/such"), ("`cwd` does not exist", "relative to the working directory", "Create")
     ),
     "wrong type of a control field": Row(
-        lambda: encode_request("set_model", {"model": 5}), ("`set_model`: `model` must be a str or None, got 5 (int)", 'Write `await session.set_model("sonnet")`')
+        lambda: encode_request("set_model", {"model": 5}),
+        ("`set_model`: `model` must be a str or None, got 5 (int)", 'Write `await session.set_model("sonnet")`'),
     ),
     "a name of the official package": Row(
         imported("ClaudeAgentOptions"), ("no 'ClaudeAgentOptions'", "`Options`", "docs/guides/migrate.md")

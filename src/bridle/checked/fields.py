@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self, Typ
 
 from bridle.errors import OptionsError
 
-__all__ = ["Check", "Checked", "Field", "brief", "option", "redacted", "suggestion", "to_wire", "wire_name"]
-
 Check: TypeAlias = Callable[[Any, str], Any]
 
 

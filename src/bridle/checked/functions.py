@@ -179,7 +179,9 @@ def check_callback(value: Any, path: str, parameters: Sequence[str], *, official
         signature.bind(*parameters)
     except TypeError as error:
         name = getattr(value, "__name__", "callback")
-        function = f"lambda {', '.join(parameters)}: ..." if name == "<lambda>" else f"def {name}({', '.join(parameters)})"
+        function = (
+            f"lambda {', '.join(parameters)}: ..." if name == "<lambda>" else f"def {name}({', '.join(parameters)})"
+        )
         hint = f" Write `{function}`."
         if official and len(_required(signature)) == 3:
             hint += f" {official} See {MIGRATING}"

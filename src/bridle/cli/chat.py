@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from bridle.options.kinds import PermissionMode
     from bridle.options.options import Options
 
-__all__ = ["COMMANDS", "Chat", "chat", "run_command"]
-
 _PROMPT = "> "
 _MORE = ". "
 _WRITE_SECONDS = 0.5

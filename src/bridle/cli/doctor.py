@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from bridle.cli.terminal import Terminal
     from bridle.launch import Found, LaunchPlan
 
-__all__ = ["doctor", "version"]
-
 _EXTRAS = {"cli": ("typer", "rich", "prompt_toolkit"), "mcp": ("mcp",), "pydantic": ("pydantic",), "trio": ("trio",)}
 _NARROW = 60
 _LEFT = 17

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from bridle.options.options import Options
     from bridle.sync import QueryStream
 
-__all__ = ["Signals", "Stopped", "signals"]
-
 T = TypeVar("T")
 
 _START_SECONDS = 2.0

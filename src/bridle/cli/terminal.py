@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import TextIO
 
-__all__ = ["Channel", "Cleaner", "Terminal", "clean", "escape_json", "one_line", "wrapped"]
-
 # C0 without tab and newline, DEL, C1; characters without a width that hide or reorder what is around them (soft hyphen, direction
 # marks and overrides, zero-width spaces, invisible operators, annotations, tags); separators that some programs take for a newline;
 # surrogates. ZWNJ, ZWJ and variation selectors stay: scripts and emoji need them.

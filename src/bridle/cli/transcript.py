@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from bridle.cli.terminal import Channel, Terminal
     from bridle.messages import Message
 
-__all__ = ["FinalText", "RawLines", "Transcript", "summary"]
-
 _THINKING = "dim italic"
 _PLAIN_THINKING = "(thinking) "
 _RESULT_LINES = 6

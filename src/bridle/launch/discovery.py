@@ -90,8 +90,8 @@ def find_cli(
     if not os.path.isabs(home):
         home = ""
     named = environment.get("BRIDLE_CLI_PATH")
-    if cli_path is not None and (cli_path := os.fspath(cli_path)) != named:
-        return Found(_explicit(cli_path, "cli_path", environment, home), "cli_path")
+    if cli_path is not None and os.fspath(cli_path) != named:
+        return Found(_explicit(os.fspath(cli_path), "cli_path", environment, home), "cli_path")
     if named:  # `Options.load` reads the variable as well: an equal option comes from there
         return Found(_explicit(named, "BRIDLE_CLI_PATH", environment, home), "BRIDLE_CLI_PATH")
     searched: list[str] = []

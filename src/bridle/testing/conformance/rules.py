@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from bridle.launch.plan import LaunchPlan
     from bridle.testing.conformance.wire import Wire
 
-__all__ = ["CHECKED_VARIABLE", "TRANSPORT_CHECKS", "TransportCheck"]
-
 Plan: TypeAlias = "Callable[..., LaunchPlan]"
 _MEBIBYTE = 1024 * 1024
 CHECKED_VARIABLE = "BRIDLE_CONFORMANCE"

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from bridle.testing.simulation.state import SessionState, Turn
     from bridle.testing.simulation.tasks import Tasks
 
-__all__ = ["Controls"]
-
-
 Answer: TypeAlias = dict[str, Any] | None
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from bridle.testing.script.run import ScriptRun
     from bridle.testing.simulation.state import SessionState, Turn
 
-__all__ = ["Core", "Host", "Interruption", "NotInterrupted", "Pause", "Prompt", "Scheduler", "Steps", "never"]
-
 _BESIDE = ("session_state_changed", "session_title_changed")
 """System frames that leave the exit status as it is."""
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from bridle.testing.simulation.core import Core, Host, Scheduler, Steps
     from bridle.testing.simulation.state import Agent, SessionState, Turn
 
-__all__ = ["Hooks"]
-
 _TOOL_EVENTS = frozenset({"PermissionRequest", "PostToolUse", "PostToolUseFailure", "PreToolUse"})
 _WITHOUT_MODE_TEXT = (
     "DirectoryAdded MessageDisplay PostCompact PostModelSwitch PreCompact PreModelSwitch SessionEnd SessionStart StopFailure "

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from bridle.testing.simulation.rules import Verdict
     from bridle.testing.simulation.state import Agent, SessionState, Turn
 
-__all__ = ["Decision", "Permissions"]
-
 _STRENGTH = {"allow": 1, "ask": 2, "defer": 3, "deny": 4}
 
 

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from bridle.testing.simulation.state import Agent, SessionState, Turn
     from bridle.testing.simulation.tasks import Tasks
 
-__all__ = ["Replies", "take_reply"]
-
-
 INTERRUPT_SECONDS = 30.0
 """How long a turn waits, by the real clock, for the interrupt that the script demands."""
 

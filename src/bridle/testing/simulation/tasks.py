@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from bridle.testing.simulation.core import Core, Host
     from bridle.testing.simulation.state import Agent, SessionState
 
-__all__ = ["Tasks"]
-
 AGENT_ENDED = (
     '<summary>Agent "{task}" finished</summary>\n<note>A task-notification fires each time this agent stops with no live background '
     "children of its own. The user can send it another message and resume it, so the same task-id may notify more than once.</note>\n"

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     RunTool = Callable[[str, dict[str, Any]], tuple[str, Any, bool]]
 
-__all__ = ["Tools", "stop_fields"]
-
 REJECTED = (
     "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the new_string was NOT "
     "written to the file). STOP what you are doing and wait for the user to tell you how to proceed."

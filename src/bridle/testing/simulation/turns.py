@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from bridle.testing.simulation.tasks import Tasks
     from bridle.testing.simulation.tools import RunTool
 
-__all__ = ["Conversation"]
-
-
 CONTINUED = (
     "This session is being continued from a previous conversation that ran out of context. The summary below covers the earlier "
     "portion of the conversation.\n\n<system-reminder>\n<tools-used-before-summary>{tools}</tools-used-before-summary>\n"

@@ -45,7 +45,7 @@ _MISSED_READS = 3
 """How often in a row a writer may end the wait for output; then output is read, for `_READ_SECONDS` at least."""
 _READ_SECONDS = 0.002
 _QUICK_SECONDS = 0.0005
-"""For how long the event loop waits for a plain callback that is expected to be quick: to be told of its end later costs more."""
+"""For how long the event loop waits for a plain callback that is expected to be quick: a report of its end through the loop costs more."""
 
 
 class Driver:

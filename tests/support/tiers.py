@@ -28,7 +28,7 @@ MAIN_PATHS = (
     "protocol", "testing/script",
 )  # fmt: skip
 # With the real CLI, these run on every shell.
-REAL_ON_EVERY_SHELL = ("real_cli/test_sessions.py", "real_cli/test_endings")
+REAL_ON_EVERY_SHELL = ("real_cli/test_sessions.py", "real_cli/test_steered")
 # Each of these takes half a minute and more.
 AT_RANDOM = (
     "session/test_random_stops",

@@ -2,6 +2,9 @@
 
 All are open at the same time, each with a hook and a conversation, and each with a process of its own; every shell is measured in a fresh
 interpreter. Memory is what this process occupies more than before, divided by the number of sessions; the stand-in CLIs are not counted.
+Descriptors and threads are also those of this process, when all sessions are idle. The last column has the threads immediately after the
+turn: those of plain hooks end two seconds after their last call. The limits of the machine are checked first, and the soft limit of
+descriptors is raised.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -19,6 +23,10 @@ from typing import Any
 
 PROJECT = Path(__file__).resolve().parent.parent
 AT_ONCE = 20
+DESCRIPTORS_EACH = 6
+CLI_BYTES = 7_000_000
+"""Memory of a stand-in CLI that it shares with no other process."""
+SECONDS_EACH = 0.5
 PROMPT = json.dumps(
     [
         [
@@ -33,13 +41,41 @@ PROMPT = json.dumps(
 
 def main(count: int) -> None:
     print(f"{count} sessions at once, each with a hook, against stand-in CLIs\n")
-    print("| shell | memory for each | open all | one turn of all | stop all | threads |")
+    print(
+        "| shell | memory, descriptors, threads for each | open all | one turn of all | stop all | threads after the turn |"
+    )
     print("|---|---|---|---|---|---|")
     for backend in ("asyncio", "trio", "threads"):
         command = [sys.executable, __file__, str(count), backend]
-        made = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout)
-        seconds = " | ".join(f"{made[name]:.2f} s" for name in ("start", "turn", "stop"))
-        print(f"| {backend} | {made['bytes'] / 1000:,.0f} kB | {seconds} | {made['threads']} |")
+        limit = 120 + count * SECONDS_EACH
+        made = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=limit).stdout)
+        seconds = " | ".join(f"{made[name]:.1f} s" for name in ("start", "turn", "stop"))
+        each = f"{made['bytes'] / 1000:,.0f} kB, {made['descriptors']:.2f}, {made['threads']:.2f}"
+        print(f"| {backend} | {each} | {seconds} | {made['busy']} |", flush=True)
+
+
+def make_room(count: int) -> None:
+    """Raise the soft limit of descriptors, and exit with the reason if this machine cannot run so many sessions."""
+    wanted = count * DESCRIPTORS_EACH + 200
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        raise SystemExit(f"{count} sessions need {wanted} descriptors, but `ulimit -Hn` is {hard}.")
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    most = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    if most != resource.RLIM_INFINITY and most < count + 100 and os.geteuid() != 0:
+        raise SystemExit(f"{count} sessions need as many processes, but `ulimit -u` is {most}.")
+    with open("/proc/sys/kernel/pid_max") as file:
+        pids = int(file.read())
+    if pids < 2 * count:
+        raise SystemExit(f"{count} sessions need as many processes, but /proc/sys/kernel/pid_max is {pids}.")
+    with open("/proc/meminfo") as file:
+        fields = dict(line.split(":") for line in file)
+    free, needed = int(fields["MemAvailable"].split()[0]) * 1024, count * CLI_BYTES
+    if free < needed:
+        raise SystemExit(
+            f"{count} stand-in CLIs need {needed / 1e9:.1f} GB of memory, but {free / 1e9:.1f} GB are free."
+        )
 
 
 def measure(count: int, backend: str) -> None:
@@ -48,6 +84,8 @@ def measure(count: int, backend: str) -> None:
 
     import bridle
     from bridle.sync import Session as SyncSession
+    from bridle.waiting.threads import IDLE_SECONDS
+    from tests.support.leaks import open_descriptors
     from tests.support.light import light, resident
 
     called: list[str] = []
@@ -63,16 +101,21 @@ def measure(count: int, backend: str) -> None:
             made[name] = time.perf_counter() - began
             return time.perf_counter()
 
-        def weigh(before: int) -> None:
+        def holds() -> dict[str, float]:
             gc.collect()
-            made["bytes"] = (resident() - before) / count
-            made["threads"] = threading.active_count()
+            return {"bytes": resident(), "descriptors": len(open_descriptors()), "threads": threading.active_count()}
+
+        def weigh(before: dict[str, float]) -> None:
+            made["busy"] = threading.active_count()
+            until = time.monotonic() + IDLE_SECONDS + 10
+            while time.monotonic() < until and any(one.name == "bridle-callback" for one in threading.enumerate()):
+                time.sleep(0.1)
+            made.update({name: (value - before[name]) / count for name, value in holds().items()})
 
         def blocking() -> None:
             with SyncSession(options) as warm:  # what is loaded once is not the price of a session
                 warm.send(PROMPT).result()
-            gc.collect()
-            before = resident()
+            before = holds()
             sessions = [SyncSession(options) for _ in range(count)]
             with ThreadPoolExecutor(AT_ONCE) as pool:
                 began = time.perf_counter()
@@ -104,8 +147,7 @@ def measure(count: int, backend: str) -> None:
             async def talk(session: bridle.Session) -> None:
                 await (await session.send(PROMPT)).result()
 
-            gc.collect()
-            before = resident()
+            before = holds()
             sessions = [bridle.Session(options) for _ in range(count)]
             began = time.perf_counter()
             await each(bridle.Session.start)
@@ -134,4 +176,5 @@ if __name__ == "__main__":
     if len(sys.argv) > 2:
         measure(number, sys.argv[2])
     else:
+        make_room(number)
         main(number)

@@ -54,12 +54,12 @@ API: dict[str, tuple[str, str, str]] = {
     ),
     "pool": ("Session pools", "`SessionPool`, its registries, events and numbers.", "bridle.aio.pool"),
     "options": (
-        "Options",
+        "Option classes",
         "Options, timeouts, limits, values of options, and versions of the CLI.",
         "bridle.options.options bridle.options.bounds bridle.options.kinds bridle.launch.versions",
     ),
-    "messages": ("Messages", "Messages and content blocks.", "bridle.messages"),
-    "hooks": ("Hooks", "Matchers, inputs and outputs of hooks.", "bridle.hooks"),
+    "messages": ("Message classes", "Messages and content blocks.", "bridle.messages"),
+    "hooks": ("Hook classes", "Matchers, inputs and outputs of hooks.", "bridle.hooks"),
     "permissions": (
         "Permissions and dialogs",
         "Requests of the CLI to the program, and their answers.",
@@ -67,7 +67,7 @@ API: dict[str, tuple[str, str, str]] = {
     ),
     "tools": ("Tools", "Python functions as tools of the model.", "bridle.tools"),
     "errors": (
-        "Errors and warnings",
+        "Error classes",
         "Exceptions that Bridle raises, and its warning.",
         "bridle.errors bridle.checked.schemas",
     ),

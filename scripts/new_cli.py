@@ -120,14 +120,13 @@ def schemas(program: Path) -> dict[str, set[str]]:
 
 def look(program: Path) -> Seen:
     """Return the names in a CLI, and what it does of what Bridle depends on."""
+    import bridle.testing.conformance.behaviours  # noqa: F401 - adds the checks
     from bridle.protocol.results import ServerInfo
-    from bridle.testing.conformance import behaviours
     from bridle.testing.conformance.bench import CLI_CHECKS, Bench
     from bridle.testing.conformance.cli import run_checks
     from bridle.testing.conformance.drift import without_row
     from bridle.testing.conformance.report import Report
 
-    assert behaviours.__all__  # noqa: S101 - loaded for its checks
     seen = Seen(report=Report(f"Claude Code CLI {program}"))
     fields: set[str] = set()
     hooks: set[str] = set()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["advice"]
-
 PAGE = "docs/guides/migrate.md"
 
 _STORE = "Bridle has no session stores; the functions of claude-agent-sdk work with the same transcripts."

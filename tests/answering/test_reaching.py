@@ -81,6 +81,27 @@ def test_plain_callbacks_steer_their_session_from_their_thread(shell: Shell, pla
     shell.play(scenario)
 
 
+@shows("callbacks.outside-reader", "callbacks.from-inside")
+def test_a_plain_callback_that_was_quick_may_need_the_event_loop(shell: Shell, playing: StandIn) -> None:
+    """The loop waits for quick ones for half a millisecond; a wait without a limit would never end here."""
+    calls = 0
+
+    def steering(asked: Any, context: Any) -> HookOutput:
+        nonlocal calls
+        calls += 1
+        said = context.session.get_binary_version().version if calls % 4 == 0 else "quick"
+        return HookOutput.deny(said)
+
+    async def scenario() -> None:
+        async with Running(shell, playing(hooks=pre_tool_use(steering))) as session:
+            answers = [await hook(session) for _ in range(12)]
+            reasons = [answer["hookSpecificOutput"]["permissionDecisionReason"] for answer in answers]
+            assert reasons == ["quick", "quick", "quick", "2"] * 3
+            assert session.warnings == []
+
+    shell.play(scenario)
+
+
 def test_a_plain_callback_reads_a_whole_turn(shell: Shell, playing: StandIn) -> None:
     found: list[str] = []
     done = threading.Event()

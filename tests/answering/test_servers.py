@@ -36,7 +36,7 @@ def connecting(tmp_path: Path) -> Callable[..., Options]:
     """Return a function that gives the options for a stand-in CLI which connects to servers."""
     path = tmp_path / "claude"
     program = os.path.abspath(stand_in_servers.__file__)
-    path.write_text(f'#!/bin/sh\nPYTHONPATH={PROJECT} exec {sys.executable} {program} "$@"\n')
+    path.write_text(f'#!/bin/sh\nPYTHONPATH={PROJECT} exec {sys.executable} -S -P {program} "$@"\n')
     path.chmod(0o755)
     return lambda **more: Options(**{"cli_path": str(path), "version_check": "skip", **more})
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -14,15 +12,13 @@ import pytest
 from tests.cli.command import SECONDS, Command
 from tests.support import stand_in
 from tests.support.patience import patience
+from tests.support.programs import program
 
 
 @pytest.fixture
 def bridle(tmp_path: Path) -> Command:
     """Return the command with the stand-in CLI."""
-    path = tmp_path / "claude"
-    path.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {os.path.abspath(stand_in.__file__)} "$@"\n')
-    path.chmod(0o755)
-    return Command(tmp_path, str(path))
+    return Command(tmp_path, str(program(tmp_path / "claude", stand_in)))
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from tests.cli.talk import CTRL_C, CTRL_D, Talk
 from tests.cli.test_untrusted_text import NASTY, check
 from tests.support import stand_in_session
 from tests.support.patience import patience
+from tests.support.programs import program
 
 ASKED = {"tool_name": "Bash", "tool_use_id": "t1", "input": {"command": "touch one"}}
 Started = Callable[[subprocess.Popen[bytes]], subprocess.Popen[bytes]]
@@ -26,10 +26,7 @@ Started = Callable[[subprocess.Popen[bytes]], subprocess.Popen[bytes]]
 @pytest.fixture
 def bridle(tmp_path: Path) -> Command:
     """Return the command with the stand-in for sessions."""
-    path = tmp_path / "claude"
-    path.write_text(f'#!/bin/sh\nexec {sys.executable} -P {os.path.abspath(stand_in_session.__file__)} "$@"\n')
-    path.chmod(0o755)
-    return Command(tmp_path, str(path))
+    return Command(tmp_path, str(program(tmp_path / "claude", stand_in_session)))
 
 
 def prompt(*steps: list[Any]) -> str:

@@ -117,7 +117,7 @@ def test_no_cli(bridle: Command) -> None:
     nowhere = {"PATH": "/nonexistent", "BRIDLE_CLI_PATH": "/nonexistent/claude"}
     (problem,) = report(bridle, code=3, env=nowhere)["problems"]
     assert "is '/nonexistent/claude', which does not exist" in problem["problem"]
-    assert problem["to_do"] == "Pass another path with --cli-path."
+    assert problem["to_do"] == "Pass another path with the variable BRIDLE_CLI_PATH."
 
 
 def test_sources(bridle: Command, tmp_path: Path) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import stat
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import pytest
 from tests.cli.command import Command
 from tests.cli.talk import CTRL_C, CTRL_D, Talk
 from tests.support import stand_in_session
+from tests.support.programs import program
 
 UP, LEFT, HOME = "\x1b[A", "\x1b[D", "\x01"
 READY = re.compile(r"\x1b\[\?2004h(?:\x1b\[[?0-9;]*[a-zA-Z])*>(?:\x08|\x1b\[[?0-9;]*[a-zA-Z])*")
@@ -26,10 +25,7 @@ ASKED = {"tool_name": "Bash", "tool_use_id": "t1", "input": {"command": "touch o
 @pytest.fixture
 def bridle(tmp_path: Path) -> Command:
     """Return the command with the stand-in for sessions."""
-    path = tmp_path / "claude"
-    path.write_text(f'#!/bin/sh\nexec {sys.executable} -P {os.path.abspath(stand_in_session.__file__)} "$@"\n')
-    path.chmod(0o755)
-    return Command(tmp_path, str(path))
+    return Command(tmp_path, str(program(tmp_path / "claude", stand_in_session)))
 
 
 def prompt(*steps: list[Any]) -> str:

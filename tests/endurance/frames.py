@@ -20,8 +20,8 @@ from tests.endurance.silence import silence
 from tests.support.patience import patience
 
 FRAMES_OF_A_CASE = 200
-SESSION_EACH = 10
-"""One case of so many also runs a whole session."""
+SESSION_EACH = 25
+"""One case of so many also runs a whole session, which takes as long as 5,000 frames: most of it waits for timeouts."""
 SECONDS_OF_A_CASE = 60.0
 BACKENDS = ("asyncio", "trio", "threads")
 TARGETS: dict[str, targets.Target] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from random import Random
 from typing import Any
 
@@ -62,6 +63,15 @@ CONTROL: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
+@lru_cache
+def _good(lines: tuple[bytes, ...]) -> tuple[list[Any], list[bytes], list[list[tuple[Any, ...]]], list[str]]:
+    """Return the frames of good lines, the lines, the paths in each frame, and the names of all fields; control frames are added."""
+    templates: list[Any] = [*map(json.loads, lines), *CONTROL]
+    paths = [list(_paths(template)) for template in templates]
+    names = sorted({path[-1] for some in paths for path in some if path and isinstance(path[-1], str)})
+    return templates, [*lines, *map(msgspec.json.encode, CONTROL)], paths, names
+
+
 class Mutator:
     """Makes damaged lines of good ones.
 
@@ -72,12 +82,7 @@ class Mutator:
 
     def __init__(self, random: Random, lines: Sequence[bytes]) -> None:
         self.random = random
-        self._templates: list[Any] = [*map(json.loads, lines), *CONTROL]
-        self._lines = [*lines, *map(msgspec.json.encode, CONTROL)]
-        self._paths = [list(_paths(template)) for template in self._templates]
-        self._names = sorted(
-            {path[-1] for paths in self._paths for path in paths if path and isinstance(path[-1], str)}
-        )
+        self._templates, self._lines, self._paths, self._names = _good(tuple(lines))
 
     def line(self) -> bytes:
         """Return a line without its end: mostly damaged, sometimes good, sometimes noise."""

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from tests.contract import shows
-from tests.endurance import deaths, frames
+from tests.endurance import deaths, frames, messages
 from tests.endurance.soak import Soak, report
 from tests.support.leaks import nothing_left
 from tests.support.light import light
+from tests.support.shell import Backend
 from tests.support.talking import steps
 
 SEED = os.environ.get("BRIDLE_SEED", "1")
@@ -21,9 +22,9 @@ SEED = os.environ.get("BRIDLE_SEED", "1")
 
 @shows("bad.random")
 def test_damaged_frames() -> None:
-    figures = frames.run_cases(SEED, range(31))
+    figures = frames.run_cases(SEED, range(76))
     assert not figures.failures, figures.failures[0]
-    assert figures.frames == 31 * frames.FRAMES_OF_A_CASE
+    assert figures.frames == 76 * frames.FRAMES_OF_A_CASE
     assert sum(figures.sessions.values()) == 4
     assert figures.session_frames > 50
 
@@ -68,3 +69,13 @@ def test_a_short_soak_ends_with_nothing_open() -> None:
     assert [one.name for one in found if one.grows and one.name in {"descriptors", "threads", "children"}] == []
     assert len(lines) == len(soak.samples)
     assert "| resident |" in report(soak, found)
+
+
+@shows("session.reader.flat")
+@pytest.mark.parametrize("cursors", [False, True])
+@pytest.mark.parametrize("shell", messages.SHELLS)
+def test_many_messages_leave_nothing(shell: Backend, cursors: bool) -> None:
+    """Turn after turn, with and without cursors, the same number of blocks is alive."""
+    found = messages.measure(messages.Case(shell, cursors, 10, 10_000))
+    assert [one.messages for one in found.samples] == [1_000, 10_000]
+    assert found.samples[-1].blocks - found.samples[0].blocks < 2_000  # one for each message would be 9,000

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from tests.endurance import frames, targets
+from tests.endurance import frames, messages, targets
 from tests.endurance.growth import ALLOWED, Allowed, judged
 from tests.endurance.mutations import Mutator, minimised
 
@@ -96,3 +96,31 @@ def test_growth_before_the_end_of_the_warm_up_does_not_count() -> None:
 def test_one_child_that_stays_grows() -> None:
     children = [2] * 20 + [2 + (number // 4) for number in range(40)]
     assert judged("children", TIMES, children, 20, ALLOWED["children"]).grows
+
+
+# -- messages ------------------------------------------------------------------------------------------------------------
+
+
+def found(turns: int, *megabytes: float) -> messages.Found:
+    samples = [messages.Sample(10**number, int(size * 1e6), 0, number) for number, size in enumerate(megabytes, 3)]
+    return messages.Found(messages.Case("trio", True, turns, samples[-1].messages), samples)
+
+
+def test_samples_are_taken_at_powers_of_ten_and_at_the_end() -> None:
+    assert messages.moments(1_000_000) == [1_000, 10_000, 100_000, 1_000_000]
+    assert messages.moments(30_000) == [1_000, 10_000, 30_000]
+    assert messages.moments(1_000) == [1_000]
+
+
+def test_a_buffer_for_each_turn_is_allowed_and_growth_with_the_messages_is_not() -> None:
+    assert not found(1, 35, 44, 50, 51).grows
+    assert not found(1_000, 33, 33, 33.5, 34).grows
+    assert found(1_000, 33, 33.4, 36, 50).grows
+    assert found(1, 35, 44, 51, 70).grows
+    assert "GROWS: 35.0 MB" in messages.table([found(1, 35, 44, 51, 70)])
+
+
+def test_a_reading_of_fewer_messages_than_were_sent_fails() -> None:
+    case = messages.Case("asyncio", False, 2, 2_100)  # the light CLI floods in hundreds: 1,000 and 1,000
+    with pytest.raises(AssertionError, match="'turns': 2000"):
+        messages.measure(case)

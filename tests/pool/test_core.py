@@ -42,6 +42,7 @@ class Bench:
 
     def __init__(self, registry: MemoryRegistry | None = None, name: str = "me", **limits: Any) -> None:
         chosen = {"warm": 0, "max_live": 2, "max_starting": 9, "memory": None, "idle": 100.0, "beat": 1.0, "lease": 9.0}
+        chosen["refill"] = 0.0
         ids = (f"{name}-{number}" for number in itertools.count())
         self.core = PoolCore(Options(model="base"), PoolLimits(**{**chosen, **limits}), lambda: next(ids))
         self.registry = registry or MemoryRegistry()
@@ -129,6 +130,39 @@ def test_warm_processes_are_refilled() -> None:
     assert bench.kinds() == ["Start", "Stop"]  # it was used: nobody else gets it
     bench.end_all()
     assert bench.core.stats().warm == 2
+
+
+@shows("pool.warm.refilled")
+def test_warm_processes_are_refilled_after_the_first_moments_of_their_use() -> None:
+    bench = Bench(warm=2, max_live=6, refill=0.5)
+    bench.take()
+    bench.end_all()
+    bench.now = 1.0
+    assert bench.ask().slot is not None
+    assert bench.kinds() == []
+    assert bench.core.next_time() == 1.5
+    bench.now = 1.3
+    assert bench.ask().slot is not None
+    assert bench.core.next_time() == 1.5, "the next check-out put it off again"
+    bench.now = 1.5
+    bench.take()
+    assert bench.kinds() == ["Start", "Start"]
+
+
+def test_a_caller_that_waits_and_wait_warm_have_warm_processes_refilled_immediately() -> None:
+    bench = Bench(warm=1, max_live=6, refill=0.5)
+    bench.take()
+    bench.end_all()
+    assert bench.ask().slot is not None
+    assert bench.kinds() == []
+    assert bench.ask().slot is None
+    assert bench.kinds() == ["Start", "Start"], "one for the caller, one to be warm"
+    bench.end_all()
+    assert bench.ask().slot is not None
+    assert bench.kinds() == []
+    bench.core.hurry()
+    bench.take()
+    assert bench.kinds() == ["Start"]
 
 
 @shows("pool.warm.starting")

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 from pathlib import Path
 
 import anyio
@@ -14,7 +15,7 @@ import pytest
 import bridle
 from bridle import Options
 from tests.contract import shows
-from tests.pool.restarted import Plan, run
+from tests.pool.restarted import Plan, run, talks_in
 from tests.support.patience import patience
 
 
@@ -49,6 +50,16 @@ def test_random_kills(backend: str, options: Options, tmp_path: Path) -> None:
             assert pool.stats().deaths
 
     anyio.run(scenario, backend=backend)
+
+
+def test_a_process_that_got_the_pid_of_a_stand_in_is_not_taken_for_it(tmp_path: Path) -> None:
+    """A run of 1,000 conversations starts 11,000 stand-ins, so that numbers of processes come again."""
+    with subprocess.Popen(["sleep", "60"], env={**os.environ, "TALKER_HOME": str(tmp_path)}) as process:
+        assert talks_in(tmp_path, process.pid)
+        assert not talks_in(tmp_path / "other", process.pid)
+        process.kill()
+    assert not talks_in(tmp_path, process.pid)
+    assert not talks_in(tmp_path, os.getpid())
 
 
 @shows("pool.registry.killed")

@@ -84,7 +84,9 @@ MISTAKES: dict[str, Row] = {
         ("keyword arguments only", "'sonnet' (str)", "`Options(model='sonnet')`"),
     ),
     "misspelt option": Row(options(modle="x"), ("no field `modle`", "Did you mean `model`?")),
-    "text for a number": Row(options(max_turns="five"), ("`max_turns`", "must be an int", "got 'five' (str)")),
+    "text for a number": Row(
+        options(max_turns="five"), ("`max_turns`", "must be an int", "got 'five' (str)", "without quotes, such as 5")
+    ),
     "too small": Row(options(max_turns=-1), ("`max_turns`", "0 or more", "got -1")),
     "unknown mode": Row(options(permission_mode="yolo"), ("`permission_mode` must be one of 'default'", "got 'yolo'")),
     "misspelt mode": Row(options(permission_mode="acceptedits"), ("got 'acceptedits'", "Did you mean `acceptEdits`?")),
@@ -101,7 +103,8 @@ MISTAKES: dict[str, Row] = {
         options(mcp_servers={"a": {"url": "http://x"}}), ("`mcp_servers.a`", "write `'type': 'http'`")
     ),
     "hook without arguments": Row(
-        options(hooks={"Stop": lambda: None}), ("`hooks.Stop`", "cannot be called with (input, context)", "Write `def")
+        options(hooks={"Stop": lambda: None}),
+        ("`hooks.Stop`", "cannot be called with (input, context)", "Write `lambda input, context: ...`"),
     ),
     "hook of the official package": Row(
         options(hooks={"PreToolUse": [official_hook]}),
@@ -154,7 +157,8 @@ MISTAKES: dict[str, Row] = {
         plan_of(cwd="no/such"), ("`cwd` does not exist", "relative to the working directory", "Create")
     ),
     "wrong type of a control field": Row(
-        lambda: encode_request("set_model", {"model": 5}), ("`set_model`: `model` must be a str or None, got 5 (int)",)
+        lambda: encode_request("set_model", {"model": 5}),
+        ("`set_model`: `model` must be a str or None, got 5 (int)", 'Write `await session.set_model("sonnet")`'),
     ),
     "a name of the official package": Row(
         imported("ClaudeAgentOptions"), ("no 'ClaudeAgentOptions'", "`Options`", "docs/guides/migrate.md")

@@ -10,11 +10,18 @@ import pytest
 
 from tests.support import tiers
 from tests.support.patience import factor, patience
-from tests.support.tiers import Described, left_out
+from tests.support.tiers import Described, left_out, on_another_shell, reason
 
 PROJECT = Path(__file__).resolve().parents[2]
 TESTS = PROJECT / "tests"
-NAMED = (*tiers.CORE, *tiers.ON_EVERY_SHELL, *tiers.MAIN_PATHS, *tiers.AT_RANDOM, *tiers.SLOW)
+NAMED = (
+    *tiers.CORE,
+    *tiers.ON_EVERY_SHELL,
+    *tiers.MAIN_PATHS,
+    *tiers.REAL_ON_EVERY_SHELL,
+    *tiers.AT_RANDOM,
+    *tiers.SLOW,
+)
 
 
 @pytest.mark.parametrize("name", NAMED)
@@ -36,6 +43,26 @@ def test_a_rule_names_tests_that_there_are(name: str) -> None:
 )
 def test_the_quick_tier(test: Described, runs: bool) -> None:
     assert (left_out(test) is None) is runs
+
+
+def test_a_test_of_the_real_cli_runs_on_one_shell_and_those_about_shells_on_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("BRIDLE_TEST_THOROUGH", raising=False)
+
+    def shells(path: str, name: str, *, real_cli: bool = True) -> list[str]:
+        variants = [Described(path, shell, real_cli, name) for shell in ("asyncio", "trio", "threads")]
+        return [test.shell or "" for test in variants if reason(test, quick=False) is None]
+
+    names = [f"test_{number}[]" for number in range(50)]
+    chosen = [shells("real_cli/test_one_shot.py", name) for name in names]
+    assert {len(some) for some in chosen} == {1}
+    assert {some[0] for some in chosen} == {"asyncio", "trio", "threads"}
+    assert len(shells("real_cli/test_sessions.py", "test_a[]")) == 3
+    assert len(shells("session/test_life.py", "test_a[]", real_cli=False)) == 3
+    assert not on_another_shell(Described("cli/test_real_cli.py", None, True, "test_a"))
+    monkeypatch.setenv("BRIDLE_TEST_THOROUGH", "1")
+    assert len(shells("real_cli/test_one_shot.py", "test_a[]")) == 3
 
 
 def test_limits_grow_with_the_load(monkeypatch: pytest.MonkeyPatch) -> None:

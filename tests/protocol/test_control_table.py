@@ -15,7 +15,8 @@ from bridle.errors import StreamWarning
 from bridle.options.bounds import Timeouts
 from bridle.protocol import frames
 from bridle.protocol import results as control_results
-from bridle.protocol.control import ROWS, ControlRow, Direction, FailPolicy, encode_request, malformed, row_for
+from bridle.protocol.control import encode_request, malformed, row_for
+from bridle.protocol.control_table import ROWS, ControlRow, Direction, FailPolicy
 from bridle.protocol.results import ControlResult, RewindResult, decode_result
 from tests.contract import shows
 from tests.support.examples import examples

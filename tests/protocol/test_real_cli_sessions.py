@@ -11,7 +11,7 @@ from bridle.errors import ControlRejectedError, SessionNotFoundError, StreamWarn
 from bridle.messages import AssistantMessage, ResultMessage, TextBlock, UserMessage
 from bridle.protocol import events, results
 from bridle.protocol.connection import Connection
-from bridle.protocol.control import ROWS, Direction
+from bridle.protocol.control_table import ROWS, Direction
 from bridle.protocol.states.session import Ending, Half, SessionActivity, TurnState
 from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
 from tests.contract import shows

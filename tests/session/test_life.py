@@ -293,7 +293,7 @@ def test_what_a_failing_start_printed_is_in_the_error(
     program.chmod(0o755)
 
     async def scenario() -> None:
-        timeouts = Timeouts(initialize=patience(2), stop_grace=0.1, kill_grace=0.5)
+        timeouts = Timeouts(initialize=patience(0.5), stop_grace=0.1, kill_grace=0.5)
         session = make(shell, playing(cli_path=str(program), timeouts=timeouts))
         error = await raised(lambda: session.start(), kind)
         assert "It printed: Accept the terms first." in str(error)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from bridle import Options
 from tests.support import light_cli
+from tests.support.programs import program
 
 __all__ = ["Light", "light", "resident"]
 
@@ -19,9 +19,7 @@ Light = Callable[..., Options]
 
 def light(folder: Path) -> Light:
     """Return a function of steps for the time before `initialize` is answered, and of options."""
-    path = folder / "light-claude"
-    path.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {os.path.abspath(light_cli.__file__)} "$@"\n')
-    path.chmod(0o755)
+    path = program(folder / "light-claude", light_cli)
 
     def options(*steps: list[Any], name: str = "light", **more: Any) -> Options:
         environment = {"LIGHT_START": json.dumps(steps), "LIGHT_NAME": name, **more.pop("env", {})}

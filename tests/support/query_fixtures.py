@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import pytest
 from bridle import Options
 from tests.support import stand_in
 from tests.support.leaks import nothing_left
+from tests.support.programs import program
 from tests.support.shell import Backend, Shell
 
 StandIn = Callable[..., Options]
@@ -28,10 +27,7 @@ def shell(request: pytest.FixtureRequest) -> Shell:
 @pytest.fixture
 def stand_in_path(tmp_path: Path) -> str:
     """The stand-in CLI as an executable."""
-    path = tmp_path / "claude"
-    path.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {os.path.abspath(stand_in.__file__)} "$@"\n')
-    path.chmod(0o755)
-    return str(path)
+    return str(program(tmp_path / "claude", stand_in))
 
 
 @pytest.fixture

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import pytest
 
 from bridle import Options
 from tests.support import stand_in_session
+from tests.support.programs import program
 from tests.support.query_fixtures import leaves_nothing, shell
 
 __all__ = ["leaves_nothing", "shell"]
@@ -23,9 +22,7 @@ StandIn = Callable[..., Options]
 @pytest.fixture
 def playing(tmp_path: Path) -> StandIn:
     """Return a function that gives the options for a stand-in CLI which begins with these steps."""
-    path = tmp_path / "claude"
-    path.write_text(f'#!/bin/sh\nexec {sys.executable} -P {os.path.abspath(stand_in_session.__file__)} "$@"\n')
-    path.chmod(0o755)
+    path = program(tmp_path / "claude", stand_in_session)
 
     def options(*steps: list[Any], **more: Any) -> Options:
         environment = {"STAND_IN_START": json.dumps(steps), **more.pop("env", {})}

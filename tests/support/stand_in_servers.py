@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
 
 from tests.support.stand_in_session import StandIn
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from bridle.protocol import events
+    from typing import Any
 
 
 class ServersStandIn(StandIn):
@@ -23,12 +23,11 @@ class ServersStandIn(StandIn):
         self.log: list[Any] = []
         self.open: dict[str, tuple[str, set[str], dict[str, Any]]] = {}
 
-    def on_request(self, event: events.RequestReceived) -> None:
-        request = event.frame.request
-        match event.subtype:
+    def on_request(self, request_id: str, request: dict[str, Any]) -> None:
+        match request["subtype"]:
             case "initialize":
                 self.known = list(request.get("sdkMcpServers", []))
-                super().on_request(event)
+                super().on_request(request_id, request)
             case "mcp_set_servers":
                 servers = request["servers"]
                 self.log.append(["set", sorted(servers)])
@@ -36,15 +35,15 @@ class ServersStandIn(StandIn):
                 ids = {self.connect(name) for name in added if servers[name].get("type") == "sdk"}
                 removed = [name for name in self.known if name not in servers]
                 answer = {"added": added, "removed": removed, "errors": {}}
-                self.open[event.request_id] = (event.request_id, ids, answer)
+                self.open[request_id] = (request_id, ids, answer)
                 self.look()
             case "mcp_message":
                 self.log.append(["said", request["server_name"], request["message"].get("method")])
-                self.connection.send_response(event.request_id, {})
+                self.connection.send_response(request_id, {})
             case "get_settings":
-                self.connection.send_response(event.request_id, {"effective": {"log": self.log}})
+                self.connection.send_response(request_id, {"effective": {"log": self.log}})
             case _:
-                super().on_request(event)
+                super().on_request(request_id, request)
 
     def common(self, step: list[Any]) -> None:
         if step[0] == "ask_and_go":
@@ -57,8 +56,8 @@ class ServersStandIn(StandIn):
         message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
         return self.connection.send_request("mcp_message", {"server_name": name, "message": message})
 
-    def on_event(self, event: events.Event) -> None:
-        super().on_event(event)
+    def on_event(self, frame: dict[str, Any]) -> None:
+        super().on_event(frame)
         self.look()
 
     def look(self) -> None:

@@ -1,12 +1,17 @@
-"""The two tiers of the suite: `--quick` runs a part of it and says at its end what it left out; without the flag everything runs.
+"""The two tiers of the suite: `--quick` runs a part of it and says at its end what it left out.
 
-The flag counts for a run of the whole suite only: a test that is named on the command line always runs.
+Without the flag everything runs, but a test of the real CLI that has no business with shells runs on one of the three, chosen by its name:
+the stand-ins show the same on all of them, in a tenth of the time. `BRIDLE_TEST_THOROUGH=1` runs it on each.
+
+Both rules count for a run of the whole suite only: a test that is named on the command line always runs.
 """
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import pytest
 
@@ -22,6 +27,8 @@ MAIN_PATHS = (
     "real_cli/test_one_shot", "real_cli/test_sessions.py", "real_cli/test_steered", "cli/test_real_cli", "messages", "tools",
     "protocol", "testing/script",
 )  # fmt: skip
+# With the real CLI, these run on every shell.
+REAL_ON_EVERY_SHELL = ("real_cli/test_sessions.py", "real_cli/test_steered")
 # Each of these takes half a minute and more.
 AT_RANDOM = (
     "session/test_random_stops",
@@ -35,11 +42,12 @@ SLOW = ("cli/test_untrusted_text", "testing/plugin", "session/test_many", "proje
 
 
 class Described(NamedTuple):
-    """What the rules ask about a test: its path below `tests/`, the shell it runs on, if it needs the real CLI."""
+    """What the rules ask about a test: its path below `tests/`, its name, the shell it runs on, if it needs the real CLI."""
 
     path: str
     shell: str | None
     real_cli: bool
+    name: str = ""
 
     def among(self, paths: tuple[str, ...]) -> bool:
         """True if its file is one of these, or in one of these folders."""
@@ -63,19 +71,37 @@ def left_out(test: Described) -> str | None:
     return None
 
 
+def on_another_shell(test: Described) -> bool:
+    """Return True if a test of the real CLI has another shell to run on: the same one in every process and every run."""
+    if not test.real_cli or test.shell is None or test.among(REAL_ON_EVERY_SHELL):
+        return False
+    shells = (FIRST_SHELL, *OTHER_SHELLS)
+    return test.shell != shells[crc32(f"{test.path}::{test.name}".encode()) % len(shells)]
+
+
 def described(item: pytest.Item) -> Described:
     """Return what the rules ask about an item."""
     path = item.path.relative_to(item.config.rootpath / "tests").as_posix()
     parameters: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
-    shells = (value for value in parameters.values() if value in (FIRST_SHELL, *OTHER_SHELLS))
-    return Described(path, next(shells, None), item.get_closest_marker("real_cli") is not None)
+    shell = next((value for value in parameters.values() if value in (FIRST_SHELL, *OTHER_SHELLS)), None)
+    name = item.name.replace(shell, "", 1) if shell else item.name
+    return Described(path, shell, item.get_closest_marker("real_cli") is not None, name)
 
 
-def applies(config: pytest.Config) -> bool:
-    """True for a quick run of the whole suite."""
+def whole_suite(config: pytest.Config) -> bool:
+    """True if nothing on the command line chooses among the tests."""
     options = config.option
-    chosen = options.keyword or options.markexpr or options.deselect
-    return bool(options.quick) and not chosen and config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    chosen = options.keyword or options.markexpr or options.deselect or options.shell
+    return not chosen and config.args_source is pytest.Config.ArgsSource.TESTPATHS
+
+
+def reason(test: Described, *, quick: bool) -> str | None:
+    """Return why a run of the whole suite leaves a test out, None if it runs it."""
+    if quick and (why := left_out(test)):
+        return why
+    if not quick and os.environ.get("BRIDLE_TEST_THOROUGH") != "1" and on_another_shell(test):
+        return "tests of the real CLI on a second and third shell"
+    return None
 
 
 class Tiers:
@@ -89,11 +115,11 @@ class Tiers:
         """Put the core first, and take out what the tier does not run."""
         tests = {item: described(item) for item in items}
         items.sort(key=lambda item: not tests[item].among(CORE) or tests[item].real_cli)
-        if applies(config):
-            reasons = {item: left_out(test) for item, test in tests.items()}
+        if whole_suite(config):
+            reasons = {item: reason(test, quick=config.option.quick) for item, test in tests.items()}
             config.hook.pytest_deselected(items=[item for item in items if reasons[item]])
             items[:] = [item for item in items if not reasons[item]]
-            self._left_out = Counter(reason for reason in reasons.values() if reason)
+            self._left_out = Counter(why for why in reasons.values() if why)
         if only := config.option.shell:
             others = [item for item in items if tests[item].shell not in {None, only}]
             config.hook.pytest_deselected(items=others)
@@ -112,7 +138,10 @@ class Tiers:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say what was left out."""
         if self._left_out:
-            terminalreporter.section("left out by --quick")
-            for reason, count in self._left_out.most_common():
-                terminalreporter.line(f"{count:5} {reason}")
-            terminalreporter.line("`./dev test --thorough` runs them; `./dev test PATH` runs all of a file or folder.")
+            terminalreporter.section("left out")
+            for why, count in self._left_out.most_common():
+                terminalreporter.line(f"{count:5} {why}")
+            terminalreporter.line(
+                "`./dev test --thorough` runs all that `./dev test` leaves out, BRIDLE_TEST_THOROUGH=1 all that it leaves out itself; "
+                "`./dev test PATH` runs all of a file or folder."
+            )

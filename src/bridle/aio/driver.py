@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextvars
 import inspect
 import logging
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -43,6 +44,8 @@ logger: logging.Logger = logging.getLogger("bridle")
 _MISSED_READS = 3
 """How often in a row a writer may end the wait for output; then output is read, for `_READ_SECONDS` at least."""
 _READ_SECONDS = 0.002
+_QUICK_SECONDS = 0.0005
+"""For how long the event loop waits for a plain callback that is expected to be quick: a report of its end through the loop costs more."""
 
 
 class Driver:
@@ -62,6 +65,7 @@ class Driver:
         self._loop = Loop()
         self._context = context_for_thread()  # for plain callbacks; it suits async ones as well
         self._threads = Threads()
+        self._pace = Pace()
         self._scope: anyio.CancelScope | None = None  # the wait for output
         self._until: float | None = None  # its time limit
         self._woken = False
@@ -182,7 +186,8 @@ class Driver:
             if core.stop_asked:
                 core.begin_stop(time.monotonic())
             core.pump(time.monotonic())
-            self._serve_callbacks()
+            if self._serve_callbacks():
+                core.pump(time.monotonic())
             core.tell()
             if data := connection.data_to_send():
                 await transport.send(data)
@@ -259,8 +264,8 @@ class Driver:
         """Have the core hand out what happened, start callbacks and send; return whether the wait for output may continue."""
         core, connection = self._core, self._core.connection
         core.pump(now)
-        if core.callbacks.to_run or core.callbacks.to_stop:
-            self._serve_callbacks()
+        if (core.callbacks.to_run or core.callbacks.to_stop) and self._serve_callbacks():
+            core.pump(now)
         if self._push is None or self._scope is None or core.needs_driver:  # it alone calls user code, and stops
             return False
         if data := connection.data_to_send():
@@ -278,13 +283,24 @@ class Driver:
             self._scope.deadline = self._loop.time() + seconds
         return True
 
-    def _serve_callbacks(self) -> None:
+    def _serve_callbacks(self) -> bool:
+        """Stop and start callbacks; return whether a quick one has been answered already."""
+        answered = False
         for job in self._core.callbacks.take():
             context = self._context.copy()
             if job.is_async:
                 self._loop.spawn(partial(run_job, job, self._finish), context)
-            else:
-                run_in_thread(job, self._finish, self._loop, context, self._threads)
+                continue
+            # One of each step at most is waited for, so that the loop never waits for long.
+            call = ThreadCall(job, self._finish, self._loop, context, self._pace, may_wait=not answered)
+            call.start(self._threads)
+            if call.returned():
+                answered = True
+                call.end(self._answer)
+        return answered
+
+    def _answer(self, job: Job, outcome: object, error: BaseException | None) -> None:
+        self._core.callback_ended(job, outcome, error, time.monotonic())
 
     def _finish(self, job: Job, outcome: object, error: BaseException | None) -> None:
         """Answer a callback; where it can be sent while the driver waits, the driver is not woken."""
@@ -299,41 +315,97 @@ class Driver:
 Finish = Callable[["Job", object, "BaseException | None"], None]
 
 
-def run_in_thread(job: Job, finish: Finish, loop: Loop, context: contextvars.Context, threads: Threads) -> None:
-    """Run a plain callback in a thread, in `context`; the loop gets its outcome, and no task waits for it.
+class Pace:
+    """How quick plain callbacks are: the next one is expected to be as the last one was.
+
+    Attributes:
+        quick: False after a callback that took longer than the event loop waits.
+    """
+
+    quick: bool = True
+
+
+class ThreadCall:
+    """A plain callback in a thread. The loop gets its outcome, and no task waits for it.
 
     The outcome of one that is stopped is dropped, and its thread is free when it returns.
+
+    Args:
+        job: the callback.
+        finish: called in the loop with the outcome.
+        loop: the event loop.
+        context: the context variables of the callback.
+        pace: says whether it is expected to be quick, and learns how long it took.
+        may_wait: True if the loop may wait for it.
     """
-    call = job.take()
-    stopped = False
 
-    def stop() -> None:
-        nonlocal stopped
-        stopped = True
+    def __init__(
+        self, job: Job, finish: Finish, loop: Loop, context: contextvars.Context, pace: Pace, *, may_wait: bool
+    ) -> None:
+        self._job = job
+        self._finish = finish
+        self._loop = loop
+        self._context = context
+        self._pace = pace
+        self._call: Callable[[], object] | None = job.take()
+        self._outcome: tuple[object, BaseException | None, bool] = None, None, False
+        self._stopped = False
+        self._waited_for = may_wait and pace.quick
+        self._claim = threading.Lock()  # taken by the thread that ends the wait: the callback's, or the loop's
+        self._done = threading.Lock()
+        self._done.acquire()
+        job.stop = self._stop
 
-    def work() -> None:
-        outcome, error, more = _called(context, call)
-        loop.post(lambda: ended(outcome, error, more))
+    def start(self, threads: Threads) -> None:
+        """Start it, unless its answer is not needed any more."""
+        if self._job.cancelled:
+            self._waited_for = False
+            return
+        try:
+            threads.run(self._work)
+        except Exception as problem:  # no thread is available
+            self._waited_for = False
+            self._outcome = None, problem, False
+            self._loop.post(self._end)
 
-    def ended(outcome: object, error: BaseException | None, more: bool) -> None:
+    def returned(self) -> bool:
+        """Wait for a callback that is expected to be quick, at most `_QUICK_SECONDS`; return whether it has returned."""
+        if not self._waited_for:
+            return False
+        if self._done.acquire(timeout=_QUICK_SECONDS) or not self._claim.acquire(blocking=False):
+            return True
+        self._pace.quick = False
+        return False
+
+    def _stop(self) -> None:
+        self._stopped = True
+
+    def _work(self) -> None:
+        call, self._call = self._call, None
+        assert call is not None  # noqa: S101 - it is started once
+        begun = time.monotonic()
+        self._outcome = _called(self._context, call)
+        self._pace.quick = time.monotonic() - begun < _QUICK_SECONDS
+        if self._waited_for and self._claim.acquire(blocking=False):
+            self._done.release()
+        else:
+            self._loop.post(self._end)
+
+    def _end(self) -> None:
+        self.end(self._finish)
+
+    def end(self, finish: Finish) -> None:
+        """Hand over the outcome, in the loop."""
+        job, (outcome, error, more) = self._job, self._outcome
         job.stop = None
-        if stopped:
+        if self._stopped:
             if inspect.iscoroutine(outcome):
                 outcome.close()
         elif more:
             job.call = lambda: outcome
-            loop.spawn(partial(run_job, job, finish), context)
+            self._loop.spawn(partial(run_job, job, self._finish), self._context)
         else:
             finish(job, outcome, error)
-
-    job.stop = stop
-    if job.cancelled:
-        return
-    try:
-        threads.run(work)
-    except Exception as problem:  # no thread is available
-        failure = problem
-        loop.post(lambda: ended(None, failure, more=False))
 
 
 def _called(context: contextvars.Context, call: Callable[[], object]) -> tuple[object, BaseException | None, bool]:

@@ -34,7 +34,7 @@ from bridle.options.bounds import checked_timeout
 from bridle.options.options import Options
 from bridle.pool import core as jobs
 from bridle.pool.audience import PooledReaders
-from bridle.pool.core import PoolCore, PoolLimits
+from bridle.pool.core import REFILL_SECONDS, PoolCore, PoolLimits
 from bridle.pool.differences import APPLIED, HARMLESS, changes, check_base, checked, split
 from bridle.pool.memory import check_package, resident
 from bridle.pool.registry import MemoryRegistry, Registry, SQLiteRegistry
@@ -197,6 +197,12 @@ class Works:
                 break
         if (until is not None and (self._planned is None or until < self._planned)) or self.core.over:
             self.seam.nudge()
+
+    def hurry(self) -> None:
+        """Replace warm processes immediately."""
+        with self.seam.lock:
+            self.core.hurry()
+        self.pump()
 
     def _report(self) -> None:
         """Give new events to the cursors."""
@@ -674,7 +680,8 @@ class SessionPool(OtherShell):
 
     Args:
         options: settings of all sessions; `Options()` if None. The pool chooses session ids itself.
-        warm: number of CLI processes that wait unused; started in the background.
+        warm: number of CLI processes that wait unused; started in the background. One that was checked out is replaced half a second later,
+            or as soon as a caller waits, so that its first turn has the processor to itself.
         max_live: limit on CLI processes. At the limit, idle conversations hibernate, least recently used first, then callers queue.
         max_starting: number of processes that start at the same time; the number of processors if None.
         memory_limit: bytes of resident memory of all CLI process trees; at the limit, idle conversations hibernate. None for no limit.
@@ -744,7 +751,7 @@ class SessionPool(OtherShell):
             raise TypeError(f"`registry` must be a bridle.pool.Registry or a path, not {type(registry).__name__}")
         lease = self._registry.lease_seconds
         beat = min(BEAT_SECONDS, lease / 3)
-        self._limits = PoolLimits(warm, max_live, max_starting, memory_limit, seconds, beat, lease)
+        self._limits = PoolLimits(warm, max_live, max_starting, memory_limit, seconds, beat, lease, REFILL_SECONDS)
 
     def __repr__(self) -> str:
         if self._works is None:
@@ -788,6 +795,7 @@ class SessionPool(OtherShell):
                 stats, seen = works.core.stats(), works.core.warmed.wakes
             if stats.warm >= self._limits.warm:
                 return
+            works.hurry()
             left = None if until is None else max(0.0, until - time.monotonic())
             if not await works.seam.wait(works.core.warmed, left, since=seen):
                 raise TimeoutError(f"{stats.warm} of {self._limits.warm} warm processes were ready after {limit:g} s.")

@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self, Typ
 
 from bridle.errors import OptionsError
 
-__all__ = ["Check", "Checked", "Field", "brief", "option", "redacted", "suggestion", "to_wire", "wire_name"]
-
 Check: TypeAlias = Callable[[Any, str], Any]
 
 
@@ -475,7 +473,7 @@ def integer(minimum: int | None = None) -> Check:
 
     def check(value: Any, path: str) -> int:
         if not isinstance(value, int) or isinstance(value, bool):
-            raise fail(path, "an int", value)
+            raise fail(path, "an int", value, f"Pass a whole number without quotes, such as {max(minimum or 0, 5)}.")
         if minimum is not None and value < minimum:
             raise wrong(path, f"must be {minimum} or more", value)
         return whole(value, path)

@@ -178,7 +178,11 @@ def check_callback(value: Any, path: str, parameters: Sequence[str], *, official
     try:
         signature.bind(*parameters)
     except TypeError as error:
-        hint = f" Write `def {getattr(value, '__name__', 'callback')}({', '.join(parameters)})`."
+        name = getattr(value, "__name__", "callback")
+        function = (
+            f"lambda {', '.join(parameters)}: ..." if name == "<lambda>" else f"def {name}({', '.join(parameters)})"
+        )
+        hint = f" Write `{function}`."
         if official and len(_required(signature)) == 3:
             hint += f" {official} See {MIGRATING}"
         raise OptionsError(

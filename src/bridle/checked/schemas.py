@@ -17,8 +17,6 @@ from bridle.messages import ResultError
 if TYPE_CHECKING:
     from bridle.messages import ResultMessage
 
-__all__ = ["OutputError", "decode_output", "schema_for"]
-
 _WRAPPER_KEY = "value"
 _KNOWN_WRAPPERS = (_WRAPPER_KEY, "output", "result")
 

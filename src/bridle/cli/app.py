@@ -34,8 +34,6 @@ from bridle.cli.terminal import Terminal
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["COMMANDS", "Command", "run_app"]
-
 _NOT_STARTED = "  3  the CLI cannot be started\n"
 _STOPPED = "  130  Ctrl-C (141: the reader of a pipe went away, 143: SIGTERM)\n"
 _RUN_CODES = f"""Exit codes:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from bridle.aio.session import Session
 from bridle.checked.fields import suggestion
-from bridle.cli.flags import build_options
+from bridle.cli.flags import MODES, build_options
 from bridle.cli.questions import Lines, Questions, can_edit
 from bridle.cli.running import FAILED, expected_warnings, signals, wait_for_no_reader
 from bridle.cli.terminal import clean, one_line
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from bridle.messages import Message
     from bridle.options.kinds import PermissionMode
     from bridle.options.options import Options
-
-__all__ = ["COMMANDS", "Chat", "chat", "run_command"]
 
 _PROMPT = "> "
 _MORE = ". "
@@ -425,7 +423,7 @@ COMMANDS = {
     "/cost": "show the cost",
     "/context": "show the use of the context window",
 }
-_MODES = ("acceptEdits", "auto", "bypassPermissions", "default", "dontAsk", "plan")
+_MODES = tuple(sorted(MODES))
 
 
 async def run_command(

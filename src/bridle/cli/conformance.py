@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from bridle.cli.terminal import Terminal
     from bridle.testing.conformance import Finding, Report
 
-__all__ = ["conformance"]
-
 _SHOWN = {
     "holds": ("ok", "green"),
     "fails": ("FAILED", "red"),

@@ -48,18 +48,6 @@ if TYPE_CHECKING:
     from bridle.messages import Message
     from bridle.permissions import PermissionRequest
 
-__all__ = [
-    "CODE",
-    "LONG_TEST",
-    "PROMPT",
-    "SESSION_PROMPTS",
-    "TYPED_PROMPT",
-    "demo",
-    "model_script",
-    "show_session",
-    "simulated_script",
-]
-
 CODE = """options = Options(
     hooks={"PreToolUse": [HookMatcher("Bash", [nothing_is_deleted])]},
     can_use_tool=may_it_run,

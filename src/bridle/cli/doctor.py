@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from bridle.cli.terminal import Terminal
     from bridle.launch import Found, LaunchPlan
 
-__all__ = ["doctor", "version"]
-
 _EXTRAS = {"cli": ("typer", "rich", "prompt_toolkit"), "mcp": ("mcp",), "pydantic": ("pydantic",), "trio": ("trio",)}
 _NARROW = 60
 _LEFT = 17
@@ -133,7 +131,7 @@ def _examine(given: Mapping[str, Any], report: _Report) -> None:
     except OptionsError as error:
         report.problem(str(error), "Fix this option, then run `bridle doctor` again.", USAGE)
         return
-    found = _find(options, given, report)
+    found = _find(options, report)
     plan = _plan(options, found, report)
     if found is not None and plan is not None:
         _ask_version(options, found, plan, report)
@@ -142,26 +140,27 @@ def _examine(given: Mapping[str, Any], report: _Report) -> None:
         _look_for_traps(options, plan, report)
 
 
-def _find(options: Options, given: Mapping[str, Any], report: _Report) -> Found | None:
+def _find(options: Options, report: _Report) -> Found | None:
     try:
         found = find_cli(options.cli_path, os.environ, os.path.expanduser("~"))
     except StartError as error:
         first, _, rest = with_flags(str(error)).partition(" Install it")
-        to_do = f"Install it{rest}" if rest else "Pass another path with --cli-path."
+        to_do = f"Install it{rest}" if rest else f"Pass another path with {_place('`BRIDLE_CLI_PATH`' in first)}."
         report.problem(first, to_do, NOT_STARTED)
         return None
-    source: str = found.source
-    if source == "cli_path" and given.get("cli_path") is None and os.environ.get("BRIDLE_CLI_PATH"):
-        source = "BRIDLE_CLI_PATH"
     report.facts["cli"] = {
         "path": found.path,
         "real_path": os.path.realpath(found.path),
-        "source": source,
+        "source": found.source,
         "version": None,
         "minimum": str(MINIMUM_ONE_SHOT),
         "minimum_for_sessions": str(MINIMUM_SESSION),
     }
     return found
+
+
+def _place(variable: bool) -> str:
+    return "the variable BRIDLE_CLI_PATH" if variable else "--cli-path"
 
 
 def _plan(options: Options, found: Found | None, report: _Report) -> LaunchPlan | None:
@@ -225,7 +224,7 @@ def _ask_version(options: Options, found: Found, plan: LaunchPlan, report: _Repo
         else:
             report.problem(
                 str(error),
-                f"Check {escape_terminal(found.path, 300)}, or pass another path with --cli-path.",
+                f"Check {escape_terminal(found.path, 300)}, or pass another path with {_place(found.source == 'BRIDLE_CLI_PATH')}.",
                 NOT_STARTED,
             )
 

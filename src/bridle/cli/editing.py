@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     from bridle.cli.terminal import Terminal
 
-__all__ = ["EditedLines"]
-
 _MOST_HISTORY = 1024 * 1024
 _SUSPENDED = "\0suspended"
 """A result that no line can be: prompt_toolkit has no other way to end an edit early."""

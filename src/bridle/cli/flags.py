@@ -41,7 +41,7 @@ _YES = "Approve all permission requests that need no person."
 _SCHEMA = "Require an answer that matches the JSON schema in PATH."
 _PIECES = "Show text while it is written (default: on a terminal)."
 _CLI = "Path to the Claude Code CLI (default: search for it)."
-_MODES = tuple(mode for mode in get_args(PermissionMode) if mode != "manual")
+MODES = tuple(mode for mode in get_args(PermissionMode) if mode != "manual")
 _ALIASES = ("default", "fable", "haiku", "opus", "sonnet")
 """Names of models that the CLI resolves by itself; only for completion."""
 
@@ -120,14 +120,14 @@ _NAMED = {
         ("allowed_tools", _ALLOW, _TOOLS, "TOOL --allow --allowed-tools"),
         ("disallowed_tools", "Never run TOOL. Repeatable.", _TOOLS, "TOOL"),
         ("tools", 'Offer only these tools; "" none, default all. Repeatable.', _TOOLS, "TOOL"),
-        ("permission_mode", f"Set the mode: {', '.join(_MODES)}.", _TOOLS, "MODE"),
+        ("permission_mode", f"Set the mode: {', '.join(MODES)}.", _TOOLS, "MODE"),
         ("add_dirs", "Let tools also work in this folder. Repeatable.", _TOOLS, "PATH"),
         ("mcp_servers", "Load MCP servers from a file or JSON text.", _TOOLS, "PATH --mcp-config"),
         ("cwd", "Run the CLI in this folder.", _PROCESS, "PATH"),
         ("setting_sources", _SOURCES, _PROCESS, "LIST"),
         choices={
             "model": _ALIASES,
-            "permission_mode": _MODES,
+            "permission_mode": MODES,
             "setting_sources": ("user", "project", "local", "user,project", "user,project,local"),
         },
     ),

@@ -14,8 +14,6 @@ from bridle.cli.terminal import wrapped
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["CommandWithHelp", "GroupWithHelp"]
-
 _NARROW = 70
 """Columns below which a text stands below its flag."""
 _LEFT = 32

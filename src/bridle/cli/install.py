@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from bridle.cli.terminal import Terminal
 
-__all__ = ["install_cli"]
-
 _WANTED = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]*")
 _PLATFORMS = ("linux-x64", "linux-arm64", "linux-x64-musl", "linux-arm64-musl", "darwin-x64", "darwin-arm64")
 _RETRY_SECONDS = 1.0

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from bridle.dialogs import ElicitationRequest
     from bridle.permissions import PermissionRequest, PermissionUpdate
 
-__all__ = ["Lines", "Questions", "can_edit"]
-
 _LONGEST = 16 * 1024 * 1024
 _PIECE = 65536
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from bridle.options.options import Options
     from bridle.sync import QueryStream
 
-__all__ = ["Signals", "Stopped", "signals"]
-
 T = TypeVar("T")
 
 _START_SECONDS = 2.0
@@ -150,9 +148,8 @@ def run(given: Mapping[str, Any], terminal: Terminal) -> int:
         raise OptionsError("--json and --quiet exclude each other.", field="json")
     options = build_options(given, partial=terminal.interactive and not quiet and not as_json)
     prompt = read_prompt(given.get("prompt"))
-    view: View
     terminal.separate()
-    view = RawLines(terminal) if as_json else FinalText(terminal) if quiet else Transcript(terminal)
+    view: View = RawLines(terminal) if as_json else FinalText(terminal) if quiet else Transcript(terminal)
     result = show_query(prompt, options, view, terminal)
     return FAILED if result is None or result.is_error else 0
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import TextIO
 
-__all__ = ["Channel", "Cleaner", "Terminal", "clean", "escape_json", "one_line", "wrapped"]
-
 # C0 without tab and newline, DEL, C1; characters without a width that hide or reorder what is around them (soft hyphen, direction
 # marks and overrides, zero-width spaces, invisible operators, annotations, tags); separators that some programs take for a newline;
 # surrogates. ZWNJ, ZWJ and variation selectors stay: scripts and emoji need them.
@@ -113,6 +111,9 @@ class Channel:
     Args:
         file: standard output or standard error.
         owner: the terminal, which knows whether anything may be written.
+
+    Attributes:
+        line_open: True if the last line has no end yet.
     """
 
     def __init__(self, file: TextIO, owner: Terminal) -> None:
@@ -120,7 +121,7 @@ class Channel:
         self.console: Console = _console(file)
         self._cleaner = Cleaner()
         self._wrapper = Wrapper()
-        self._line_open = False
+        self.line_open: bool = False
         self.interactive: bool = file.isatty()
         self.styled: bool = self.console.color_system is not None
 
@@ -164,17 +165,8 @@ class Channel:
     def fresh_line(self) -> None:
         """End the line if one was begun."""
         self._finish_piece()
-        if self._line_open:
+        if self.line_open:
             self._put("\n")
-
-    @property
-    def line_open(self) -> bool:
-        """True if the last line has no end yet."""
-        return self._line_open
-
-    @line_open.setter
-    def line_open(self, is_open: bool) -> None:
-        self._line_open = is_open
 
     def _finish_piece(self) -> None:
         self._put(self._wrapper.finish(self.width) + self._cleaner.finish())
@@ -182,7 +174,7 @@ class Channel:
     def _put(self, safe: str, style: str = "") -> None:
         if safe:
             self._owner.emit(self.console, [Segment(safe, _style(style))])
-            self._line_open = not safe.endswith("\n")
+            self.line_open = not safe.endswith("\n")
 
 
 class Terminal(Channel):
@@ -252,7 +244,7 @@ class Terminal(Channel):
     def disturbed(self) -> None:
         """Record that the terminal itself has written, as it does for Ctrl-C."""
         if self.asker is None:
-            self._line_open = True
+            self.line_open = True
 
     def note(self, text: str, style: str = "") -> None:
         """Write a line to standard error."""
@@ -280,7 +272,7 @@ class Terminal(Channel):
         last, self._drawn = self._drawn, cell_len(text)
         back = "\r" + " " * last + "\r" if last else ""
         self.emit(self.console, [Segment(back), Segment(clean(text))])
-        self._line_open = bool(text)
+        self.line_open = bool(text)
 
     @contextmanager
     def spinning(self, text: str) -> Iterator[None]:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from bridle.cli.terminal import Terminal
     from bridle.testing.cassettes.file import Entry, RecordedSession, Recording
 
-__all__ = ["Event", "Totals", "timeline", "totals", "trace"]
-
 _FAILED_STATES = frozenset({"failed", "killed", "error"})
 
 

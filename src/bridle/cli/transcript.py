@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from bridle.cli.terminal import Channel, Terminal
     from bridle.messages import Message
 
-__all__ = ["FinalText", "RawLines", "Transcript", "summary"]
-
 _THINKING = "dim italic"
 _PLAIN_THINKING = "(thinking) "
 _RESULT_LINES = 6
@@ -56,7 +54,7 @@ class FinalText:
         if isinstance(item, (StreamWarning, DecodeError)):
             _show_trouble(self._terminal, item)
         elif isinstance(item, AssistantMessage) and item.parent_tool_use_id is None:
-            self._last_text = _text_of(item) or self._last_text
+            self._last_text = item.text or self._last_text
 
     def finish(self, result: ResultMessage | None) -> None:
         """Write the answer, or what went wrong."""
@@ -398,10 +396,6 @@ def _note(message: Message, terminal: Terminal) -> tuple[str, str] | None:
             return f"Rate limit{kind}: {limits.status}{used}.", "yellow"
         case _:
             return None
-
-
-def _text_of(message: AssistantMessage) -> str:
-    return "".join(block.text for block in message.content if isinstance(block, TextBlock))
 
 
 def _call_text(block: Any) -> list[str]:

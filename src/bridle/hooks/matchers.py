@@ -120,7 +120,13 @@ class HookMatcher(Checked, Generic[InputT_contra]):
     timeout: float | None = option(default=None, check=number(0, exclusive=True))
     on_failure: OnFailure | None = option(default=None, check=choice("continue", "block"))
 
-    if TYPE_CHECKING:
+    if not TYPE_CHECKING:
+
+        def __init__(self, matcher=None, hooks=(), timeout=None, on_failure=None, **unknown):
+            # A wrong name is an OptionsError that names the right one.
+            super().__init__(matcher=matcher, hooks=hooks, timeout=timeout, on_failure=on_failure, **unknown)
+
+    else:  # last: tools that read the source document this one
 
         def __init__(
             self,
@@ -129,12 +135,6 @@ class HookMatcher(Checked, Generic[InputT_contra]):
             timeout: float | None = None,
             on_failure: OnFailure | None = None,
         ) -> None: ...
-
-    else:
-
-        def __init__(self, matcher=None, hooks=(), timeout=None, on_failure=None, **unknown):
-            # A wrong name is an OptionsError that names the right one.
-            super().__init__(matcher=matcher, hooks=hooks, timeout=timeout, on_failure=on_failure, **unknown)
 
 
 _Entry: TypeAlias = "HookCallback[InputT_contra] | HookMatcher[InputT_contra] | Mapping[str, Any]"

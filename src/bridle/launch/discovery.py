@@ -89,9 +89,10 @@ def find_cli(
     home = home or environment.get("HOME") or ""
     if not os.path.isabs(home):
         home = ""
-    if cli_path is not None:
+    named = environment.get("BRIDLE_CLI_PATH")
+    if cli_path is not None and os.fspath(cli_path) != named:
         return Found(_explicit(os.fspath(cli_path), "cli_path", environment, home), "cli_path")
-    if named := environment.get("BRIDLE_CLI_PATH"):
+    if named:  # `Options.load` reads the variable as well: an equal option comes from there
         return Found(_explicit(named, "BRIDLE_CLI_PATH", environment, home), "BRIDLE_CLI_PATH")
     searched: list[str] = []
     for candidate, source in _candidates(environment, home, python_path, system_places):

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from bridle.options.options import Row
 
-__all__ = ["OptionRow", "ROWS", "ROWS_BY_NAME", "is_given"]
-
 
 def json_text(value: Any) -> str:
     """Return compact JSON; keys keep their order."""

@@ -6,8 +6,6 @@ import math
 
 from bridle.checked.fields import Checked, integer, number, option, optional
 
-__all__ = ["LONGEST_SECONDS", "Limits", "Timeouts", "checked_timeout"]
-
 # What epoll can wait for at once is a little more: beyond it a wait fails with a bare OverflowError.
 LONGEST_SECONDS = 2_000_000
 _deadline = optional(number(0, exclusive=True, maximum=LONGEST_SECONDS))

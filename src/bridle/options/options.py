@@ -59,8 +59,6 @@ if TYPE_CHECKING:
     from bridle.options.stores import SessionStore
     from bridle.permissions import Allow, Deny, PermissionRequest
 
-__all__ = ["Options", "Row", "flag", "host", "initialize", "special", "variable"]
-
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Literal, NoReturn, TypeAlias, TypedDict, Unpack

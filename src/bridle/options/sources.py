@@ -16,8 +16,6 @@ from bridle.errors import OptionsError, escape_terminal
 if TYPE_CHECKING:
     from bridle.checked.fields import Field
 
-__all__ = ["layered", "said_where", "variable_kind"]
-
 PREFIX = "BRIDLE_"
 
 _TEXTS = frozenset({"str", "os.PathLike", "Literal"})

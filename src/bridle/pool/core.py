@@ -54,6 +54,9 @@ POLL_SECONDS = (0.05, 0.5)
 """The first and the longest pause before a conversation that another program runs is requested again."""
 PROCESS_BYTES = 200 * 2**20
 """The expected size of a process that was not measured yet."""
+REFILL_SECONDS = 0.5
+"""Time between the check-out of a warm process and the start of the next one: the first turn of a CLI costs about 0.4 s of processor
+time, and a start at the same moment takes a core from it."""
 
 Reason: TypeAlias = Literal["idle", "limit", "memory", "settings", "wanted", "drain"]
 
@@ -68,6 +71,7 @@ class PoolLimits(NamedTuple):
     idle: float
     beat: float
     lease: float
+    refill: float
 
 
 class Lease(Enum):
@@ -269,6 +273,7 @@ class PoolCore:
         self._numbers = 0
         self._failures = 0
         self._start_at = 0.0  # no warm process is started before
+        self._spare_at = 0.0  # none that replaces one in use is started before, unless a caller waits for it
         self._beat_at: float | None = None
         self._beaten_at = 0.0
 
@@ -555,6 +560,10 @@ class PoolCore:
         jobs, self._jobs = list(self._jobs), deque()
         return jobs
 
+    def hurry(self) -> None:
+        """Replace warm processes immediately: a caller waits until all are ready."""
+        self._spare_at = 0.0
+
     def take_events(self) -> list[PoolEvent]:
         """Return what has happened since the last call."""
         events, self._events = list(self._events), deque()
@@ -574,7 +583,7 @@ class PoolCore:
         if self._beat_at is not None:
             times.append(self._beat_at)
         if not self.closing and self._missing_warm > 0:
-            times.append(self._start_at)
+            times.append(max(self._start_at, self._spare_at))
         return min(times, default=None)
 
     def _rest(self, now: float) -> None:
@@ -669,12 +678,20 @@ class PoolCore:
 
     def _bind(self, slot: Slot, conv: Conversation, now: float) -> None:
         """Give a warm process to a new conversation; its caller gets it when that is stored."""
+        self._put_refill_off(now)
         self._move(slot, Happening.BOUND)
         slot.used_at = now
         slot.conv, conv.slot = conv, slot
         self._note(slot, conv)
 
+    def _put_refill_off(self, now: float) -> None:
+        """Leave the processor to the process that is about to be used; further ones do not put it off again."""
+        if self._spares >= self.limits.warm:
+            self._spare_at = now + self.limits.refill
+
     def _grant(self, waiter: Waiter, slot: Slot, now: float) -> None:
+        if slot.state is State.WARM:
+            self._put_refill_off(now)
         self._move(slot, Happening.GRANTED)
         self._dequeue(waiter)
         self._failures = 0
@@ -699,6 +716,8 @@ class PoolCore:
         missing = self._missing_warm
         if missing <= 0 or now < self._start_at:
             return
+        if now < self._spare_at and not any(map(self._takes_any, self._queue)):
+            return
         leaving = self._leaving
         for _ in range(missing):
             if self._has_room(for_caller=False):
@@ -712,8 +731,12 @@ class PoolCore:
 
     @property
     def _missing_warm(self) -> int:
-        coming = self._counts[State.WARM] + sum(map(_will_be_warm, self.slots.values()))
-        return self.limits.warm + sum(map(self._takes_any, self._queue)) - coming
+        return self.limits.warm + sum(map(self._takes_any, self._queue)) - self._spares
+
+    @property
+    def _spares(self) -> int:
+        """The number of processes that are warm or will be."""
+        return self._counts[State.WARM] + sum(map(_will_be_warm, self.slots.values()))
 
     def _needs_place(self, waiter: Waiter) -> bool:
         """Return whether a caller waits for a place for a process."""

@@ -54,7 +54,6 @@ from bridle.messages.decode import decode_run
 from bridle.options.bounds import Limits
 from bridle.protocol import events, frames
 from bridle.protocol.control import (
-    Direction,
     encode_request,
     error_text,
     fail_answer,
@@ -63,6 +62,7 @@ from bridle.protocol.control import (
     read_answer,
     row_for,
 )
+from bridle.protocol.control_table import Direction
 from bridle.protocol.diagnostics import exit_code_hint, line_skipped, process_failure, refused_option
 from bridle.protocol.exchanges import InFlightRequest, Ledger, PendingRequest
 from bridle.protocol.framing import LineFramer, OversizedLine
@@ -103,8 +103,6 @@ if TYPE_CHECKING:
     from bridle.messages.system import BackgroundTask
     from bridle.protocol.control import Answer
     from bridle.protocol.frames import Payload
-
-__all__ = ["PLAIN", "SETTLE_SECONDS", "Connection", "Role"]
 
 logger: logging.Logger = logging.getLogger("bridle")
 

@@ -13,30 +13,13 @@ from bridle.errors import DecodeError
 from bridle.messages import decode
 from bridle.messages.base import NO_RAW
 from bridle.messages.control import ControlRequest
-from bridle.protocol.control_table import ROWS, ControlRow, DeadlineClass, Direction, FailPolicy, Field
+from bridle.protocol.control_table import ROWS, ControlRow, FailPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from bridle.errors import StreamWarning
     from bridle.messages.control import ControlResponse
-
-__all__ = [
-    "ROWS",
-    "Answer",
-    "ControlRow",
-    "DeadlineClass",
-    "Direction",
-    "FailPolicy",
-    "Field",
-    "encode_request",
-    "error_text",
-    "fail_answer",
-    "malformed",
-    "open_requests",
-    "read_answer",
-    "row_for",
-]
 
 logger: logging.Logger = logging.getLogger("bridle")
 
@@ -97,7 +80,10 @@ def encode_request(subtype: str, fields: dict[str, Any]) -> dict[str, Any]:
     for name, value in fields.items():
         field = by_name.get(name)
         if field is not None and not _fits(value, field.kind):
-            raise TypeError(f"`{subtype}`: `{name}` must be {_IN_WORDS[field.kind]}, got {shown(value)}")
+            fix = (
+                f"Write `{row.example}`." if row.example else f"Pass {field.doc}" if field.doc else "Correct the value."
+            )
+            raise TypeError(f"`{subtype}`: `{name}` must be {_IN_WORDS[field.kind]}, got {shown(value)}. {fix}")
         wire[field.wire if field is not None else name] = value
     for field in row.fields:
         if field.required and field.wire not in wire:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from bridle.protocol.results import ControlResult
 
-__all__ = ["OPERATIONS", "ROWS", "ControlRow", "DeadlineClass", "Direction", "FailPolicy", "Field"]
-
 DeadlineClass = Literal["initialize", "control", "rewind", "hook", "permission", "mcp", "dialog"]
 """The timeout of a request: a name of `Timeouts`, but for `dialog`, which waits for a person like a permission."""
 

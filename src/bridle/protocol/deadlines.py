@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from bridle.options.bounds import Timeouts
     from bridle.protocol.connection import Connection
 
-__all__ = ["TURN_KINDS", "Deadlines", "TurnDeadlines"]
-
 TURN_KINDS = ("first_message", "idle", "turn")
 """The kinds of timeout that a turn can have, as `Timeouts` names them."""
 

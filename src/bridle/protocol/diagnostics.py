@@ -18,15 +18,6 @@ if TYPE_CHECKING:
     from bridle.messages import ResultMessage
     from bridle.messages.system import BackgroundTask
 
-__all__ = [
-    "did_not_exit",
-    "exit_code_hint",
-    "incomplete_last_line",
-    "line_skipped",
-    "process_failure",
-    "refused_option",
-]
-
 # The CLI quotes the whole argument. Its value may be secret, and may be long: the flag is what matters.
 _UNKNOWN_OPTION = re.compile(r"unknown option '?([^'=\n]+)", re.IGNORECASE)
 

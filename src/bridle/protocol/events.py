@@ -15,30 +15,9 @@ if TYPE_CHECKING:
     from bridle.messages.control import ControlRequest, TranscriptMirror
     from bridle.messages.conversation import UserMessage
     from bridle.messages.system import BackgroundTask
-    from bridle.protocol.control import ControlRow
+    from bridle.protocol.control_table import ControlRow
     from bridle.protocol.results import ControlResult, ServerInfo
     from bridle.protocol.states.session import Ending, SessionActivity, TurnState
-
-__all__ = [
-    "ActivityChanged",
-    "BackgroundTasksChanged",
-    "BadLine",
-    "Ended",
-    "Event",
-    "HandshakeCompleted",
-    "HandshakeFailed",
-    "IncompleteLine",
-    "LongLine",
-    "MessagesReceived",
-    "OperationsReleased",
-    "PromptReceived",
-    "RequestCancelled",
-    "RequestReceived",
-    "RequestResolved",
-    "TranscriptMirrored",
-    "TurnStateChanged",
-    "WarningRaised",
-]
 
 
 class Event(msgspec.Struct, frozen=True, eq=False):

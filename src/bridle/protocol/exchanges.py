@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bridle.messages.control import ControlRequest
-    from bridle.protocol.control import ControlRow
-
-__all__ = ["InFlightRequest", "Ledger", "PendingRequest"]
+    from bridle.protocol.control_table import ControlRow
 
 _REMEMBERED = 4_096
 

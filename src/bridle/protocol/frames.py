@@ -15,18 +15,6 @@ from msgspec import Raw
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "Payload",
-    "cancel_frame",
-    "encode",
-    "error_frame",
-    "message_frame",
-    "request_frame",
-    "success_frame",
-    "user_frame",
-    "verbatim",
-]
-
 Payload = bytes | Raw | dict[str, Any]
 """An answer: ready JSON, or an object that becomes JSON (and may hold `Raw` parts)."""
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["LineFramer", "OversizedLine"]
-
 _HEAD_BYTES = 200
 _SAMPLE_BYTES = 4_096
 _SHORT_LINES = 5

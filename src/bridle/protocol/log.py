@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 else:
     Adapter = logging.LoggerAdapter
 
-__all__ = ["SessionLog", "issue", "one_line"]
-
 
 class SessionLog(Adapter):
     """A logger whose records have the attributes `session_id`, `turn_id` and `pid`; each is None while it is unknown.

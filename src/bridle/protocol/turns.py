@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from bridle.messages import ResultMessage
 
-__all__ = ["PromptRecord", "TurnTable"]
-
 _REPORTS = {
     "queued": TurnHappening.REPORTED_QUEUED,
     "started": TurnHappening.REPORTED_STARTED,

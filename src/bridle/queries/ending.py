@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     Item = Message | StreamWarning | DecodeError
 
-__all__ = ["Overtime", "QueryCore", "Recent", "TextDeltas", "last_text", "partial_of"]
-
 _OVER = (State.ENDING, State.CLOSED)
 
 

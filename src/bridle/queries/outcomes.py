@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from bridle.errors import DecodeError
     from bridle.messages import Message, ResultMessage
 
-__all__ = ["CollectResult", "RunResult", "conclude", "with_output_type"]
-
 T = TypeVar("T")
 
 

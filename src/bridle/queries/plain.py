@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from bridle.messages import Message
     from bridle.options.options import Options
 
-__all__ = ["PlainQuery", "is_steered", "tell", "warn_before_start", "with_guards"]
-
 logger: logging.Logger = logging.getLogger("bridle")
 
 EXIT_SECONDS = 5.0

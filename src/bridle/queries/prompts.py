@@ -24,20 +24,6 @@ if TYPE_CHECKING:
 
     from bridle.options.options import Options
 
-__all__ = [
-    "MOST_OPEN",
-    "PRIORITIES",
-    "Feeder",
-    "OnePrompt",
-    "Priority",
-    "Prompt",
-    "Prompts",
-    "checked_blocks",
-    "is_many",
-    "one_prompt",
-    "steering_reasons",
-]
-
 Prompt: TypeAlias = str | Sequence[Block | Mapping[str, Any]]
 """One prompt: a text, or a list of content blocks (objects or dicts)."""
 Prompts: TypeAlias = Iterator[Prompt | Mapping[str, Any]] | AsyncIterable[Prompt | Mapping[str, Any]]

@@ -21,14 +21,6 @@ if TYPE_CHECKING:
 
     from bridle.testing.model.requests import ModelRequest
 
-__all__ = [
-    "CassetteError",
-    "CassetteMismatchError",
-    "ScriptError",
-    "UnconsumedStepsError",
-    "UnexpectedModelRequestError",
-]
-
 
 class ScriptError(BridleError, AssertionError):
     """A test's script and what really happened disagree; pytest shows it as a failed assertion."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import TracebackType
 
-__all__ = ["LEFT_ADVICE", "Leak", "LeakError", "Snapshot", "TaskWatch", "no_leaks"]
-
 DEFAULT_SECONDS = 2.0
 """Seconds for things that end without help; the wait happens only if something is left."""
 LEFT_ADVICE = (

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from bridle.launch.plan import LaunchPlan
 
-__all__ = ["AsyncMemoryTransport", "Peer", "SyncMemoryTransport"]
-
 _TAIL = 64 * 1024
 
 

@@ -181,7 +181,7 @@ class EmbeddedResource(ContentItem):
 class ToolResult(msgspec.Struct, frozen=True):
     """A result in full, for tools that want to say more than a value can.
 
-    Args:
+    Attributes:
         content: a text, an item, or several of both, in order.
         structured: an object beside the content (`structuredContent`): a dict, or anything that becomes a JSON object. The CLI
             (2.1.328) shows the model this object and the images, and not the texts of `content`.

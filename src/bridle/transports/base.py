@@ -92,6 +92,9 @@ class AsyncTransport(Transport, Protocol):
 
         Args:
             data: whole frames, with their line ends.
+
+        Raises:
+            BridleError: the connection is lost. It ends the session; any other exception ends it with `SessionClosedError`.
         """
 
     async def end_input(self) -> None:
@@ -102,6 +105,9 @@ class AsyncTransport(Transport, Protocol):
 
         Returns:
             The bytes; b"" at the end, each time it is called there.
+
+        Raises:
+            BridleError: the connection is lost. It ends the session; any other exception ends it with `SessionClosedError`.
         """
 
     async def wait_exit(self) -> int | None:
@@ -138,6 +144,9 @@ class SyncTransport(Transport, Protocol):
 
         Args:
             data: whole frames, with their line ends.
+
+        Raises:
+            BridleError: the connection is lost. It ends the session; any other exception ends it with `SessionClosedError`.
         """
 
     def end_input(self) -> None:
@@ -151,6 +160,9 @@ class SyncTransport(Transport, Protocol):
 
         Returns:
             The bytes; b"" at the end, or when another thread stops the transport; None after the timeout.
+
+        Raises:
+            BridleError: the connection is lost. It ends the session; any other exception ends it with `SessionClosedError`.
         """
 
     def wait_exit(self, timeout: float | None = None) -> int | None:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from bridle.options.options import Options
 
-__all__ = ["ChildWrapper", "RecordedBy", "Recorder", "check_shape", "open_async", "open_sync", "recorder"]
-
 
 @runtime_checkable
 class ChildWrapper(TransportSource, Protocol):

@@ -18,7 +18,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from bridle.waiting.event_loops import context_for_thread
+from bridle.waiting.event_loops import context_for_thread, wait_readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -269,11 +269,9 @@ class Call(Generic[T]):
         Raises:
             BaseException: the exception of the function.
         """
-        import anyio  # not at the top: threads without an event loop use this file, too
-
         work = self._work
         while not work.done:
-            await anyio.wait_readable(work.wakeup.fileno())
+            await wait_readable(work.wakeup.fileno())
         work.leave()
         if work.error is not None:
             try:

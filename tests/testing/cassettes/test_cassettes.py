@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from bridle.testing import Cassette, CassetteError, CassetteMismatchError, casse
 from tests.support import stand_in, stand_in_session
 from tests.support.memory import Memory
 from tests.support.patience import patience
+from tests.support.programs import program
 from tests.support.shell import Shell
 from tests.support.talking import Running, ask, first, got, raised, steps, texts
 from tests.testing.cassettes.taping import kinds, lines, talk, taped
@@ -37,21 +37,14 @@ def tape(tmp_path: Path) -> Path:
 @pytest.fixture
 def cli(tmp_path: Path) -> Callable[..., Options]:
     """Return a function that gives the options for a stand-in CLI: for sessions, or (`plays=`) for queries."""
-
-    def program(name: str, file: str | None, flags: str) -> Path:
-        path = tmp_path / name
-        if not path.exists():
-            path.write_text(f'#!/bin/sh\nexec {sys.executable} {flags} {os.path.abspath(file or "")} "$@"\n')
-            path.chmod(0o755)
-        return path
+    query = program(tmp_path / "claude-query", stand_in)
+    session = program(tmp_path / "claude-session", stand_in_session)
 
     def options(plays: list[list[Any]] | None = None, **more: Any) -> Options:
-        if plays is None:
-            path = program("claude-session", stand_in_session.__file__, "-P")
-        else:
-            path = program("claude-query", stand_in.__file__, "-I -S")
         environment = {"STAND_IN_STEPS": json.dumps(plays or []), **more.pop("env", {})}
-        return Options(**{"cli_path": path, "env": environment, "version_check": "skip", **more})
+        return Options(
+            **{"cli_path": session if plays is None else query, "env": environment, "version_check": "skip", **more}
+        )
 
     return options
 

@@ -15,7 +15,7 @@ import pytest
 from bridle.errors import CLINotFoundError
 from bridle.testing import check_cli
 from bridle.testing.conformance import drift_baseline
-from bridle.testing.conformance.cli import CLI_CHECKS
+from bridle.testing.conformance.bench import CLI_CHECKS
 from bridle.testing.conformance.drift import Drift, flags_of_help, our_flags, without_row
 from tests.support.patience import patience
 

@@ -30,8 +30,10 @@ from bridle.testing.faults import (
     StalledWriter,
 )
 from bridle.testing.faults.flow import Ended, Flow, Pause
+from tests.support import stand_in_session
 from tests.support.memory import Memory
 from tests.support.patience import patience
+from tests.support.programs import program
 from tests.support.query_fixtures import leaves_nothing, playing, shell, stand_in_path
 from tests.support.shell import Shell
 from tests.support.talking import got, raised, steps, texts
@@ -363,14 +365,7 @@ def test_a_session_whose_cli_dies_in_the_middle_of_a_line(shell: Shell, session_
 @pytest.fixture
 def session_options(tmp_path: Path) -> StandIn:
     """Options for the stand-in of sessions."""
-    import os
-    import sys
-
-    from tests.support import stand_in_session
-
-    path = tmp_path / "session-claude"
-    path.write_text(f'#!/bin/sh\nexec {sys.executable} -P {os.path.abspath(stand_in_session.__file__)} "$@"\n')
-    path.chmod(0o755)
+    path = program(tmp_path / "session-claude", stand_in_session)
     return lambda **more: Options(cli_path=str(path), version_check="skip", **more)
 
 

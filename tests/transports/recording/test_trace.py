@@ -28,6 +28,7 @@ from tests.contract import shows
 from tests.support import stand_in, stand_in_session
 from tests.support.memory import Memory
 from tests.support.patience import patience
+from tests.support.programs import program
 from tests.support.query_fixtures import leaves_nothing, shell
 from tests.support.shell import Shell
 from tests.support.talking import Running, got, raised, steps, texts
@@ -40,13 +41,8 @@ FRAMES: list[list[Any]] = [["frame", "init"], ["frame", "assistant"], ["frame", 
 
 @pytest.fixture
 def cli(tmp_path: Path) -> Callable[..., Options]:
-    for name, file, flags in (
-        ("claude-query", stand_in.__file__, "-I -S"),
-        ("claude-session", stand_in_session.__file__, "-P"),
-    ):
-        path = tmp_path / name
-        path.write_text(f'#!/bin/sh\nexec {sys.executable} {flags} {os.path.abspath(file)} "$@"\n')
-        path.chmod(0o755)
+    program(tmp_path / "claude-query", stand_in)
+    program(tmp_path / "claude-session", stand_in_session)
 
     def options(plays: list[list[Any]] | None = None, **more: Any) -> Options:
         path = tmp_path / ("claude-session" if plays is None else "claude-query")

@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 from bridle.protocol.states import Member
 
-__all__ = ["ONE_SHOT", "Cell", "Happening", "State", "Yield"]
-
 
 class State(Member):
     """Where a query stands."""

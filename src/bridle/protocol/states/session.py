@@ -11,38 +11,6 @@ from typing import NamedTuple
 
 from bridle.protocol.states import Member
 
-__all__ = [
-    "ENDINGS",
-    "HANDSHAKE",
-    "INPUT",
-    "LIFECYCLE",
-    "OUTPUT",
-    "PROCESS",
-    "TURN",
-    "WORK",
-    "SessionActivity",
-    "Ending",
-    "Exit",
-    "Half",
-    "HalfHappening",
-    "Handshake",
-    "HandshakeHappening",
-    "SessionState",
-    "LifecycleHappening",
-    "Process",
-    "ProcessHappening",
-    "Snapshot",
-    "TurnHappening",
-    "TurnState",
-    "Work",
-    "WorkHappening",
-    "activity_named",
-    "input_may_close",
-    "is_quiet",
-    "operations_flow",
-    "somebody_reads",
-]
-
 
 class SessionState(StrEnum):
     """Where a session stands, as its user sees it."""

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from bridle.transports.base import AsyncTransport, SyncTransport, TransportSource
     from bridle.transports.opening import Recorder
 
-__all__ = ["Cassette", "Mode", "cassette"]
-
 Mode = Literal["once", "none", "all", "new"]
 F = TypeVar("F", bound="Callable[..., Any]")
 

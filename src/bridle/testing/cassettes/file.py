@@ -15,8 +15,6 @@ import msgspec
 
 from bridle.transports.recording.recorder import FORMAT, VERSION
 
-__all__ = ["Entry", "RecordedSession", "Recording", "frame_of", "object_of", "read_recording"]
-
 _FRAME = b',"f":'
 _INBOUND = "in"
 _MOST_PROBLEMS = 50

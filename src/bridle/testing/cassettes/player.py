@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from bridle.options.options import Options
     from bridle.testing.cassettes.file import Entry, RecordedSession
 
-__all__ = ["Player"]
-
 _BATCH = 256 * 1024
 _SHORT = 2_000
 _HOST = frozenset({"out", "prompt", "end_input", "stop", "abandon"})

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
     from bridle.messages import Message
 
-__all__ = ["CONTROLS", "EXPECTED_HOOKS"]
-
-
 # Requests to a session that 2.1.328 answers with success, and whether Bridle's own methods build on the answer.
 CONTROLS: tuple[tuple[str, dict[str, Any], bool], ...] = (
     ("set_permission_mode", {"mode": "default"}, True),

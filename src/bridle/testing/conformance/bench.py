@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from bridle.testing.faults.kinds import Note
     from bridle.testing.model.scripted_model import ScriptedModel
 
-__all__ = ["CLI_CHECKS", "Bench", "CLICheck", "Drifted", "cli_check"]
-
 
 class _Listening(FrameStage):
     def __init__(self, see: Callable[[bytes], None]) -> None:

@@ -13,14 +13,13 @@ import msgspec
 
 from bridle.errors import DecodeError
 from bridle.messages import Block, ControlRequest, Frame, UnknownMessage, UnknownSystemMessage, decode
-from bridle.protocol.control import Direction, row_for
+from bridle.protocol.control import row_for
+from bridle.protocol.control_table import Direction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from bridle.errors import StreamWarning
-
-__all__ = ["Drift", "flags_of_help", "our_flags", "unmodelled_fields"]
 
 # Set by Bridle itself, in no row of the table of options.
 _ALWAYS = frozenset({"--print", "--output-format", "--verbose", "--input-format"})

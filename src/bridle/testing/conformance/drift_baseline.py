@@ -5,8 +5,6 @@ It can be had from `message.data`. The list lets `check_cli` tell what a newer C
 
 from __future__ import annotations
 
-__all__ = ["FIELDS", "FLAGS", "INITIALIZE", "TYPES", "VERSION"]
-
 VERSION = "2.1.330"
 _FIELDS = (
     "AssistantMessage.api_error_status AssistantMessage.api_error_type AssistantMessage.tool_use_meta "

@@ -11,8 +11,6 @@ from bridle.errors import escape_terminal
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Failed", "Finding", "Report", "Skipped", "Status", "expect", "one_line"]
-
 Status: TypeAlias = Literal["holds", "fails", "drift", "skipped"]
 """`drift`: it works, but not as Bridle knows it."""
 _DETAIL_CHARACTERS = 1_500

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from bridle.launch.plan import LaunchPlan
     from bridle.testing.conformance.wire import Wire
 
-__all__ = ["CHECKED_VARIABLE", "TRANSPORT_CHECKS", "TransportCheck"]
-
 Plan: TypeAlias = "Callable[..., LaunchPlan]"
 _MEBIBYTE = 1024 * 1024
 CHECKED_VARIABLE = "BRIDLE_CONFORMANCE"
@@ -229,12 +227,6 @@ async def _stop_before_start(wire: Wire, plan: Plan) -> None:
 async def _stop_ends_a_read(wire: Wire, plan: Plan) -> None:
     await wire.start(plan(["tell", ""], ["stay"]))
     await _line(wire)
-    ended: list[float] = []
-
-    async def read() -> bytes | None:
-        data = await wire.receive(20.0)
-        ended.append(time.monotonic())
-        return data
 
     async def stop() -> None:
         if wire.blocking:
@@ -245,7 +237,7 @@ async def _stop_ends_a_read(wire: Wire, plan: Plan) -> None:
             await anyio.sleep(0.05)
         await wire.stop()
 
-    data, error = await wire.both(read, stop)
+    data, error = await wire.both(lambda: wire.receive(20.0), stop)
     expect(error is None, f"`stop` raised {error!r}")
     expect(data == b"", f"`receive` gave {data!r} instead of b''")
 

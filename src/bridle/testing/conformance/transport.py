@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from bridle.launch.plan import LaunchPlan
     from bridle.transports.base import TransportSource
 
-__all__ = ["check_transport"]
-
 
 def check_transport(
     source: TransportSource,

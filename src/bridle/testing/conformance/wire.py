@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from bridle.launch.plan import LaunchPlan
     from bridle.transports.base import TransportSource
 
-__all__ = ["SHELLS", "Shell", "Wire", "run_bounded"]
-
 Shell: TypeAlias = Literal["asyncio", "trio", "threads"]
 SHELLS: tuple[Shell, ...] = ("asyncio", "trio", "threads")
 CHECK_SECONDS = 60.0

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
 
-__all__ = ["Ended", "FaultState", "Flow", "FrameStage", "Pause", "Selection", "Stage", "frame_name"]
-
 READ_AHEAD_BYTES = 262_144
 """So much is read of a peer whose output is held back."""
 LOOK_SECONDS = 0.02

@@ -14,26 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from random import Random
 
-__all__ = [
-    "Corrupt",
-    "Cut",
-    "Delay",
-    "Direction",
-    "Drop",
-    "Duplicate",
-    "EachFrame",
-    "Insert",
-    "Matching",
-    "Note",
-    "Nth",
-    "Reorder",
-    "Silence",
-    "SlowReader",
-    "Split",
-    "StalledWriter",
-]
-
-
 Direction: TypeAlias = Literal["inbound", "outbound", "both"]
 Matching: TypeAlias = str | Callable[[dict[str, Any]], object] | None
 Nth: TypeAlias = int | Collection[int] | None
@@ -300,11 +280,11 @@ class Delay:
             return Pause(self.seconds + (random.uniform(0, self.jitter) if self.jitter else 0.0))
 
         if self.matching is None and self.nth is None:
-            return EachPiece(lambda data: [pause(), data])
+            return _EachPiece(lambda data: [pause(), data])
         return EachFrame(self.matching, self.nth, lambda frame: [pause(), frame], note=note, done="delayed")
 
 
-class EachPiece(Stage):
+class _EachPiece(Stage):
     def __init__(self, change: Callable[[bytes], Iterable[Item]]) -> None:
         super().__init__()
         self._change = change
@@ -439,7 +419,7 @@ class SlowReader:
                 yield Pause(self.seconds)
                 yield data[at : at + self.size]
 
-        return EachPiece(pieces)
+        return _EachPiece(pieces)
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from bridle.launch.plan import LaunchPlan
     from bridle.transports.base import AsyncTransport, SyncTransport, Transport
 
-__all__ = ["FaultyAsyncTransport", "FaultySyncTransport"]
-
 
 class _Faulty:
     """The part that both kinds share."""

@@ -8,8 +8,6 @@ from typing import Any
 
 from bridle.options.options import Options
 
-__all__ = ["environment", "isolated_environment", "isolated_options"]
-
 _FAKE_KEY = "sk-ant-scripted-model"
 # Other ways to reach a model, which would win over the scripted one; the CLI takes an empty value for "not set".
 _OTHER_PROVIDERS = (

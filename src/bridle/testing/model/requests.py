@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["ModelRequest", "RequestKind", "ToolResult"]
-
 RequestKind: TypeAlias = Literal["main", "subagent", "compaction", "side", "count_tokens", "probe"]
 """The sender of a request: the main loop, a subagent, a compaction, a helper of the CLI, a token count, anything else."""
 

@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from bridle.testing.model.server import RawRequest
     from bridle.testing.model.steps import PlainStep
 
-__all__ = ["ScriptedModel"]
-
 
 class _Script:
     """Steps in order, and how many of them were used."""

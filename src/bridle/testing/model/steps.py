@@ -19,20 +19,6 @@ if TYPE_CHECKING:
 
     from bridle.testing.model.requests import ModelRequest
 
-__all__ = [
-    "Block",
-    "Dropped",
-    "HTTPFailure",
-    "Repeat",
-    "Reply",
-    "Stall",
-    "Step",
-    "Text",
-    "Thinking",
-    "ToolCall",
-    "Usage",
-]
-
 # The names of API errors by status; what the CLI shows is built from them.
 ERROR_TYPES = {
     400: "invalid_request_error",

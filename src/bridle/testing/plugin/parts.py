@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from bridle.testing.cassettes.cassette import Cassette, Mode
 
-__all__ = ["RECORD_MODES", "LeakCheck", "cassette_of", "record_mode", "use_in_task"]
-
 RECORD_MODES = ("once", "none", "all", "new")
 _LONGEST_NAME = 150
 """File systems take 255 bytes, suffixes included."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from bridle.testing.model.requests import ModelRequest
     from bridle.testing.script.steps import ScriptStep
 
-__all__ = ["Compiler", "scripted_model"]
-
 Check: TypeAlias = "Callable[[ModelRequest], None]"
 
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from bridle.testing.script.script import Script
 
-__all__ = ["Happened", "ScriptRun"]
-
 _LOG_LINES = 60
 _STEPS_BEFORE = 25
 _STEPS_AFTER = 15

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from bridle.testing.model.scripted_model import ScriptedModel
     from bridle.testing.script.steps import ScriptStep
 
-__all__ = ["Script"]
-
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
     format: Literal["bridle-script"]

@@ -13,34 +13,6 @@ import msgspec
 from bridle.errors import escape_terminal
 from bridle.testing.model.requests import shorten
 
-__all__ = [
-    "EXPECTATIONS",
-    "FAULTS",
-    "REPLY_STEPS",
-    "ApiFailure",
-    "Calls",
-    "Compacts",
-    "Crash",
-    "Cut",
-    "Emit",
-    "ExpectHook",
-    "ExpectPermission",
-    "ExpectResult",
-    "Garbage",
-    "Hang",
-    "IgnoreTermination",
-    "Interrupted",
-    "Retry",
-    "Says",
-    "ScriptStep",
-    "Slow",
-    "StepBase",
-    "TaskEnds",
-    "Thinks",
-    "UserSays",
-]
-
-
 _Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 _Refusal: TypeAlias = Annotated[int, msgspec.Meta(ge=400, le=599)]
 _ExitCode: TypeAlias = Annotated[int, msgspec.Meta(ge=-64, le=255)]

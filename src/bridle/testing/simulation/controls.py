@@ -5,20 +5,17 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from bridle.testing.simulation.core import Part
 from bridle.testing.simulation.facts import AGENTS, COMMANDS
 from bridle.testing.simulation.launch import MODELS, PERMISSION_MODES, VERSION, resolve_model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from bridle.testing.script.run import ScriptRun
-    from bridle.testing.simulation.core import Core, Host, Scheduler, Steps
+    from bridle.testing.simulation.core import Core, Steps
     from bridle.testing.simulation.hooks import Hooks
-    from bridle.testing.simulation.state import SessionState, Turn
+    from bridle.testing.simulation.state import SessionState
     from bridle.testing.simulation.tasks import Tasks
-
-__all__ = ["Controls"]
-
 
 Answer: TypeAlias = dict[str, Any] | None
 
@@ -237,7 +234,7 @@ ANSWERS: dict[str, Callable[[SessionState, dict[str, Any]], Answer]] = {
 PROTOCOL_VERSION = "2025-11-25"
 
 
-class Controls:
+class Controls(Part):
     """Answers control requests, immediately or after further exchanges with the host.
 
     Attributes:
@@ -245,11 +242,7 @@ class Controls:
     """
 
     def __init__(self, core: Core, hooks: Hooks, tasks: Tasks) -> None:
-        self.state: SessionState = core.state
-        self.turn: Turn = core.turn
-        self.host: Host = core.host
-        self.scheduler: Scheduler = core.scheduler
-        self.script: ScriptRun = core.script
+        super().__init__(core)
         self.hooks = hooks
         self.tasks = tasks
         self.servers_ready: bool = True

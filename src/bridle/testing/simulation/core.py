@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from bridle.testing.script.run import ScriptRun
     from bridle.testing.simulation.state import SessionState, Turn
 
-__all__ = ["Core", "Host", "Interruption", "NotInterrupted", "Pause", "Prompt", "Scheduler", "Steps", "never"]
-
 _BESIDE = ("session_state_changed", "session_title_changed")
 """System frames that leave the exit status as it is."""
 
@@ -355,10 +353,17 @@ class Scheduler:
 
 
 class Core(NamedTuple):
-    """The records and channels of one process; each part takes it apart."""
+    """The records and channels of one process."""
 
     state: SessionState
     turn: Turn
     host: Host
     scheduler: Scheduler
     script: ScriptRun
+
+
+class Part:
+    """A part of a simulated CLI, with the records and channels of the process at hand."""
+
+    def __init__(self, core: Core) -> None:
+        self.state, self.turn, self.host, self.scheduler, self.script = core

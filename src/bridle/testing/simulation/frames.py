@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from bridle.testing.simulation.state import SessionState, Turn
 
-__all__ = ["assistant", "failure", "init", "message_delta", "message_start", "refusal", "result", "stream"]
-
 
 def init(state: SessionState, uuids: Sequence[str]) -> dict[str, Any]:
     """Return the frame that begins each turn."""

@@ -6,14 +6,12 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from bridle.testing.script.run import Happened
+from bridle.testing.simulation.core import Part
 from bridle.testing.simulation.state import split_server
 
 if TYPE_CHECKING:
-    from bridle.testing.script.run import ScriptRun
-    from bridle.testing.simulation.core import Core, Host, Scheduler, Steps
-    from bridle.testing.simulation.state import Agent, SessionState, Turn
-
-__all__ = ["Hooks"]
+    from bridle.testing.simulation.core import Core, Steps
+    from bridle.testing.simulation.state import Agent
 
 _TOOL_EVENTS = frozenset({"PermissionRequest", "PostToolUse", "PostToolUseFailure", "PreToolUse"})
 _WITHOUT_MODE_TEXT = (
@@ -24,15 +22,11 @@ _WITHOUT_MODE = frozenset(_WITHOUT_MODE_TEXT.split())
 """Events whose input lacks the permission mode."""
 
 
-class Hooks:
+class Hooks(Part):
     """Calls the hooks that the host has registered."""
 
     def __init__(self, core: Core) -> None:
-        self.state: SessionState = core.state
-        self.turn: Turn = core.turn
-        self.host: Host = core.host
-        self.scheduler: Scheduler = core.scheduler
-        self.script: ScriptRun = core.script
+        super().__init__(core)
 
     def has(self, event: str) -> bool:
         """Return whether an event has hooks."""

@@ -11,8 +11,6 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["MODELS", "PERMISSION_MODES", "VERSION", "Launch", "parse_launch", "resolve_model"]
-
 VERSION = "2.1.330"
 """The version of the CLI that is simulated."""
 

@@ -5,19 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bridle.testing.script.run import Happened
-from bridle.testing.simulation.core import Interruption, Pause
+from bridle.testing.simulation.core import Interruption, Part, Pause
 from bridle.testing.simulation.rules import blocked_path, judge, suggestions
 from bridle.testing.simulation.state import seen_name, split_server
 
 if TYPE_CHECKING:
     from bridle.testing.script import steps
-    from bridle.testing.script.run import ScriptRun
-    from bridle.testing.simulation.core import Core, Host, Scheduler, Steps
+    from bridle.testing.simulation.core import Core, Steps
     from bridle.testing.simulation.hooks import Hooks
     from bridle.testing.simulation.rules import Verdict
-    from bridle.testing.simulation.state import Agent, SessionState, Turn
-
-__all__ = ["Decision", "Permissions"]
+    from bridle.testing.simulation.state import Agent
 
 _STRENGTH = {"allow": 1, "ask": 2, "defer": 3, "deny": 4}
 
@@ -49,7 +46,7 @@ class _Use(NamedTuple):
     agent: Agent | None
 
 
-class Permissions:
+class Permissions(Part):
     """Decides whether a tool may be used, by hooks, rules and the host, in this order.
 
     Attributes:
@@ -57,11 +54,7 @@ class Permissions:
     """
 
     def __init__(self, core: Core, hooks: Hooks) -> None:
-        self.state: SessionState = core.state
-        self.turn: Turn = core.turn
-        self.host: Host = core.host
-        self.scheduler: Scheduler = core.scheduler
-        self.script: ScriptRun = core.script
+        super().__init__(core)
         self.hooks = hooks
         self.sayings: list[tuple[str, dict[str, Any], dict[str, Any]]] = []
 

@@ -9,8 +9,6 @@ from typing import Any
 from bridle.testing.simulation.results import NO_OUTPUT, edit_form, read_form, shell_form, write_form
 from bridle.transports.process.short_runs import run_with_descendants
 
-__all__ = ["REAL_TOOLS", "run_tool"]
-
 BASH_SECONDS = 120.0
 
 

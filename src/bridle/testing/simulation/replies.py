@@ -9,36 +9,28 @@ import msgspec
 from bridle.testing.model.events import block_events
 from bridle.testing.script import steps
 from bridle.testing.simulation import frames
-from bridle.testing.simulation.core import NotInterrupted, Pause, never
+from bridle.testing.simulation.core import NotInterrupted, Part, Pause, never
 from bridle.testing.simulation.facts import CUT_OFF
 from bridle.testing.simulation.state import seen_name, split_server
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridle.testing.script.run import ScriptRun
     from bridle.testing.script.steps import ScriptStep
-    from bridle.testing.simulation.core import Core, Host, Scheduler, Steps
+    from bridle.testing.simulation.core import Core, Steps
     from bridle.testing.simulation.hooks import Hooks
-    from bridle.testing.simulation.state import Agent, SessionState, Turn
+    from bridle.testing.simulation.state import Agent
     from bridle.testing.simulation.tasks import Tasks
-
-__all__ = ["Replies", "take_reply"]
-
 
 INTERRUPT_SECONDS = 30.0
 """How long a turn waits, by the real clock, for the interrupt that the script demands."""
 
 
-class Replies:
+class Replies(Part):
     """Sends the replies of the model."""
 
     def __init__(self, core: Core, hooks: Hooks, tasks: Tasks) -> None:
-        self.state: SessionState = core.state
-        self.turn: Turn = core.turn
-        self.host: Host = core.host
-        self.scheduler: Scheduler = core.scheduler
-        self.script: ScriptRun = core.script
+        super().__init__(core)
         self.hooks = hooks
         self.tasks = tasks
         self._asked: dict[str, list[tuple[str, float | None]]] = {}

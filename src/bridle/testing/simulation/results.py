@@ -12,20 +12,6 @@ if TYPE_CHECKING:
 
     from bridle.testing.script.steps import ScriptStep
 
-__all__ = [
-    "NO_OUTPUT",
-    "Outcome",
-    "default_outcome",
-    "edit_form",
-    "flat_text",
-    "last_text",
-    "read_form",
-    "server_outcome",
-    "shell_form",
-    "write_form",
-]
-
-
 NO_OUTPUT = "(Bash completed with no output)"
 _SILENT = frozenset(
     ["mv", "cp", "rm", "mkdir", "rmdir", "chmod", "chown", "chgrp", "touch", "ln", "cd", "export", "unset", "wait"]

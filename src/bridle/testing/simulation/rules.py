@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["Verdict", "blocked_path", "judge", "rule_matches", "suggestions"]
-
 EDITS = frozenset({"Edit", "NotebookEdit", "Write"})
 _UNASKED_TEXT = (
     "CronList Glob Grep ListAgents Read ReportFindings ScheduleWakeup SendMessage StructuredOutput Task TaskOutput TaskStop "

@@ -41,9 +41,6 @@ if TYPE_CHECKING:
 
     T = TypeVar("T", AsyncMemoryTransport, SyncMemoryTransport)
 
-__all__ = ["SimulatedCLI", "main"]
-
-
 SCRIPT_FILE = "script.json"
 STATE_FILE = "state.json"
 _SHOWN_RUNS = 3

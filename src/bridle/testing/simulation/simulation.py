@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from bridle.testing.simulation.launch import Launch
     from bridle.testing.simulation.tools import RunTool
 
-__all__ = ["Simulation"]
-
 _CONTROL_FRAMES = ("control_request", "control_response", "control_cancel_request", "keep_alive")
 KILLED = -9
 TERMINATED = 143

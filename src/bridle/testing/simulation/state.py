@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from bridle.testing.script.steps import Calls
     from bridle.testing.simulation.launch import Launch
 
-__all__ = ["Agent", "SessionState", "Task", "Turn", "seen_name", "split_server"]
-
-
 _ALIASES = {"Task": "Agent"}
 """Names that hooks and permission questions use instead of the model's."""
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from bridle.testing.script import steps
 
-__all__ = ["ENFORCED", "StructuredOutput", "TRIES", "misfit"]
-
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from bridle.testing.simulation.core import Part
 from bridle.testing.simulation.results import Outcome, last_text
 from bridle.testing.simulation.state import Task
 
 if TYPE_CHECKING:
     from bridle.testing.script import steps
-    from bridle.testing.simulation.core import Core, Host
-    from bridle.testing.simulation.state import Agent, SessionState
-
-__all__ = ["Tasks"]
+    from bridle.testing.simulation.core import Core
+    from bridle.testing.simulation.state import Agent
 
 AGENT_ENDED = (
     '<summary>Agent "{task}" finished</summary>\n<note>A task-notification fires each time this agent stops with no live background '
@@ -32,12 +31,11 @@ _ACTIVITIES = {
 """Texts about tools that run, with the input that they name."""
 
 
-class Tasks:
+class Tasks(Part):
     """The tasks that run beside the turns, and the reports about them."""
 
     def __init__(self, core: Core) -> None:
-        self.state: SessionState = core.state
-        self.host: Host = core.host
+        super().__init__(core)
         self._uses: dict[str, list[steps.Calls]] = {}
 
     def new_ids(self, letter: str) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from bridle.testing.script import steps
+from bridle.testing.simulation.core import Part
 from bridle.testing.simulation.facts import AGENT_USAGE
 from bridle.testing.simulation.permissions import Permissions
 from bridle.testing.simulation.replies import take_reply
@@ -18,16 +19,12 @@ from bridle.testing.simulation.structured import StructuredOutput
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.testing.script.run import ScriptRun
-    from bridle.testing.simulation.core import Core, Host, Steps
+    from bridle.testing.simulation.core import Core, Steps
     from bridle.testing.simulation.hooks import Hooks
     from bridle.testing.simulation.replies import Replies
-    from bridle.testing.simulation.state import SessionState, Turn
     from bridle.testing.simulation.tasks import Tasks
 
     RunTool = Callable[[str, dict[str, Any]], tuple[str, Any, bool]]
-
-__all__ = ["Tools", "stop_fields"]
 
 REJECTED = (
     "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the new_string was NOT "
@@ -80,7 +77,7 @@ class _Source:
         return self._items.pop(0)
 
 
-class Tools:
+class Tools(Part):
     """Plays the cycle of the calls of a reply, and the work of subagents, whose replies have calls again.
 
     Args:
@@ -89,10 +86,7 @@ class Tools:
     """
 
     def __init__(self, core: Core, hooks: Hooks, tasks: Tasks, replies: Replies, run_tool: RunTool | None) -> None:
-        self.state: SessionState = core.state
-        self.turn: Turn = core.turn
-        self.host: Host = core.host
-        self.script: ScriptRun = core.script
+        super().__init__(core)
         self.hooks = hooks
         self.tasks = tasks
         self.replies = replies

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridle.testing.script import steps
 from bridle.testing.simulation import frames
-from bridle.testing.simulation.core import Interruption, NotInterrupted, Pause, never
+from bridle.testing.simulation.core import Interruption, NotInterrupted, Part, Pause, never
 from bridle.testing.simulation.facts import RETRY_ERRORS, TIME, failure_text
 from bridle.testing.simulation.replies import Replies, take_reply
 from bridle.testing.simulation.results import last_text
@@ -16,17 +16,12 @@ from bridle.testing.simulation.structured import ENFORCED, TRIES
 from bridle.testing.simulation.tools import Tools, stop_fields
 
 if TYPE_CHECKING:
-    from bridle.testing.script.run import ScriptRun
     from bridle.testing.script.steps import ScriptStep
-    from bridle.testing.simulation.core import Core, Host, Prompt, Scheduler, Steps
+    from bridle.testing.simulation.core import Core, Prompt, Steps
     from bridle.testing.simulation.hooks import Hooks
-    from bridle.testing.simulation.state import SessionState, Turn
     from bridle.testing.simulation.structured import StructuredOutput
     from bridle.testing.simulation.tasks import Tasks
     from bridle.testing.simulation.tools import RunTool
-
-__all__ = ["Conversation"]
-
 
 CONTINUED = (
     "This session is being continued from a previous conversation that ran out of context. The summary below covers the earlier "
@@ -48,7 +43,7 @@ LATE_PROMPT_SECONDS = 5.0
 """How long the CLI waits, by the real clock, for a prompt that the script has between tools and their answer."""
 
 
-class Conversation:
+class Conversation(Part):
     """Plays the script.
 
     Attributes:
@@ -56,11 +51,7 @@ class Conversation:
     """
 
     def __init__(self, core: Core, hooks: Hooks, tasks: Tasks, run_tool: RunTool | None) -> None:
-        self.state: SessionState = core.state
-        self.turn: Turn = core.turn
-        self.host: Host = core.host
-        self.scheduler: Scheduler = core.scheduler
-        self.script: ScriptRun = core.script
+        super().__init__(core)
         self.hooks = hooks
         self.tasks = tasks
         self.replies: Replies = Replies(core, hooks, tasks)

@@ -1,7 +1,7 @@
 """A local child process for asyncio and trio.
 
 It holds no task, no scope and no loop between calls, so a stream may be opened in one task and closed in another. Waiting is
-`anyio.wait_readable` on the child's one descriptor.
+`wait_readable` on the child's one descriptor.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class AsyncChildProcess(ChildProcess):
             with anyio.CancelScope(shield=True):
                 while not child.done.is_set():
                     try:
-                        await anyio.wait_readable(wakeup.fileno())
+                        await wait_readable(wakeup.fileno())
                     except anyio.get_cancelled_exc_class() as error:
                         cancelled = error  # a scope does not shield from asyncio's `Task.cancel`; the time is bounded
             if cancelled is not None:

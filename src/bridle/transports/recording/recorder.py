@@ -39,21 +39,6 @@ if TYPE_CHECKING:
     from bridle.launch.plan import LaunchPlan
     from bridle.options.options import Options
 
-__all__ = [
-    "FORMAT",
-    "FunctionSink",
-    "Pieces",
-    "RecordedAsync",
-    "RecordedSync",
-    "SessionRecord",
-    "Sink",
-    "TapeFile",
-    "VERSION",
-    "header_line",
-    "shown_arguments",
-    "traced",
-]
-
 FORMAT = "bridle-cassette"
 VERSION = 1
 

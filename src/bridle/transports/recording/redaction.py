@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from bridle.launch.plan import LaunchPlan
 
-__all__ = ["CATEGORIES", "PLACEHOLDER", "Places", "Redactor", "Vault", "WORD"]
-
 PLACEHOLDER = re.compile(r"<bridle-[a-z-]+(?:[~-]\d+)?>")
 
 # Or after the letter of an escape: JSON is often quoted in JSON.

@@ -181,12 +181,12 @@ def search(
                 if refresh:
                     _refresh(index, folders, complete=project is None)
                 return _found(index, " AND ".join(where), values, phrases, limit, filtered=filtered)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, _OutdatedError) as error:
             name = getattr(error, "sqlite_errorname", "")
-            if not last_try and name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR")):
-                _delete(place)
-                continue
-            raise _failed(place, error, name) from None
+            damaged = name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR"))
+            if last_try or not (damaged or isinstance(error, _OutdatedError)):
+                raise _failed(place, error, name) from None
+            _delete(place)
     raise AssertionError("unreachable")
 
 
@@ -213,7 +213,11 @@ def _found(
         most = -1
 
 
-def _failed(place: Path, error: sqlite3.Error, name: str) -> TranscriptError:
+class _OutdatedError(Exception):
+    """The index has to be made again."""
+
+
+def _failed(place: Path, error: Exception, name: str) -> TranscriptError:
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         failed = TranscriptError(
             f"Another process has been writing the index of conversations for {WAIT_SECONDS:g} s ({place}). Try again, or pass "
@@ -263,7 +267,7 @@ def _opened(place: Path) -> sqlite3.Connection:
             if (found := _version(index)) != VERSION:  # another process may have made it meanwhile
                 if found:
                     index.execute("ROLLBACK")
-                    raise sqlite3.DatabaseError(f"version {found}")
+                    raise _OutdatedError
                 for statement in _TABLES.strip().split(";\n"):
                     index.execute(statement)
                 # Words are collected in memory first. With the default of 1 MB, indexing takes twice as long.
@@ -318,11 +322,7 @@ def _compact(index: sqlite3.Connection) -> None:
         "SELECT coalesce(sum(files.path IS NULL), 0), count(*) FROM texts JOIN files ON files.id = texts.file"
     ).fetchone()
     if dead > 10_000 and dead * 2 > everything:
-        raise _Outdated
-
-
-class _Outdated(sqlite3.DatabaseError):
-    sqlite_errorname = "SQLITE_CORRUPT"
+        raise _OutdatedError
 
 
 def _index_lines(index: sqlite3.Connection, file: ConversationFile, folder: str, opened: BinaryIO) -> None:

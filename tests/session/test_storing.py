@@ -295,7 +295,7 @@ def test_a_store_that_inherits_the_defaults_of_the_protocol_does_not_implement_t
         async def list_sessions(self, project_key: str) -> list[Any]:
             raise NotImplementedError
 
-    class Plain(Store, Official):  # type: ignore[misc]
+    class Plain(Store, Official):
         pass
 
     class Listing(Plain):

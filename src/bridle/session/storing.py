@@ -49,8 +49,8 @@ class Storing:
         self.mirror: Mirror = Mirror(options.session_store_flush, options.limits.mirrored_bytes)
         self._core = core
         store: Any = options.session_store
-        self._append: Callable[..., Any] = store.append
-        self._async = is_async(self._append)
+        self._append: Callable[..., Any]
+        self.use(store.append)
         self._seconds = options.timeouts.store
         self._job: Job | None = None
         self._held: deque[events.Event] = deque()
@@ -59,6 +59,15 @@ class Storing:
         self._turns: set[str] = set()
         self._said_slow = False
         self.more: Flag = Flag()
+
+    def use(self, append: Callable[..., Any]) -> None:
+        """Set the function that appends."""
+        self._append = append
+        self._async = is_async(append)
+
+    def resumed(self, project_key: str) -> None:
+        """Set the project under which the store keeps the session: the copy continues there, wherever the CLI runs."""
+        self.mirror.project_key = project_key
 
     @property
     def full(self) -> bool:

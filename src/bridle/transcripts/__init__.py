@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from bridle.transcripts.accounting import Price, Tokens, UsageReport, UsageRow, usage
 from bridle.transcripts.entries import Entry
+from bridle.transcripts.index import SearchHit, SearchRole, search
 from bridle.transcripts.listing import TitleSource, TranscriptInfo, find, info
 from bridle.transcripts.listing import list_sessions as list  # noqa: A004 - the name that users read
 from bridle.transcripts.places import project_key
@@ -36,6 +37,8 @@ __all__ = [
     "FileChange",
     "Messages",
     "Price",
+    "SearchHit",
+    "SearchRole",
     "Subagent",
     "TitleSource",
     "Tokens",
@@ -50,5 +53,6 @@ __all__ = [
     "list",
     "project_key",
     "read",
+    "search",
     "usage",
 ]

@@ -7,9 +7,7 @@ exits. Tokens of a model without a price are listed, and are not part of the cos
 
 from __future__ import annotations
 
-import os
 import re
-from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,12 +16,11 @@ import msgspec
 
 from bridle.messages import AssistantMessage, ModelUsage
 from bridle.transcripts.entries import lines_of
-from bridle.transcripts.places import StrPath, all_project_folders, directory_of, is_session_id, project_folders
+from bridle.transcripts.places import StrPath, all_project_folders, conversation_files, directory_of, project_folders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from datetime import tzinfo
-    from pathlib import Path
 
 __all__ = ["Price", "TokenCounter", "Tokens", "UsageReport", "UsageRow", "usage"]
 
@@ -261,7 +258,7 @@ class _Scan:
         self.recorded: dict[str, tuple[float, float]] = {}
         """For each model: the recorded cost, and the weight of its tokens."""
 
-    def file(self, path: Path, project: str, session_id: str) -> None:
+    def file(self, path: str, project: str, session_id: str) -> None:
         """Read a file, as far as it can be read."""
         last: bytes | None = None
         begun = ""
@@ -421,26 +418,17 @@ def _moment(timestamp: str) -> datetime | None:
 
 def _files(
     project: StrPath | None, since: datetime | None, config_dir: StrPath | None
-) -> Iterator[tuple[Path, str, str]]:
+) -> Iterator[tuple[str, str, str]]:
     """Yield the files that changed since then, the oldest first, with the directory and the session that each belongs to."""
     if project is None:
         folders = all_project_folders(config_dir)
     else:
         folders = [folder for folder, _ in project_folders(project, config_dir=config_dir)]
-    earliest = since.timestamp() if since is not None else None
-    dated: list[tuple[int, str, Path, str, str]] = []
-    for folder in folders:
-        directory = directory_of(folder)
-        for here, _, names in os.walk(folder):
-            inside = os.path.relpath(here, folder).split(os.sep)[0]
-            for name in names:
-                if not name.endswith(".jsonl"):
-                    continue
-                session_id = inside if is_session_id(inside) else name[: -len(".jsonl")]
-                path = folder / os.path.relpath(os.path.join(here, name), folder)
-                with suppress(OSError):
-                    status = path.stat()
-                    if earliest is None or status.st_mtime >= earliest:
-                        dated.append((status.st_mtime_ns, str(path), path, directory, session_id))
-    dated.sort(key=lambda each: each[:2])
-    return ((path, directory, session_id) for _, _, path, directory, session_id in dated)
+    earliest = since.timestamp() * 1e9 if since is not None else 0
+    dated = [
+        (file.modified, file.path, directory, file.session_id)
+        for folder, directory in [(folder, directory_of(folder)) for folder in folders]
+        for file in conversation_files(folder)
+        if file.modified >= earliest
+    ]
+    return ((path, directory, session_id) for _, path, directory, session_id in sorted(dated))

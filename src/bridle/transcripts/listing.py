@@ -301,6 +301,10 @@ _tokens = {name: b'"%b"' % wire for name, wire in _names.items()}
 _loose = {name: re.compile(rb'"%b": ?("(?:[^"\\]|\\.)*")' % wire) for name, wire in _names.items()}
 
 
+_NOT_NOTES = (b'{"parentUuid":', b'{"type":"api-request')
+"""The beginnings of long lines without titles and tags, as the CLI writes them."""
+
+
 class _Window:
     """A part of a file. Its first and last line may be cut."""
 
@@ -313,8 +317,6 @@ class _Window:
     def last(self, name: str) -> str:
         """Return the last value of a text field at the top level of a line; empty if there is none."""
         token, data, end = _tokens[name], self.data, len(self.data)
-        if token not in data:  # searching forward is several times as fast
-            return ""
         while (at := data.rfind(token, 0, end)) >= 0:
             start = data.rfind(b"\n", 0, at) + 1
             value = self._value(name, start, at)
@@ -353,6 +355,17 @@ class _Window:
         except ValueError:
             return None
 
+    def notes(self) -> _Window:
+        """Return the lines that may be titles, tags and the like. Messages are nearly all of a window, and are not among them."""
+        at, data, kept = 0, self.data, []
+        while True:
+            end = data.find(b"\n", at)
+            if not data.startswith(_NOT_NOTES, at):
+                kept.append(data[at : end if end >= 0 else len(data)])
+            if end < 0:
+                return _Window(b"\n".join(kept))
+            at = end + 1
+
     def lines(self) -> Iterator[bytes]:
         """Yield the lines, cut ones included."""
         at, data = 0, self.data
@@ -378,8 +391,6 @@ class _Window:
     def last_tag(self) -> str | None:
         """Return the tag of the last line that sets one."""
         begins, data, end = b'{"type":"tag"', self.data, len(self.data)
-        if begins not in data:
-            return None
         while (at := data.rfind(begins, 0, end)) >= 0:
             if at == 0 or data[at - 1] == 0x0A:
                 stop = data.find(b"\n", at)
@@ -440,9 +451,11 @@ def _time(text: str) -> datetime | None:
 def _read(files: SessionFiles, status: os.stat_result, head: _Window, rest: _Window | None) -> TranscriptInfo:
     tail = rest or head
     first_prompt = _first_prompt(head)
+    notes = tail.notes()
+    early = head.notes() if rest is not None else notes
 
     def either(name: str) -> str:
-        return tail.last(name) or (head.last(name) if rest is not None else "")
+        return notes.last(name) or early.last(name)
 
     title: str
     source: TitleSource
@@ -450,9 +463,9 @@ def _read(files: SessionFiles, status: os.stat_result, head: _Window, rest: _Win
         source = "custom"
     elif title := either("ai_title"):
         source = "ai"
-    elif title := tail.last("last_prompt"):
+    elif title := notes.last("last_prompt"):
         source = "last_prompt"
-    elif title := tail.last("summary"):
+    elif title := notes.last("summary"):
         source = "summary"
     else:
         title, source = first_prompt, "first_prompt" if first_prompt else ""
@@ -468,7 +481,7 @@ def _read(files: SessionFiles, status: os.stat_result, head: _Window, rest: _Win
         created=_time(head.first("timestamp")),
         modified=datetime.fromtimestamp(status.st_mtime_ns / 1e9, UTC),
         bytes=status.st_size,
-        tag=tail.last_tag(),
+        tag=notes.last_tag(),
         model=tail.last_model() or (head.last_model() if rest is not None else None),
         sidechain=sidechain,
         path=files.path,

@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
+    "ConversationFile",
     "SessionFiles",
     "SubagentFiles",
     "all_project_folders",
     "config_folder",
+    "conversation_files",
     "directory_of",
     "find_files",
     "is_session_id",
@@ -310,6 +312,65 @@ def sessions_in(folder: Path, directory: str | None = None) -> Iterator[SessionF
     for name in names:
         if name.endswith(".jsonl") and is_session_id(name[: -len(".jsonl")]):
             yield SessionFiles(name[: -len(".jsonl")], folder / name, directory)
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationFile:
+    """A file with a conversation, of a session or of one of its subagents.
+
+    Attributes:
+        path: the file.
+        session_id: the session.
+        agent_id: the subagent; None for the session itself.
+        inode: the number of the file in its file system.
+        size: its size, in bytes.
+        modified: the time of its last change, in nanoseconds since 1970.
+    """
+
+    path: str
+    session_id: str
+    agent_id: str | None
+    inode: int
+    size: int
+    modified: int
+
+
+def conversation_files(folder: Path) -> Iterator[ConversationFile]:
+    """Yield the files of all sessions and subagents of a project's folder, in no order.
+
+    Args:
+        folder: the folder. Folders and files that vanish meanwhile are left out.
+
+    Yields:
+        The files.
+    """
+    waiting: list[tuple[str, str | None]] = [(str(folder), None)]
+    while waiting:
+        here, session_id = waiting.pop()
+        try:
+            entries = list(os.scandir(here))
+        except OSError:
+            continue
+        for entry in entries:
+            name = entry.name
+            with suppress(OSError):
+                if name.endswith(".jsonl"):
+                    stem = name[: -len(".jsonl")]
+                    is_agent = stem.startswith("agent-")
+                    if not is_agent and (session_id is not None or not is_session_id(stem)):
+                        continue
+                    status = entry.stat()
+                    if stat.S_ISREG(status.st_mode):
+                        yield ConversationFile(
+                            entry.path,
+                            session_id or stem,
+                            stem[len("agent-") :] if is_agent else None,
+                            status.st_ino,
+                            status.st_size,
+                            status.st_mtime_ns,
+                        )
+                elif (session_id is not None or is_session_id(name)) and entry.is_dir(follow_symlinks=False):
+                    waiting.append((entry.path, session_id or name))
 
 
 def _everywhere(project: StrPath | None, config_dir: StrPath | None) -> list[tuple[Path, str | None]]:

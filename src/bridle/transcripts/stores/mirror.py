@@ -177,6 +177,7 @@ class Mirror:
 
     Attributes:
         writer: the state of the writer.
+        project_key: the project under which the store keeps the session; None: the one that the CLI uses.
         waiting: the bytes that the store has not taken.
         problems: what went wrong since it was last taken.
     """
@@ -187,7 +188,7 @@ class Mirror:
         self.problems: deque[Problem] = deque()
         self._flush = flush
         self._most_bytes = most_bytes
-        self._project_key = project_key
+        self.project_key = project_key
         self._files: dict[str, _File] = {}
         self._strange: set[str] = set()
         self._fresh_entries = self._fresh_bytes = 0
@@ -229,7 +230,7 @@ class Mirror:
     def _file(self, path: str) -> _File | None:
         file = self._files.get(path)
         if file is None and path not in self._strange:
-            key = key_of(path, self._project_key)
+            key = key_of(path, self.project_key)
             if key is None:
                 self._strange.add(path)
                 self.problems.append(Problem(None, f"{path!r} is not the path of a transcript", given_up=True))

@@ -360,7 +360,8 @@ def usage(
     Example:
         ::
 
-            for row in bridle.transcripts.usage(by="day").rows:
+            report = bridle.transcripts.usage(by="day")
+            for row in report.rows:
                 print(row.key, row.tokens.total, f"${row.cost:.2f}")
     """
     if by not in ("day", "project", "model", "session"):

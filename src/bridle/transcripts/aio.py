@@ -1,3 +1,4 @@
+# Generated from src/bridle/transcripts/__init__.py by scripts/make_sync.py. Do not edit: edit the functions and run `./dev format`.
 """The functions of `bridle.transcripts`, to await on asyncio and trio: each call runs in a worker thread.
 
 ::
@@ -7,75 +8,263 @@
     for each in await aio.list(limit=10):
         print(each.modified, each.title)
 
-A cancelled call leaves its thread to finish alone. A `Transcript` reads its file when its attributes are used: `stream` yields the messages
-without blocking the event loop, and `call` runs any other function of one in a thread.
+A cancelled call leaves its thread to finish alone. A `Transcript` reads its file when its attributes are used: `stream` yields its messages
+without blocking the event loop, and `call` runs any other function in a thread.
 """
 
 from __future__ import annotations
 
-import functools
-from itertools import islice
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING
 
-import anyio.to_thread
-
-from bridle import transcripts as _blocking
+from bridle import transcripts
+from bridle.transcripts.awaiting import call, stream
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+    import builtins
+    from collections.abc import Mapping
+    from datetime import datetime, tzinfo
+    from typing import Literal
+
+    from bridle.transcripts.accounting import Price, UsageReport
+    from bridle.transcripts.index import SearchHit, SearchRole
+    from bridle.transcripts.listing import TranscriptInfo
+    from bridle.transcripts.places import (
+        StrPath,
+    )
+    from bridle.transcripts.transcript import (
+        Transcript,
+    )
 
 __all__ = ["call", "find", "info", "list", "read", "search", "stream", "usage"]
 
-P = ParamSpec("P")
-T = TypeVar("T")
 
-AT_A_TIME = 100
-"""Messages that `stream` reads in one visit of a thread."""
+async def usage(
+    by: Literal["day", "project", "model", "session"] = "day",
+    *,
+    project: StrPath | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    prices: Mapping[str, Price] | None = None,
+    zone: tzinfo | None = None,
+    config_dir: StrPath | None = None,
+) -> UsageReport:
+    """Return tokens and estimated cost of the conversations on the disk, subagents included.
 
-
-def _awaited(function: Callable[P, T], name: str) -> Callable[P, Awaitable[T]]:
-    @functools.wraps(function)
-    async def awaited(*args: P.args, **kwargs: P.kwargs) -> T:
-        return await call(functools.partial(function, *args, **kwargs))
-
-    awaited.__module__ = __name__
-    awaited.__name__ = awaited.__qualname__ = name
-    return awaited
-
-
-async def call(function: Callable[[], T]) -> T:
-    """Run a blocking function in a worker thread.
+    Each reply counts once, for the conversation that it was made in: a fork copies replies. Requests that leave no reply in the files,
+    such as compactions and titles, do not count. The files are read from the beginning, one line at a time.
 
     Args:
-        function: the function, for example `lambda: transcript.usage`.
+        by: the key of the rows.
+        project: the working directory of a project; other worktrees of its repository count. None for all projects.
+        since: only replies at this time or later. A time without a zone is local time.
+        until: only replies before this time.
+        prices: prices by model. Other models have the prices that follow from the costs that the CLI recorded.
+        zone: the time zone of the days; None for the local one.
+        config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
 
     Returns:
-        Its value. Its exceptions are raised.
-    """
-    return await anyio.to_thread.run_sync(function, abandon_on_cancel=True)
-
-
-async def stream(items: Iterable[T]) -> AsyncIterator[T]:
-    """Yield messages or entries of a conversation without blocking the event loop.
-
-    Args:
-        items: `Transcript.messages`, `Transcript.entries`, or any other iterable that blocks.
-
-    Yields:
-        The items, in order.
+        The report. Models without a known price are in `unpriced`, with their tokens.
 
     Raises:
-        TranscriptError: if the file was replaced meanwhile.
+        ValueError: if `by` has another value.
+
+    Example:
+        ::
+
+            report = await bridle.transcripts.aio.usage(by="day")
+            for row in report.rows:
+                print(row.key, row.tokens.total, f"${row.cost:.2f}")
     """
-    iterator = iter(items)
-    while batch := await call(lambda: [*islice(iterator, AT_A_TIME)]):
-        for item in batch:
-            yield item
+    return await call(
+        partial(
+            transcripts.usage,
+            by,
+            project=project,
+            since=since,
+            until=until,
+            prices=prices,
+            zone=zone,
+            config_dir=config_dir,
+        )
+    )
 
 
-list = _awaited(_blocking.list, "list")  # noqa: A001 - the name of the blocking function
-info = _awaited(_blocking.info, "info")
-find = _awaited(_blocking.find, "find")
-read = _awaited(_blocking.read, "read")
-search = _awaited(_blocking.search, "search")
-usage = _awaited(_blocking.usage, "usage")
+async def search(
+    text: str,
+    *,
+    project: StrPath | None = None,
+    role: SearchRole | None = None,
+    tool: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    limit: int = 20,
+    refresh: bool = True,
+    config_dir: StrPath | None = None,
+    cache_dir: StrPath | None = None,
+) -> builtins.list[SearchHit]:
+    """Return the texts of all conversations that have all words of `text`, the best first.
+
+    The first search makes the index, at some 20 MB a second; later ones add what changed. Case and accents do not
+    count. The first 32,000 characters of a text are indexed. Of more than 10,000
+    texts with the words, a search without filters ranks those that were indexed last.
+
+    Args:
+        text: words, in any order. Words in double quotes have to follow each other. Other characters have no special meaning.
+        project: the working directory of a project; other worktrees of its repository count. None for all projects.
+        role: only texts of this writer.
+        tool: only calls and results of this tool.
+        since: only messages at this time or later. A time without a zone is local time.
+        until: only messages before this time.
+        limit: the most texts to return.
+        refresh: whether to bring the index up to date first.
+        config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+        cache_dir: the folder of the index; None for `bridle` in `XDG_CACHE_HOME`, and without that in `~/.cache`.
+
+    Returns:
+        The texts. A message that several files have, as after a fork, comes once.
+
+    Raises:
+        ValueError: if `text` has neither a letter nor a digit, `limit` is negative, or `role` has another value.
+        TranscriptError: if the index cannot be written, or another process writes it for more than 30 seconds.
+
+    Example:
+        ::
+
+            for hit in await bridle.transcripts.aio.search("connection refused", role="tool"):
+                print(hit.session_id, hit.context)
+    """
+    return await call(
+        partial(
+            transcripts.search,
+            text,
+            project=project,
+            role=role,
+            tool=tool,
+            since=since,
+            until=until,
+            limit=limit,
+            refresh=refresh,
+            config_dir=config_dir,
+            cache_dir=cache_dir,
+        )
+    )
+
+
+async def info(session_id: str, *, project: StrPath | None = None, config_dir: StrPath | None = None) -> TranscriptInfo:
+    """Return one conversation, with a title or without.
+
+    Args:
+        session_id: the session.
+        project: the working directory of its project; None to look in all projects.
+        config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+
+    Returns:
+        The conversation.
+
+    Raises:
+        SessionNotFoundError: if no file of this session exists.
+    """
+    return await call(partial(transcripts.info, session_id, project=project, config_dir=config_dir))
+
+
+async def find(prefix: str, *, project: StrPath | None = None, config_dir: StrPath | None = None) -> TranscriptInfo:
+    """Return the one conversation whose session id begins with `prefix`.
+
+    Args:
+        prefix: the beginning of the session id, or all of it.
+        project: the working directory of its project; None to look in all projects.
+        config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+
+    Returns:
+        The conversation.
+
+    Raises:
+        SessionNotFoundError: if no session id begins with it, or it is empty.
+        AmbiguousSessionError: if several do; the error lists them.
+    """
+    return await call(partial(transcripts.find, prefix, project=project, config_dir=config_dir))
+
+
+async def list(
+    project: StrPath | None = None,
+    *,
+    all_projects: bool = False,
+    include_worktrees: bool = True,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    tag: str | None = None,
+    limit: int | None = None,
+    offset: int = 0,
+    config_dir: StrPath | None = None,
+) -> builtins.list[TranscriptInfo]:
+    """Return the conversations of a project, newest first.
+
+    Conversations of subagents, and files without a title, a prompt or a summary are left out. If several projects have the same session,
+    the newest file counts. At most 128 KiB of each file are read.
+
+    Args:
+        project: the working directory of the project; None for the current one.
+        all_projects: whether to list the conversations of all projects; `project` must be None then.
+        include_worktrees: whether the other worktrees of the project's git repository count.
+        since: only conversations that changed at this time or later. A time without a zone is local time.
+        until: only conversations that changed before this time.
+        tag: only conversations with this tag.
+        limit: the most conversations to return; None for all.
+        offset: conversations to leave out at the beginning.
+        config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+
+    Returns:
+        The conversations. Empty if the project has none.
+
+    Raises:
+        ValueError: if `limit` or `offset` is negative, or `all_projects` comes with a `project`.
+
+    Example:
+        ::
+
+            for each in await bridle.transcripts.aio.list(limit=10):
+                print(each.modified, each.title)
+    """
+    return await call(
+        partial(
+            transcripts.list,
+            project,
+            all_projects=all_projects,
+            include_worktrees=include_worktrees,
+            since=since,
+            until=until,
+            tag=tag,
+            limit=limit,
+            offset=offset,
+            config_dir=config_dir,
+        )
+    )
+
+
+async def read(
+    session_id: str, *, leaf: str | None = None, project: StrPath | None = None, config_dir: StrPath | None = None
+) -> Transcript:
+    """Open a conversation and read its links.
+
+    Args:
+        session_id: the session.
+        leaf: the id (`uuid`) of the message that the conversation ends with, for example of a branch. None for the newest one.
+        project: the working directory of its project; None to look in all projects.
+        config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+
+    Returns:
+        The conversation, as it is at this moment.
+
+    Raises:
+        SessionNotFoundError: if no file of this session exists.
+        TranscriptError: if the file cannot be read, or the conversation does not have the message `leaf`.
+
+    Example:
+        ::
+
+            conversation = await bridle.transcripts.aio.read(session_id)
+            for message in conversation.messages:
+                print(message)
+    """
+    return await call(partial(transcripts.read, session_id, leaf=leaf, project=project, config_dir=config_dir))

@@ -71,7 +71,8 @@ def read(
     Example:
         ::
 
-            for message in bridle.transcripts.read(session_id).messages:
+            conversation = bridle.transcripts.read(session_id)
+            for message in conversation.messages:
                 print(message)
     """
     return Transcript(locate(session_id, project=project, config_dir=config_dir), leaf=leaf)
@@ -218,7 +219,7 @@ class _Source:
         self.path = path
         self.session_id = session_id
         self.nodes: list[Node] = []
-        self.size = 0
+        self.size: int = 0
         with self.opened() as descriptor:
             self._identity = self._identify(descriptor)
             with open(descriptor, "rb", buffering=0, closefd=False) as file:

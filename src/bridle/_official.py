@@ -4,7 +4,7 @@ from __future__ import annotations
 
 PAGE = "docs/guides/migrate.md"
 
-_STORE = "Bridle has no session stores; the functions of claude-agent-sdk work with the same transcripts."
+_STORE = "Bridle has no function of this name; those of claude-agent-sdk work with the stores of Bridle."
 _TRANSCRIPTS = "Bridle does not read transcripts; the function of claude-agent-sdk works with the same files."
 
 _HERE: dict[str, str] = {
@@ -29,6 +29,13 @@ _HERE: dict[str, str] = {
     "SystemInitData": "Use `bridle.messages.InitMessage`.",
     "ToolAnnotations": "Use the arguments of `tool`: `read_only`, `destructive`, `idempotent`, `open_world`.",
     "ToolPermissionContext": "Use `PermissionRequest`, the only argument of `can_use_tool`.",
+    "InMemorySessionStore": "Use `bridle.transcripts.stores.MemoryStore`.",
+    "SessionStore": "Write `from bridle.transcripts.stores import SessionStore`.",
+    "SessionStoreEntry": "Use `dict[str, Any]`.",
+    "SessionStoreFlushMode": "Use `bridle.transcripts.stores.FlushMode`.",
+    "SessionStoreListEntry": "Use `bridle.transcripts.stores.StoreListEntry`.",
+    "SessionSummaryEntry": "Use `bridle.transcripts.stores.StoreSummary`.",
+    "SessionKey": "Use `bridle.transcripts.stores.StoreKey`; `bridle.messages.SessionKey` is that of a `MirrorErrorMessage`.",
     "Transport": "Use `transport=` with an object of `bridle.transports.base`.",
     "create_sdk_mcp_server": "Bridle calls it `tool_server`; `mcp_servers={'name': [tools]}` is shorter.",
     "fork_session": "Use `Options(resume=..., fork_session=True)`.",
@@ -39,10 +46,6 @@ _ENDINGS = {
     "_via_store": _STORE,
     "_from_store": _STORE,
     "_to_store": _STORE,
-    "Store": _STORE,
-    "StoreEntry": _STORE,
-    "StoreListEntry": _STORE,
-    "StoreFlushMode": _STORE,
 }
 _STORED = frozenset(
     [
@@ -50,7 +53,6 @@ _STORED = frozenset(
         "SDKSessionInfo",
         "SessionListSubkeysKey",
         "SessionMessage",
-        "SessionSummaryEntry",
         "delete_session",
         "fold_session_summary",
         "get_session_info",

@@ -61,6 +61,11 @@ class MemoryStore:
             lines = list(kept) if kept is not None else None
         return None if lines is None else [_decode(line) for line in lines]
 
+    def transcripts(self) -> dict[tuple[str, str, str], list[Any]]:
+        """Return all entries, by project, session and part ("" for the main transcript): for tests."""
+        with self._lock:
+            return {place: [_decode(line) for line in lines] for place, lines in self._entries.items()}
+
     async def list_sessions(self, project_key: str) -> list[StoreListEntry]:
         """Return the sessions of a project."""
         with self._lock:

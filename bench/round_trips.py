@@ -28,7 +28,7 @@ TITLES = {
 }
 YARDSTICKS = {"bridle-trio": "official-trio"}
 """What a client is compared with, if not with the official package on asyncio; it has no blocking interface."""
-JUDGED = ("bridle", "bridle-blocking", "bridle-trio")
+JUDGED = ("bridle", "bridle-blocking", "bridle-threaded", "bridle-trio")
 FASTER = {"hook": 1.0, "permission": 1.0, "tool": 3.0}
 """How many times faster than the official package an answer must be."""
 WARM_UP = 20

@@ -66,6 +66,7 @@ class Driver:
         self._context = context_for_thread()  # for plain callbacks; it suits async ones as well
         self._threads = Threads()
         self._pace = Pace()
+        self._serving = self._answered = False
         self._scope: anyio.CancelScope | None = None  # the wait for output
         self._until: float | None = None  # its time limit
         self._woken = False
@@ -285,28 +286,29 @@ class Driver:
 
     def _serve_callbacks(self) -> bool:
         """Stop and start callbacks; return whether a quick one has been answered already."""
-        answered = False
-        for job in self._core.callbacks.take():
-            context = self._context.copy()
-            if job.is_async:
-                self._loop.spawn(partial(run_job, job, self._finish), context)
-                continue
-            # One of each step at most is waited for, so that the loop never waits for long.
-            call = ThreadCall(job, self._finish, self._loop, context, self._pace, may_wait=not answered)
-            call.start(self._threads)
-            if call.returned():
-                answered = True
-                call.end(self._answer)
-        return answered
-
-    def _answer(self, job: Job, outcome: object, error: BaseException | None) -> None:
-        self._core.callback_ended(job, outcome, error, time.monotonic())
+        self._serving, self._answered = True, False
+        try:
+            for job in self._core.callbacks.take():
+                context = self._context.copy()
+                if job.is_async:
+                    self._loop.spawn(partial(run_job, job, self._finish), context, eager=True)
+                    continue
+                # One of each step at most is waited for, so that the loop never waits for long.
+                call = ThreadCall(job, self._finish, self._loop, context, self._pace, may_wait=not self._answered)
+                call.start(self._threads)
+                if call.returned():
+                    call.end()
+        finally:
+            self._serving = False
+        return self._answered
 
     def _finish(self, job: Job, outcome: object, error: BaseException | None) -> None:
         """Answer a callback; where it can be sent while the driver waits, the driver is not woken."""
         now = time.monotonic()
         self._core.callback_ended(job, outcome, error, now)
-        if self._push is None or self._woken or self._scope is None or not self._may_wait_on(now):
+        if self._serving:
+            self._answered = True  # whoever serves callbacks sends the answer
+        elif self._push is None or self._woken or self._scope is None or not self._may_wait_on(now):
             self.wake()
 
 
@@ -366,7 +368,7 @@ class ThreadCall:
         except Exception as problem:  # no thread is available
             self._waited_for = False
             self._outcome = None, problem, False
-            self._loop.post(self._end)
+            self._loop.post(self.end)
 
     def returned(self) -> bool:
         """Wait for a callback that is expected to be quick, at most `_QUICK_SECONDS`; return whether it has returned."""
@@ -389,12 +391,9 @@ class ThreadCall:
         if self._waited_for and self._claim.acquire(blocking=False):
             self._done.release()
         else:
-            self._loop.post(self._end)
+            self._loop.post(self.end)
 
-    def _end(self) -> None:
-        self.end(self._finish)
-
-    def end(self, finish: Finish) -> None:
+    def end(self) -> None:
         """Hand over the outcome, in the loop."""
         job, (outcome, error, more) = self._job, self._outcome
         job.stop = None
@@ -405,7 +404,7 @@ class ThreadCall:
             job.call = lambda: outcome
             self._loop.spawn(partial(run_job, job, self._finish), self._context)
         else:
-            finish(job, outcome, error)
+            self._finish(job, outcome, error)
 
 
 def _called(context: contextvars.Context, call: Callable[[], object]) -> tuple[object, BaseException | None, bool]:

@@ -192,6 +192,8 @@ class Terminal(Channel):
         edited: called before each write, so that a line that is being edited can give way.
     """
 
+    line_open: bool
+
     def __init__(self) -> None:
         for file in (sys.stdout, sys.stderr):
             # With an odd encoding a character may be lost to an escape, but never a run to an exception.

@@ -77,6 +77,8 @@ class Loop:
         context: contextvars.Context,
         done: Callable[[], None] | None = None,
         name: str = "bridle session",
+        *,
+        eager: bool = False,
     ) -> None:
         """Start a task outside all task groups, so that no cancel scope of the user holds it.
 
@@ -85,13 +87,19 @@ class Loop:
             context: its context variables.
             done: called at its end on asyncio, which may cancel a task before its first step.
             name: the name of the task.
+            eager: True to take the first step of the task in this call, where asyncio can (Python 3.12), and no task factory is set.
         """
         if self._loop is None:
             import trio
 
             trio.lowlevel.spawn_system_task(function, context=context, name=name)
             return
-        task = self._loop.create_task(function(), name=name, context=context)
+        if sys.version_info >= (3, 12) and eager and self._loop.get_task_factory() is None:
+            from asyncio import Task
+
+            task = Task(function(), loop=self._loop, name=name, context=context, eager_start=True)
+        else:
+            task = self._loop.create_task(function(), name=name, context=context)
         _tasks.add(task)
         task.add_done_callback(_tasks.discard)
         if done is not None:

@@ -366,4 +366,8 @@ class Part:
     """A part of a simulated CLI, with the records and channels of the process at hand."""
 
     def __init__(self, core: Core) -> None:
-        self.state, self.turn, self.host, self.scheduler, self.script = core
+        self.state: SessionState = core.state
+        self.turn: Turn = core.turn
+        self.host: Host = core.host
+        self.scheduler: Scheduler = core.scheduler
+        self.script: ScriptRun = core.script

@@ -93,6 +93,7 @@ class Inbox:
     Attributes:
         items: in order.
         size: their bytes on the wire.
+        added: the bytes of all that was ever added.
         more: woken when something was added or it is over.
         over: True once nothing will be added.
         error: raised when everything has been read.
@@ -102,6 +103,7 @@ class Inbox:
     def __init__(self) -> None:
         self.items: deque[Any] = deque()
         self.size: int = 0
+        self.added: int = 0
         self.more: Flag = Flag()
         self.over: bool = False
         self.error: BridleError | None = None
@@ -113,6 +115,7 @@ class Inbox:
         if not self.over and self.keeps:
             self.items.extend(items)
             self.size += size
+            self.added += size
             self.more.wake()
 
     def take(self) -> Any:
@@ -279,6 +282,9 @@ class Audience(Protocol):
     def happened(self, event: SessionEvent) -> None:
         """The session itself changed."""
 
+    def progress(self) -> tuple[int, int]:
+        """How many bytes the readers of the last messages have not taken, and how many they have."""
+
     def pumped(self) -> None:
         """All events were passed on, or the input was closed."""
 
@@ -306,6 +312,7 @@ class Readers:
         self._turns: weakref.WeakValueDictionary[str, Progress] = weakref.WeakValueDictionary()
         self._messages: weakref.WeakSet[Inbox] = weakref.WeakSet()
         self._events: weakref.WeakSet[Inbox] = weakref.WeakSet()
+        self._lately: list[weakref.ref[Inbox]] = []
         self._besides = besides
         self._limit = core.options.limits.buffered_bytes
         self._held_at_most = 0
@@ -334,7 +341,14 @@ class Readers:
             turn.deliver(messages, size)
         for inbox in inboxes:
             inbox.add(messages, size)
+        self._lately = [weakref.ref(inbox) for inbox in (*inboxes, *(turn.inbox for turn in turns))]
         self.unread(size * (len(inboxes) + len(turns)))
+
+    def progress(self) -> tuple[int, int]:
+        """Return how many bytes the readers of the last messages have not taken, and how many they have."""
+        found = [inbox for reference in self._lately if (inbox := reference()) is not None]
+        unread = sum(inbox.size for inbox in found)
+        return unread, sum(inbox.added for inbox in found) - unread
 
     def unread(self, size: int) -> None:
         """Check the limit of unread messages, after `size` bytes more: a warning at half of it, failure beyond it."""

@@ -37,6 +37,11 @@ logger: logging.Logger = logging.getLogger("bridle")
 
 _PAUSE_SECONDS = 0.05
 """The longest wait for the store before the reading thread looks whether the session is being stopped."""
+_BEHIND_BYTES = 1024 * 1024
+_MOMENT_SECONDS = 0.001
+_MOMENTS = 20
+_TAKEN_BYTES = 65_536
+"""Readers that take less than this in all moments are slow: they get no more of them until they have taken as much."""
 _END_SECONDS = 1.0
 """How long cancelled coroutines have to end before the loop stops."""
 
@@ -64,6 +69,7 @@ class Driver:
         self._transport = transport
         self._push = transport if isinstance(transport, SyncPushTransport) else None
         self._unwritten = False
+        self._slow_at = -_TAKEN_BYTES
         self._own: Job | None = None
         self._exited = False
         self._exit_code: int | None = None
@@ -220,6 +226,7 @@ class Driver:
             if pauses:
                 self._pause(seconds)
             else:
+                self._let_readers_catch_up()
                 data = transport.receive(seconds)
             with self._lock:
                 if data:
@@ -243,6 +250,23 @@ class Driver:
                 return
             storing.more.waiters.append(event)
         event.wait(_PAUSE_SECONDS if seconds is None else min(seconds, _PAUSE_SECONDS))
+
+    def _let_readers_catch_up(self) -> None:
+        """Give readers that are behind up to 20 ms: on a busy machine this thread can get more of the processor than they do."""
+        core = self._core
+        with self._lock:
+            unread, began = core.audience.progress()
+        if unread <= _BEHIND_BYTES or abs(began - self._slow_at) < _TAKEN_BYTES:
+            return
+        taken = began
+        for _ in range(_MOMENTS):
+            time.sleep(_MOMENT_SECONDS)
+            with self._lock:
+                unread, taken = core.audience.progress()
+            if unread <= _BEHIND_BYTES or core.stop_asked:
+                return
+        if taken - began < _TAKEN_BYTES:
+            self._slow_at = taken
 
     def _run_own(self) -> bool:
         """Run a callback in this thread; True if another one reads on meanwhile."""

@@ -879,8 +879,8 @@ class SessionInUseError(TranscriptError):
     """
 
     def __init__(self, session_id: str, pid: int) -> None:
-        self.session_id = session_id
-        self.pid = pid
+        self.session_id: str | None = session_id
+        self.pid: int = pid
         super().__init__(
             f"The session {escape_terminal(session_id, 200)} was not deleted: the process {pid} works on it. End that process first, or "
             "pass `force=True`."
@@ -895,7 +895,7 @@ class SessionExistsError(TranscriptError):
     """
 
     def __init__(self, session_id: str) -> None:
-        self.session_id = session_id
+        self.session_id: str | None = session_id
         super().__init__(
             f"The session {escape_terminal(session_id, 200)} was not imported: it is on the disk already. Pass `new_id=True` to import it "
             "under another id, or delete it first."

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
-import boto3
+import boto3  # type: ignore[import-untyped]
 import pytest
 
 from bridle.transcripts.stores import MemoryStore, PostgresStore, RedisStore, S3Store, SQLiteStore

@@ -70,7 +70,8 @@ class Home:
         path.write_text("".join(json.dumps(each) + "\n" for each in entries))
 
     def stored(self, subpath: str = "") -> Any:
-        return finished(self.store.load({**self.key, "subpath": subpath} if subpath else self.key))
+        key: Any = {**self.key, "subpath": subpath} if subpath else self.key
+        return finished(self.store.load(key))
 
     def store_has(self, *entries: dict[str, Any], **key: Any) -> None:
         place: Any = {**self.key, **key}

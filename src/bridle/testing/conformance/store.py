@@ -35,8 +35,8 @@ class Subject:
 
     def __init__(self, store: Any) -> None:
         self.store = store
-        self.project = f"-check-{secrets.token_hex(6)}"
-        self.session = self.new_id()
+        self.project: str = f"-check-{secrets.token_hex(6)}"
+        self.session: str = self.new_id()
 
     @staticmethod
     def new_id() -> str:

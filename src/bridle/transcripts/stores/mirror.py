@@ -1,4 +1,4 @@
-"""Which entries go to the store, and when. No clock, no IO: the shells append, and time is told.
+"""Which entries go to the store, and when. No clock, no IO: the shells append, and pass the time.
 
 The CLI reports the entries that it wrote to its transcripts (`transcript_mirror`). They are kept as bytes, by file, until an occasion of
 the table `FLUSHES` makes them due. Then the entries of all files are cut off, and appended one file after the other; one append runs at
@@ -6,7 +6,7 @@ a time (table `WRITER`), so the order within a file is that of the CLI.
 
 The copy of a file in the store is at any time the beginning of the file on the disk. After a failed append the entries stay first in line
 for the next occasion, and nothing is appended behind them. A file that cannot be copied any more (another writer, too much waits) is
-given up as a whole: the next resume heals the copy from the disk.
+not copied any further: the next resume heals the copy from the disk.
 """
 
 from __future__ import annotations
@@ -105,10 +105,10 @@ class _File:
     __slots__ = ("entries", "given_up", "key", "size")
 
     def __init__(self, key: StoreKey) -> None:
-        self.key = key
+        self.key: StoreKey = key
         self.entries: list[Raw] = []
-        self.size = 0
-        self.given_up = False
+        self.size: int = 0
+        self.given_up: bool = False
 
 
 class Append:
@@ -125,8 +125,9 @@ class Append:
         self._file = file
         self._entries, file.entries = file.entries, []
         self.key: StoreKey = file.key
-        self.size, file.size = file.size, 0
-        self.attempts = 0
+        self.size: int = file.size
+        file.size = 0
+        self.attempts: int = 0
 
     def entries(self) -> list[Any]:
         """Return the entries: fresh objects at each call, because a store may change them."""
@@ -179,7 +180,7 @@ class Mirror:
         writer: the state of the writer.
         project_key: the project under which the store keeps the session; None: the one that the CLI uses.
         waiting: the bytes that the store has not taken.
-        problems: what went wrong since it was last taken.
+        problems: the failures since they were last taken.
     """
 
     def __init__(self, flush: FlushMode, most_bytes: int, project_key: str | None = None) -> None:
@@ -197,7 +198,7 @@ class Mirror:
         self._current: Append | None = None
         self._seen = self._cut = self._settled = 0
 
-    # -- what comes ----------------------------------------------------------------------------------------------------
+    # -- entries come in ----------------------------------------------------------------------------------------------------
 
     def take(self, path: str | None, entries: Raw | bytes) -> None:
         """Take entries that the CLI wrote to a file: a JSON list."""
@@ -300,7 +301,7 @@ class Mirror:
         Args:
             error: the reason.
             exception: the exception, if there was one.
-            again: another attempt may follow at once; else the entries wait for the next occasion.
+            again: another attempt may follow now; else the entries wait for the next occasion.
             lost: no attempt can succeed any more.
 
         Returns:
@@ -322,7 +323,7 @@ class Mirror:
         return self._attempt()
 
     def abandon(self, reason: str) -> None:
-        """Give up everything that waits: there is no time left for it."""
+        """Drop everything that waits, as a problem of each file: no time is left for it."""
         if self.writer is not Writer.IDLE:
             self._happened(Happening.GIVEN_UP)
         left = [self._current] if self._current is not None else []

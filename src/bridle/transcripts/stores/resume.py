@@ -1,8 +1,8 @@
 """Resume a session from a store: which calls are made, what the private configuration folder holds, how the store is healed.
 
 `resume_steps` decides and never waits: it yields the calls to make (of the store, or of the file system), gets what they returned, and
-returns the private folder that the CLI is to use. Keys and entries from a store are data: a name that is no plain relative path is left
-out, and nothing is written outside the folder.
+returns the private folder that the CLI is to use. Keys and entries from a store are data: a name that is not a plain relative path is
+left out, and nothing is written outside the folder.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _METADATA = "agent_metadata"
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,199}")
 _DEEPEST = 8
 
-encode = msgspec.json.encode
+_encode = msgspec.json.encode
 
 
 class Step(NamedTuple):
@@ -75,7 +75,7 @@ class Private(NamedTuple):
         folder: its path.
         session_id: the session to resume.
         project_key: the project under which the store keeps the session.
-        warnings: what users should know.
+        warnings: problems that users should know about.
     """
 
     folder: str
@@ -301,9 +301,9 @@ def materialise(folder: str, options: Options, project: str, session_id: str, pa
         metadata = [entry for entry in entries if entry.get("type") == _METADATA] if subpath else []
         if metadata:
             last = {name: value for name, value in metadata[-1].items() if name != "type"}
-            _write(path.with_suffix(".meta.json"), [encode(last)])
+            _write(path.with_suffix(".meta.json"), [_encode(last)])
         lines = (entry for entry in entries if not (metadata and entry.get("type") == _METADATA))
-        _write(path, (encode(entry) + b"\n" for entry in lines))
+        _write(path, (_encode(entry) + b"\n" for entry in lines))
     _bring_configuration(Path(folder), *user_config(options))
 
 

@@ -155,7 +155,7 @@ class Storing:
                 return
 
     def release_all(self) -> None:
-        """Hand out everything that was held back, whatever the store has."""
+        """Hand out everything that was held back, regardless of the store."""
         self._marks.clear()
         while self._held:
             self._hand_out(self._held[0])
@@ -233,7 +233,7 @@ class Storing:
         return self.mirror.idle
 
     def end(self) -> None:
-        """Give up what still waits."""
+        """Stop copying: no time is left for the entries that still wait."""
         job, self._job = self._job, None
         if job is not None:
             job.over = job.cancelled = True

@@ -199,6 +199,7 @@ def test_what_a_kill_leaves_is_resumed_whole_and_once(real_cli: RealCLI, victim:
                         process.stdin.flush()
                 time.sleep(chance.random() * 0.3)
                 os.kill(process.pid if victim == "host" else pid, signal.SIGKILL)
+                process.stdin.close()
                 with process:
                     acknowledged += process.stdout.read().count(str(session_id))  # with what was read ahead
         with SQLiteStore(path) as store:

@@ -1,4 +1,4 @@
-"""What the adapters share: checked keys, positions of writers, and calls off the event loop."""
+"""The common ground of the adapters: checked keys, positions of writers, and calls off the event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which entries go to the store, and when. No clock, no IO: the shells append, and time is told.
+"""Which entries go to the store, and when. No clock, no IO: the shells append, and pass the time.
 
 The CLI reports the entries that it wrote to its transcripts (`transcript_mirror`). They are kept as bytes, by file, until an occasion of
 the table `FLUSHES` makes them due. Then the entries of all files are cut off, and appended one file after the other; one append runs at
@@ -6,7 +6,7 @@ a time (table `WRITER`), so the order within a file is that of the CLI.
 
 The copy of a file in the store is at any time the beginning of the file on the disk. After a failed append the entries stay first in line
 for the next occasion, and nothing is appended behind them. A file that cannot be copied any more (another writer, too much waits) is
-given up as a whole: the next resume heals the copy from the disk.
+not copied any further: the next resume heals the copy from the disk.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ class Mirror:
         self._current: Append | None = None
         self._seen = self._cut = self._settled = 0
 
-    # -- what comes ----------------------------------------------------------------------------------------------------
+    # -- entries come in ----------------------------------------------------------------------------------------------------
 
     def take(self, path: str | None, entries: Raw | bytes) -> None:
         """Take entries that the CLI wrote to a file: a JSON list."""
@@ -300,7 +300,7 @@ class Mirror:
         Args:
             error: the reason.
             exception: the exception, if there was one.
-            again: another attempt may follow at once; else the entries wait for the next occasion.
+            again: another attempt may follow now; else the entries wait for the next occasion.
             lost: no attempt can succeed any more.
 
         Returns:
@@ -322,7 +322,7 @@ class Mirror:
         return self._attempt()
 
     def abandon(self, reason: str) -> None:
-        """Give up everything that waits: there is no time left for it."""
+        """Drop everything that waits, as a problem of each file: no time is left for it."""
         if self.writer is not Writer.IDLE:
             self._happened(Happening.GIVEN_UP)
         left = [self._current] if self._current is not None else []

@@ -1,8 +1,8 @@
 """Resume a session from a store: which calls are made, what the private configuration folder holds, how the store is healed.
 
 `resume_steps` decides and never waits: it yields the calls to make (of the store, or of the file system), gets what they returned, and
-returns the private folder that the CLI is to use. Keys and entries from a store are data: a name that is no plain relative path is left
-out, and nothing is written outside the folder.
+returns the private folder that the CLI is to use. Keys and entries from a store are data: a name that is not a plain relative path is
+left out, and nothing is written outside the folder.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Private(NamedTuple):
         folder: its path.
         session_id: the session to resume.
         project_key: the project under which the store keeps the session.
-        warnings: what users should know.
+        warnings: problems that users should know about.
     """
 
     folder: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 PAGE = "docs/guides/migrate.md"
 
 _STORE = "Bridle has no function of this name; those of claude-agent-sdk work with the stores of Bridle."
-_TRANSCRIPTS = "Bridle does not read transcripts; the function of claude-agent-sdk works with the same files."
+_TRANSCRIPTS = "Bridle does not have this name; the function of claude-agent-sdk works with the same files."
 
 _HERE: dict[str, str] = {
     "CLIConnectionError": "Use `StartError` at the start and `SessionClosedError` later.",
@@ -39,6 +39,14 @@ _HERE: dict[str, str] = {
     "Transport": "Use `transport=` with an object of `bridle.transports.base`.",
     "create_sdk_mcp_server": "Bridle calls it `tool_server`; `mcp_servers={'name': [tools]}` is shorter.",
     "fork_session": "Use `Options(resume=..., fork_session=True)`.",
+    "get_session_info": "Use `bridle.transcripts.info`.",
+    "get_session_messages": "Use `bridle.transcripts.read(session_id).messages`.",
+    "get_subagent_messages": "Use `bridle.transcripts.read(session_id).subagents[agent_id].messages`.",
+    "list_sessions": "Use `bridle.transcripts.list`; `all_projects=True` lists all projects.",
+    "list_subagents": "Use `bridle.transcripts.read(session_id).subagents`.",
+    "project_key_for_directory": "Use `bridle.transcripts.project_key`.",
+    "SDKSessionInfo": "Use `bridle.transcripts.TranscriptInfo`.",
+    "SessionMessage": "Use `UserMessage | AssistantMessage`.",
     "rename_session": "Use `Session.rename_session`.",
 }
 _ENDINGS = {
@@ -50,17 +58,9 @@ _ENDINGS = {
 _STORED = frozenset(
     [
         "ForkSessionResult",
-        "SDKSessionInfo",
         "SessionListSubkeysKey",
-        "SessionMessage",
         "delete_session",
         "fold_session_summary",
-        "get_session_info",
-        "get_session_messages",
-        "get_subagent_messages",
-        "list_sessions",
-        "list_subagents",
-        "project_key_for_directory",
         "tag_session",
     ]
 )

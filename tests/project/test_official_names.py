@@ -190,7 +190,7 @@ def test_an_official_name_says_its_counterpart_and_the_page(name: str) -> None:
         ("PermissionResultAllow", "`Allow`"),
         ("TaskStartedMessage", "from bridle.messages import TaskStartedMessage"),
         ("PreToolUseHookInput", "from bridle.hooks import PreToolUseHookInput"),
-        ("InMemorySessionStore", "no session stores"),
+        ("InMemorySessionStore", "MemoryStore"),
         ("Sesion", "Did you mean `Session`?"),
     ],
 )

@@ -83,7 +83,7 @@ TRANSCRIPTS = PACKAGE / "transcripts"
 NOT_AWAITED = {"project_key"}
 """Functions that never wait."""
 AWAITED_HEADER = '''\
-# Generated from src/bridle/transcripts/__init__.py by scripts/make_sync.py. Do not edit: edit the functions and run `./dev format`.
+# Generated from the functions of bridle.transcripts by scripts/make_sync.py. Do not edit: edit those and run `./dev format`.
 """The functions of `bridle.transcripts`, to await on asyncio and trio: each call runs in a worker thread.
 
 ::

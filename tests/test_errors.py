@@ -51,6 +51,8 @@ ERRORS: dict[str, BridleError] = {
         errors.StoreConflictError("s"),
         errors.SessionNotFoundError("No conversation found with session ID: 5e551011-0000-4000-8000-000000000000"),
         errors.AmbiguousSessionError("5e55", ["5e551011-0000-4000-8000-000000000000"]),
+        errors.SessionInUseError("5e551011-0000-4000-8000-000000000000", 7),
+        errors.SessionExistsError("5e551011-0000-4000-8000-000000000000"),
         errors.TurnCancelledError("id", "interrupted").add_partial(errors.PartialResult(text="so far", session_id="s")),
     )
 }

@@ -29,7 +29,7 @@ PLACES: dict[str, str] = {
         "bridle.options.bounds": "Limits Timeouts",
         "bridle.dialogs": "ElicitationRequest ElicitationResult UserDialogRequest UserDialogResult",
         "bridle.errors": (
-            "AmbiguousSessionError "
+            "AmbiguousSessionError SessionExistsError SessionInUseError "
             "BridleError CLIExitedDuringInitError CLINotFoundError CheckpointingNotEnabledError ConcurrentUseError ControlError "
             "ControlRejectedError ControlTimeoutError DecodeError DecodeErrorLimitError Diagnostic InitQueueOverflowError "
             "InitializationError InitializationTimeoutError LineTooLongError NotSupportedError OptionsError PartialResult "

@@ -41,6 +41,8 @@ __all__ = [
     "PromptIterableError",
     "RegistryError",
     "SessionClosedError",
+    "SessionExistsError",
+    "SessionInUseError",
     "SessionNotFoundError",
     "SessionNotStartedError",
     "SessionReturnedError",
@@ -135,6 +137,7 @@ WarningCode = Literal[
     "STORE_FAILED",
     "STORE_SLOW",
     "STORE_INCOMPLETE",
+    "SESSION_IN_USE",
 ]
 
 
@@ -864,6 +867,38 @@ class AmbiguousSessionError(TranscriptError):
         more = f"\n  and {len(self.matches) - 20} more" if len(self.matches) > 20 else ""
         super().__init__(
             f"{escape_terminal(repr(prefix), 200)} matches {len(self.matches)} sessions. Pass more characters of the id:{shown}{more}"
+        )
+
+
+class SessionInUseError(TranscriptError):
+    """A process works on the session, so that it is not deleted.
+
+    Attributes:
+        session_id: the session.
+        pid: the process.
+    """
+
+    def __init__(self, session_id: str, pid: int) -> None:
+        self.session_id = session_id
+        self.pid = pid
+        super().__init__(
+            f"The session {escape_terminal(session_id, 200)} was not deleted: the process {pid} works on it. End that process first, or "
+            "pass `force=True`."
+        )
+
+
+class SessionExistsError(TranscriptError):
+    """A session of this id is on the disk already, so that none is imported over it.
+
+    Attributes:
+        session_id: the session.
+    """
+
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
+        super().__init__(
+            f"The session {escape_terminal(session_id, 200)} was not imported: it is on the disk already. Pass `new_id=True` to import it "
+            "under another id, or delete it first."
         )
 
 

@@ -640,6 +640,11 @@ class Transcript(_Conversation):
         return f"<Transcript {self.session_id}: {len(self._shown)} messages>"
 
 
+def source_of(conversation: Transcript | Subagent) -> _Source:
+    """Return the links of a conversation, and its lines: for rooms that copy entries."""
+    return conversation._source  # noqa: SLF001 - of this room
+
+
 _CHANGING = {"Write": "file_path", "Edit": "file_path", "MultiEdit": "file_path", "NotebookEdit": "notebook_path"}
 
 

@@ -220,8 +220,43 @@ def _markdown_messages(conversation: Transcript | Subagent, level: str) -> Itera
         for part in _parts(message):
             text = _safe(part.text).strip("\n")
             # Texts of the model are Markdown; all others are shown as they are.
-            body = text if part.kind == "text" else _fenced(text) if text else ""
+            body = _inert(text) if part.kind == "text" else _fenced(text) if text else ""
             yield f"\n{level} {_escaped(_head(part))}\n\n{body}\n".encode()
+
+
+_FENCE = re.compile(r" {0,3}(?:(`{3,})[^`]*|(~{3,}).*)", re.DOTALL)
+_SPAN = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)")
+_ACTIVE = re.compile(r"<|!(?=\[)")
+
+
+def _inert(text: str) -> str:
+    """Return Markdown without HTML and images, and without a code block that stays open."""
+    lines = []
+    fence = ""
+    for line in text.split("\n"):
+        found = _FENCE.fullmatch(line)
+        ticks = (found[1] or found[2]) if found is not None else ""
+        if fence:
+            if ticks.startswith(fence) and not line.strip().strip(fence[0]):
+                fence = ""
+        elif ticks:
+            fence = ticks
+        else:
+            line = _outside_spans(line)  # noqa: PLW2901
+        lines.append(line)
+    return "\n".join([*lines, fence] if fence else lines)
+
+
+def _outside_spans(line: str) -> str:
+    parts, at = [], 0
+    for span in _SPAN.finditer(line):
+        parts += [_ACTIVE.sub(_disarmed, line[at : span.start()]), span[0]]
+        at = span.end()
+    return "".join([*parts, _ACTIVE.sub(_disarmed, line[at:])])
+
+
+def _disarmed(found: re.Match[str]) -> str:
+    return "\\<" if found[0] == "<" else "!\\"
 
 
 def _fenced(text: str) -> str:

@@ -16,10 +16,12 @@ from bridle import Options, transcripts
 from bridle.errors import SessionInUseError, SessionNotFoundError, StreamWarning, TranscriptError
 from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
 from bridle.transcripts import changes, forking
+from bridle.transcripts.running import running_sessions
 from tests.transcripts.disk import Writer, line, tool_use
 from tests.transcripts.picker import Picker
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from tests.conftest import RealCLI
@@ -262,7 +264,7 @@ def test_a_running_session_is_not_deleted(tmp_path: Path, talk: Writer) -> None:
     with pytest.raises(SessionInUseError):
         transcripts.delete(talk.session_id, config_dir=tmp_path)
     os.utime(mark, (0, 0))
-    assert changes.running_sessions(tmp_path) == {}
+    assert running_sessions(tmp_path) == {}
     register(tmp_path, talk.session_id)
     transcripts.delete(talk.session_id, force=True, config_dir=tmp_path)
     assert not path.exists()
@@ -468,7 +470,7 @@ def config_of(real_cli: RealCLI, model: ScriptedModel) -> Path:
     return real_cli.directory / os.path.relpath(real_cli.env(model)["CLAUDE_CONFIG_DIR"], real_cli.directory)
 
 
-def shown(body: dict[str, Any]) -> list[tuple[str, str]]:
+def shown(body: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the conversation in a request: texts, calls and results. Reminders that the CLI adds anew each time are left out."""
     found = []
     for message in body["messages"]:

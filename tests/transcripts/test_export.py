@@ -223,8 +223,8 @@ def test_an_import_is_the_same_conversation(tmp_path: Path) -> None:
     assert (new.path.stat().st_mode & 0o777, new.project_key) == (0o600, transcripts.project_key("/work/other"))
     for name in ("agent-a1.jsonl", "agent-a1.meta.json", "agent-a2.jsonl"):
         old = path.with_suffix("") / "subagents" / name
-        copy = new.path.with_suffix("") / "subagents" / name
-        assert [json.loads(each) for each in copy.read_bytes().split(b"\n") if each] == [
+        own = new.path.with_suffix("") / "subagents" / name
+        assert [json.loads(each) for each in own.read_bytes().split(b"\n") if each] == [
             json.loads(each) for each in old.read_bytes().split(b"\n") if each
         ]
     with pytest.raises(SessionExistsError):

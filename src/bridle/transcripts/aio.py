@@ -23,10 +23,12 @@ from bridle.transcripts.awaiting import call, stream
 if TYPE_CHECKING:
     import builtins
     from collections.abc import Mapping
-    from datetime import datetime, tzinfo
+    from datetime import datetime, timedelta, tzinfo
     from typing import Literal
 
     from bridle.transcripts.accounting import Price, UsageReport
+    from bridle.transcripts.changes import PruneResult
+    from bridle.transcripts.export import ExportFormat
     from bridle.transcripts.index import SearchHit, SearchRole
     from bridle.transcripts.listing import TranscriptInfo
     from bridle.transcripts.places import (
@@ -34,9 +36,28 @@ if TYPE_CHECKING:
     )
     from bridle.transcripts.transcript import (
         Transcript,
+        TranscriptMessage,
     )
 
-__all__ = ["call", "find", "info", "list", "read", "search", "stream", "usage"]
+__all__ = [
+    "archive",
+    "call",
+    "delete",
+    "export",
+    "find",
+    "fork",
+    "import_",
+    "info",
+    "is_archived",
+    "list",
+    "prune",
+    "read",
+    "rename",
+    "search",
+    "stream",
+    "tag",
+    "usage",
+]
 
 
 async def usage(
@@ -88,6 +109,246 @@ async def usage(
             config_dir=config_dir,
         )
     )
+
+
+async def rename(
+    session_id: str, title: str, *, project: StrPath | None = None, config_dir: StrPath | None = None
+) -> None:
+    """Set the title of a conversation, as `/rename` does.
+
+    The CLI shows the title in its list of sessions and above its prompt, and `claude --resume TITLE` finds it.
+    If a process works on the session, it may write its own title above the prompt again. A `StreamWarning` (SESSION_IN_USE) says so;
+    `Session.rename_session` is the better way then.
+
+    Args:
+        session_id: the session.
+        title: the title. Control and invisible characters are left out, line ends become spaces; at most 200 characters count.
+        project: the working directory of its project; None to look in all projects.
+        config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+
+    Raises:
+        SessionNotFoundError: if no file of this session exists.
+        ValueError: if nothing of the title is left.
+        TranscriptError: if the file cannot be written.
+    """
+    return await call(partial(transcripts.rename, session_id, title, project=project, config_dir=config_dir))
+
+
+async def tag(
+    session_id: str, tag: str | None, *, project: StrPath | None = None, config_dir: StrPath | None = None
+) -> None:
+    """Set or remove the tag of a conversation.
+
+    The CLI shows the tag in its list of sessions, as `#tag`. `list(tag=...)` filters by it, and `prune` keeps tagged conversations.
+
+    Args:
+        session_id: the session.
+        tag: the tag; None to remove it. Control, invisible and unassigned characters are left out, and compatible forms become one
+            (Unicode's NFKC); at most 200 characters count.
+        project: the working directory of its project; None to look in all projects.
+        config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+
+    Raises:
+        SessionNotFoundError: if no file of this session exists.
+        ValueError: if nothing of the tag is left.
+        TranscriptError: if the file cannot be written.
+    """
+    return await call(partial(transcripts.tag, session_id, tag, project=project, config_dir=config_dir))
+
+
+async def archive(
+    session_id: str, *, archived: bool = True, project: StrPath | None = None, config_dir: StrPath | None = None
+) -> None:
+    """Mark a conversation as archived, or take the mark away. Its file stays, and it can be resumed.
+
+    The mark is the CLI's own (`archived.json`). A prompt that is sent later takes it away.
+
+    Args:
+        session_id: the session.
+        archived: False to take the mark away.
+        project: the working directory of its project; None to look in all projects.
+        config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+
+    Raises:
+        SessionNotFoundError: if no file of this session exists.
+        TranscriptError: if the mark cannot be written.
+    """
+    return await call(
+        partial(transcripts.archive, session_id, archived=archived, project=project, config_dir=config_dir)
+    )
+
+
+async def is_archived(info: TranscriptInfo) -> bool:
+    """Return whether a conversation is archived: `archive` marked it, and it got no prompt since.
+
+    Args:
+        info: the conversation, of `list`, `info` or `find`.
+
+    Returns:
+        True if it is archived.
+    """
+    return await call(partial(transcripts.is_archived, info))
+
+
+async def delete(
+    session_id: str, *, force: bool = False, project: StrPath | None = None, config_dir: StrPath | None = None
+) -> None:
+    """Delete a conversation: its file, and the folder with its subagents and other files.
+
+    Copies of edited files (`file-history`) and the history of prompts stay until the CLI removes them.
+
+    Args:
+        session_id: the session.
+        force: whether to delete it even if a process works on it. That process may write the file again.
+        project: the working directory of its project; None to look in all projects.
+        config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+
+    Raises:
+        SessionNotFoundError: if no file of this session exists.
+        SessionInUseError: if a process works on it, and not `force`.
+        TranscriptError: if a file cannot be deleted.
+    """
+    return await call(partial(transcripts.delete, session_id, force=force, project=project, config_dir=config_dir))
+
+
+async def prune(
+    *,
+    older_than: timedelta,
+    project: StrPath | None = None,
+    all_projects: bool = False,
+    include_worktrees: bool = True,
+    keep_tagged: bool = True,
+    dry_run: bool = True,
+    config_dir: StrPath | None = None,
+) -> PruneResult:
+    """Delete conversations that did not change for a time. By default, only return the ones that it would delete.
+
+    Args:
+        older_than: the time since the last change, of the conversation and its subagents.
+        project: the working directory of the project; None for the current one.
+        all_projects: whether to look in all projects; `project` must be None then.
+        include_worktrees: whether the other worktrees of the project's git repository count.
+        keep_tagged: whether conversations with a tag stay.
+        dry_run: whether nothing is deleted.
+        config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+
+    Returns:
+        The conversations, and the bytes that their files take.
+
+    Raises:
+        ValueError: if `older_than` is negative, or `all_projects` comes with a `project`.
+
+    Example:
+        ::
+
+            old = await bridle.transcripts.aio.prune(older_than=timedelta(days=90), all_projects=True)
+            print(len(old.sessions), "conversations,", old.bytes, "bytes")
+    """
+    return await call(
+        partial(
+            transcripts.prune,
+            older_than=older_than,
+            project=project,
+            all_projects=all_projects,
+            include_worktrees=include_worktrees,
+            keep_tagged=keep_tagged,
+            dry_run=dry_run,
+            config_dir=config_dir,
+        )
+    )
+
+
+async def export(
+    session_id: str,
+    format: ExportFormat = "markdown",  # noqa: A002 - the word that users look for
+    *,
+    project: StrPath | None = None,
+    config_dir: StrPath | None = None,
+) -> str:
+    """Return a conversation as a document, subagents included.
+
+    Args:
+        session_id: the session.
+        format: `markdown` or `html` to read; `json` for programs: facts and messages as one object; `jsonl` for `import_`: all lines as
+            the CLI wrote them.
+        project: the working directory of its project; None to look in all projects.
+        config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+
+    Returns:
+        The document. Write it as UTF-8.
+
+    Raises:
+        SessionNotFoundError: if no file of this session exists.
+        TranscriptError: if a file cannot be read.
+        ValueError: if the format is unknown.
+
+    Example:
+        ::
+
+            Path("talk.html").write_text(await bridle.transcripts.aio.export(session_id, "html"), encoding="utf-8")
+    """
+    return await call(partial(transcripts.export, session_id, format, project=project, config_dir=config_dir))
+
+
+async def import_(
+    source: StrPath, *, project: StrPath | None = None, new_id: bool = False, config_dir: StrPath | None = None
+) -> str:
+    """Import a conversation that `export` wrote as JSONL, or a session's file of another host. It can be resumed in the project.
+
+    Paths inside of the conversation stay as they are: they name files of the host that it comes from.
+
+    Args:
+        source: the file.
+        project: the working directory to import it for. None for the current one.
+        new_id: whether the session gets a new id. False keeps its id.
+        config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+
+    Returns:
+        The session id.
+
+    Raises:
+        TranscriptError: if the file cannot be read, holds no conversation, has a line that is not a JSON object, or the session cannot be
+            written.
+        SessionExistsError: if a session of this id is on the disk, in any project.
+    """
+    return await call(partial(transcripts.import_, source, project=project, new_id=new_id, config_dir=config_dir))
+
+
+async def fork(
+    session_id: str,
+    *,
+    at: str | TranscriptMessage | None = None,
+    title: str | None = None,
+    project: StrPath | None = None,
+    config_dir: StrPath | None = None,
+) -> str:
+    """Copy a conversation up to a message into a new session. Resume it with `Options(resume=...)`.
+
+    The original does not change. Subagents' own conversations are not copied; their results are. Files that tools changed stay as they
+    are: `rewind_files` works in the original session only.
+
+    Args:
+        session_id: the session.
+        at: the last message of the copy, or its id (`uuid`). None for the whole conversation.
+        title: the title of the copy. None for the title of the original with `(fork)` behind it.
+        project: the working directory of its project; None to look in all projects.
+        config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+
+    Returns:
+        The id of the new session, in the same project.
+
+    Raises:
+        SessionNotFoundError: if no file of this session exists.
+        TranscriptError: if the conversation has no such message or is empty, or a file cannot be read or written.
+        ValueError: if nothing of `title` is left without control and invisible characters.
+
+    Example:
+        ::
+
+            third = await bridle.transcripts.aio.read(session_id).messages[2]
+            options = Options(resume=await bridle.transcripts.aio.fork(session_id, at=third))
+    """
+    return await call(partial(transcripts.fork, session_id, at=at, title=title, project=project, config_dir=config_dir))
 
 
 async def search(

@@ -117,7 +117,7 @@ async def rename(
     """Set the title of a conversation, as `/rename` does.
 
     The CLI shows the title in its list of sessions and above its prompt, and `claude --resume TITLE` finds it.
-    If a process works on the session, it may write its own title above the prompt again. A `StreamWarning` (SESSION_IN_USE) says so;
+    If a process works on the session, it may write its own title above the prompt again. A `StreamWarning` (SESSION_IN_USE) reports that;
     `Session.rename_session` is the better way then.
 
     Args:
@@ -295,7 +295,7 @@ async def import_(
 ) -> str:
     """Import a conversation that `export` wrote as JSONL, or a session's file of another host. It can be resumed in the project.
 
-    Paths inside of the conversation stay as they are: they name files of the host that it comes from.
+    Paths inside the conversation stay as they are: they name files of the host that it comes from.
 
     Args:
         source: the file.

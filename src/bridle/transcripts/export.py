@@ -399,7 +399,7 @@ def import_(
 ) -> str:
     """Import a conversation that `export` wrote as JSONL, or a session's file of another host. It can be resumed in the project.
 
-    Paths inside of the conversation stay as they are: they name files of the host that it comes from.
+    Paths inside the conversation stay as they are: they name files of the host that it comes from.
 
     Args:
         source: the file.

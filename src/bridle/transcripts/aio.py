@@ -117,7 +117,7 @@ async def rename(
     """Set the title of a conversation, as `/rename` does.
 
     The CLI shows the title in its list of sessions and above its prompt, and `claude --resume TITLE` finds it.
-    If a process works on the session, it may write its own title above the prompt again. The warning SESSION_IN_USE reports that;
+    If a process works on the session, it may write its own title above the prompt again. A `StreamWarning` (SESSION_IN_USE) reports that;
     `Session.rename_session` is the better way then.
 
     Args:

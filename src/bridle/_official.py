@@ -5,7 +5,6 @@ from __future__ import annotations
 PAGE = "docs/guides/migrate.md"
 
 _STORE = "Bridle has no function of this name; those of claude-agent-sdk work with the stores of Bridle."
-_TRANSCRIPTS = "Bridle does not have this name; the function of claude-agent-sdk works with the same files."
 
 _HERE: dict[str, str] = {
     "CLIConnectionError": "Use `StartError` at the start and `SessionClosedError` later.",
@@ -38,7 +37,9 @@ _HERE: dict[str, str] = {
     "SessionKey": "Use `bridle.transcripts.stores.StoreKey`; `bridle.messages.SessionKey` is that of a `MirrorErrorMessage`.",
     "Transport": "Use `transport=` with an object of `bridle.transports.base`.",
     "create_sdk_mcp_server": "Bridle calls it `tool_server`; `mcp_servers={'name': [tools]}` is shorter.",
-    "fork_session": "Use `Options(resume=..., fork_session=True)`.",
+    "ForkSessionResult": "`bridle.transcripts.fork` returns the id of the new session.",
+    "delete_session": "Use `bridle.transcripts.delete`.",
+    "fork_session": "Use `bridle.transcripts.fork`, or `Options(resume=..., fork_session=True)`.",
     "get_session_info": "Use `bridle.transcripts.info`.",
     "get_session_messages": "Use `bridle.transcripts.read(session_id).messages`.",
     "get_subagent_messages": "Use `bridle.transcripts.read(session_id).subagents[agent_id].messages`.",
@@ -47,7 +48,8 @@ _HERE: dict[str, str] = {
     "project_key_for_directory": "Use `bridle.transcripts.project_key`.",
     "SDKSessionInfo": "Use `bridle.transcripts.TranscriptInfo`.",
     "SessionMessage": "Use `UserMessage | AssistantMessage`.",
-    "rename_session": "Use `Session.rename_session`.",
+    "rename_session": "Use `bridle.transcripts.rename`, or `Session.rename_session` for a session that runs.",
+    "tag_session": "Use `bridle.transcripts.tag`.",
 }
 _ENDINGS = {
     "HookSpecificOutput": "Use `HookOutput`; its fields have the same names in snake_case.",
@@ -55,15 +57,7 @@ _ENDINGS = {
     "_from_store": _STORE,
     "_to_store": _STORE,
 }
-_STORED = frozenset(
-    [
-        "ForkSessionResult",
-        "SessionListSubkeysKey",
-        "delete_session",
-        "fold_session_summary",
-        "tag_session",
-    ]
-)
+_STORED = frozenset(["SessionListSubkeysKey", "fold_session_summary"])
 _PLAIN = frozenset(
     [
         "BaseHookInput",
@@ -111,7 +105,7 @@ def advice(name: str) -> str:
         if name.endswith(ending):
             return f"{text} See {PAGE}."
     if name in _STORED:
-        return f"{_TRANSCRIPTS} See {PAGE}."
+        return f"{_STORE} See {PAGE}."
     if name in _PLAIN:
         return f"Bridle has no class of this name: the value is a str, an object or a field of its message. See {PAGE}."
     return ""

@@ -9,6 +9,7 @@ import pytest
 
 from bridle import transcripts
 from bridle.transcripts import Price, Tokens
+from tests.contract import shows
 from tests.transcripts.disk import Writer, tool_use
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ USED = {
 TOKENS = Tokens(input=100, output=10, cache_read=1000, cache_write_5m=30, cache_write_1h=20, web_searches=2, replies=1)
 
 
+@shows("transcripts.usage.once")
 def test_a_reply_in_several_entries_counts_once_with_its_last_numbers(tmp_path: Path) -> None:
     writer = Writer()
     writer.user("go")
@@ -40,6 +42,7 @@ def test_a_reply_in_several_entries_counts_once_with_its_last_numbers(tmp_path: 
     assert transcripts.read(writer.session_id, config_dir=tmp_path).usage == TOKENS
 
 
+@shows("transcripts.usage.once")
 def test_a_fork_costs_what_it_added(tmp_path: Path) -> None:
     original = Writer()
     original.user("go")
@@ -97,6 +100,7 @@ def test_rows_by_each_key(tmp_path: Path) -> None:
     assert transcripts.usage(config_dir=tmp_path / "nothing").rows == []
 
 
+@shows("transcripts.usage.unpriced")
 def test_prices_come_from_the_caller_or_from_recorded_costs(tmp_path: Path) -> None:
     writer = Writer()
     writer.user("go")

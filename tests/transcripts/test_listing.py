@@ -10,6 +10,7 @@ import pytest
 
 from bridle import transcripts
 from bridle.transcripts import places
+from tests.contract import shows
 from tests.transcripts.disk import Writer, line, some_id
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ TITLES: list[tuple[list[tuple[str, dict[str, Any]]], str, str]] = [
 ]
 
 
+@shows("transcripts.read.titles")
 @pytest.mark.parametrize(("notes", "title", "source"), TITLES)
 def test_a_title_comes_from_the_best_source(
     tmp_path: Path, notes: list[tuple[str, dict[str, Any]]], title: str, source: str

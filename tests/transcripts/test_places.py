@@ -10,6 +10,7 @@ import pytest
 
 from bridle import AmbiguousSessionError, SessionNotFoundError
 from bridle.transcripts import places, project_key
+from tests.contract import shows
 from tests.transcripts.disk import Writer, some_id
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 LONG = "/tmp/t1probe/run2.1.330/work/" + "/".join(f"verylongname_{number:02}_{'x' * 40}" for number in range(5))
 
 
+@shows("transcripts.read.places")
 @pytest.mark.parametrize(
     ("directory", "key"),
     [
@@ -50,6 +52,7 @@ def test_the_configuration_folder_is_that_of_the_cli(tmp_path: Path, monkeypatch
     assert places.config_folder() == tmp_path / ".claude"
 
 
+@shows("transcripts.read.places")
 def test_a_long_path_with_another_hash_is_found_by_its_sessions(tmp_path: Path) -> None:
     mine, other = "/srv/" + "a" * 300 + "/mine", "/srv/" + "a" * 300 + "/other"
     for directory, suffix in ((mine, "zzz1"), (other, "zzz2")):
@@ -69,6 +72,7 @@ def git(*arguments: str, cwd: Path) -> None:
     subprocess.run(command, cwd=cwd, check=True, capture_output=True, timeout=30)
 
 
+@shows("transcripts.read.places")
 def test_worktrees_belong_to_a_project(tmp_path: Path) -> None:
     repository = tmp_path / "repository"
     (repository / "sub").mkdir(parents=True)

@@ -24,6 +24,7 @@ import pytest
 
 from bridle import AssistantMessage, ToolResultBlock, ToolUseBlock, transcripts
 from tests.conftest import PROJECT, pinned_cli_path
+from tests.contract import shows
 from tests.support.patience import patience
 from tests.transcripts.written import LONG, ODD, Written, write_all
 
@@ -102,6 +103,7 @@ def test_conversations_are_read_as_they_happened(written: Written) -> None:
         assert not isinstance(message, AssistantMessage) or message.usage is not None
 
 
+@shows("transcripts.read.places")
 def test_lists_show_what_the_cli_wrote(written: Written) -> None:
     every = {each.session_id: each for each in transcripts.list(all_projects=True, config_dir=written.config)}
     assert every.keys() == set(written.ids.values())

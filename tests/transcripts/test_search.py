@@ -14,6 +14,7 @@ import pytest
 
 from bridle import TranscriptError, transcripts
 from bridle.transcripts import index
+from tests.contract import shows
 from tests.transcripts.disk import Writer, tool_use
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def talk(find: Finder) -> Writer:
     return writer
 
 
+@shows("transcripts.search.words")
 def test_texts_of_users_models_and_tools_are_found(find: Finder) -> None:
     writer = talk(find)
     (hit,) = find("HARBOUR look")
@@ -80,6 +82,7 @@ def test_texts_of_users_models_and_tools_are_found(find: Finder) -> None:
     assert find("anchor", project="/elsewhere") == []
 
 
+@shows("transcripts.search.words")
 @pytest.mark.parametrize(
     "query",
     [
@@ -133,6 +136,7 @@ def test_accents_and_scripts_without_spaces(find: Finder) -> None:
     assert len(find("snake_case")) == 1
 
 
+@shows("transcripts.search.follows")
 def test_the_index_follows_files(find: Finder) -> None:
     writer = talk(find)
     path = next((find.config / "projects").glob("*/*.jsonl"))
@@ -176,6 +180,7 @@ def test_a_fork_comes_once_and_a_subagent_is_named(find: Finder) -> None:
     assert (hit.session_id, hit.agent_id, hit.path) == (fork.session_id, "a7", agent)
 
 
+@shows("transcripts.search.shared")
 def test_the_index_can_be_deleted_damaged_and_made_by_others(find: Finder) -> None:
     talk(find)
     assert len(find("anchor")) == 3
@@ -228,6 +233,7 @@ print(len(hits))
 """
 
 
+@shows("transcripts.search.shared")
 def test_processes_share_the_work(find: Finder) -> None:
     for _ in range(30):
         talk(find)

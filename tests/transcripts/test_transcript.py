@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bridle import AssistantMessage, SessionNotFoundError, TranscriptError, UserMessage, transcripts
+from tests.contract import shows
 from tests.transcripts.disk import Writer, some_id, tool_use
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def test_a_view_of_messages_is_a_sequence(tmp_path: Path) -> None:
         messages[40]
 
 
+@shows("transcripts.read.parallel")
 @pytest.mark.parametrize("count", [2, 3, 5])
 def test_parallel_calls_come_back_with_all_results(tmp_path: Path, count: int) -> None:
     writer, expected = parallel(count)
@@ -102,6 +104,7 @@ def test_a_result_that_follows_another_entry_is_found_by_its_call(tmp_path: Path
     assert taken in seen or writer.last == repeated
 
 
+@shows("transcripts.read.branches")
 def test_a_rewound_conversation_has_branches(tmp_path: Path) -> None:
     writer = Writer()
     start = writer.user("start")
@@ -121,6 +124,7 @@ def test_a_rewound_conversation_has_branches(tmp_path: Path) -> None:
         opened(tmp_path, writer, leaf="x")
 
 
+@shows("transcripts.read.branches")
 def test_a_compaction_begins_again_with_its_summary(tmp_path: Path) -> None:
     writer = Writer()
     writer.user("early")
@@ -184,6 +188,7 @@ def test_subagents_have_conversations_of_their_own(tmp_path: Path) -> None:
     assert found.usage.replies == 2
 
 
+@shows("transcripts.read.damage")
 def test_entries_keep_everything(tmp_path: Path) -> None:
     writer = Writer()
     writer.user("one")
@@ -197,6 +202,7 @@ def test_entries_keep_everything(tmp_path: Path) -> None:
     assert all(data[entry.offset : entry.offset + len(entry.raw)] == entry.raw for entry in entries)
 
 
+@shows("transcripts.read.damage")
 @pytest.mark.parametrize(
     "damage",
     [
@@ -244,6 +250,7 @@ def test_a_circle_of_parents_ends(tmp_path: Path) -> None:
     assert [message.text for message in opened(tmp_path, writer).messages] == ["a", "b", "c"]
 
 
+@shows("transcripts.read.grows")
 def test_a_file_can_grow_while_it_is_read(tmp_path: Path) -> None:
     writer = Writer()
     seen = [writer.user("one"), writer.assistant("two")]
@@ -257,6 +264,7 @@ def test_a_file_can_grow_while_it_is_read(tmp_path: Path) -> None:
     assert len(list(transcript.entries)) == 3
 
 
+@shows("transcripts.read.grows")
 def test_a_file_that_vanishes_or_is_replaced_is_an_error_with_a_fix(tmp_path: Path) -> None:
     writer = Writer()
     writer.user("one")
@@ -297,6 +305,7 @@ def test_files_that_tools_changed(tmp_path: Path) -> None:
     assert [(change.path, change.changes, change.created) for change in changes] == [("/a", 2, True), ("/n", 1, False)]
 
 
+@shows("transcripts.read.memory")
 def test_reading_a_large_conversation_needs_little_memory(tmp_path: Path) -> None:
     writer = Writer()
     for number in range(300):

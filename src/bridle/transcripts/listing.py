@@ -7,12 +7,16 @@ decoded; there the hit itself counts.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
-from contextlib import suppress
+import sys
+from collections import deque
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -30,13 +34,16 @@ from bridle.transcripts.places import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
     from pathlib import Path
 
 __all__ = ["TitleSource", "TranscriptInfo", "find", "info", "info_of", "list_sessions"]
 
 TitleSource = Literal["custom", "ai", "last_prompt", "summary", "first_prompt", ""]
 """Where a title comes from: the user, the CLI's own model, the last prompt, a summary, the first prompt; empty without a title."""
+
+READ_AHEAD = 32
+"""Files that are open at a time."""
 
 PROMPT_LENGTH = 200
 """The most characters of a first prompt."""
@@ -141,16 +148,14 @@ def list_sessions(
     found: list[TranscriptInfo] = []
     wanted = None if limit is None else offset + limit
     seen: set[str] = set()
-    for files in _newest_first(folders, since, until):
-        if wanted is not None and len(found) >= wanted:
-            break
-        if files.session_id in seen:
-            continue
-        each = info_of(files)
-        if each is None or each.sidechain or not each.title or (tag is not None and each.tag != tag):
-            continue
-        seen.add(files.session_id)
-        found.append(each)
+    with closing(_infos(_newest_first(folders, since, until))) as infos:
+        for each in infos if wanted != 0 else ():
+            if each.sidechain or not each.title or (tag is not None and each.tag != tag) or each.session_id in seen:
+                continue
+            seen.add(each.session_id)
+            found.append(each)
+            if len(found) == wanted:
+                break
     # A file can have grown since it was ordered.
     found.sort(key=lambda each: each.modified, reverse=True)
     return found[offset:]
@@ -227,23 +232,66 @@ def info_of(files: SessionFiles) -> TranscriptInfo | None:
     Returns:
         The conversation; None if the file vanished, is empty or cannot be read.
     """
+    return next(_infos(iter([files])), None)
+
+
+def _infos(waiting: Iterator[SessionFiles]) -> Generator[TranscriptInfo, None, None]:
+    """Yield the conversations of files that can be read, in their order. The system reads ahead: disks like several requests at a time."""
+    opened: deque[_Opened] = deque()
     try:
-        descriptor = os.open(
-            files.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-        )  # never waits for the writer of a FIFO
-    except OSError:
-        return None
-    try:
-        status = os.fstat(descriptor)
-        head = os.read(descriptor, HEAD_BYTES) if stat.S_ISREG(status.st_mode) else b""
-        if not head:
-            return None
-        tail = head if status.st_size <= HEAD_BYTES else os.pread(descriptor, HEAD_BYTES, status.st_size - HEAD_BYTES)
-    except OSError:
-        return None
+        while True:
+            for files in islice(waiting, READ_AHEAD - len(opened)):
+                if (each := _open(files)) is not None:
+                    opened.append(each)
+            if not opened:
+                return
+            found = _info(opened[0])
+            os.close(opened.popleft().descriptor)
+            if found is not None:
+                yield found
     finally:
+        for each in opened:
+            os.close(each.descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    files: SessionFiles
+    descriptor: int
+    status: os.stat_result
+
+    @property
+    def tail_at(self) -> int:
+        return max(self.status.st_size - HEAD_BYTES, 0)
+
+
+def _open(files: SessionFiles) -> _Opened | None:
+    try:
+        # Without O_NONBLOCK, a FIFO would wait for its writer.
+        descriptor = os.open(files.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise
+        return None
+    opened = _Opened(files, descriptor, os.fstat(descriptor))
+    if not stat.S_ISREG(opened.status.st_mode):
         os.close(descriptor)
-    return _read(files, status, _Window(head), _Window(tail) if tail is not head else None)
+        return None
+    if sys.platform == "linux":
+        with suppress(OSError):
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # nothing between the windows
+            os.posix_fadvise(descriptor, 0, HEAD_BYTES, os.POSIX_FADV_WILLNEED)
+            os.posix_fadvise(descriptor, opened.tail_at, HEAD_BYTES, os.POSIX_FADV_WILLNEED)
+    return opened
+
+
+def _info(opened: _Opened) -> TranscriptInfo | None:
+    try:
+        head = os.pread(opened.descriptor, HEAD_BYTES, 0)
+        tail = os.pread(opened.descriptor, HEAD_BYTES, opened.tail_at) if opened.tail_at else None
+    except OSError:
+        return None
+    return _read(opened.files, opened.status, _Window(head), _Window(tail) if tail else None) if head else None
 
 
 class _Tops(msgspec.Struct, frozen=True, gc=False, rename="camel"):

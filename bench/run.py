@@ -24,6 +24,7 @@ import frames
 import pooled
 import round_trips
 import startup
+import transcripts
 
 CLIENT_NAMES = ("bridle", "official", "bridle-blocking", "bare", "bridle-trio", "bare-typed")
 TITLES = {
@@ -380,6 +381,15 @@ def main() -> int:
         )
         sizes = measure_long_line_memory(environment, scenarios["long-line"])
         (folder / "pool").mkdir()
+        (folder / "transcripts").mkdir()
+        share = 10 if arguments.quick else 1
+        stored = transcripts.measure(
+            folder / "transcripts",
+            2 if arguments.quick else 3,
+            say,
+            sessions=transcripts.SESSIONS // share,
+            large=transcripts.LARGE_BYTES // share,
+        )
         pool = pooled.measure(cli, folder / "pool", 5 if arguments.quick else 15, say) if cli else None
     say("")
     show_startup(table, begun)
@@ -393,6 +403,8 @@ def main() -> int:
     else:
         pooled.show(table.row, table.title, pool)
     after_pool = len(table.text)
+    transcripts.show(table.row, table.title, stored)
+    after_transcripts = len(table.text)
     took = time.monotonic() - begin
     table.print(f"\n{took:.0f} s")
     if arguments.check:
@@ -400,9 +412,10 @@ def main() -> int:
     if arguments.page:
         # Where the files of this run went is of no interest to a reader.
         command, page = "./dev bench" + " --quick" * arguments.quick, Path(arguments.page)
-        write_page(page, table.text[:before_trips] + table.text[after_pool:], command)
+        write_page(page, table.text[:before_trips] + table.text[after_transcripts:], command)
         write_page(page, table.text[before_trips:after_trips], command, "round trips")
         write_page(page, table.text[after_trips:after_pool], command, "pool")
+        write_page(page, table.text[after_pool:after_transcripts], command, "transcripts")
     if arguments.json:
         figures = {
             "about": facts,
@@ -417,6 +430,7 @@ def main() -> int:
             ],
             "round_trips": [{"client": c, "kind": k, "sessions": sessions} for (c, k), sessions in trips.items()],
             "pool": pool,
+            "transcripts": stored,
             "long_line_memory": [
                 {"client": c, "touched": t, "peak": peak, "growth": growth} for (c, t), (peak, growth) in sizes.items()
             ],

@@ -39,8 +39,10 @@ def help_text(*command: str) -> list[str]:
 def parts() -> list[str]:
     """Return the help of `bridle` and of each of its commands."""
     lines = ["", "## bridle", *help_text()]
-    for name in typer.main.get_command(app).commands:  # type: ignore[attr-defined]
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
         lines += ["", f"## bridle {name}", *help_text(name)]
+        for inner in getattr(command, "commands", ()):
+            lines += ["", f"### bridle {name} {inner}", *help_text(name, inner)]
     return [*lines, ""]
 
 

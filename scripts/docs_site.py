@@ -53,6 +53,7 @@ API: dict[str, tuple[str, str, str]] = {
         "bridle.aio.session bridle.protocol.states.session bridle.session.events",
     ),
     "pool": ("Session pools", "`SessionPool`, its registries, events and numbers.", "bridle.aio.pool"),
+    "transcripts": ("Transcripts", "Conversations on the disk: lists, reading, usage and search.", ""),
     "options": (
         "Option classes",
         "Options, timeouts, limits, values of options, and versions of the CLI.",
@@ -154,7 +155,8 @@ def public_names() -> dict[str, dict[str, str]]:
     for key, (_, _, modules) in API.items():
         names = {name: place for name, place in bridle.PLACES.items() if place in modules.split()}
         pages[key] = {f"bridle.{name}": f"{place}.{name}" for name, place in names.items()}
-    for key, module in {"messages": "bridle.messages", "hooks": "bridle.hooks", "pool": "bridle.pool"}.items():
+    offered = {name: f"bridle.{name}" for name in ("messages", "hooks", "pool", "transcripts")}
+    for key, module in offered.items():
         pages[key] |= _offered(module, known=pages[key])
     pages["sync"] = _offered("bridle.sync", known={})
     pages["transports"] = _offered("bridle.transports.base", known={})

@@ -34,6 +34,10 @@ WARNINGS = {
     "CALLBACK_TIMED_OUT": "A callback exceeded its timeout.",
     "CALLBACK_QUEUE_FULL": "Too many callbacks waited.",
     "SLOW_CONSUMER": "Half of `Limits.buffered_bytes` is unread.",
+    "STORE_FAILED": "The session store did not take entries of a transcript.",
+    "STORE_SLOW": "`Limits.mirrored_bytes` wait for the session store: no output is read meanwhile.",
+    "SESSION_IN_USE": "A conversation was renamed on the disk while a process works on it.",
+    "STORE_INCOMPLETE": "The copy in the session store lacks entries that this host has.",
 }
 BEFORE_START = frozenset(
     {
@@ -44,9 +48,20 @@ BEFORE_START = frozenset(
         "TOOL_WITHOUT_DESCRIPTION",
         "DEPRECATED_OPTION",
         "PERMISSION_CALLBACK_SHADOWED",
+        "SESSION_IN_USE",
     }
 )
-LATER = frozenset({"INIT_UNCONFIRMED", "CALLBACK_FAILED", "CALLBACK_TIMED_OUT", "CALLBACK_QUEUE_FULL", "SLOW_CONSUMER"})
+LATER = frozenset(
+    {
+        "INIT_UNCONFIRMED",
+        "CALLBACK_FAILED",
+        "CALLBACK_TIMED_OUT",
+        "CALLBACK_QUEUE_FULL",
+        "SLOW_CONSUMER",
+        "STORE_FAILED",
+        "STORE_SLOW",
+    }
+)
 
 
 def children(kind: type[BridleError]) -> list[type[BridleError]]:

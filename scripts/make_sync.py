@@ -1,20 +1,20 @@
 """Write the blocking shell from the async one: `bridle.sync` has the text of `bridle.aio` without `async` and `await`.
 
+`bridle.transcripts.aio` is written as well: its functions call those of `bridle.transcripts` in threads.
+
 Without arguments the files are written; with `--check` they are compared. Drivers and seams are not generated: they wait in
 different ways. Whatever differs otherwise stands in the tables below.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import generated_modules
 from generated_modules import PACKAGE
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MODULES = ("operations", "pool", "query", "session")
 
@@ -77,5 +77,100 @@ def twins() -> dict[Path, str]:
     return {PACKAGE / "sync" / f"{name}.py": HEADER.format(name=name) + blocking(text) for name, text in texts.items()}
 
 
+# -- functions of transcripts to await --------------------------------------------------------------------------------
+
+TRANSCRIPTS = PACKAGE / "transcripts"
+NOT_AWAITED = {"project_key"}
+"""Functions that never wait."""
+AWAITED_HEADER = '''\
+# Generated from the functions of bridle.transcripts by scripts/make_sync.py. Do not edit: edit those and run `./dev format`.
+"""The functions of `bridle.transcripts`, to await on asyncio and trio: each call runs in a worker thread.
+
+::
+
+    from bridle.transcripts import aio
+
+    for each in await aio.list(limit=10):
+        print(each.modified, each.title)
+
+A cancelled call leaves its thread to finish alone. A `Transcript` reads its file when its attributes are used: `stream` yields its messages
+without blocking the event loop, and `call` runs any other function in a thread.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from bridle import transcripts
+from bridle.transcripts.awaiting import call, stream
+
+if TYPE_CHECKING:
+    import builtins
+'''
+
+
+def awaited() -> dict[Path, str]:
+    """Return the text of the module that awaits the functions of `bridle.transcripts`."""
+    offered = ast.parse((TRANSCRIPTS / "__init__.py").read_text(encoding="utf-8"))
+    imports, functions, names = set(), [], ["call", "stream"]
+    for statement in offered.body:
+        if not isinstance(statement, ast.ImportFrom) or not (statement.module or "").startswith("bridle.transcripts."):
+            continue
+        text = (
+            (PACKAGE.parent / Path(*(statement.module or "").split("."))).with_suffix(".py").read_text(encoding="utf-8")
+        )
+        tree = ast.parse(text)
+        defined = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef | ast.ClassDef)}
+        asked = {alias.name: alias.asname or alias.name for alias in statement.names}
+        found = {name: each for name, each in defined.items() if name in asked and isinstance(each, ast.FunctionDef)}
+        for name, function in found.items():
+            if asked[name] not in NOT_AWAITED:
+                names.append(asked[name])
+                functions.append(_awaited(function, asked[name], text))
+                imports |= {f"    from {statement.module} import {other}" for other in _assigned(tree) - found.keys()}
+                imports |= {
+                    f"    from {each.module} import {alias.name}"
+                    for each in ast.walk(tree)
+                    if isinstance(each, ast.ImportFrom) and each.module != "__future__"
+                    for alias in each.names
+                    if alias.name != "TYPE_CHECKING"
+                }
+    listed = f"__all__ = {sorted(names)!r}"
+    text = AWAITED_HEADER + "\n".join(sorted(imports)) + f"\n\n{listed}\n" + "".join(functions)
+    return {TRANSCRIPTS / "aio.py": text}
+
+
+def _assigned(tree: ast.Module) -> set[str]:
+    """Return the public classes and aliases of a module."""
+    found = {each.name for each in tree.body if isinstance(each, ast.ClassDef)}
+    for each in tree.body:
+        targets = (
+            each.targets if isinstance(each, ast.Assign) else [each.target] if isinstance(each, ast.AnnAssign) else []
+        )
+        found |= {
+            target.id
+            for target in targets
+            if isinstance(target, ast.Name) and target.id[0].isupper() and not target.id.isupper()
+        }
+    return {name for name in found if not name.startswith("_")}
+
+
+def _awaited(function: ast.FunctionDef, name: str, text: str) -> str:
+    lines = text.splitlines()
+    documentation = function.body[0]
+    signature = "\n".join(lines[function.lineno - 1 : documentation.lineno - 1])
+    signature = re.sub(rf"def {function.name}\(", f"async def {name}(", signature)
+    signature = re.sub(r"(?<![\w.])list\[", "builtins.list[", signature)
+    docstring = "\n".join(lines[documentation.lineno - 1 : documentation.end_lineno])
+    docstring = re.sub(r"\bbridle\.transcripts\.(?=\w+\()", "await bridle.transcripts.aio.", docstring)
+    arguments = function.args
+    given = [each.arg for each in (*arguments.posonlyargs, *arguments.args)]
+    given += [f"{each.arg}={each.arg}" for each in arguments.kwonlyargs]
+    return (
+        f"\n\n{signature}\n{docstring}\n    return await call(partial({', '.join([f'transcripts.{name}', *given])}))\n"
+    )
+
+
 if __name__ == "__main__":
-    sys.exit(generated_modules.main(twins()))
+    sys.exit(generated_modules.main(twins() | awaited()))

@@ -47,7 +47,12 @@ ERRORS: dict[str, BridleError] = {
         errors.PoolClosedError(started=True),
         errors.SessionReturnedError(),
         errors.RegistryError("m"),
+        errors.StoreError("load", "m", "s"),
+        errors.StoreConflictError("s"),
         errors.SessionNotFoundError("No conversation found with session ID: 5e551011-0000-4000-8000-000000000000"),
+        errors.AmbiguousSessionError("5e55", ["5e551011-0000-4000-8000-000000000000"]),
+        errors.SessionInUseError("5e551011-0000-4000-8000-000000000000", 7),
+        errors.SessionExistsError("5e551011-0000-4000-8000-000000000000"),
         errors.TurnCancelledError("id", "interrupted").add_partial(errors.PartialResult(text="so far", session_id="s")),
     )
 }
@@ -60,7 +65,14 @@ def test_every_error_is_here() -> None:
         for name in errors.__all__
         if isinstance(kind := getattr(errors, name), type) and issubclass(kind, BridleError)
     }
-    assert made - set(ERRORS) == {"BridleError", "StartError", "StreamError", "ControlError", "PoolError"}
+    assert made - set(ERRORS) == {
+        "BridleError",
+        "StartError",
+        "StreamError",
+        "ControlError",
+        "PoolError",
+        "TranscriptError",
+    }
 
 
 @shows("errors.tree")

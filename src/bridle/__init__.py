@@ -29,12 +29,13 @@ PLACES: dict[str, str] = {
         "bridle.options.bounds": "Limits Timeouts",
         "bridle.dialogs": "ElicitationRequest ElicitationResult UserDialogRequest UserDialogResult",
         "bridle.errors": (
+            "AmbiguousSessionError SessionExistsError SessionInUseError "
             "BridleError CLIExitedDuringInitError CLINotFoundError CheckpointingNotEnabledError ConcurrentUseError ControlError "
             "ControlRejectedError ControlTimeoutError DecodeError DecodeErrorLimitError Diagnostic InitQueueOverflowError "
             "InitializationError InitializationTimeoutError LineTooLongError NotSupportedError OptionsError PartialResult "
             "PoolClosedError PoolError PoolTimeoutError ProcessError PromptIterableError RegistryError SessionClosedError "
-            "SessionNotFoundError SessionNotStartedError SessionReturnedError SlowConsumerError SpawnError StartError StreamError "
-            "StreamWarning TooManyPendingRequestsError TurnCancelledError TurnTimeoutError "
+            "SessionNotFoundError SessionNotStartedError SessionReturnedError SlowConsumerError SpawnError StartError StoreConflictError "
+            "StoreError StreamError StreamWarning TooManyPendingRequestsError TranscriptError TurnCancelledError TurnTimeoutError "
             "UnknownVersionError UnsupportedCLIVersionError VersionDetectionError"
         ),
         "bridle.hooks": "HookContext HookMatcher HookOutput",
@@ -64,7 +65,7 @@ PLACES: dict[str, str] = {
     }.items()
     for name in names.split()
 }
-_SUBMODULES = ("hooks", "messages", "pool", "sync", "testing")
+_SUBMODULES = ("hooks", "messages", "pool", "sync", "testing", "transcripts")
 
 __all__ = ["__version__", *_SUBMODULES, *PLACES]  # noqa: PLE0604 - all of them are strings
 

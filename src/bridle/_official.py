@@ -4,8 +4,7 @@ from __future__ import annotations
 
 PAGE = "docs/guides/migrate.md"
 
-_STORE = "Bridle has no session stores; the functions of claude-agent-sdk work with the same transcripts."
-_TRANSCRIPTS = "Bridle does not read transcripts; the function of claude-agent-sdk works with the same files."
+_STORE = "Bridle has no function of this name; those of claude-agent-sdk work with the stores of Bridle."
 
 _HERE: dict[str, str] = {
     "CLIConnectionError": "Use `StartError` at the start and `SessionClosedError` later.",
@@ -29,39 +28,36 @@ _HERE: dict[str, str] = {
     "SystemInitData": "Use `bridle.messages.InitMessage`.",
     "ToolAnnotations": "Use the arguments of `tool`: `read_only`, `destructive`, `idempotent`, `open_world`.",
     "ToolPermissionContext": "Use `PermissionRequest`, the only argument of `can_use_tool`.",
+    "InMemorySessionStore": "Use `bridle.transcripts.stores.MemoryStore`.",
+    "SessionStore": "Write `from bridle.transcripts.stores import SessionStore`.",
+    "SessionStoreEntry": "Use `dict[str, Any]`.",
+    "SessionStoreFlushMode": "Use `bridle.transcripts.stores.FlushMode`.",
+    "SessionStoreListEntry": "Use `bridle.transcripts.stores.StoreListEntry`.",
+    "SessionSummaryEntry": "Use `bridle.transcripts.stores.StoreSummary`.",
+    "SessionKey": "Use `bridle.transcripts.stores.StoreKey`; `bridle.messages.SessionKey` is that of a `MirrorErrorMessage`.",
     "Transport": "Use `transport=` with an object of `bridle.transports.base`.",
     "create_sdk_mcp_server": "Bridle calls it `tool_server`; `mcp_servers={'name': [tools]}` is shorter.",
-    "fork_session": "Use `Options(resume=..., fork_session=True)`.",
-    "rename_session": "Use `Session.rename_session`.",
+    "ForkSessionResult": "`bridle.transcripts.fork` returns the id of the new session.",
+    "delete_session": "Use `bridle.transcripts.delete`.",
+    "fork_session": "Use `bridle.transcripts.fork`, or `Options(resume=..., fork_session=True)`.",
+    "get_session_info": "Use `bridle.transcripts.info`.",
+    "get_session_messages": "Use `bridle.transcripts.read(session_id).messages`.",
+    "get_subagent_messages": "Use `bridle.transcripts.read(session_id).subagents[agent_id].messages`.",
+    "list_sessions": "Use `bridle.transcripts.list`; `all_projects=True` lists all projects.",
+    "list_subagents": "Use `bridle.transcripts.read(session_id).subagents`.",
+    "project_key_for_directory": "Use `bridle.transcripts.project_key`.",
+    "SDKSessionInfo": "Use `bridle.transcripts.TranscriptInfo`.",
+    "SessionMessage": "Use `UserMessage | AssistantMessage`.",
+    "rename_session": "Use `bridle.transcripts.rename`, or `Session.rename_session` for a session that runs.",
+    "tag_session": "Use `bridle.transcripts.tag`.",
 }
 _ENDINGS = {
     "HookSpecificOutput": "Use `HookOutput`; its fields have the same names in snake_case.",
     "_via_store": _STORE,
     "_from_store": _STORE,
     "_to_store": _STORE,
-    "Store": _STORE,
-    "StoreEntry": _STORE,
-    "StoreListEntry": _STORE,
-    "StoreFlushMode": _STORE,
 }
-_STORED = frozenset(
-    [
-        "ForkSessionResult",
-        "SDKSessionInfo",
-        "SessionListSubkeysKey",
-        "SessionMessage",
-        "SessionSummaryEntry",
-        "delete_session",
-        "fold_session_summary",
-        "get_session_info",
-        "get_session_messages",
-        "get_subagent_messages",
-        "list_sessions",
-        "list_subagents",
-        "project_key_for_directory",
-        "tag_session",
-    ]
-)
+_STORED = frozenset(["SessionListSubkeysKey", "fold_session_summary"])
 _PLAIN = frozenset(
     [
         "BaseHookInput",
@@ -109,7 +105,7 @@ def advice(name: str) -> str:
         if name.endswith(ending):
             return f"{text} See {PAGE}."
     if name in _STORED:
-        return f"{_TRANSCRIPTS} See {PAGE}."
+        return f"{_STORE} See {PAGE}."
     if name in _PLAIN:
         return f"Bridle has no class of this name: the value is a str, an object or a field of its message. See {PAGE}."
     return ""

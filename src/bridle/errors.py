@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
+    "AmbiguousSessionError",
     "BridleError",
     "CLIExitedDuringInitError",
     "CLINotFoundError",
@@ -40,16 +41,21 @@ __all__ = [
     "PromptIterableError",
     "RegistryError",
     "SessionClosedError",
+    "SessionExistsError",
+    "SessionInUseError",
     "SessionNotFoundError",
     "SessionNotStartedError",
     "SessionReturnedError",
     "SlowConsumerError",
     "SpawnError",
     "StartError",
+    "StoreConflictError",
+    "StoreError",
     "StreamError",
     "StreamWarning",
     "DecodeErrorLimitError",
     "TooManyPendingRequestsError",
+    "TranscriptError",
     "TurnCancelledError",
     "TurnTimeoutError",
     "UnknownVersionError",
@@ -128,6 +134,10 @@ WarningCode = Literal[
     "CALLBACK_TIMED_OUT",
     "CALLBACK_QUEUE_FULL",
     "SLOW_CONSUMER",
+    "STORE_FAILED",
+    "STORE_SLOW",
+    "STORE_INCOMPLETE",
+    "SESSION_IN_USE",
 ]
 
 
@@ -789,22 +799,38 @@ class SessionNotStartedError(BridleError, RuntimeError):
 
 
 class SessionNotFoundError(StartError):
-    """The CLI does not know the session that `resume` names.
+    """The CLI does not know the session that `resume` names, or the disk does not have the session to read.
 
     Args:
         message: the message of the CLI.
+        action: the thing that was to happen to the session.
 
     Attributes:
         session_id: the id that was not found.
     """
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, *, action: str = "resume") -> None:
         found = _SESSION_ID.search(message)
         self.session_id: str | None = found[0] if found else None
         super().__init__(
-            f"The session to resume was not found: {escape_terminal(message)}. Check the id, and that HOME and CLAUDE_CONFIG_DIR are those "
-            "of the program that created the session; a session that never received a prompt is not stored."
+            f"The session to {action} was not found: {escape_terminal(message)}. Check the id, and that HOME and CLAUDE_CONFIG_DIR are "
+            "those of the program that created the session; a session that never received a prompt is not stored."
         )
+
+    @classmethod
+    def on_disk(cls, session_id: str, place: str) -> Self:
+        """Return the error for a session without a file.
+
+        Args:
+            session_id: the id, or the part of it that was searched for.
+            place: the folder that was searched.
+
+        Returns:
+            The error.
+        """
+        error = cls(f"no session {session_id[:200]!r} in {place[:1000]}", action="read")
+        error.session_id = session_id
+        return error
 
     @classmethod
     def found_in(cls, messages: Sequence[str]) -> Self | None:
@@ -820,6 +846,60 @@ class SessionNotFoundError(StartError):
 
 
 _SESSION_ID = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F-]{22,}")
+
+
+class TranscriptError(BridleError):
+    """A conversation on the disk could not be read or changed."""
+
+
+class AmbiguousSessionError(TranscriptError):
+    """Several sessions match the beginning of an id.
+
+    Attributes:
+        prefix: the beginning.
+        matches: the ids that begin with it, in order.
+    """
+
+    def __init__(self, prefix: str, matches: Sequence[str]) -> None:
+        self.prefix = prefix
+        self.matches: tuple[str, ...] = tuple(matches)
+        shown = "".join(f"\n  - {escape_terminal(each, 200)}" for each in self.matches[:20])
+        more = f"\n  and {len(self.matches) - 20} more" if len(self.matches) > 20 else ""
+        super().__init__(
+            f"{escape_terminal(repr(prefix), 200)} matches {len(self.matches)} sessions. Pass more characters of the id:{shown}{more}"
+        )
+
+
+class SessionInUseError(TranscriptError):
+    """A process works on the session, so that it is not deleted.
+
+    Attributes:
+        session_id: the session.
+        pid: the process.
+    """
+
+    def __init__(self, session_id: str, pid: int) -> None:
+        self.session_id: str | None = session_id
+        self.pid: int = pid
+        super().__init__(
+            f"The session {escape_terminal(session_id, 200)} was not deleted: the process {pid} works on it. End that process first, or "
+            "pass `force=True`."
+        )
+
+
+class SessionExistsError(TranscriptError):
+    """A session of this id is on the disk already, so that none is imported over it.
+
+    Attributes:
+        session_id: the session.
+    """
+
+    def __init__(self, session_id: str) -> None:
+        self.session_id: str | None = session_id
+        super().__init__(
+            f"The session {escape_terminal(session_id, 200)} was not imported: it is on the disk already. Pass `new_id=True` to import it "
+            "under another id, or delete it first."
+        )
 
 
 class TurnCancelledError(BridleError):
@@ -854,6 +934,41 @@ class ConcurrentUseError(BridleError, RuntimeError):
         """
         return cls(
             f"`{call}` is already running in another task or thread. One reader at a time: collect in one place and pass on."
+        )
+
+
+class StoreError(BridleError):
+    """A session store failed.
+
+    Attributes:
+        operation: the method of the store: `append`, `load`, `list_sessions`, `list_subkeys` or `delete`.
+        session_id: the session; None if the call was about none.
+    """
+
+    retryable = True
+
+    def __init__(self, operation: str, message: str, session_id: str | None = None) -> None:
+        self.operation = operation
+        super().__init__(f"`{operation}` of the session store failed: {message}")
+        self.session_id = session_id
+
+
+class StoreConflictError(StoreError):
+    """Two writers append to one session of a store: their entries would be mixed up, so the later one is refused.
+
+    Attributes:
+        operation: `append`.
+        session_id: the session.
+    """
+
+    retryable = False
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(
+            "append",
+            f"another writer has added entries to session {escape_terminal(session_id, 100)} since this one read it. Only one process may "
+            "continue a session: stop the other one, resume the session again, or fork it with `fork_session=True`.",
+            session_id,
         )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
+import inspect
 import json
 import threading
 import time
@@ -143,7 +143,7 @@ def test_callbacks_that_raise_what_nobody_expects(shell: Shell, playing: StandIn
         async def sell_later(item: str) -> Any:
             return await bad(item)
 
-        return tool(sell_later if asyncio.iscoroutinefunction(bad) else sell, name=name)
+        return tool(sell_later if inspect.iscoroutinefunction(bad) else sell, name=name)
 
     named = [selling(function, f"t{number}") for number, function in enumerate(bad)]
 

@@ -128,7 +128,10 @@ def test_signals_stop_everything(
     _, err = process.communicate(timeout=patience(30))
     assert process.returncode == code, err
     assert b"Traceback" not in err
-    assert (b"Interrupted.\nResume with: bridle run --resume 5e551011 PROMPT\n" in err) == (number == signal.SIGINT)
+    # On a busy machine the signal may come before the first frame was read, which names the session.
+    hint = b"Resume with: bridle run --resume 5e551011 PROMPT\n"
+    shown = (b"Interrupted.\n", b"Interrupted.\n" + hint)
+    assert err.endswith(shown) if number == signal.SIGINT else b"Interrupted." not in err
     assert int((tmp_path / "mark").read_text()) in below
     assert left_of(below) == []
 

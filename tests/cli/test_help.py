@@ -9,11 +9,11 @@ import re
 import pytest
 
 from bridle import __version__
-from bridle.cli.app import COMMANDS
+from bridle.cli.app import COMMANDS, GROUPS
 from tests.cli.command import Command
 
 FLAG = re.compile(r"--[a-z][a-z-]*")
-PAGES = [[], *([command.name] for command in COMMANDS)]
+PAGES = [[], *(command.name.split() for command in COMMANDS), *([group] for group in GROUPS)]
 
 
 def complete(bridle: Command, *words: str) -> list[str]:

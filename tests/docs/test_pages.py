@@ -73,6 +73,7 @@ def test_every_public_name_is_documented(name: str) -> None:
 def test_every_warning_has_a_meaning() -> None:
     documented = (DOCS / "reference" / "errors.md").read_text(encoding="utf-8")
     of_sessions = {"INIT_UNCONFIRMED", "CALLBACK_FAILED", "CALLBACK_TIMED_OUT", "CALLBACK_QUEUE_FULL", "SLOW_CONSUMER"}
+    of_sessions |= {"STORE_FAILED", "STORE_SLOW"}
     missing = {code for code in get_args(WarningCode) if f"| `{code}` |" not in documented}
     assert missing == of_sessions
 

@@ -28,6 +28,18 @@ from bridle.options.kinds import SandboxNetworkConfig
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+
+class _Store:
+    def append(self, key: Any, entries: list[Any]) -> None:
+        """Take entries."""
+
+    def load(self, key: Any) -> None:
+        """Return none."""
+
+    def __len__(self) -> int:
+        return 0  # an empty store is one all the same
+
+
 __all__ = ["CASES", "EXPECTED", "UUID", "Case", "Expected", "nothing"]
 
 UUID = "11111111-2222-4333-8444-555555555555"
@@ -110,6 +122,8 @@ EXPECTED: dict[str, Expected] = {
     "resume_drops_turn": Expected("argv", None, "5", "5"),
     "persist_session": Expected("argv", True, "false", False),
     "enable_file_checkpointing": Expected("environment", False, "true", True),
+    "session_store": Expected("argv", None, secret=True),
+    "session_store_flush": Expected("host", "batched", "eager", "eager"),
     "include_partial_messages": Expected("argv", False, "true", True),
     "include_hook_events": Expected("argv", False, "true", True),
     "forward_subagent_text": Expected("argv", False, "true", True),
@@ -384,6 +398,8 @@ CASES: dict[str, list[Case]] = {
         )
     ],
     "persist_session": [Case({"persist_session": False}, ("--no-session-persistence",))],
+    "session_store": [Case({"session_store": _Store()}, ("--session-mirror",), session=True)],
+    "session_store_flush": [Case({"session_store_flush": "eager"})],
     "enable_file_checkpointing": [
         Case(
             {"enable_file_checkpointing": True},

@@ -274,9 +274,7 @@ UNKNOWN = [
     ("dissallowed_tools", "Did you mean `disallowed_tools`?"),
     ("permissionMode", "Did you mean `permission_mode`?"),
     ("max_buffer_size", "Limits(line_bytes"),
-    ("load_timeout_ms", "not supported yet"),
-    ("session_store", "not supported yet"),
-    ("session_store_flush", "not supported yet"),
+    ("load_timeout_ms", "Timeouts(store=SECONDS)"),
     ("debug_stderr", "stderr="),
     ("abort_controller", "close()"),
     ("spawn_claude_code_process", "transport="),
@@ -475,6 +473,7 @@ def test_timeouts_and_limits_have_the_contracts_defaults() -> None:
         "first_message": None,
         "idle": None,
         "turn": None,
+        "store": 60,
         "after_result": 30,
         "background": 600,
         "stop_grace": 5,
@@ -488,6 +487,7 @@ def test_timeouts_and_limits_have_the_contracts_defaults() -> None:
         "inflight_callbacks": 32,
         "early_requests": 100,
         "buffered_bytes": 64 * 2**20,
+        "mirrored_bytes": 16 * 2**20,
         "stderr_tail": 64 * 2**10,
     }
 

@@ -190,7 +190,10 @@ def test_an_official_name_says_its_counterpart_and_the_page(name: str) -> None:
         ("PermissionResultAllow", "`Allow`"),
         ("TaskStartedMessage", "from bridle.messages import TaskStartedMessage"),
         ("PreToolUseHookInput", "from bridle.hooks import PreToolUseHookInput"),
-        ("InMemorySessionStore", "no session stores"),
+        ("InMemorySessionStore", "MemoryStore"),
+        ("list_sessions", "`bridle.transcripts.list`"),
+        ("get_subagent_messages", r"`bridle.transcripts.read\(session_id\).subagents"),
+        ("fork_session", "`bridle.transcripts.fork`"),
         ("Sesion", "Did you mean `Session`?"),
     ],
 )

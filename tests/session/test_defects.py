@@ -379,7 +379,7 @@ def test_a_rule_that_would_fall_apart_is_refused() -> None:
 def test_what_nobody_reads_has_a_bound_in_bytes(shell: Shell, options: Light) -> None:
     """Elsewhere a slow session store holds every frame (50 MB with the counter at 0). Here all that waits is counted, once."""
     with pytest.raises(OptionsError):
-        Options(session_store=object())  # type: ignore[call-arg]
+        Options(session_store=object())  # type: ignore[arg-type]
 
     async def scenario() -> None:
         session = make(shell, options(limits=bridle.Limits(buffered_bytes=500_000)))
@@ -391,6 +391,66 @@ def test_what_nobody_reads_has_a_bound_in_bytes(shell: Shell, options: Light) ->
         await got(session.stop())
 
     shell.play(scenario)
+
+
+class Torrent:
+    """A transport in memory, for threads: answers a prompt with 256 kB for each read, without a pause."""
+
+    pid = None
+    stderr_tail = b""
+
+    def __init__(self, reads: int) -> None:
+        line = {"type": "assistant", "message": {"id": "m", "content": [{"type": "text", "text": "x" * 200}]}}
+        self._flood = [(json.dumps(line).encode() + b"\n") * 900] * reads
+        self._to_read: list[bytes] = []
+        self._more = threading.Event()
+        self._stopped = False
+
+    def start(self, plan: object) -> None:
+        pass
+
+    def send(self, data: bytes) -> None:
+        for frame in map(json.loads, data.splitlines()):
+            if frame["type"] == "control_request":
+                answer = {"subtype": "success", "request_id": frame["request_id"], "response": {}}
+                self._to_read.append(json.dumps({"type": "control_response", "response": answer}).encode() + b"\n")
+            elif frame["type"] == "user":
+                result = {"type": "result", "subtype": "success", "user_message_uuids": [frame["uuid"]]}
+                self._to_read += [*self._flood, json.dumps(result).encode() + b"\n"]
+            self._more.set()
+
+    def receive(self, timeout: float | None = None) -> bytes | None:
+        if not self._to_read and not self._stopped:
+            self._more.wait(timeout)
+            self._more.clear()
+        return self._to_read.pop(0) if self._to_read else b"" if self._stopped else None
+
+    def end_input(self) -> None:
+        pass
+
+    def wait_exit(self, timeout: float | None = None) -> int | None:
+        return 0
+
+    def stop(self, *, turn_open: bool) -> None:
+        self.abandon()
+
+    def abandon(self) -> None:
+        self._stopped = True
+        self._more.set()
+
+
+@shows("session.reader.waits-a-moment")
+def test_a_reader_in_a_thread_that_takes_what_it_has_is_not_overrun() -> None:
+    """This one takes 25 MB/s and the reading thread could read 60: without a moment for it the session fails."""
+    limits = bridle.Limits(buffered_bytes=12 * 2**20)
+    read = 0
+    with bridle.sync.Session(Options(limits=limits), transport=Torrent(120)) as session:
+        for _ in session.send("go"):
+            read += 1
+            if read % 100 == 0:
+                threading.Event().wait(0.001)
+        assert session.warnings == []
+    assert read == 120 * 900 + 1
 
 
 # -- 10: tasks that nobody looks at ---------------------------------------------------------------------------------------

@@ -71,6 +71,7 @@ class Driver:
         self._until: float | None = None  # its time limit
         self._woken = False
         self._missed = 0
+        self._pauses = False  # the store is behind, and no output is read
         self._output_ended = self._exited = False
         self._exit_code: int | None = None
 
@@ -151,9 +152,32 @@ class Driver:
         if not self._exited:
             with anyio.move_on_after(1.0):
                 self._exit_code = await transport.wait_exit()
+        ends_well = core.ends_well(self._exit_code)
+        if ends_well:
+            await self._write_last()
         core.process_gone(self._exit_code, transport.stderr_tail)
         core.pump(time.monotonic())
+        if not ends_well:
+            await self._write_last()
         await wait_served(core.callbacks)
+
+    async def _write_last(self) -> None:
+        """Let the store have what waits for it."""
+        core, storing = self._core, self._core.storing
+        if storing is None:
+            return
+        core.begin_last_writes(time.monotonic())
+        with anyio.move_on_after(core.options.timeouts.store):
+            while not storing.ended:
+                event = anyio.Event()
+                storing.more.waiters.append(event)
+                self._serve_callbacks()
+                with anyio.move_on_after(core.deadlines.wait_seconds(time.monotonic())):
+                    await event.wait()
+                core.expire(time.monotonic(), self._transport.stderr_tail)
+        storing.end()
+        self._serve_callbacks()
+        core.tell()
 
     async def _move(self) -> None:
         """Move bytes until the session is over, or the CLI has exited."""
@@ -169,6 +193,9 @@ class Driver:
             if data := connection.data_to_send():
                 await transport.send(data)
             self._look_at_input()
+            if core.has_last_words:
+                await transport.end_input()
+                core.hears_last_words(time.monotonic())
             if core.may_end or (core.stop_asked and self._output_ended):
                 return
             if connection.input_may_close:
@@ -199,8 +226,11 @@ class Driver:
             deadline = min(deadline, anyio.current_time() + _READ_SECONDS)
         with anyio.CancelScope(deadline=deadline) as scope:
             self._scope = None if hasty else scope
+            self._pauses = core.storing is not None and core.storing.full
             try:
-                if self._output_ended:
+                if self._pauses:
+                    await anyio.sleep_forever()
+                elif self._output_ended:
                     self._exit_code = await transport.wait_exit()
                 elif self._push is not None and not hasty:
                     data = await self._push.push_to(self._take_in)
@@ -242,7 +272,9 @@ class Driver:
         if data := connection.data_to_send():
             self._push.send_nowait(data)
             self._look_at_input()
-        if self._woken or connection.input_may_close:
+        if self._woken or self._pauses or connection.input_may_close:
+            return False
+        if core.storing is not None and core.storing.full:
             return False
         seconds = core.deadlines.wait_seconds(now)
         if seconds is not None and (self._until is None or now + seconds < self._until):

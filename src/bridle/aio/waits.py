@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.lowlevel
 
+from bridle.checked.functions import is_async
 from bridle.transports.process.prepare import child_settings
 from bridle.transports.process.spawn import spawn_error
 from bridle.transports.process.subprocess_async import AsyncChildProcess
 from bridle.waiting.threads import Call
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
     from bridle.launch import LaunchPlan
     from bridle.options.options import Options
+    from bridle.options.stores import SessionStore
     from bridle.transports.base import AsyncTransport
     from bridle.transports.process.prepare import Preparation
 
 __all__ = [
     "OtherShell",
     "Preparing",
+    "append_of",
+    "call_store",
     "check_loop",
     "checkpoint",
     "child_process",
@@ -104,6 +110,29 @@ async def wait_exit(transport: AsyncTransport, seconds: float | None) -> tuple[b
     with anyio.move_on_after(seconds):
         return True, await transport.wait_exit()
     return False, None
+
+
+def append_of(store: SessionStore, _seconds: float | None) -> Callable[..., Any]:
+    """Return the function that appends to a store; one that is async runs in the event loop of the session."""
+    return store.append
+
+
+async def call_store(function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float | None) -> Any:
+    """Call a method of a store; a plain one runs in a thread.
+
+    Raises:
+        TimeoutError: it did not return in time.
+    """
+    with anyio.fail_after(seconds):
+        if is_async(function):
+            return await function(*arguments)
+        call = Call(partial(function, *arguments))
+        try:
+            outcome = await call.wait()
+        except BaseException:
+            call.leave()
+            raise
+        return await outcome if inspect.isawaitable(outcome) else outcome
 
 
 async def checkpoint() -> None:

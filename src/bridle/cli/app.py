@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bridle._version import __version__
+from bridle.cli import session_flags
 from bridle.cli.flags import (
     CHAT,
     CONFORMANCE,
@@ -88,7 +89,10 @@ Exit codes:
 
 @dataclass(frozen=True)
 class Command:
-    """A command; `place` is `module:function`, imported when used, which takes the flags and the terminal and returns the exit code."""
+    """A command; `place` is `module:function`, imported when used, which takes the flags and the terminal and returns the exit code.
+
+    A name of two words is a command of a group.
+    """
 
     name: str
     place: str
@@ -100,6 +104,10 @@ class Command:
         """Return the function that runs the command."""
         module, _, function = self.place.partition(":")
         return partial(getattr(import_module(module), function), given)
+
+
+def _sessions(name: str, text: str, flags: Flags, epilog: str = session_flags.EPILOG) -> Command:
+    return Command(f"sessions {name}", f"bridle.cli.sessions:{name}_", flags, text, epilog)
 
 
 COMMANDS = (
@@ -146,8 +154,23 @@ COMMANDS = (
         _CONFORMANCE_CODES,
     ),
     Command("trace", "bridle.cli.trace:trace", TRACE, "Show a trace or a cassette as a timeline.", TRACE_EPILOG),
+    _sessions("list", "List conversations, newest first.", session_flags.LIST, session_flags.LIST_EPILOG),
+    _sessions("show", "Show a conversation.", session_flags.SHOW),
+    _sessions("search", "Search the texts of all conversations.", session_flags.SEARCH, session_flags.SEARCH_EPILOG),
+    _sessions("usage", "Add up tokens and estimated cost.", session_flags.USAGE),
+    _sessions("rename", "Set the title of a conversation.", session_flags.RENAME),
+    _sessions("tag", "Set or remove the tag of a conversation.", session_flags.TAG),
+    _sessions("archive", "Mark a conversation as archived.", session_flags.ARCHIVE),
+    _sessions("fork", "Copy a conversation up to a message; print the new id.", session_flags.FORK),
+    _sessions("delete", "Delete conversations.", session_flags.DELETE),
+    _sessions("prune", "List old conversations, or delete them.", session_flags.PRUNE, session_flags.PRUNE_EPILOG),
+    _sessions("export", "Write a conversation as a document.", session_flags.EXPORT, session_flags.EXPORT_EPILOG),
+    _sessions("import", "Import a JSONL export; print the session id.", session_flags.IMPORT),
     Command("version", "bridle.cli.doctor:version", {}, "Show the versions of Bridle, the CLI and Python."),
 )
+
+GROUPS = {"sessions": "List, read, search, change and export the conversations that the CLI keeps."}
+"""The groups of commands, with their help."""
 
 # A command only says what is to be done. Doing it inside the parser would hand Ctrl-C and broken pipes to the parser.
 app: typer.Typer = typer.Typer(
@@ -191,9 +214,22 @@ def _register(command: Command) -> None:
         ]
     )
     described.__annotations__ = {name: flag for name, (flag, _) in command.flags.items()}
-    app.command(command.name, cls=CommandWithHelp, help=command.help, epilog=command.epilog)(function)
+    group, _, name = command.name.rpartition(" ")
+    place = _groups[group] if group else app
+    place.command(name, cls=CommandWithHelp, help=command.help, epilog=command.epilog)(function)
 
 
+_groups: dict[str, typer.Typer] = {}
+for _name, _help in GROUPS.items():
+    _groups[_name] = typer.Typer(
+        name=_name,
+        cls=GroupWithHelp,
+        help=_help,
+        epilog=f"Run `bridle {_name} COMMAND --help` for the flags of a command.",
+        rich_markup_mode=None,
+        no_args_is_help=True,
+    )
+    app.add_typer(_groups[_name])
 for _command in COMMANDS:
     _register(_command)
 

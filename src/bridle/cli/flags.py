@@ -44,6 +44,11 @@ _CLI = "Path to the Claude Code CLI (default: search for it)."
 MODES = tuple(mode for mode in get_args(PermissionMode) if mode != "manual")
 _ALIASES = ("default", "fable", "haiku", "opus", "sonnet")
 """Names of models that the CLI resolves by itself; only for completion."""
+_COMPLETED = 200
+"""The newest sessions, which completion offers."""
+_TITLE = 60
+_SPECIAL = re.compile(r"[^\w.,/@%+:-]")
+"""Characters that a shell splits at or acts on."""
 
 
 def _complete(*choices: str) -> Callable[[str], list[str]]:
@@ -61,28 +66,68 @@ def flag(
     help: str,  # noqa: A002 - as in typer
     panel: str | None = None,
     metavar: str | None = None,
-    choices: Iterable[str] = (),
+    choices: Iterable[str] | Callable[[str], Any] = (),
 ) -> tuple[Any, Any]:
     """Return a flag and its unused value: False for a bool, but None for one with an opposite (`--x/--no-x`), else None."""
     unused: Any = False if kind is bool and "/" not in names[0] else None
     if metavar is None and kind is not bool:
         metavar = {int: "N", float: "N", Path: "PATH", list[Path]: "PATH", list[int]: "N"}.get(kind, "TEXT")
     kind = kind if unused is False else kind | None
-    completion = _complete(*choices) if choices else None
+    completion = choices if callable(choices) else _complete(*choices) if choices else None
     option = typer.Option(
         *names, help=help, metavar=metavar, show_default=False, rich_help_panel=panel, autocompletion=completion
     )
     return Annotated[kind, option], unused
 
 
-def argument(metavar: str, text: str, *, required: bool = False) -> tuple[Any, Any]:
+def argument(
+    metavar: str,
+    text: str,
+    *,
+    required: bool = False,
+    complete: Callable[[str], Any] | None = None,
+    many: bool = False,
+) -> tuple[Any, Any]:
     """Return a positional argument; None if it is not used."""
-    described = typer.Argument(metavar=metavar, help=text, show_default=False)
-    return (Annotated[str, described], ...) if required else (Annotated[str | None, described], None)
+    described = typer.Argument(metavar=metavar, help=text, show_default=False, autocompletion=complete)
+    kind: Any = list[str] if many else str
+    return (Annotated[kind, described], ...) if required else (Annotated[kind | None, described], None)
+
+
+def complete_sessions(incomplete: str) -> list[tuple[str, str]]:
+    """Return the ids, with the titles as help, and the titles that users set which begin with `incomplete`.
+
+    The sessions of this folder count; without any, those of all folders.
+    """
+    from bridle import transcripts
+
+    try:
+        found = transcripts.list(limit=_COMPLETED) or transcripts.list(all_projects=True, limit=_COMPLETED)
+    except OSError:
+        return []
+    complete = []
+    for each in found:
+        shown = escape_terminal(" ".join(each.title.split()), _TITLE)
+        if each.session_id.startswith(incomplete):
+            complete.append((each.session_id, shown))
+        if incomplete and each.title_source == "custom" and each.title.startswith(incomplete):
+            complete.append((_typed(each.title), each.session_id))
+    return complete
+
+
+def _typed(title: str) -> str:
+    """Return a title as it is typed. Bash inserts it as it is; other shells quote it."""
+    return _SPECIAL.sub(r"\\\g<0>", title) if "bash" in os.environ.get("_BRIDLE_COMPLETE", "") else title
 
 
 def _option(
-    name: str, text: str, panel: str | None, metavar: str, *, names: Sequence[str], choices: Iterable[str]
+    name: str,
+    text: str,
+    panel: str | None,
+    metavar: str,
+    *,
+    names: Sequence[str],
+    choices: Iterable[str] | Callable[[str], Any],
 ) -> tuple[Any, Any]:
     """Return the flag of an option: its flag for the CLI in lower case, or else its name."""
     field = Options.__fields__[name]
@@ -96,7 +141,10 @@ def _option(
     return flag(kind, *names, help=text, panel=panel, metavar=metavar or None, choices=choices)
 
 
-def _options(*rows: tuple[str, str, str | None, str], choices: Mapping[str, Iterable[str]] | None = None) -> Flags:
+def _options(
+    *rows: tuple[str, str, str | None, str],
+    choices: Mapping[str, Iterable[str] | Callable[[str], Any]] | None = None,
+) -> Flags:
     """Return flags from rows: the option, its text, its panel; its metavar and own names, if any."""
     flags = {}
     for name, text, panel, words in rows:
@@ -113,7 +161,7 @@ _NAMED = {
         ("append_system_prompt", "Add to the CLI's system prompt.", None, "TEXT"),
         ("max_turns", "Stop after N turns.", None, "N"),
         ("max_budget_usd", "Stop when the cost reaches USD.", None, "USD"),
-        ("resume", "Resume the session with this id.", _CONVERSATION, "UUID"),
+        ("resume", "Resume the session with this id or title.", _CONVERSATION, "UUID"),
         ("continue_conversation", "Resume the newest session of the folder.", _CONVERSATION, ""),
         ("fork_session", "Resume in a copy of the session.", _CONVERSATION, ""),
         ("session_id", "Set the id of the new session.", _CONVERSATION, "UUID"),
@@ -128,6 +176,7 @@ _NAMED = {
         choices={
             "model": _ALIASES,
             "permission_mode": MODES,
+            "resume": complete_sessions,
             "setting_sources": ("user", "project", "local", "user,project", "user,project,local"),
         },
     ),

@@ -230,6 +230,7 @@ SPECIAL: dict[str, Special] = {
     "output_format": Special(
         lambda o: [] if o.output_format is None else [f"--json-schema={json_text(o.output_format['schema'])}"]
     ),
+    "session_store": Special(lambda o: [] if o.session_store is None else ["--session-mirror"]),
     "tool_config": Special(None, None, _tool_config_environment),
     "env": Special(),  # these two are the work of `build_environment`
     "inherit_env": Special(),
@@ -251,7 +252,7 @@ class OptionRow(NamedTuple):
         if self.initialize is not None and self.initialize(options):
             return True
         value = getattr(options, self.name)
-        return self.row.session and (callable(value) or bool(value))
+        return self.row.session and is_given(value) and not (isinstance(value, Mapping) and not value)
 
 
 def is_given(value: object) -> bool:

@@ -126,6 +126,7 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
         owners: for each argument the option it comes from, or "".
         program_length: how many arguments the program itself takes: 1, or more for a script with its runtime.
         own_variables: names of the variables that `Options.env` sets; recordings mask their values.
+        private_folder: a folder to remove once the process has ended, or could not be started.
     """
 
     argv: tuple[str, ...]
@@ -138,6 +139,7 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
     owners: tuple[str, ...] = ()
     program_length: int = 1
     own_variables: tuple[str, ...] = ()
+    private_folder: str | None = None
 
     @property
     def version_argv(self) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ class Timeouts(Checked):
         first_message: for the first message of a turn.
         idle: between two messages.
         turn: for a whole turn.
+        store: for one call of the session store, and for the last writes to it when the session ends.
         after_result: for the exit of a one-shot CLI after its result, counted from its last output.
         background: the same while background tasks run.
         stop_grace: after closing stdin, before SIGTERM.
@@ -49,6 +50,7 @@ class Timeouts(Checked):
     first_message: float | None = option(_deadline, default=None)
     idle: float | None = option(_deadline, default=None)
     turn: float | None = option(_deadline, default=None)
+    store: float | None = option(_deadline, default=60.0)
     after_result: float | None = option(_deadline, default=30.0)
     background: float | None = option(_deadline, default=600.0)
     stop_grace: float = option(_grace, default=5.0)
@@ -66,6 +68,7 @@ class Limits(Checked):
         inflight_callbacks: callbacks of one kind that run at the same time; more wait for their turn.
         early_requests: requests of the CLI that may wait for the `initialize` of Bridle.
         buffered_bytes: unread output that a session holds before it fails.
+        mirrored_bytes: transcript entries that wait for the session store before Bridle reads no further output.
         stderr_tail: bytes of stderr that are kept for diagnosis.
 
     Example:
@@ -81,6 +84,7 @@ class Limits(Checked):
     inflight_callbacks: int = option(_count, default=32)
     early_requests: int = option(_count, default=100)
     buffered_bytes: int = option(_count, default=64 * _mebibyte)
+    mirrored_bytes: int = option(_count, default=16 * _mebibyte)
     stderr_tail: int = option(integer(0), default=64 * 1024)
 
 

@@ -551,7 +551,7 @@ _RESERVED = {
     "input-format": _OURS,
     "verbose": _OURS,
     "await-initialize": _OURS,
-    "session-mirror": "session stores are not there yet.",
+    "session-mirror": "use the option `session_store`.",
     "version": "it would print a version and exit.",
     "help": "it would print a help text and exit.",
     "bg": "a session in the background has no stream.",
@@ -620,6 +620,15 @@ def plain_callback(parameter: str) -> Check:
 def trace(value: Any, path: str) -> Any:
     """Accept a function, or the path of a file."""
     return plain_callback("line")(value, path) if callable(value) else path_text(value, path)
+
+
+def session_store(value: Any, path: str) -> Any:
+    """Accept an object with the methods of a session store."""
+    from bridle.options.stores import problem_with
+
+    if problem := problem_with(value):
+        raise fail(path, problem.removeprefix("must be "), value)
+    return value
 
 
 def user(value: Any, path: str) -> str | int:

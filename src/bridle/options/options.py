@@ -34,6 +34,7 @@ from bridle.errors import OptionsError
 from bridle.options import kinds as checks
 from bridle.options.bounds import Limits, Timeouts
 from bridle.options.kinds import effort_level, permission_mode_check
+from bridle.options.stores import implements
 
 if TYPE_CHECKING:
     import os
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
         TaskBudget,
         ThinkingConfig,
     )
+    from bridle.options.stores import SessionStore
     from bridle.permissions import Allow, Deny, PermissionRequest
 
 if TYPE_CHECKING:
@@ -187,7 +189,6 @@ def host(text: str = "", **more: Unpack[_More]) -> Row:
 
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
-_NOT_YET = "session stores are not supported yet."
 
 
 class Options(Checked):
@@ -206,9 +207,7 @@ class Options(Checked):
 
     __replaced__: ClassVar[Mapping[str, str]] = {
         "max_buffer_size": "use `limits=Limits(line_bytes=...)`.",
-        "load_timeout_ms": _NOT_YET,
-        "session_store": _NOT_YET,
-        "session_store_flush": _NOT_YET,
+        "load_timeout_ms": "use `timeouts=Timeouts(store=SECONDS)`.",
         "debug_stderr": "stderr is always captured; use `stderr=` to see its lines.",
         "abort_controller": "leave the loop, cancel the task, or call `close()`.",
         "spawn_claude_code_process": "pass `transport=` to `query` or `Session`.",
@@ -475,6 +474,15 @@ class Options(Checked):
         boolean, variable("CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING", "true", session=True), default=False
     )
     """True records files, so that `rewind_files` can restore them."""
+    session_store: SessionStore | None = option(
+        checks.session_store,
+        special("argv", "`--session-mirror`", place=35, session=True, variable="function"),
+        default=None,
+        secret=True,
+    )
+    """The store that gets a copy of the transcript, and from which `resume` and `continue_conversation` read."""
+    session_store_flush: Literal["batched", "eager"] = option(choice("batched", "eager"), host(), default="batched")
+    """`batched` writes to the store at each result, at 500 entries and at 1 MiB; `eager` immediately."""
 
     # -- Messages to deliver
 
@@ -643,8 +651,25 @@ class Options(Checked):
             raise wrong("resume_session_at", "needs `resume`.")
         if self.resume_drops_turn is not None and self.resume_session_at is None:
             raise wrong("resume_drops_turn", "needs `resume_session_at`.")
+        if self.session_store is not None:
+            self._check_store()
         if self.model is not None and self.model == self.fallback_model:
             raise wrong("fallback_model", "must differ from `model`.")
+
+    def _check_store(self) -> None:
+        if not self.persist_session:
+            raise wrong(
+                "session_store", "needs `persist_session=True`: it gets a copy of the transcript that the CLI writes."
+            )
+        if self.enable_file_checkpointing:
+            raise wrong(
+                "session_store",
+                "excludes `enable_file_checkpointing`: the copies of files stay on the disk of this host.",
+            )
+        if self.continue_conversation and self.resume is None and not implements(self.session_store, "list_sessions"):
+            raise wrong(
+                "continue_conversation", "needs a `session_store` with the method `list_sessions`; or set `resume`."
+            )
 
     @classmethod
     def load(

@@ -49,7 +49,7 @@ from bridle.messages import (
     UserMessage,
     decode,
 )
-from bridle.messages.control import ControlCancelRequest, ControlRequest, ControlResponse
+from bridle.messages.control import ControlCancelRequest, ControlRequest, ControlResponse, TranscriptMirror
 from bridle.messages.decode import decode_run
 from bridle.options.bounds import Limits
 from bridle.protocol import events, frames
@@ -134,6 +134,7 @@ _DECODED_ONCE: frozenset[type[Frame]] = frozenset(
         ControlRequest,
         ControlResponse,
         ControlCancelRequest,
+        TranscriptMirror,
     )
 )
 """Frames that need attention and no second look: a `StreamEvent` needs one, and a `system` frame is not recognised by the first."""
@@ -168,6 +169,7 @@ class Connection:
             judges it, with `exit_code`, `stderr_tail`, `last_result` and `process_failure()`. `fail()` gives `Ended.error`.
         judges_lines: False for queries: bad and long lines are reported as `BadLine` and `LongLine`, and the ending table decides. Else too
             many bad lines in a row fail the session, and long lines are skipped with a warning.
+        mirrored: entries of transcripts are reported as `TranscriptMirrored`; else they are dropped.
         random_bytes: where ids come from.
 
     Attributes:
@@ -195,6 +197,7 @@ class Connection:
         hold_until_confirmed: bool = False,
         one_way: bool = False,
         judges_lines: bool = True,
+        mirrored: bool = False,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self.role = role
@@ -215,6 +218,7 @@ class Connection:
         self._hold_until_confirmed = hold_until_confirmed
         self._one_way = one_way
         self._judges_lines = judges_lines
+        self._mirrored = mirrored
         self._random_bytes = random_bytes
         self._peer_only_listens = role is Role.CLI
         # What comes in
@@ -458,6 +462,8 @@ class Connection:
                 self._on_response(frame)
             case ControlCancelRequest() if not self._one_way:
                 self._on_cancellation(frame)
+            case TranscriptMirror() if self._mirrored:
+                self._events.append(events.TranscriptMirrored(frame))  # its place among plain messages does not matter
             case _:
                 logger.debug("a frame of type %r was dropped", frame.type)
 

@@ -12,7 +12,7 @@ import msgspec
 if TYPE_CHECKING:
     from bridle.errors import BridleError, DecodeError, StreamWarning
     from bridle.messages import Message
-    from bridle.messages.control import ControlRequest
+    from bridle.messages.control import ControlRequest, TranscriptMirror
     from bridle.messages.conversation import UserMessage
     from bridle.messages.system import BackgroundTask
     from bridle.protocol.control_table import ControlRow
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 
 class Event(msgspec.Struct, frozen=True, eq=False):
     """The base of all events."""
+
+
+class TranscriptMirrored(Event, frozen=True, eq=False):
+    """The CLI wrote entries to a transcript. Only for connections that are `mirrored`."""
+
+    frame: TranscriptMirror
 
 
 class HandshakeCompleted(Event, frozen=True, eq=False):

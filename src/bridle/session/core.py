@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from bridle.protocol.results import ServerInfo
     from bridle.session.events import SessionEvent
     from bridle.session.readers import Audience
+    from bridle.session.storing import Storing
 
 __all__ = [
     "SessionBase",
@@ -124,6 +125,7 @@ class SessionCore(Generic[A]):
         settled: woken, never set, when the session may have become quiet or its turns may have ended.
         start_error: the reason why it did not become ready.
         warnings: the last warnings.
+        storing: the copy of the transcript in a store; None without one.
         poll: the shortest timeout that another thread may start at any moment while one reads; None if there is none.
     """
 
@@ -152,6 +154,7 @@ class SessionCore(Generic[A]):
             limits=options.limits,
             hold_until_confirmed=self.hooks.blocking,
             judges_lines=audience.judges_lines,
+            mirrored=options.session_store is not None,
         )
         self.deadlines: Deadlines = Deadlines()
         self._turn_deadlines = TurnDeadlines(options.timeouts, self.deadlines, self.connection)
@@ -171,6 +174,12 @@ class SessionCore(Generic[A]):
         self._answers: dict[str, Answer] = {}
         self._request = Request.NONE
         self._input_broke = False
+        self._last_words = False
+        self.storing: Storing | None = None
+        if options.session_store is not None:
+            from bridle.session.storing import Storing
+
+            self.storing = Storing(self)
         late = (getattr(options.timeouts, kind) for kind in audience.late_timeouts)
         self.poll: float | None = min((seconds for seconds in late if seconds), default=None)
 
@@ -241,7 +250,11 @@ class SessionCore(Generic[A]):
                 case "first_message" | "idle" | "turn":
                     if self._turn_deadlines.expired(kind, name, seconds):
                         self.audience.turn_timed_out(name, TurnTimeoutError(kind, seconds))
+                case "store" if self.storing is not None:
+                    self.storing.expire(name, seconds)
                 case "background" | "after_result" | "finish" | "exit":
+                    if self.storing is not None:
+                        self.storing.release_all()
                     self.audience.overstayed(kind, seconds, stderr_tail)
                     if kind == "exit":
                         self._gave_up("output", seconds)
@@ -325,8 +338,38 @@ class SessionCore(Generic[A]):
         connection = self.connection
         if connection.over or self.abandoned:
             return True
-        stopping = connection.lifecycle is SessionState.STOPPING
-        return stopping and (not connection.working or not self.deadlines.is_armed("stop", ""))
+        if connection.lifecycle is not SessionState.STOPPING or (
+            connection.working and self.deadlines.is_armed("stop", "")
+        ):
+            return False
+        return not (self.has_last_words or self.deadlines.is_armed("last_words", ""))
+
+    @property
+    def has_last_words(self) -> bool:
+        """True while a stop is to close stdin and read on: what the CLI writes to its transcript when it exits belongs to the store."""
+        if self.storing is None or self._last_words or self.connection.over or self.abandoned:
+            return False
+        return self.connection.lifecycle is SessionState.STOPPING and not self.connection.working
+
+    def hears_last_words(self, now: float) -> None:
+        """Take that stdin was closed for that."""
+        self._last_words = True
+        self.deadlines.now = now
+        self.connection.input_was_closed()
+        self.deadlines.arm("last_words", "", self.options.timeouts.stop_grace)
+
+    @property
+    def stop_seconds(self) -> float:
+        """The seconds after which a stop does not wait for the CLI any longer."""
+        grace = self.options.timeouts.stop_grace if self.storing is not None else 0.0
+        return self.interrupt_seconds + grace
+
+    def begin_last_writes(self, now: float) -> None:
+        """Let the store have everything that waits: the process is gone, and no other timeout counts any more."""
+        self.deadlines.clear()
+        self.deadlines.now = now
+        if self.storing is not None:
+            self.storing.begin_end()
 
     @property
     def turn_open(self) -> bool:
@@ -339,6 +382,15 @@ class SessionCore(Generic[A]):
         last = self.connection.last_result
         after_error = exit_code is not None and exit_code > 0 and last is not None and last.is_error
         return len(self.connection.turns) > 0 or (exit_code != 0 and not after_error)
+
+    def ends_well(self, exit_code: int | None) -> bool:
+        """Return whether the session is still to end, and not by a crash: then the store has everything before readers see the end."""
+        return not self.connection.over and (self.stop_asked or not self.crashed(exit_code))
+
+    @property
+    def quiet(self) -> bool:
+        """True while the CLI is quiet, and no result waits for the store."""
+        return self.connection.quiet and not (self.storing is not None and self.storing.holds)
 
     def lost(self, reason: str, now: float) -> None:
         """End the session, if it has not ended, because nothing drives it any more."""
@@ -409,12 +461,16 @@ class SessionCore(Generic[A]):
         self.deadlines.now = now
         connection = self.connection
         noted = self.log.isEnabledFor(logging.DEBUG)
+        storing = self.storing
         news = connection.has_news
         while connection.has_news:
             for event in connection.events_received():
                 if noted:
                     _log(self.log, event)
-                self._handle(event)
+                if storing is None or not storing.keeps(event):
+                    self.handle(event)
+        if storing is not None:
+            storing.move()
         if self.deadlines:
             if news:
                 self.deadlines.disarm("after_result", "")
@@ -423,6 +479,8 @@ class SessionCore(Generic[A]):
         if connection.unsettled and not self.deadlines.is_armed("settle", ""):
             self.deadlines.arm("settle", "", SETTLE_SECONDS)
         self.audience.pumped()
+        if storing is not None and storing.holds:
+            return
         if self.settled.waiters and (connection.quiet or connection.over or not len(connection.turns)):
             self.settled.wake()
 
@@ -435,12 +493,17 @@ class SessionCore(Generic[A]):
         """Take that bytes came; what is in them comes with `pump`."""
         self.deadlines.now = now
 
-    def _handle(self, event: core_events.Event) -> None:
+    def deliver(self, event: core_events.MessagesReceived, *, to_cursors: bool = True) -> None:
+        """Give messages to the audience; without `to_cursors` to the turns alone."""
+        self.audience.messages(event.messages, event.turn_ids, to_cursors=to_cursors)
+        if event.turn_ids:
+            self._turn_deadlines.heard(event.turn_ids, event.messages)
+
+    def handle(self, event: core_events.Event) -> None:
+        """Apply an event of the connection."""
         match event:
             case core_events.MessagesReceived():
-                self.audience.messages(event.messages, event.turn_ids)
-                if event.turn_ids:
-                    self._turn_deadlines.heard(event.turn_ids, event.messages)
+                self.deliver(event)
             case core_events.RequestReceived():
                 self.callbacks.begin(event)
             case core_events.RequestCancelled():
@@ -474,11 +537,15 @@ class SessionCore(Generic[A]):
             answer.result, answer.error = event.result, event.error
             answer.flag.set()
 
-    def _on_turn(self, event: core_events.TurnStateChanged) -> None:
+    def turn_over(self, event: core_events.TurnStateChanged) -> None:
+        """Move the timeouts of a turn."""
         if event.state is TurnState.STARTED:
             self._turn_deadlines.started(event.turn_id)
         elif event.state.over:
             self._turn_deadlines.over(event.turn_id)
+
+    def _on_turn(self, event: core_events.TurnStateChanged) -> None:
+        self.turn_over(event)
         self.audience.turn_changed(event)
 
     def _on_ready(self, info: ServerInfo | None) -> None:

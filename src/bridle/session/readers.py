@@ -93,6 +93,7 @@ class Inbox:
     Attributes:
         items: in order.
         size: their bytes on the wire.
+        added: the bytes of all that was ever added.
         more: woken when something was added or it is over.
         over: True once nothing will be added.
         error: raised when everything has been read.
@@ -102,6 +103,7 @@ class Inbox:
     def __init__(self) -> None:
         self.items: deque[Any] = deque()
         self.size: int = 0
+        self.added: int = 0
         self.more: Flag = Flag()
         self.over: bool = False
         self.error: BridleError | None = None
@@ -113,6 +115,7 @@ class Inbox:
         if not self.over and self.keeps:
             self.items.extend(items)
             self.size += size
+            self.added += size
             self.more.wake()
 
     def take(self) -> Any:
@@ -246,10 +249,12 @@ class Audience(Protocol):
     Attributes:
         judges_lines: whether the connection itself decides about bad and long lines.
         late_timeouts: the timeouts, as `Timeouts` names them, that a thread may start while another one reads.
+        in_order: whether all messages and turns are one sequence for one reader.
     """
 
     judges_lines: ClassVar[bool]
     late_timeouts: ClassVar[tuple[str, ...]]
+    in_order: ClassVar[bool]
 
     def __init__(self, core: Any) -> None: ...
 
@@ -259,8 +264,8 @@ class Audience(Protocol):
     def sent(self, turn: Progress) -> None:
         """A prompt was sent."""
 
-    def messages(self, messages: list[Message], turn_ids: tuple[str, ...]) -> None:
-        """Messages came; `turn_ids` are the prompts that they answer."""
+    def messages(self, messages: list[Message], turn_ids: tuple[str, ...], *, to_cursors: bool = True) -> None:
+        """Messages came; `turn_ids` are the prompts that they answer. Without `to_cursors` only their turns get them."""
 
     def warned(self, warning: StreamWarning) -> None:
         """Something was degraded."""
@@ -276,6 +281,9 @@ class Audience(Protocol):
 
     def happened(self, event: SessionEvent) -> None:
         """The session itself changed."""
+
+    def progress(self) -> tuple[int, int]:
+        """How many bytes the readers of the last messages have not taken, and how many they have."""
 
     def pumped(self) -> None:
         """All events were passed on, or the input was closed."""
@@ -297,12 +305,14 @@ class Readers:
 
     judges_lines: ClassVar[bool] = True
     late_timeouts: ClassVar[tuple[str, ...]] = TURN_KINDS
+    in_order: ClassVar[bool] = False
 
     def __init__(self, core: SessionCore[Any], besides: Callable[[], int] = lambda: 0) -> None:
         self._core = core
         self._turns: weakref.WeakValueDictionary[str, Progress] = weakref.WeakValueDictionary()
         self._messages: weakref.WeakSet[Inbox] = weakref.WeakSet()
         self._events: weakref.WeakSet[Inbox] = weakref.WeakSet()
+        self._lately: list[weakref.ref[Inbox]] = []
         self._besides = besides
         self._limit = core.options.limits.buffered_bytes
         self._held_at_most = 0
@@ -320,9 +330,9 @@ class Readers:
         """Keep a turn, for as long as its user does."""
         self._turns[turn.id] = turn
 
-    def messages(self, messages: list[Message], turn_ids: tuple[str, ...]) -> None:
+    def messages(self, messages: list[Message], turn_ids: tuple[str, ...], *, to_cursors: bool = True) -> None:
         """Give messages to their turns, and to all message cursors."""
-        inboxes = list(self._messages)
+        inboxes = list(self._messages) if to_cursors else []
         turns = [turn for turn_id in turn_ids if (turn := self._turns.get(turn_id)) is not None]
         if not inboxes and not turns:
             return
@@ -331,7 +341,14 @@ class Readers:
             turn.deliver(messages, size)
         for inbox in inboxes:
             inbox.add(messages, size)
+        self._lately = [weakref.ref(inbox) for inbox in (*inboxes, *(turn.inbox for turn in turns))]
         self.unread(size * (len(inboxes) + len(turns)))
+
+    def progress(self) -> tuple[int, int]:
+        """Return how many bytes the readers of the last messages have not taken, and how many they have."""
+        found = [inbox for reference in self._lately if (inbox := reference()) is not None]
+        unread = sum(inbox.size for inbox in found)
+        return unread, sum(inbox.added for inbox in found) - unread
 
     def unread(self, size: int) -> None:
         """Check the limit of unread messages, after `size` bytes more: a warning at half of it, failure beyond it."""

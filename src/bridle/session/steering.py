@@ -41,6 +41,7 @@ class SteeredQuery:
     """
 
     judges_lines: ClassVar[bool] = False
+    in_order: ClassVar[bool] = True
     late_timeouts: ClassVar[tuple[str, ...]] = (
         *TURN_KINDS,
         "after_result",
@@ -54,6 +55,7 @@ class SteeredQuery:
         self._connection = session.connection
         self._overtime = Overtime(session.options.timeouts, session.deadlines)
         self._unread = 0
+        self._added = 0
         self._readers = Readers(session, lambda: self._unread)  # callbacks may send prompts and read, too
         self._feeder: Feeder | None = None
         self._sent = 0
@@ -131,16 +133,17 @@ class SteeredQuery:
         """Keep a turn, for as long as a callback does."""
         self._readers.sent(turn)
 
-    def messages(self, messages: list[Message], turn_ids: tuple[str, ...]) -> None:
+    def messages(self, messages: list[Message], turn_ids: tuple[str, ...], *, to_cursors: bool = True) -> None:
         """Add messages to the items."""
         self._overtime.heard(messages)
         if not self.core.over:
             size = sum(len(message.raw) for message in messages)
             self.core.messages(messages, size)
             self._unread += size
+            self._added += size
             self._readers.unread(size)
             self.more.wake()
-        self._readers.messages(messages, turn_ids)
+        self._readers.messages(messages, turn_ids, to_cursors=to_cursors)
 
     def warned(self, warning: StreamWarning) -> None:
         """Add a warning to the items; `on_warning` gets it when it is taken."""
@@ -178,6 +181,11 @@ class SteeredQuery:
         self._readers.happened(event)
         if isinstance(event, SessionStarted) and self._feeder is not None:
             self._session.callbacks.to_run.append(self._feeder)
+
+    def progress(self) -> tuple[int, int]:
+        """Return how many bytes the stream and callbacks have not taken, and how many they have."""
+        unread, taken = self._readers.progress()
+        return self._unread + unread, self._added - self._unread + taken
 
     def pumped(self) -> None:
         """Limit how long the CLI may stay once every prompt was answered."""

@@ -16,6 +16,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from bridle.answering.servers import CLOSE_SECONDS
+from bridle.options.bounds import LONGEST_SECONDS
 from bridle.session.core import driver_error
 from bridle.sync.relief import Relief
 from bridle.transports.base import SyncPushTransport
@@ -34,6 +35,13 @@ __all__ = ["Driver"]
 
 logger: logging.Logger = logging.getLogger("bridle")
 
+_PAUSE_SECONDS = 0.05
+"""The longest wait for the store before the reading thread looks whether the session is being stopped."""
+_BEHIND_BYTES = 1024 * 1024
+_MOMENT_SECONDS = 0.001
+_MOMENTS = 20
+_TAKEN_BYTES = 65_536
+"""Readers that take less than this in all moments are slow: they get no more of them until they have taken as much."""
 _END_SECONDS = 1.0
 """How long cancelled coroutines have to end before the loop stops."""
 
@@ -61,6 +69,7 @@ class Driver:
         self._transport = transport
         self._push = transport if isinstance(transport, SyncPushTransport) else None
         self._unwritten = False
+        self._slow_at = -_TAKEN_BYTES
         self._own: Job | None = None
         self._exited = False
         self._exit_code: int | None = None
@@ -105,6 +114,9 @@ class Driver:
             self._transport.end_input()
             connection.input_was_closed()
             core.input_closed(time.monotonic())
+        if core.has_last_words:
+            self._transport.end_input()
+            core.hears_last_words(time.monotonic())
         self._serve_callbacks(keeps_one=keeps_one)
         if self._unwritten:
             self._unwritten = False
@@ -131,8 +143,14 @@ class Driver:
             if not self._exited:
                 self._exit_code = transport.wait_exit(1.0)
             with self._lock:
+                ends_well = core.ends_well(self._exit_code)
+            if ends_well:
+                self._write_last()
+            with self._lock:
                 core.process_gone(self._exit_code, transport.stderr_tail)
                 self.flush()
+            if not ends_well:
+                self._write_last()
             self._wait_served()
         except Exception:
             logger.exception("a session's process could not be ended")
@@ -153,6 +171,32 @@ class Driver:
         self._tell()
         self._relief.close()
         self._runner.close()
+
+    def _write_last(self) -> None:
+        """Let the store have what waits for it."""
+        core, storing = self._core, self._core.storing
+        if storing is None:
+            return
+        limit = core.options.timeouts.store
+        until = time.monotonic() + (limit if limit is not None else threading.TIMEOUT_MAX)
+        with self._lock:
+            core.begin_last_writes(time.monotonic())
+            self.flush()
+        while True:
+            with self._lock:
+                now = time.monotonic()
+                if storing.ended or now >= until:
+                    storing.end()
+                    self.flush()
+                    break
+                event = threading.Event()
+                storing.more.waiters.append(event)
+                seconds = core.deadlines.wait_seconds(now)
+            event.wait(min(until - now, LONGEST_SECONDS if seconds is None else seconds))
+            with self._lock:
+                core.expire(time.monotonic(), self._transport.stderr_tail)
+                self.flush()
+        self._tell()
 
     def _wait_served(self) -> None:
         """Wait until the server objects have ended; not for long."""
@@ -176,8 +220,14 @@ class Driver:
                 if core.poll is not None:
                     # A prompt that is sent meanwhile, or the end of the input, brings deadlines: none of them can pass before this.
                     seconds = core.poll if seconds is None else min(seconds, core.poll)
+                pauses = core.storing is not None and core.storing.full
             self._tell()
-            data = transport.receive(seconds)
+            data = None
+            if pauses:
+                self._pause(seconds)
+            else:
+                self._let_readers_catch_up()
+                data = transport.receive(seconds)
             with self._lock:
                 if data:
                     core.received(time.monotonic())
@@ -190,6 +240,33 @@ class Driver:
             if data == b"":
                 self._see_the_end()
                 return False
+
+    def _pause(self, seconds: float | None) -> None:
+        """Wait, and read nothing: the store is behind."""
+        event = threading.Event()
+        with self._lock:
+            storing = self._core.storing
+            if storing is None or not storing.full:
+                return
+            storing.more.waiters.append(event)
+        event.wait(_PAUSE_SECONDS if seconds is None else min(seconds, _PAUSE_SECONDS))
+
+    def _let_readers_catch_up(self) -> None:
+        """Give readers that are behind up to 20 ms: on a busy machine this thread can get more of the processor than they do."""
+        core = self._core
+        with self._lock:
+            unread, began = core.audience.progress()
+        if unread <= _BEHIND_BYTES or abs(began - self._slow_at) < _TAKEN_BYTES:
+            return
+        taken = began
+        for _ in range(_MOMENTS):
+            time.sleep(_MOMENT_SECONDS)
+            with self._lock:
+                unread, taken = core.audience.progress()
+            if unread <= _BEHIND_BYTES or core.stop_asked:
+                return
+        if taken - began < _TAKEN_BYTES:
+            self._slow_at = taken
 
     def _run_own(self) -> bool:
         """Run a callback in this thread; True if another one reads on meanwhile."""

@@ -193,7 +193,7 @@ class Seam:
             core.begin_stop(time.monotonic())
             self.wake()
         self.tell()
-        until = time.monotonic() + core.interrupt_seconds
+        until = time.monotonic() + core.stop_seconds
         while True:
             with self.lock:
                 if core.may_end or core.ended.is_set:

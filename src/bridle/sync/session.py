@@ -13,7 +13,16 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast, overload
 
-from bridle.errors import BridleError, SessionNotStartedError, TurnCancelledError, short_traceback
+from msgspec import structs
+
+from bridle.errors import (
+    BridleError,
+    SessionNotStartedError,
+    StoreError,
+    TurnCancelledError,
+    short_traceback,
+    text_of,
+)
 from bridle.messages import Message
 from bridle.options.bounds import checked_timeout
 from bridle.protocol.log import issue
@@ -27,9 +36,19 @@ from bridle.session.readers import Inbox, Progress, Readers, TurnBase
 from bridle.session.steering import SteeredQuery
 from bridle.sync.operations import Operations
 from bridle.sync.seam import Seam, starting
-from bridle.sync.waits import OtherShell, Preparing, check_loop, checkpoint, child_process, is_cancellation
+from bridle.sync.waits import (
+    OtherShell,
+    Preparing,
+    append_of,
+    call_store,
+    check_loop,
+    checkpoint,
+    child_process,
+    is_cancellation,
+)
 from bridle.transports.opening import open_sync
 from bridle.transports.process.prepare import Preparation
+from bridle.transports.process.private_folders import make_folder, remove_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -43,6 +62,7 @@ if TYPE_CHECKING:
     from bridle.queries.ending import QueryCore
     from bridle.queries.prompts import Priority, Prompt
     from bridle.session.readers import Audience
+    from bridle.transcripts.stores.resume import Private, Step
     from bridle.transports.base import SyncTransport, TransportSource
 
 __all__ = ["EventCursor", "MessageCursor", "QuerySession", "Session", "Steered", "Turn", "start_session"]
@@ -75,12 +95,16 @@ class Life(Generic[A]):
         self.transport: SyncTransport
         guarded = with_guards(self.core.options, _reporter(weakref.ref(self.seam), weakref.ref(self.core)))
         self.transport, self._own_transport = open_sync(transport, lambda: child_process(guarded), guarded)
+        if self.core.storing is not None and self.core.options.session_store is not None:
+            store = self.core.options.session_store
+            self.core.storing.use(append_of(store, self.core.options.timeouts.store))
         self.seam.connect(self.core, self.transport)
         self.core.log.pid = lambda transport=self.transport: transport.pid  # type: ignore[misc]
         self.begun: bool = False
         self._interrupted = False
         self._preparation: Preparation | None = None
         self._preparing: Preparing | None = None
+        self._private: Private | None = None
 
     def begin(self, *, resumable: bool = False) -> None:
         """Start the CLI and return when it is ready. Further calls wait for the same start.
@@ -123,17 +147,22 @@ class Life(Generic[A]):
 
     def _launch(self) -> None:
         core, seam = self.core, self.seam
-        if self._preparation is None or self._preparing is None:
-            self._preparation = Preparation(core.options, None, session=True, find=self._own_transport)
-            self._preparing = Preparing(self._preparation)
         try:
+            if self._preparation is None or self._preparing is None:
+                options = self._resumed()
+                self._preparation = Preparation(options, None, session=True, find=self._own_transport)
+                self._preparing = Preparing(self._preparation)
             plan = self._preparing.plan()
-            for warning in self._preparation.warnings:
+            if self._private is not None:
+                plan = structs.replace(plan, private_folder=self._private.folder)
+            for warning in (*self._preparation.warnings, *(self._private.warnings if self._private else ())):
                 with seam.lock:
                     core.warn_before_start(warning)
                 issue(warning)
             seam.launch(plan)
+            self._private = None
         except BridleError as error:
+            self._drop_private()
             with seam.lock:
                 if core.stop_asked:
                     raise core.connection.closed_error() from None
@@ -142,6 +171,62 @@ class Life(Generic[A]):
                 core.ended.set()
             seam.tell()
 
+    def _resumed(self) -> Options:
+        """Return the options for the launch: those of a private folder if a session is resumed from a store.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        core = self.core
+        options = core.options
+        if not self._own_transport or core.storing is None:
+            return options
+        from bridle.transcripts.stores.resume import resume_steps, wants_store
+
+        if not wants_store(options):
+            return options
+        if self._private is None:
+            steps = resume_steps(options, make_folder, remove_folder)
+            try:
+                step = next(steps)
+                while True:
+                    step = steps.send(self._made(step, options))
+            except StopIteration as end:
+                self._private = end.value
+            except OSError as error:
+                raise StoreError("load", f"the private folder cannot be written: {error}", options.resume) from error
+            finally:
+                steps.close()
+        if self._private is None:
+            return options
+        core.storing.resumed(self._private.project_key)
+        return self._private.options(options)
+
+    def _made(self, step: Step, options: Options) -> Any:
+        """Make a call of a resume.
+
+        Raises:
+            StoreError: a method of the store failed.
+        """
+        if not step.operation:
+            return call_store(step.function, step.arguments, None)
+        seconds = options.timeouts.store
+        try:
+            return call_store(step.function, step.arguments, seconds)
+        except StoreError:
+            raise
+        except TimeoutError as error:
+            reason = str(error) or f"it did not return within {seconds} s. Raise `Timeouts.store`."
+            raise StoreError(step.operation, reason, options.resume) from error
+        except Exception as error:
+            raise StoreError(step.operation, f"{type(error).__name__}: {text_of(error)}", options.resume) from error
+
+    def _drop_private(self) -> None:
+        """Remove the private folder of a launch that failed."""
+        private, self._private = self._private, None
+        if private is not None:
+            remove_folder(private.folder)
+
     def stop(self) -> None:
         """Interrupt a running turn and stop the CLI. When this returns, no process is left. Idempotent."""
         core, seam = self.core, self.seam
@@ -149,6 +234,7 @@ class Life(Generic[A]):
             core.ask_stop()
             if self._preparation is not None:
                 self._preparation.cancel()
+            self._drop_private()
             if not seam.launched:
                 core.begin_stop(time.monotonic())
                 core.process_gone(None, b"")
@@ -162,6 +248,7 @@ class Life(Generic[A]):
             self.core.ask_stop(abandon=True)
             if self._preparation is not None:
                 self._preparation.cancel()
+            self._drop_private()
             self.transport.abandon()
 
 
@@ -597,7 +684,7 @@ class Session(OtherShell, SessionBase, Operations):
             with seam.lock:
                 if core.connection.over:
                     raise core.connection.closed_error()
-                if core.connection.quiet:
+                if core.quiet:
                     return
                 seen = core.settled.wakes
             left = None if until is None else max(0.0, until - time.monotonic())

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import contextvars
+import inspect
+import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from bridle.checked.functions import is_async
+from bridle.sync import private_loop
 from bridle.transports.process.prepare import child_settings
 from bridle.transports.process.subprocess_sync import SyncChildProcess
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bridle.launch import LaunchPlan
     from bridle.options.options import Options
+    from bridle.options.stores import SessionStore
     from bridle.transports.base import SyncTransport
     from bridle.transports.process.prepare import Preparation
 
 __all__ = [
     "OtherShell",
     "Preparing",
+    "append_of",
+    "call_store",
     "check_loop",
     "checkpoint",
     "child_process",
@@ -60,6 +70,49 @@ def wait_exit(transport: SyncTransport, seconds: float | None) -> tuple[bool, in
     until = None if seconds is None else time.monotonic() + seconds
     exit_code = transport.wait_exit(seconds)
     return exit_code is not None or until is None or time.monotonic() < until, exit_code
+
+
+def append_of(store: SessionStore, seconds: float | None) -> Callable[..., Any]:
+    """Return the function that appends to a store; one that is async runs in the one event loop for stores."""
+    function: Any = store.append
+    if not is_async(function):
+        return store.append
+    return lambda *arguments: private_loop.run(function, *arguments, seconds=seconds)
+
+
+def call_store(function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float | None) -> Any:
+    """Call a method of a store, in a thread of its own.
+
+    Raises:
+        TimeoutError: it did not return in time.
+    """
+    if is_async(function):
+        return private_loop.run(function, *arguments, seconds=seconds)
+    outcome: list[Any] = []
+    context = contextvars.copy_context()
+
+    def work() -> None:
+        try:
+            value = context.run(function, *arguments)
+            outcome.append((value, None))
+        except BaseException as error:
+            outcome.append((None, error))
+
+    thread = threading.Thread(target=work, name="bridle-store", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if not outcome:
+        raise TimeoutError
+    value, error = outcome.pop()
+    if error is not None:
+        raise error
+    if inspect.isawaitable(value):
+
+        async def rest() -> Any:
+            return await value
+
+        return private_loop.run(rest, seconds=seconds)
+    return value
 
 
 def checkpoint() -> None:

@@ -12,7 +12,7 @@ PLACES: dict[str, str] = {
     name: f"bridle.testing.{module}"
     for module, names in {
         "cassettes.cassette": "Cassette cassette",
-        "conformance": "check_cli check_transport",
+        "conformance": "check_cli check_session_store check_transport",
         "errors": "CassetteError CassetteMismatchError ScriptError UnconsumedStepsError UnexpectedModelRequestError",
         "faults": "FaultySource with_faults",
         "leaks": "LeakError no_leaks",

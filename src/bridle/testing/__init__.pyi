@@ -6,6 +6,7 @@ from bridle.testing.cassettes.cassette import (
 )
 from bridle.testing.conformance import (
     check_cli,
+    check_session_store,
     check_transport,
 )
 from bridle.testing.errors import (
@@ -79,6 +80,7 @@ __all__ = [
     "Usage",
     "cassette",
     "check_cli",
+    "check_session_store",
     "check_transport",
     "no_leaks",
     "with_faults",

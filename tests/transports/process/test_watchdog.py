@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import IO
 
 import pytest
@@ -130,7 +131,22 @@ def test_a_reused_pid_is_left_alone() -> None:
 
 def test_the_script_reads_lines_and_nothing_more() -> None:
     lines: list[str] | IO[str] = ["add a", "started a 5 77", "add b", "remove a", ""]
-    assert watchdog_main.watch(lines) == {"b": None}
+    assert watchdog_main.watch(lines) == ({"b": None}, [])
+
+
+def test_the_script_removes_the_private_folders_that_are_left(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").write_text("x")
+    folder = tmp_path / "with a space"
+    (folder / "projects").mkdir(parents=True)
+    (folder / "skills").symlink_to(outside)
+    name = os.fsencode(str(folder)).hex()
+    children, folders = watchdog_main.watch([f"folder {name}\n", "folder 2f61\n", "gone 2f61\n"])
+    assert (children, folders) == ({}, [str(folder)])
+    watchdog_main.remove(folders)
+    assert not folder.exists()
+    assert (outside / "kept").exists()  # links are not followed
 
 
 def test_a_watchdog_that_was_killed_is_replaced_with_the_next_child(dog: Watchdog) -> None:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bridle.errors import SpawnError
 from bridle.transports.process import spawn
+from bridle.transports.process.private_folders import remove_folder
 from bridle.transports.process.processes import CHILD_ID_VARIABLE, identity, kill_identity, marked_with
 from bridle.transports.process.reaper import reaper
 from bridle.transports.process.states import (
@@ -585,6 +586,8 @@ class Child:
             self.wake()
             self._close_descriptors()
         watchdog.remove(self.child_id)
+        if self._plan.private_folder is not None:
+            remove_folder(self._plan.private_folder)
 
     def _close_descriptors(self) -> None:
         if self._stdin is not None:

@@ -38,6 +38,7 @@ class Watchdog:
     def __init__(self) -> None:
         self._lock = threading.RLock()  # a signal handler may close a stream in the middle of a start
         self._children: dict[str, Identity | None] = {}
+        self._folders: set[str] = set()
         self._process: subprocess.Popen[bytes] | None = None
         self._list: int | None = None
         self._size = 0
@@ -46,13 +47,28 @@ class Watchdog:
         """Expect a child: to be called before it is started, so that no moment is unguarded."""
         with self._lock:
             self._children[child_id] = None
-            if self._process is not None and self._process.poll() is not None:
-                # It was killed (for want of memory, say): those who are there already get a new one.
-                _close(self._process)
-                self._process = None
-            self._note(f"add {child_id}\n")
-            if self._process is None and self._list is not None:
-                self._process = _start(self._list)
+            self._add(f"add {child_id}\n")
+
+    def add_folder(self, folder: str) -> None:
+        """Expect a private folder: to be called before it has secrets in it."""
+        with self._lock:
+            self._folders.add(folder)
+            self._add(_folder_line(folder))
+
+    def remove_folder(self, folder: str) -> None:
+        """Forget a private folder that was removed."""
+        with self._lock:
+            self._folders.discard(folder)
+            self._note(f"gone {os.fsencode(folder).hex()}\n")
+
+    def _add(self, line: str) -> None:
+        if self._process is not None and self._process.poll() is not None:
+            # It was killed (for want of memory, say): those who are there already get a new one.
+            _close(self._process)
+            self._process = None
+        self._note(line)
+        if self._process is None and self._list is not None:
+            self._process = _start(self._list)
 
     def started(self, child_id: str, who: Identity) -> None:
         """Tell who the child is, now that it runs."""
@@ -70,7 +86,7 @@ class Watchdog:
     def retire(self) -> None:
         """End the watchdog if it has no children: a matter of milliseconds."""
         with self._lock:
-            if self._children:
+            if self._children or self._folders:
                 return
             process, self._process = self._process, None
             self._close_list()
@@ -79,8 +95,8 @@ class Watchdog:
 
     @property
     def count(self) -> int:
-        """The number of children on its list."""
-        return len(self._children)
+        """The number of children and private folders on its list."""
+        return len(self._children) + len(self._folders)
 
     @property
     def pid(self) -> int | None:
@@ -92,6 +108,7 @@ class Watchdog:
         """Let go of the parent's watchdog in a forked copy, so that the copy does not hold the pipe open."""
         process, self._process = self._process, None
         self._children = {}
+        self._folders = set()
         self._lock = threading.RLock()
         self._close_list()
         if process is not None:
@@ -102,16 +119,16 @@ class Watchdog:
         """Append a line; begin again when no child is left, or with the present ones when the list has become long."""
         try:
             if self._list is None:
-                if not self._children:
+                if not (self._children or self._folders):
                     return
                 self._list, self._size = _open_list(), 0
-            if not self._children:
+            if not (self._children or self._folders):
                 line, self._size = "", 0
             elif self._size > _LONGEST_LIST:
                 # One write, then the rest is cut off: a host that is killed between the two leaves old lines, which change nothing.
-                line, self._size = _lines(list(self._children.items())), 0
+                line, self._size = _lines(list(self._children.items()), list(self._folders)), 0
             self._size += os.pwrite(self._list, line.encode(), self._size)
-            if not self._children or len(line) == self._size:
+            if not (self._children or self._folders) or len(line) == self._size:
                 os.ftruncate(self._list, self._size)
         except OSError as error:
             logger.debug("the list of the watchdog cannot be written: %s", error)
@@ -122,11 +139,15 @@ class Watchdog:
             os.close(descriptor)
 
 
-def _lines(children: Iterable[tuple[str, Identity | None]]) -> str:
+def _folder_line(folder: str) -> str:
+    return f"folder {os.fsencode(folder).hex()}\n"
+
+
+def _lines(children: Iterable[tuple[str, Identity | None]], folders: Iterable[str]) -> str:
     added = (
         f"add {child_id}\n" + (f"started {child_id} {who[0]} {who[1]}\n" if who else "") for child_id, who in children
     )
-    return "".join(added)
+    return "".join((*added, *map(_folder_line, folders)))
 
 
 def _open_list() -> int:

@@ -2,8 +2,8 @@
 
 Run as a script (`python -I -S watchdog_main.py DESCRIPTOR`) by `watchdog.py`, with the standard library alone. The end of its standard
 input means that the host is gone. Then it reads lines from an open file that the host has written: `add CHILD_ID`,
-`started CHILD_ID PID START_TIME`, `remove CHILD_ID`. Each child on the list is ended within five seconds, and then the watchdog. With an
-empty list it ends immediately.
+`started CHILD_ID PID START_TIME`, `remove CHILD_ID`, and for private folders `folder HEX_PATH`, `gone HEX_PATH`. Each child on the list is
+ended within five seconds, then the folders are removed, and then the watchdog ends. With an empty list it ends immediately.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ TERMINATE_SECONDS = 2.0
 _POLL_SECONDS = 0.05
 
 
-def watch(lines: object) -> dict[str, tuple[int, str] | None]:
-    """Return the children that the host left, by child id."""
+def watch(lines: object) -> tuple[dict[str, tuple[int, str] | None], list[str]]:
+    """Return the children that the host left, by child id, and its private folders."""
     children: dict[str, tuple[int, str] | None] = {}
+    folders: dict[str, None] = {}
     for line in lines:  # type: ignore[attr-defined]
         match line.split():
             case ["add", child_id]:
@@ -29,9 +30,25 @@ def watch(lines: object) -> dict[str, tuple[int, str] | None]:
                 children[child_id] = (int(pid), start_time)
             case ["remove", child_id]:
                 children.pop(child_id, None)
+            case ["folder", path]:
+                folders[path] = None
+            case ["gone", path]:
+                folders.pop(path, None)
             case _:
                 pass
-    return children
+    return children, [os.fsdecode(bytes.fromhex(path)) for path in folders]
+
+
+def remove(folders: list[str]) -> None:
+    """Remove folders; links in them are not followed."""
+    import shutil
+
+    until = time.monotonic() + TERMINATE_SECONDS
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+        while os.path.lexists(folder) and time.monotonic() < until:
+            time.sleep(_POLL_SECONDS)  # a killed child may have written until now
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def end(children: dict[str, tuple[int, str] | None]) -> None:
@@ -67,10 +84,11 @@ def main() -> None:
     sys.stdin.read()
     with open(int(sys.argv[1]), encoding="ascii", errors="replace") as file:
         file.seek(0)
-        children = watch(file)
+        children, folders = watch(file)
     if children:
         sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
         end(children)
+    remove(folders)
     os._exit(0)
 
 

@@ -1,0 +1,435 @@
+"""Tokens and cost of conversations, added up by day, project, model or session.
+
+The CLI writes one entry for each block of a reply, and copies entries when it forks a conversation: a reply counts once, by its message id.
+Bridle has no price list. Prices come from the caller, or from the CLI's own records: it notes the cost and the tokens of each model when it
+exits. Tokens of a model without a price are listed, and are not part of the cost.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from bridle.messages import AssistantMessage, ModelUsage
+from bridle.transcripts.entries import lines_of
+from bridle.transcripts.places import StrPath, all_project_folders, conversation_files, directory_of, project_folders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from datetime import tzinfo
+
+__all__ = ["Price", "TokenCounter", "Tokens", "UsageReport", "UsageRow", "usage"]
+
+_TIMESTAMP = re.compile(rb'"timestamp": ?"([^"\\]*)"')
+
+SYNTHETIC = "<synthetic>"
+"""The model of messages that the CLI writes itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """Tokens by kind.
+
+    Attributes:
+        input: read, apart from the cache.
+        output: written.
+        cache_read: read from the cache.
+        cache_write_5m: written to the cache for five minutes.
+        cache_write_1h: written to the cache for an hour.
+        web_searches: searches at the API.
+        replies: replies of the model.
+    """
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write_5m: int = 0
+    cache_write_1h: int = 0
+    web_searches: int = 0
+    replies: int = 0
+
+    @property
+    def cache_write(self) -> int:
+        """Tokens written to the cache."""
+        return self.cache_write_5m + self.cache_write_1h
+
+    @property
+    def total(self) -> int:
+        """All tokens."""
+        return self.input + self.output + self.cache_read + self.cache_write
+
+    def __add__(self, other: Tokens) -> Tokens:
+        return Tokens(**{name: getattr(self, name) + getattr(other, name) for name in _KINDS})
+
+
+_KINDS = tuple(each.name for each in fields(Tokens))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """The price of a model, in US dollars for a million tokens.
+
+    Attributes:
+        input: tokens that are read.
+        output: tokens that are written.
+        cache_read: tokens that are read from the cache; None for a tenth of `input`.
+        cache_write_5m: tokens that are written to the cache for five minutes; None for 1.25 times `input`.
+        cache_write_1h: tokens that are written to the cache for an hour; None for twice `input`.
+    """
+
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write_5m: float | None = None
+    cache_write_1h: float | None = None
+
+    def cost(self, tokens: Tokens) -> float:
+        """Return the cost of tokens, in US dollars.
+
+        Args:
+            tokens: the tokens. Web searches cost 0.01 dollars each.
+
+        Returns:
+            The cost.
+        """
+        read = self.input / 10 if self.cache_read is None else self.cache_read
+        short = self.input * 1.25 if self.cache_write_5m is None else self.cache_write_5m
+        long = self.input * 2 if self.cache_write_1h is None else self.cache_write_1h
+        dollars = tokens.input * self.input + tokens.output * self.output + tokens.cache_read * read
+        return (
+            dollars + tokens.cache_write_5m * short + tokens.cache_write_1h * long
+        ) / 1e6 + _SEARCH * tokens.web_searches
+
+
+_SEARCH = 0.01
+_WEIGHTS = Price(input=1e6, output=5e6)
+"""The ratios between the kinds of tokens in the price lists of the API: one price follows from one cost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageRow:
+    """A line of a report.
+
+    Attributes:
+        key: the day (`2026-11-22`), the working directory, the model, or the session id; `total` in the sum.
+        tokens: the tokens.
+        cost: the estimated cost in US dollars, without the models in `unpriced`.
+        unpriced: models in this row without a known price.
+    """
+
+    key: str
+    tokens: Tokens
+    cost: float
+    unpriced: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageReport:
+    """Tokens and cost of conversations.
+
+    Attributes:
+        rows: the rows: days in order, other keys by cost, the highest first.
+        total: the sum.
+        prices: the price of each model that was used for the cost.
+        unpriced: the tokens of each model without a known price. Pass its price in `prices`.
+    """
+
+    rows: list[UsageRow]
+    total: UsageRow
+    prices: dict[str, Price] = field(default_factory=dict)
+    unpriced: dict[str, Tokens] = field(default_factory=dict)
+
+
+class _CacheCreation(msgspec.Struct, gc=False):
+    ephemeral_1h_input_tokens: int | None = None
+
+
+class _ServerTools(msgspec.Struct, gc=False):
+    web_search_requests: int | None = None
+
+
+class _Usage(msgspec.Struct, gc=False):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    cache_creation: _CacheCreation | None = None
+    server_tool_use: _ServerTools | None = None
+
+
+class _Body(msgspec.Struct, gc=False):
+    id: str | None = None
+    model: str = ""
+    usage: _Usage | None = None
+
+
+class _Reply(msgspec.Struct, gc=False, rename="camel"):
+    type: str = ""
+    uuid: str | None = None
+    timestamp: str = ""
+    forked_from: Any = None
+    message: _Body | None = None
+
+
+class _CostState(msgspec.Struct, gc=False, rename="camel"):
+    type: str = ""
+    model_usage: dict[str, ModelUsage] = {}
+
+
+_reply: Callable[[bytes], _Reply] = msgspec.json.Decoder(_Reply).decode
+_cost_state: Callable[[bytes], _CostState] = msgspec.json.Decoder(_CostState).decode
+
+
+def _tokens_of(usage: Any) -> Tokens:
+    written = usage.cache_creation_input_tokens or 0
+    long = (usage.cache_creation.ephemeral_1h_input_tokens or 0) if usage.cache_creation is not None else 0
+    searches = (usage.server_tool_use.web_search_requests or 0) if usage.server_tool_use is not None else 0
+    return Tokens(
+        input=usage.input_tokens or 0,
+        output=usage.output_tokens or 0,
+        cache_read=usage.cache_read_input_tokens or 0,
+        cache_write_5m=max(written - long, 0),
+        cache_write_1h=long,
+        web_searches=searches,
+        replies=1,
+    )
+
+
+def _larger(one: Tokens, other: Tokens) -> Tokens:
+    """Return the larger number of each kind: the entries of a reply repeat its usage, which grows until the reply is complete."""
+    return one if one == other else Tokens(**{name: max(getattr(one, name), getattr(other, name)) for name in _KINDS})
+
+
+class TokenCounter:
+    """Adds up messages; each reply counts once."""
+
+    def __init__(self) -> None:
+        self._replies: dict[str, Tokens] = {}
+
+    def add(self, message: object) -> None:
+        """Count a message. Messages without usage do not count.
+
+        Args:
+            message: the message.
+        """
+        if isinstance(message, AssistantMessage) and message.usage is not None and message.model != SYNTHETIC:
+            key = message.message_id or message.uuid or ""
+            tokens = _tokens_of(message.usage)
+            known = self._replies.get(key)
+            self._replies[key] = tokens if known is None else _larger(known, tokens)
+
+    def total(self) -> Tokens:
+        """Return the sum.
+
+        Returns:
+            The tokens of all replies.
+        """
+        return _sum(self._replies.values())
+
+
+def _sum(parts: Any) -> Tokens:
+    sums = dict.fromkeys(_KINDS, 0)
+    for part in parts:
+        for name in _KINDS:
+            sums[name] += getattr(part, name)
+    return Tokens(**sums)
+
+
+class _Counted(msgspec.Struct, gc=False):
+    """A reply, and where it counts."""
+
+    timestamp: str
+    project: str
+    session_id: str
+    model: str
+    tokens: Tokens
+    copied: bool
+
+
+class _Scan:
+    """Reads files, and keeps one record for each reply."""
+
+    def __init__(self) -> None:
+        self.replies: dict[str, _Counted] = {}
+        self.recorded: dict[str, tuple[float, float]] = {}
+        """For each model: the recorded cost, and the weight of its tokens."""
+
+    def file(self, path: str, project: str, session_id: str) -> None:
+        """Read a file, as far as it can be read."""
+        last: bytes | None = None
+        begun = ""
+        try:
+            with open(path, "rb", buffering=0) as file:
+                for line in lines_of(file):
+                    raw = line.raw
+                    if not begun and (found := _TIMESTAMP.search(raw)) is not None:
+                        begun = found[1].decode()
+                    if b'"usage"' in raw:
+                        self._reply(raw, project, session_id, begun)
+                    elif b'"cost-state"' in raw:
+                        last = raw
+        except OSError:
+            pass
+        if last is not None:
+            self._recorded(last)
+
+    def _reply(self, raw: bytes, project: str, session_id: str, begun: str) -> None:
+        try:
+            reply = _reply(raw)
+        except (ValueError, RecursionError):
+            return
+        body = reply.message
+        if reply.type != "assistant" or body is None or body.usage is None or body.model == SYNTHETIC:
+            return
+        key = body.id or reply.uuid or ""
+        tokens = _tokens_of(body.usage)
+        # An entry that is older than the beginning of its file was copied from another one.
+        copied = reply.forked_from is not None or reply.timestamp < begun
+        known = self.replies.get(key)
+        if known is None:
+            self.replies[key] = _Counted(reply.timestamp, project, session_id, body.model, tokens, copied)
+            return
+        known.tokens = _larger(known.tokens, tokens)
+        if known.copied and not copied:
+            known.project, known.session_id, known.copied = project, session_id, False
+
+    def _recorded(self, raw: bytes) -> None:
+        try:
+            state = _cost_state(raw)
+        except (ValueError, RecursionError):
+            return
+        for model, used in state.model_usage.items():
+            if used.cost_basis == "unknown" or used.cost_usd <= 0:
+                continue
+            long = used.cache_creation_ephemeral_1h_input_tokens or 0
+            weight = _WEIGHTS.cost(
+                Tokens(
+                    input=used.input_tokens,
+                    output=used.output_tokens,
+                    cache_read=used.cache_read_input_tokens,
+                    cache_write_5m=max(used.cache_creation_input_tokens - long, 0),
+                    cache_write_1h=long,
+                )
+            )
+            cost = used.cost_usd - _SEARCH * used.web_search_requests
+            if weight > 0 and cost > 0:
+                for name in {model, used.canonical_model or model}:
+                    before = self.recorded.get(name, (0.0, 0.0))
+                    self.recorded[name] = before[0] + cost, before[1] + weight
+
+    def prices(self) -> dict[str, Price]:
+        """Return the prices that follow from the recorded costs."""
+        found = {model: cost / weight * 1e6 for model, (cost, weight) in self.recorded.items()}
+        return {model: Price(input=price, output=5 * price) for model, price in found.items()}
+
+
+def usage(
+    by: Literal["day", "project", "model", "session"] = "day",
+    *,
+    project: StrPath | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    prices: Mapping[str, Price] | None = None,
+    zone: tzinfo | None = None,
+    config_dir: StrPath | None = None,
+) -> UsageReport:
+    """Return tokens and estimated cost of the conversations on the disk, subagents included.
+
+    Each reply counts once, for the conversation that it was made in: a fork copies replies. Requests that leave no reply in the files,
+    such as compactions and titles, do not count. The files are read from the beginning, one line at a time.
+
+    Args:
+        by: the key of the rows.
+        project: the working directory of a project; other worktrees of its repository count. None for all projects.
+        since: only replies at this time or later. A time without a zone is local time.
+        until: only replies before this time.
+        prices: prices by model. Other models have the prices that follow from the costs that the CLI recorded.
+        zone: the time zone of the days; None for the local one.
+        config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+
+    Returns:
+        The report. Models without a known price are in `unpriced`, with their tokens.
+
+    Raises:
+        ValueError: if `by` has another value.
+
+    Example:
+        ::
+
+            report = bridle.transcripts.usage(by="day")
+            for row in report.rows:
+                print(row.key, row.tokens.total, f"${row.cost:.2f}")
+    """
+    if by not in ("day", "project", "model", "session"):
+        raise ValueError(f"`by` must be 'day', 'project', 'model' or 'session', got {by!r}.")
+    scan = _Scan()
+    for path, directory, session_id in _files(project, since, config_dir):
+        scan.file(path, directory, session_id)
+    known = {**scan.prices(), **(prices or {})}
+    earliest, latest = (moment.astimezone() if moment is not None else None for moment in (since, until))
+    sums: dict[tuple[str, str], list[int]] = {}
+    for counted in scan.replies.values():
+        moment = _moment(counted.timestamp)
+        if (earliest is not None and (moment is None or moment < earliest)) or (
+            latest is not None and (moment is None or moment >= latest)
+        ):
+            continue
+        if by == "day":
+            key = f"{moment.astimezone(zone):%Y-%m-%d}" if moment is not None else ""
+        else:
+            key = {"project": counted.project, "model": counted.model, "session": counted.session_id}[by]
+        row = sums.setdefault((key, counted.model), [0] * len(_KINDS))
+        for place, name in enumerate(_KINDS):
+            row[place] += getattr(counted.tokens, name)
+    parts = {where: Tokens(**dict(zip(_KINDS, row, strict=True))) for where, row in sums.items()}
+    keys = dict.fromkeys(key for key, _ in parts)
+    rows = [_row(key, {model: part for (own, model), part in parts.items() if own == key}, known) for key in keys]
+    rows.sort(key=(lambda row: row.key) if by == "day" else (lambda row: (-row.cost, -row.tokens.total, row.key)))
+    models: dict[str, Tokens] = {}
+    for (_, model), part in parts.items():
+        models[model] = models.get(model, Tokens()) + part
+    return UsageReport(
+        rows=rows,
+        total=_row("total", models, known),
+        prices={model: known[model] for model in models if model in known},
+        unpriced={model: tokens for model, tokens in models.items() if model not in known},
+    )
+
+
+def _row(key: str, models: dict[str, Tokens], prices: Mapping[str, Price]) -> UsageRow:
+    return UsageRow(
+        key=key,
+        tokens=_sum(models.values()),
+        cost=sum(prices[model].cost(tokens) for model, tokens in models.items() if model in prices),
+        unpriced=tuple(sorted(model for model in models if model not in prices)),
+    )
+
+
+def _moment(timestamp: str) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(timestamp)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else moment.astimezone()
+
+
+def _files(
+    project: StrPath | None, since: datetime | None, config_dir: StrPath | None
+) -> Iterator[tuple[str, str, str]]:
+    """Yield the files that changed since then, the oldest first, with the directory and the session that each belongs to."""
+    if project is None:
+        folders = all_project_folders(config_dir)
+    else:
+        folders = [folder for folder, _ in project_folders(project, config_dir=config_dir)]
+    earliest = since.timestamp() * 1e9 if since is not None else 0
+    dated = [
+        (file.modified, file.path, directory, file.session_id)
+        for folder, directory in [(folder, directory_of(folder)) for folder in folders]
+        for file in conversation_files(folder)
+        if file.modified >= earliest
+    ]
+    return ((path, directory, session_id) for _, path, directory, session_id in sorted(dated))

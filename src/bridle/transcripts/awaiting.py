@@ -1,0 +1,48 @@
+"""Blocking functions in worker threads, for asyncio and trio."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar
+
+import anyio.to_thread
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable
+
+__all__ = ["call", "stream"]
+
+T = TypeVar("T")
+
+AT_A_TIME = 100
+"""Items that `stream` reads in one visit of a thread."""
+
+
+async def call(function: Callable[[], T]) -> T:
+    """Run a blocking function in a worker thread.
+
+    Args:
+        function: the function, for example `lambda: transcript.usage`.
+
+    Returns:
+        Its value. Its exceptions are raised.
+    """
+    return await anyio.to_thread.run_sync(function, abandon_on_cancel=True)
+
+
+async def stream(items: Iterable[T]) -> AsyncIterator[T]:
+    """Yield messages or entries of a conversation without blocking the event loop.
+
+    Args:
+        items: `Transcript.messages`, `Transcript.entries`, or any other iterable that blocks.
+
+    Yields:
+        The items, in order.
+
+    Raises:
+        TranscriptError: if the file was replaced meanwhile.
+    """
+    iterator = iter(items)
+    while batch := await call(lambda: [*islice(iterator, AT_A_TIME)]):
+        for item in batch:
+            yield item

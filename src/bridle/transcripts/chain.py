@@ -1,0 +1,203 @@
+"""The conversation among the entries of a file: choose the leaf, walk back along the parents, put parallel tool calls back.
+
+Pure functions of `Node`. The CLI writes one entry for each block of a reply, each a child of the one before. The result of a call is
+a child of that call's entry. With several calls in one reply the entries fork, and the walk from the leaf passes only one of the results.
+`logicalParentUuid` is not followed: after a compaction the summary stands for all earlier entries.
+"""
+
+from __future__ import annotations
+
+from itertools import chain as joined
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["Node", "conversation", "current_leaf", "leaves"]
+
+
+class Node(msgspec.Struct, gc=False, kw_only=True):
+    """An entry with an id: its links, without its content.
+
+    Attributes:
+        uuid: its id.
+        parent: the entry that it follows.
+        logical_parent: the entry before a compaction, of the entry after it.
+        kind: `user`, `assistant`, or another type.
+        offset: the place of its line in the file, in bytes.
+        length: the bytes of its line.
+        timestamp: when it was written; empty if it is unknown.
+        message_id: the id of the reply that it is a part of.
+        calls: the ids of the tool calls in it.
+        results: the ids of the tool calls whose results are in it.
+        source: the entry with the call whose result it is.
+        agent_id: the subagent that wrote it.
+        session_id: the session that the entry names.
+        sidechain: True in the conversation of a subagent.
+        meta: True for input that no user typed.
+        team: True for messages of a team.
+        prompt: True if it starts a turn.
+    """
+
+    uuid: str
+    parent: str | None
+    logical_parent: str | None
+    kind: str
+    offset: int
+    length: int
+    timestamp: str
+    message_id: str | None
+    calls: tuple[str, ...]
+    results: tuple[str, ...]
+    source: str | None
+    agent_id: str | None
+    session_id: str | None
+    sidechain: bool
+    meta: bool
+    team: bool
+    prompt: bool
+
+    @property
+    def hidden(self) -> bool:
+        """Whether it is not a part of the conversation that users see."""
+        return self.meta or self.team
+
+    @property
+    def is_message(self) -> bool:
+        """Whether it is a message of the user or the model."""
+        return self.kind in ("user", "assistant")
+
+
+def leaves(nodes: Iterable[Node]) -> list[Node]:
+    """Return the ends of all branches: the last message of each path, in the order of the file."""
+    by_uuid, place = _indexed(nodes)
+    parents = {node.parent for node in by_uuid.values() if node.parent}
+    found: dict[str, Node] = {}
+    for node in by_uuid.values():
+        if node.uuid in parents:
+            continue
+        seen: set[str] = set()
+        here: Node | None = node
+        while here is not None and here.uuid not in seen:
+            if here.is_message:
+                found[here.uuid] = here
+                break
+            seen.add(here.uuid)
+            here = by_uuid.get(here.parent) if here.parent else None
+    return sorted(found.values(), key=lambda node: place[node.uuid])
+
+
+def current_leaf(nodes: Iterable[Node], *, subagent: bool = False) -> Node | None:
+    """Return the end of the conversation: the last leaf of the file that neither a subagent nor a team wrote.
+
+    Args:
+        nodes: the entries.
+        subagent: whether they are the conversation of a subagent: then the last message counts.
+
+    Returns:
+        The entry; None if there is no message.
+    """
+    if subagent:
+        messages = [node for node in nodes if node.is_message]
+        return messages[-1] if messages else None
+    found = leaves(nodes)
+    main = [node for node in found if not node.sidechain and not node.hidden]
+    return next(reversed(main or found), None)
+
+
+def conversation(nodes: Iterable[Node], leaf: Node | None) -> list[Node]:
+    """Return the entries from the beginning to `leaf`, with the parallel tool calls and results beside the way.
+
+    Args:
+        nodes: all entries.
+        leaf: the last entry; None gives an empty conversation.
+
+    Returns:
+        The entries, oldest first. Entries that are not messages are among them.
+    """
+    if leaf is None:
+        return []
+    by_uuid, _ = _indexed(nodes)
+    way: list[Node] = []
+    seen: set[str] = set()
+    here: Node | None = leaf
+    while here is not None and here.uuid not in seen:
+        seen.add(here.uuid)
+        way.append(here)
+        here = by_uuid.get(here.parent) if here.parent else None
+    way.reverse()
+    return _with_parallel_calls(by_uuid, way, seen)
+
+
+def _indexed(nodes: Iterable[Node]) -> tuple[dict[str, Node], dict[str, int]]:
+    """Return the entries by id, and their places in the file. An id that comes again replaces the entry."""
+    by_uuid: dict[str, Node] = {}
+    place: dict[str, int] = {}
+    for number, node in enumerate(nodes):
+        by_uuid[node.uuid] = node
+        place[node.uuid] = number
+    return by_uuid, place
+
+
+def _with_parallel_calls(by_uuid: dict[str, Node], way: list[Node], seen: set[str]) -> list[Node]:
+    replies: dict[str, list[Node]] = {}
+    last_of: dict[str, Node] = {}
+    for node in way:
+        if node.message_id:
+            last_of[node.message_id] = node
+            replies.setdefault(node.message_id, [])
+    if not replies:
+        return way
+    owners: dict[str, Node | None] = {}  # of calls; None if two replies claim it
+    results: list[Node] = []
+    for node in by_uuid.values():
+        if node.message_id:
+            if node.message_id in replies:
+                replies[node.message_id].append(node)
+            for call in node.calls:
+                owner = owners.get(call, node)
+                owners[call] = node if owner is not None and owner.message_id == node.message_id else None
+        elif node.results and node.parent and node.uuid not in seen:
+            results.append(node)
+    if not results and all(len(parts) == 1 for parts in replies.values()):
+        return way
+    beside = _results_beside(by_uuid, results, owners)
+    answered = {call for node in way for call in node.results}
+    added: dict[str, list[Node]] = {}
+    for message_id, parts in replies.items():
+        own = {part.uuid for part in parts}
+        calls = sorted((part for part in parts if part.uuid not in seen), key=lambda node: node.timestamp)
+        candidates = {node.uuid: node for part in parts for node in beside.get(part.uuid, ()) if node.uuid not in seen}
+        found = [node for node in candidates.values() if node.parent in own]
+        here = answered.union(*(node.results for node in found))
+        # A result whose parent is another entry belongs here if it is the only one of a call of this reply.
+        strays = sorted((node for node in candidates.values() if node.parent not in own), key=lambda node: node.offset)
+        for node in strays:
+            owned = (owners.get(call) for call in node.results if call not in here)
+            if any(owner is not None and owner.uuid in own for owner in owned):
+                found.append(node)
+                here.update(node.results)
+        found.sort(key=lambda node: node.timestamp)
+        if calls or found:
+            added[last_of[message_id].uuid] = [*calls, *found]
+            seen.update(node.uuid for node in joined(calls, found))
+    return [part for node in way for part in (node, *added.get(node.uuid, ()))]
+
+
+def _results_beside(
+    by_uuid: dict[str, Node], results: Sequence[Node], owners: dict[str, Node | None]
+) -> dict[str, list[Node]]:
+    """Return tool results by the entries that they may belong to: the parent, the named source, the entry with the call."""
+    beside: dict[str, list[Node]] = {}
+    for node in results:
+        near = [by_uuid.get(node.source) if node.source else None, *(owners.get(call) for call in node.results)]
+        places = [node.parent] + [
+            other.uuid
+            for other in near
+            if other is not None and other.sidechain == node.sidechain and other.agent_id == node.agent_id
+        ]
+        for place in dict.fromkeys(places):
+            beside.setdefault(place or "", []).append(node)
+    return beside

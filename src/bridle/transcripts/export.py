@@ -1,0 +1,506 @@
+"""Conversations as documents: Markdown and HTML to read, JSON for programs, JSONL to import again.
+
+All texts of a conversation are data: of models, tools, files and web pages. A document shows characters that control a terminal or change
+the direction of text as `\\u202e`. The HTML page is one static file that loads nothing: every text is escaped, there is no link, no script
+and no image, and a content security policy forbids them.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+import uuid
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import msgspec
+from msgspec import Raw
+
+from bridle.errors import DecodeError, SessionExistsError, SessionNotFoundError, TranscriptError, escape_terminal
+from bridle.messages import (
+    AssistantMessage,
+    DocumentBlock,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
+from bridle.transcripts.entries import decode_entry, lines_of
+from bridle.transcripts.forking import create_file, fields_of
+from bridle.transcripts.places import SessionFiles, StrPath, config_folder, is_session_id, locate, project_key
+from bridle.transcripts.transcript import Subagent, Transcript, source_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from bridle.messages.content import ContentBlock
+    from bridle.transcripts.listing import TranscriptInfo
+    from bridle.transcripts.transcript import TranscriptMessage
+
+__all__ = ["ExportFormat", "export", "export_pieces", "import_"]
+
+ExportFormat = Literal["markdown", "html", "json", "jsonl"]
+"""A format of `export`."""
+
+
+def export(
+    session_id: str,
+    format: ExportFormat = "markdown",  # noqa: A002 - the word that users look for
+    *,
+    project: StrPath | None = None,
+    config_dir: StrPath | None = None,
+) -> str:
+    """Return a conversation as a document, subagents included.
+
+    Args:
+        session_id: the session.
+        format: `markdown` or `html` to read; `json` for programs: facts and messages as one object; `jsonl` for `import_`: all lines as
+            the CLI wrote them.
+        project: the working directory of its project; None to look in all projects.
+        config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+
+    Returns:
+        The document. Write it as UTF-8.
+
+    Raises:
+        SessionNotFoundError: if no file of this session exists.
+        TranscriptError: if a file cannot be read.
+        ValueError: if the format is unknown.
+
+    Example:
+        ::
+
+            Path("talk.html").write_text(bridle.transcripts.export(session_id, "html"), encoding="utf-8")
+    """
+    return b"".join(export_pieces(locate(session_id, project=project, config_dir=config_dir), format)).decode(
+        "utf-8", "replace"
+    )
+
+
+def export_pieces(files: SessionFiles, format: ExportFormat) -> Iterator[bytes]:  # noqa: A002
+    """Return a document in pieces, so that a large conversation needs little memory.
+
+    Args:
+        files: the session.
+        format: the format.
+
+    Returns:
+        The pieces, in UTF-8.
+
+    Raises:
+        SessionNotFoundError: if the file vanished.
+        TranscriptError: if a file cannot be read.
+        ValueError: if the format is unknown.
+    """
+    if format not in _FORMATS:
+        raise ValueError(f"`format` must be one of {', '.join(_FORMATS)}, got {escape_terminal(repr(format), 100)}.")
+    return _FORMATS[format](Transcript(files))
+
+
+# -- parts that people read ---------------------------------------------------------------------------------------------
+
+
+class _Part(NamedTuple):
+    """A block of a message. `kind` is prompt, text, thinking, call, result, error or other."""
+
+    kind: str
+    name: str
+    text: str
+
+
+def _parts(message: TranscriptMessage) -> Iterator[_Part]:
+    own = "text" if isinstance(message, AssistantMessage) else "prompt"
+    content: Any = message.content
+    if isinstance(content, str):
+        yield _Part(own, "", content)
+        return
+    for block in content or ():
+        yield _part(block, own)
+
+
+def _part(block: ContentBlock, own: str) -> _Part:
+    match block:
+        case TextBlock():
+            return _Part(own, "", block.text)
+        case ThinkingBlock():
+            return _Part("thinking", "", block.thinking)
+        case ToolUseBlock():
+            return _Part("call", block.name, _call_text(block))
+        case ToolResultBlock():
+            return _Part("error" if block.is_error else "result", "", block.text)
+        case ImageBlock() | DocumentBlock():
+            return _Part("other", block.type, "")
+        case _:
+            return _Part("other", block.type, "")
+
+
+def _call_text(block: ToolUseBlock) -> str:
+    try:
+        arguments = block.input
+    except DecodeError:
+        return ""
+    if len(arguments) == 1 and isinstance(only := next(iter(arguments.values())), str):
+        return only
+    return msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
+
+
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164"
+    "\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+
+
+def _safe(text: str) -> str:
+    """Return a text with control characters and changes of the text's direction shown as escapes."""
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text.replace("\r\n", "\n"))
+
+
+def _facts(info: TranscriptInfo) -> list[tuple[str, str]]:
+    facts = [
+        ("session", info.session_id),
+        ("folder", info.cwd or ""),
+        ("branch", info.git_branch or ""),
+        ("model", info.model or ""),
+        ("tag", info.tag or ""),
+        ("created", f"{info.created:%Y-%m-%d %H:%M:%S %Z}" if info.created else ""),
+        ("modified", f"{info.modified:%Y-%m-%d %H:%M:%S %Z}"),
+    ]
+    return [(name, _one_line(value)) for name, value in facts if value]
+
+
+def _one_line(text: str) -> str:
+    return " ".join(_safe(text).split())
+
+
+def _title(info: TranscriptInfo) -> str:
+    return _one_line(info.title) or "Conversation"
+
+
+def _subagents(transcript: Transcript) -> Iterator[tuple[Subagent, str]]:
+    for each in transcript.subagents.values():
+        yield each, _one_line(f"Subagent {each.agent_type or ''} {each.agent_id}")
+
+
+_HEADS = {
+    "prompt": "User",
+    "text": "Assistant",
+    "thinking": "Thinking",
+    "call": "Tool",
+    "result": "Result",
+    "error": "Result (error)",
+    "other": "Content",
+}
+
+
+def _head(part: _Part) -> str:
+    return f"{_HEADS[part.kind]}: {_one_line(part.name)}" if part.name else _HEADS[part.kind]
+
+
+# -- Markdown -----------------------------------------------------------------------------------------------------------
+
+_TICKS = re.compile(r"`+")
+_MARKUP = re.compile(r"([\\`*_{}\[\]()<>#+!|~&-])")
+
+
+def _markdown(transcript: Transcript) -> Iterator[bytes]:
+    info = transcript.info
+    facts = "".join(f"- {name}: {_code(value)}\n" for name, value in _facts(info))
+    yield f"# {_escaped(_title(info))}\n\n{facts}".encode()
+    yield from _markdown_messages(transcript, "##")
+    for subagent, title in _subagents(transcript):
+        yield f"\n## {_escaped(title)}\n".encode()
+        yield from _markdown_messages(subagent, "###")
+
+
+def _markdown_messages(conversation: Transcript | Subagent, level: str) -> Iterator[bytes]:
+    for message in conversation.messages:
+        for part in _parts(message):
+            text = _safe(part.text).strip("\n")
+            # Texts of the model are Markdown; all others are shown as they are.
+            body = _inert(text) if part.kind == "text" else _fenced(text) if text else ""
+            yield f"\n{level} {_escaped(_head(part))}\n\n{body}\n".encode()
+
+
+_FENCE = re.compile(r" {0,3}(?:(`{3,})[^`]*|(~{3,}).*)", re.DOTALL)
+_SPAN = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)")
+_ACTIVE = re.compile(r"<|!(?=\[)")
+
+
+def _inert(text: str) -> str:
+    """Return Markdown without HTML and images, and without a code block that stays open."""
+    lines = []
+    fence = ""
+    for line in text.split("\n"):
+        found = _FENCE.fullmatch(line)
+        ticks = (found[1] or found[2]) if found is not None else ""
+        if fence:
+            if ticks.startswith(fence) and not line.strip().strip(fence[0]):
+                fence = ""
+        elif ticks:
+            fence = ticks
+        else:
+            line = _outside_spans(line)  # noqa: PLW2901
+        lines.append(line)
+    return "\n".join([*lines, fence] if fence else lines)
+
+
+def _outside_spans(line: str) -> str:
+    parts, at = [], 0
+    for span in _SPAN.finditer(line):
+        parts += [_ACTIVE.sub(_disarmed, line[at : span.start()]), span[0]]
+        at = span.end()
+    return "".join([*parts, _ACTIVE.sub(_disarmed, line[at:])])
+
+
+def _disarmed(found: re.Match[str]) -> str:
+    return "\\<" if found[0] == "<" else "!\\"
+
+
+def _fenced(text: str) -> str:
+    longest = max((len(found) for found in _TICKS.findall(text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{text}\n{fence}"
+
+
+def _code(text: str) -> str:
+    longest = max((len(found) for found in _TICKS.findall(text)), default=0)
+    ticks = "`" * (longest + 1)
+    return f"{ticks} {text} {ticks}" if longest else f"`{text}`"
+
+
+def _escaped(text: str) -> str:
+    return _MARKUP.sub(r"\\\1", text)
+
+
+# -- HTML ---------------------------------------------------------------------------------------------------------------
+
+_STYLE = (
+    ":root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
+    "pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:.2rem 0 1rem;padding:.6rem .8rem;border-left:4px solid #8888;"
+    "font:inherit;unicode-bidi:plaintext}"
+    "pre.call,pre.result,pre.error,pre.thinking{font:13px/1.45 ui-monospace,monospace}pre.prompt{border-color:#36c}"
+    "pre.text{border-color:#2a7}pre.error{border-color:#c33}h2{font-size:.85rem;margin:0;color:#888}dt{float:left;width:6rem}"
+    "dd{margin-left:6rem;overflow-wrap:anywhere}"
+)
+_HTML_HEAD = (
+    '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; "
+    "form-action 'none'\">"
+    '<meta name="referrer" content="no-referrer"><meta name="viewport" content="width=device-width">'
+    "<title>{title}</title><style>{style}</style></head><body>\n<h1>{title}</h1>\n<dl>{facts}</dl>\n"
+)
+
+
+def _html(transcript: Transcript) -> Iterator[bytes]:
+    info = transcript.info
+    facts = "".join(f"<dt>{name}</dt><dd>{html.escape(value)}</dd>" for name, value in _facts(info))
+    yield _HTML_HEAD.format(title=html.escape(_title(info)), style=_STYLE, facts=facts).encode()
+    yield from _html_messages(transcript)
+    for subagent, title in _subagents(transcript):
+        yield f"<h1>{html.escape(title)}</h1>\n".encode()
+        yield from _html_messages(subagent)
+    yield b"</body></html>\n"
+
+
+def _html_messages(conversation: Transcript | Subagent) -> Iterator[bytes]:
+    for message in conversation.messages:
+        for part in _parts(message):
+            body = f'\n<pre class="{part.kind}">\n{html.escape(_safe(part.text))}</pre>' if part.text else ""
+            yield f"<h2>{html.escape(_head(part))}</h2>{body}\n".encode()
+
+
+# -- JSON ---------------------------------------------------------------------------------------------------------------
+
+_NULL = Raw(b"null")
+_KEPT = {
+    "type": "type",
+    "uuid": "uuid",
+    "parentUuid": "parent_uuid",
+    "timestamp": "timestamp",
+    "isMeta": "is_meta",
+    "message": "message",
+}
+
+
+def _json(transcript: Transcript) -> Iterator[bytes]:
+    info = transcript.info
+    facts = {
+        "session_id": info.session_id,
+        "title": info.title,
+        "tag": info.tag,
+        "cwd": info.cwd,
+        "git_branch": info.git_branch,
+        "model": info.model,
+        "created": info.created,
+        "modified": info.modified,
+        "bytes": info.bytes,
+        "usage": msgspec.to_builtins(transcript.usage),
+    }
+    yield msgspec.json.encode(facts)[:-1] + b',"messages":['
+    yield from _json_messages(transcript)
+    yield b'],"subagents":['
+    for number, each in enumerate(transcript.subagents.values()):
+        named = {"agent_id": each.agent_id, "agent_type": each.agent_type, "tool_use_id": each.tool_use_id}
+        yield b"," * (number > 0) + msgspec.json.encode(named)[:-1] + b',"messages":['
+        yield from _json_messages(each)
+        yield b"]}"
+    yield b"]}\n"
+
+
+def _json_messages(conversation: Transcript | Subagent) -> Iterator[bytes]:
+    for number, message in enumerate(conversation.messages):
+        fields = fields_of(message.raw)
+        kept = {new: fields.get(old, _NULL) for old, new in _KEPT.items()}
+        yield b"," * (number > 0) + b"\n" + msgspec.json.encode(kept)
+
+
+# -- JSONL, there and back ----------------------------------------------------------------------------------------------
+
+_SUBAGENT = "bridle-subagent"
+"""The type of the lines that stand before the lines of each subagent."""
+
+_AGENT_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
+_FOLDER = re.compile(r"subagents(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}){0,8}")
+
+
+def _jsonl(transcript: Transcript) -> Iterator[bytes]:
+    with source_of(transcript).opened() as descriptor, open(descriptor, "rb", buffering=0, closefd=False) as file:
+        for line in lines_of(file):
+            yield line.raw + b"\n"
+    for files in transcript.files.subagents():
+        folder = files.path.parent.relative_to(transcript.files.folder).as_posix()
+        meta: dict[str, Any] = {}
+        with suppress(OSError, ValueError, RecursionError):
+            meta = msgspec.json.decode(files.meta_path.read_bytes())
+        head = {"type": _SUBAGENT, "agentId": files.agent_id, "folder": folder, "meta": meta}
+        with suppress(OSError), files.path.open("rb", buffering=0) as file:
+            yield msgspec.json.encode(head) + b"\n"
+            for line in lines_of(file):
+                yield line.raw + b"\n"
+
+
+_FORMATS = {"markdown": _markdown, "html": _html, "json": _json, "jsonl": _jsonl}
+
+
+class _SubagentHead(msgspec.Struct, gc=False, rename="camel"):
+    agent_id: str
+    folder: str
+    meta: dict[str, Any] = {}
+
+
+_subagent_head = msgspec.json.Decoder(_SubagentHead).decode
+
+
+def import_(
+    source: StrPath, *, project: StrPath | None = None, new_id: bool = False, config_dir: StrPath | None = None
+) -> str:
+    """Import a conversation that `export` wrote as JSONL, or a session's file of another host. It can be resumed in the project.
+
+    Paths inside the conversation stay as they are: they name files of the host that it comes from.
+
+    Args:
+        source: the file.
+        project: the working directory to import it for. None for the current one.
+        new_id: whether the session gets a new id. False keeps its id.
+        config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+
+    Returns:
+        The session id.
+
+    Raises:
+        TranscriptError: if the file cannot be read, holds no conversation, has a line that is not a JSON object, or the session cannot be
+            written.
+        SessionExistsError: if a session of this id is on the disk, in any project.
+    """
+    shown = escape_terminal(os.fspath(source), 300)
+    try:
+        with open(source, "rb", buffering=0) as file:
+            session_id = _check(file, shown)
+            if new_id:
+                own = str(uuid.uuid4())
+            else:
+                own = session_id
+                with suppress(SessionNotFoundError):
+                    locate(own, config_dir=config_dir)
+                    raise SessionExistsError(own)
+            folder = config_folder(config_dir) / "projects" / project_key(project)
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            file.seek(0)
+            return _write(file, SessionFiles(own, folder / f"{own}.jsonl"))
+    except FileExistsError:
+        raise SessionExistsError(own) from None
+    except OSError as error:
+        raise TranscriptError(f"{shown} could not be imported: {error.strerror}.") from None
+
+
+def _check(file: Any, shown: str) -> str:
+    """Return the session id. Nothing is written before all lines are looked at."""
+    session_id: str | None = None
+    messages = 0
+    for number, line in enumerate(lines_of(file), 1):
+        entry = decode_entry(line.raw)
+        if entry is None:
+            raise TranscriptError(f"{shown} is not an export: line {number} is not a JSON object.")
+        if entry.type == _SUBAGENT:
+            try:
+                head = _subagent_head(line.raw)
+            except (ValueError, RecursionError):
+                head = _SubagentHead("", "")
+            if not _AGENT_ID.fullmatch(head.agent_id) or not _FOLDER.fullmatch(head.folder):
+                raise TranscriptError(f"{shown} is not an export: line {number} names no subagent.")
+        elif entry.session_id is not None and session_id is None:
+            session_id = entry.session_id
+        messages += entry.type in ("user", "assistant")
+    if session_id is None or not is_session_id(session_id) or not messages:
+        raise TranscriptError(f"{shown} holds no conversation. Pass a file of `export(session_id, 'jsonl')`.")
+    return session_id
+
+
+def _write(file: Any, files: SessionFiles) -> str:
+    parts = _split(file, msgspec.json.encode(files.session_id))
+    created: list[Path] = []
+    try:
+        for head, lines in parts:
+            path = files.path
+            if head is not None:
+                folder = files.folder / head.folder
+                os.makedirs(folder, mode=0o700, exist_ok=True)
+                path = folder / f"agent-{head.agent_id}.jsonl"
+                if head.meta:
+                    create_file(path.with_suffix(".meta.json"), [msgspec.json.encode(head.meta)])
+                    created.append(path.with_suffix(".meta.json"))
+            create_file(path, lines)
+            created.append(path)
+    except BaseException:
+        for path in created:
+            with suppress(OSError):
+                os.unlink(path)
+        raise
+    return files.session_id
+
+
+def _split(file: Any, session_id: bytes) -> Iterator[tuple[_SubagentHead | None, Iterable[bytes]]]:
+    """Yield the main conversation and the subagents, each with its lines, which must be taken before the next part."""
+    waiting: list[_SubagentHead | None] = [None]
+    every = lines_of(file)
+
+    def lines() -> Iterator[bytes]:
+        for line in every:
+            if b'"bridle-subagent"' in line.raw and (entry := decode_entry(line.raw)) and entry.type == _SUBAGENT:
+                waiting.append(_subagent_head(line.raw))
+                return
+            yield _with_session(line.raw, session_id)
+
+    while waiting:
+        yield waiting.pop(), lines()
+
+
+def _with_session(raw: bytes, session_id: bytes) -> bytes:
+    fields = fields_of(raw)
+    named = fields.get("sessionId")
+    if named is None or bytes(named) == session_id:
+        return raw
+    return msgspec.json.encode(fields | {"sessionId": Raw(session_id)})

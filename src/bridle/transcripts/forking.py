@@ -1,0 +1,278 @@
+"""A new conversation from a part of another one, in a file of its own.
+
+The copy is a straight line: each entry follows the one before it, as in the branches that the CLI makes itself. Every entry gets a new id,
+and ids that name entries change with them. Contents of messages stay byte for byte.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Raw
+
+from bridle.errors import TranscriptError, escape_terminal
+from bridle.transcripts.chain import Node, conversation, current_leaf, leaves
+from bridle.transcripts.changes import clean_title, title_lines, write_beside
+from bridle.transcripts.listing import PROMPT_LENGTH, info_of
+from bridle.transcripts.places import SessionFiles, StrPath, locate
+from bridle.transcripts.transcript import Transcript, TranscriptMessage, source_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+__all__ = ["create_file", "fields_of", "fork"]
+
+_CARRIED = frozenset({"content-replacement", "memory-mode", "relocated", "atis-latch"})
+"""Entries beside the messages that the next request depends on. The CLI's own branches have them too."""
+
+_UNCHANGED = frozenset({"message", "toolUseResult"})
+"""Contents: an id in them is data."""
+
+_QUOTED_ID = re.compile(rb'"([0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12})"')
+_decode = msgspec.json.Decoder(dict[str, Raw]).decode
+_encode = msgspec.json.encode
+
+
+def fork(
+    session_id: str,
+    *,
+    at: str | TranscriptMessage | None = None,
+    title: str | None = None,
+    project: StrPath | None = None,
+    config_dir: StrPath | None = None,
+) -> str:
+    """Copy a conversation up to a message into a new session. Resume it with `Options(resume=...)`.
+
+    The original does not change. Subagents' own conversations are not copied; their results are. Files that tools changed stay as they
+    are: `rewind_files` works in the original session only.
+
+    Args:
+        session_id: the session.
+        at: the last message of the copy, or its id (`uuid`). None for the whole conversation.
+        title: the title of the copy. None for the title of the original with `(fork)` behind it.
+        project: the working directory of its project; None to look in all projects.
+        config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+
+    Returns:
+        The id of the new session, in the same project.
+
+    Raises:
+        SessionNotFoundError: if no file of this session exists.
+        TranscriptError: if the conversation has no such message or is empty, or a file cannot be read or written.
+        ValueError: if nothing of `title` is left without control and invisible characters.
+
+    Example:
+        ::
+
+            third = bridle.transcripts.read(session_id).messages[2]
+            options = Options(resume=bridle.transcripts.fork(session_id, at=third))
+    """
+    if title is not None and not clean_title(title):
+        raise ValueError(f"`title` must have a visible character, got {escape_terminal(repr(title), 200)}.")
+    files = locate(session_id, project=project, config_dir=config_dir)
+    transcript = Transcript(files)
+    chosen = _up_to(transcript, at)
+    if not any(node.is_message for node in chosen):
+        raise TranscriptError(f"The session {files.session_id} has no message to fork at.")
+    info = info_of(files)
+    own = title if title is not None else f"{(info.title if info else '')[:150]} (fork)"
+    new_id = str(uuid.uuid4())
+    copy = SessionFiles(new_id, files.path.with_name(f"{new_id}.jsonl"), files.directory)
+    named = title_lines(clean_title(own), copy.session_id)
+    lines = _copied(transcript, chosen, copy.session_id)
+    create_file(copy.path, (*lines, *(_encode(entry) for entry in named)))
+    write_beside(copy, "custom-title.json", {"customTitle": named[0]["customTitle"]})
+    return copy.session_id
+
+
+def _up_to(transcript: Transcript, at: str | TranscriptMessage | None) -> list[Node]:
+    """Return the entries of the branch with the message `at`, from the beginning to it."""
+    nodes = source_of(transcript).nodes
+    current = current_leaf(nodes)
+    if at is None:
+        return _kept(_with_preserved(transcript, conversation(nodes, current)))
+    wanted = at if isinstance(at, str) else at.uuid
+    others = (leaf for leaf in reversed(leaves(nodes)) if not leaf.sidechain)
+    for leaf in (current, *others):
+        way = _with_preserved(transcript, conversation(nodes, leaf))
+        for number, node in enumerate(way):
+            if node.uuid == wanted:
+                return _kept(way[: number + 1])
+    raise TranscriptError(
+        f"The session {transcript.session_id} has no message {escape_terminal(repr(wanted), 200)}. Its messages have their ids as `uuid`: "
+        "`bridle.transcripts.read(session_id).messages`."
+    )
+
+
+class _Preserved(msgspec.Struct, gc=False, rename="camel"):
+    anchor_uuid: str
+    uuids: list[str] = []
+    all_uuids: list[str] | None = None
+
+
+class _Compaction(msgspec.Struct, gc=False, rename="camel"):
+    preserved_messages: _Preserved | None = None
+
+
+class _Boundary(msgspec.Struct, gc=False, rename="camel"):
+    compact_metadata: _Compaction
+
+
+_boundary = msgspec.json.Decoder(_Boundary).decode
+
+
+def _with_preserved(transcript: Transcript, way: list[Node]) -> list[Node]:
+    """Put back the messages that a compaction kept as they were. They stand before it in the file, and follow its summary in requests."""
+    if not way or way[0].kind != "system":
+        return way
+    source = source_of(transcript)
+    ((_, line),) = source.lines(iter(way[:1]))
+    try:
+        preserved = _boundary(line).compact_metadata.preserved_messages
+    except (ValueError, RecursionError):
+        return way
+    anchors = [number for number, node in enumerate(way) if preserved and node.uuid == preserved.anchor_uuid]
+    if preserved is None or not anchors:
+        return way
+    present = {node.uuid for node in way}
+    before = {node.uuid: node for node in source.nodes}
+    wanted = preserved.uuids if preserved.all_uuids is None else preserved.all_uuids
+    missing = [before[each] for each in wanted if each in before and each not in present]
+    return [*way[: anchors[0] + 1], *missing, *way[anchors[0] + 1 :]]
+
+
+def _without_preserved(compaction: Raw) -> Raw:
+    """Return the notes of a compaction without the list of messages that it kept: in the copy they follow the summary."""
+    notes = fields_of(compaction)
+    return _raw({name: raw for name, raw in notes.items() if name not in ("preservedSegment", "preservedMessages")})
+
+
+def _kept(way: Iterable[Node]) -> list[Node]:
+    return [node for node in way if not node.sidechain and node.kind != "progress"]
+
+
+def _copied(transcript: Transcript, chosen: list[Node], session_id: str) -> Iterator[bytes]:
+    """Yield the lines of the copy."""
+    renamed = {node.uuid.lower().encode(): str(uuid.uuid4()).encode() for node in chosen}
+    ids = {node.uuid: renamed[node.uuid.lower().encode()].decode() for node in chosen}
+    session = _raw(session_id)
+    calls = {call for node in chosen for call in node.calls}
+    parent: str | None = None
+    last_prompt = ""
+    for node, line in source_of(transcript).lines(iter(chosen)):
+        fields = fields_of(line)
+        own = ids[node.uuid]
+        changed = {
+            name: raw if name in _UNCHANGED else Raw(_QUOTED_ID.sub(lambda found: _renamed(found, renamed), bytes(raw)))
+            for name, raw in fields.items()
+        }
+        if node.kind == "assistant" and "requestRef" in fields and "requestSessionId" not in fields:
+            # The request that it names is noted in the file of the original.
+            changed["requestSessionId"] = fields.get("sessionId", session)
+        changed |= {
+            "parentUuid": _raw(parent),
+            "uuid": _raw(own),
+            "sessionId": session,
+            "forkedFrom": _raw({"sessionId": transcript.session_id, "messageUuid": node.uuid}),
+        }
+        changed.pop("logicalParentUuid", None)
+        if "compactMetadata" in changed:
+            with suppress(ValueError, RecursionError):
+                changed["compactMetadata"] = _without_preserved(changed["compactMetadata"])
+        yield _encode(changed)
+        parent = own
+        if node.prompt:
+            last_prompt = _prompt_text(line) or last_prompt
+    for entry in transcript.entries:
+        if entry.type in _CARRIED and not entry.agent_id and not entry.is_sidechain:
+            with suppress(ValueError, RecursionError):
+                carried = fields_of(entry.raw)
+                if entry.type == "content-replacement":
+                    carried["replacements"] = _of_calls(carried.get("replacements", Raw(b"[]")), calls)
+                yield _encode(carried | {"sessionId": session})
+    yield _encode({"type": "last-prompt", "lastPrompt": last_prompt, "leafUuid": parent, "sessionId": session_id})
+
+
+def _raw(value: object) -> Raw:
+    return Raw(_encode(value))
+
+
+def _renamed(found: re.Match[bytes], renamed: Mapping[bytes, bytes]) -> bytes:
+    new = renamed.get(found[1].lower())
+    return found[0] if new is None else b'"%b"' % new
+
+
+def _of_calls(replacements: Raw, calls: set[str]) -> Raw:
+    """Return the shortened results of these tool calls."""
+    items = msgspec.json.decode(replacements)
+    if not isinstance(items, list):
+        return replacements
+    return _raw([each for each in items if not isinstance(each, dict) or each.get("toolUseId", None) in (None, *calls)])
+
+
+class _Body(msgspec.Struct, gc=False):
+    content: str | list[dict[str, object]] = ""
+
+
+class _Prompt(msgspec.Struct, gc=False):
+    message: _Body
+
+
+_prompt = msgspec.json.Decoder(_Prompt).decode
+
+
+def _prompt_text(line: bytes) -> str:
+    try:
+        content = _prompt(line).message.content
+    except (ValueError, RecursionError):
+        return ""
+    texts = [content] if isinstance(content, str) else [each.get("text") for each in content]
+    return " ".join(text for text in texts if isinstance(text, str))[:PROMPT_LENGTH]
+
+
+def fields_of(raw: bytes) -> dict[str, Raw]:
+    """Return the fields of a line, undecoded.
+
+    Args:
+        raw: the bytes of a line that is a JSON object. Bytes that are not UTF-8 become U+FFFD.
+
+    Returns:
+        The fields by their names.
+    """
+    try:
+        return _decode(raw)
+    except ValueError:
+        return _decode(raw.decode("utf-8", "replace").encode())
+
+
+def create_file(path: Path, lines: Iterable[bytes]) -> None:
+    """Create a session's file, readable for its user alone. Nothing is left of it if that fails.
+
+    Args:
+        path: the file, which must not exist.
+        lines: its lines, without line ends.
+
+    Raises:
+        FileExistsError: if it exists.
+        TranscriptError: if it cannot be written.
+    """
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with open(descriptor, "wb") as file:
+                for line in lines:
+                    file.write(line + b"\n")
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(path)
+            raise
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise TranscriptError(f"{escape_terminal(str(path))} could not be written: {error.strerror}.") from None

@@ -1,0 +1,431 @@
+"""Places on the disk: the configuration folder, the folder of a project, the files of a session.
+
+The CLI keeps a conversation in `<configuration>/projects/<key>/<session id>.jsonl`, and its subagents in the folder of the same name.
+The key is made of the real path of the working directory. This room finds files and reads no conversation.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import unicodedata
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from bridle.errors import AmbiguousSessionError, SessionNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = [
+    "ConversationFile",
+    "SessionFiles",
+    "SubagentFiles",
+    "all_project_folders",
+    "config_folder",
+    "conversation_files",
+    "directory_of",
+    "find_files",
+    "is_session_id",
+    "locate",
+    "project_folders",
+    "project_key",
+    "sessions_in",
+]
+
+StrPath = str | os.PathLike[str]
+
+KEY_LENGTH = 200
+"""The most characters of a path in a key. The CLI cuts longer ones and adds a hash."""
+
+HEAD_BYTES = 64 * 1024
+"""The part at the beginning, and at the end, of a session's file that holds its metadata."""
+
+_SESSION_ID = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}")
+_CWD = re.compile(rb'"cwd": ?("(?:[^"\\]|\\.)*")')
+_OUTSIDE = re.compile(r"[^a-zA-Z0-9]")
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+@dataclass(frozen=True, slots=True)
+class SubagentFiles:
+    """The files of one subagent.
+
+    Attributes:
+        agent_id: the id of the subagent.
+        path: its conversation.
+    """
+
+    agent_id: str
+    path: Path
+
+    @property
+    def meta_path(self) -> Path:
+        """The file with the subagent's type and the tool call that started it. It may be absent."""
+        return self.path.with_suffix(".meta.json")
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFiles:
+    """The files of one session. A file can vanish or grow at any time.
+
+    Attributes:
+        session_id: the session.
+        path: its conversation.
+        directory: the working directory that the project was found by; None if the files were found without one.
+    """
+
+    session_id: str
+    path: Path
+    directory: str | None = None
+
+    @property
+    def project_key(self) -> str:
+        """The name of the project's folder."""
+        return self.path.parent.name
+
+    @property
+    def folder(self) -> Path:
+        """The folder with the session's subagents and other files. It may be absent."""
+        return self.path.with_suffix("")
+
+    def subagents(self) -> list[SubagentFiles]:
+        """Return the files of the subagents, those in nested folders included, ordered by path."""
+        found: list[SubagentFiles] = []
+        waiting = [self.folder / "subagents"]
+        while waiting:
+            here = waiting.pop()
+            try:
+                entries = sorted(os.scandir(here), key=lambda entry: entry.name)
+            except OSError:
+                continue
+            deeper = []
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    deeper.append(Path(entry.path))
+                elif entry.name.startswith("agent-") and entry.name.endswith(".jsonl"):
+                    found.append(SubagentFiles(entry.name[len("agent-") : -len(".jsonl")], Path(entry.path)))
+            waiting += reversed(deeper)
+        return found
+
+
+def is_session_id(text: str) -> bool:
+    """Return whether `text` has the form of a session id, a UUID."""
+    return _SESSION_ID.fullmatch(text) is not None
+
+
+def config_folder(config_dir: StrPath | None = None) -> Path:
+    """Return the configuration folder of the CLI.
+
+    Args:
+        config_dir: the folder; None for the environment variable `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
+
+    Returns:
+        The path, in Unicode's NFC form. The folder may not exist.
+    """
+    named = os.fspath(config_dir) if config_dir is not None else os.environ.get("CLAUDE_CONFIG_DIR")
+    return Path(unicodedata.normalize("NFC", named or os.path.join(os.path.expanduser("~"), ".claude")))
+
+
+def project_key(directory: StrPath | None = None) -> str:
+    """Return the name that the CLI gives to the folder of a project.
+
+    Every UTF-16 unit of the real path outside `a-z`, `A-Z` and `0-9` becomes `-`. A longer name than 200 characters is cut, and ends with a
+    hash of the path.
+
+    Args:
+        directory: the working directory; it need not exist. None for the current one.
+
+    Returns:
+        The name, also the `project_key` of session stores.
+    """
+    path = _canonical(directory)
+    key = _plain_key(path)
+    return key if len(key) <= KEY_LENGTH else f"{key[:KEY_LENGTH]}-{_hash(path)}"
+
+
+def _canonical(directory: StrPath | None) -> str:
+    return unicodedata.normalize("NFC", os.path.realpath("." if directory is None else os.fspath(directory)))
+
+
+def _plain_key(path: str) -> str:
+    # A character outside the basic plane has two UTF-16 units. Bytes that are not UTF-8 are lone surrogates, one unit each.
+    return _OUTSIDE.sub(lambda found: "--" if ord(found[0]) > 0xFFFF else "-", path)
+
+
+def _hash(path: str) -> str:
+    # 32 bits, by UTF-16 units, signed, written in base 36: the native builds of the CLI 2.1 do this. Other builds use another function.
+    value = 0
+    units = path.encode("utf-16-le", "surrogatepass")
+    for low, high in zip(units[::2], units[1::2], strict=True):
+        value = (value * 31 + low + 256 * high) & 0xFFFFFFFF
+    rest = abs(value - 0x100000000 if value >= 0x80000000 else value)
+    text = ""
+    while rest:
+        rest, digit = divmod(rest, 36)
+        text = _DIGITS[digit] + text
+    return text or "0"
+
+
+def all_project_folders(config_dir: StrPath | None = None) -> list[Path]:
+    """Return the folders of all projects.
+
+    Args:
+        config_dir: the configuration folder; None as for `config_folder`.
+
+    Returns:
+        The folders, in no order. Empty if there is none.
+    """
+    try:
+        with os.scandir(config_folder(config_dir) / "projects") as entries:
+            return [Path(entry.path) for entry in entries if entry.is_dir()]
+    except OSError:
+        return []
+
+
+def project_folders(
+    project: StrPath | None = None, *, include_worktrees: bool = True, config_dir: StrPath | None = None
+) -> list[tuple[Path, str]]:
+    """Return the folders of a project that exist, each with the working directory that it is for.
+
+    Args:
+        project: the working directory; it need not exist. None for the current one.
+        include_worktrees: whether the other worktrees of its git repository belong to it.
+        config_dir: the configuration folder; None as for `config_folder`.
+
+    Returns:
+        The folder of the directory itself first, then those of the worktrees.
+    """
+    directory = _canonical(project)
+    projects = config_folder(config_dir) / "projects"
+    places = [directory]
+    if include_worktrees and len(worktrees := _worktrees(directory)) > 1:
+        places += [place for place in worktrees if place != directory]
+    found: dict[Path, str] = {}
+    for place in places:
+        for folder in _folders_of(projects, place):
+            found.setdefault(folder, place)
+    return list(found.items())
+
+
+def _folders_of(projects: Path, directory: str) -> list[Path]:
+    exact = projects / project_key(directory)
+    if exact.is_dir():
+        return [exact]
+    plain = _plain_key(directory)
+    if len(plain) <= KEY_LENGTH:
+        return []
+    # Another build of the CLI hashed the path in another way. Other paths can have the same beginning: the sessions tell.
+    try:
+        with os.scandir(projects) as entries:
+            near = [Path(entry.path) for entry in entries if entry.name.startswith(f"{plain[:KEY_LENGTH]}-")]
+    except OSError:
+        return []
+    return sorted(folder for folder in near if folder.is_dir() and _may_be_of(folder, plain))
+
+
+def _may_be_of(folder: Path, plain_key: str) -> bool:
+    seen = [_plain_key(_canonical(directory)) for directory in _directories_in(folder)]
+    return not seen or plain_key in seen
+
+
+def _directories_in(folder: Path) -> Iterator[str]:
+    """Yield the first working directory of each session."""
+    for files in sessions_in(folder):
+        with suppress(OSError, ValueError), files.path.open("rb") as file:
+            if (found := _CWD.search(file.read(HEAD_BYTES))) is not None:
+                yield msgspec.json.decode(found[1], type=str)
+
+
+def directory_of(folder: Path) -> str:
+    """Return the working directory that a project's folder is for.
+
+    Args:
+        folder: the folder.
+
+    Returns:
+        The directory, as the sessions in the folder name it; the name of the folder if none of them does.
+    """
+    begins = folder.name[:KEY_LENGTH]
+    return next((each for each in _directories_in(folder) if _plain_key(each)[:KEY_LENGTH] == begins), folder.name)
+
+
+def _worktrees(directory: str) -> list[str]:
+    """Return the worktrees of the git repository that holds `directory`, as `git worktree list` does. No program is started."""
+    common = _git_common(directory)
+    if common is None:
+        return []
+    found = [os.path.dirname(common) if os.path.basename(common) == ".git" else common]
+    with suppress(OSError):
+        entries = [
+            os.path.join(common, "worktrees", name) for name in sorted(os.listdir(os.path.join(common, "worktrees")))
+        ]
+        lines = [(entry, _line_of(os.path.join(entry, "gitdir"))) for entry in entries]
+        found += [os.path.dirname(os.path.join(entry, line)) for entry, line in lines if line]
+    return [unicodedata.normalize("NFC", os.path.realpath(path)) for path in found]
+
+
+def _git_common(directory: str) -> str | None:
+    here = directory
+    while True:
+        marker = os.path.join(here, ".git")
+        if os.path.isdir(marker):
+            return marker
+        if (line := _line_of(marker)) and line.startswith("gitdir: "):
+            gitdir = os.path.join(here, line.removeprefix("gitdir: "))
+            common = _line_of(os.path.join(gitdir, "commondir"))
+            return os.path.realpath(os.path.join(gitdir, common) if common else gitdir)
+        above = os.path.dirname(here)
+        if above == here:
+            return None
+        here = above
+
+
+def _line_of(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read(HEAD_BYTES).rstrip("\n")
+    except OSError:
+        return ""
+
+
+def sessions_in(folder: Path, directory: str | None = None) -> Iterator[SessionFiles]:
+    """Yield the sessions of a project's folder, in no order.
+
+    Args:
+        folder: the folder. One that vanished holds no session.
+        directory: the working directory of the project, if it is known.
+
+    Yields:
+        The files of each session. Files with other names are left out.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in entries]
+    except OSError:
+        return
+    for name in names:
+        if name.endswith(".jsonl") and is_session_id(name[: -len(".jsonl")]):
+            yield SessionFiles(name[: -len(".jsonl")], folder / name, directory)
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationFile:
+    """A file with a conversation, of a session or of one of its subagents.
+
+    Attributes:
+        path: the file.
+        session_id: the session.
+        agent_id: the subagent; None for the session itself.
+        inode: the number of the file in its file system.
+        size: its size, in bytes.
+        modified: the time of its last change, in nanoseconds since 1970.
+    """
+
+    path: str
+    session_id: str
+    agent_id: str | None
+    inode: int
+    size: int
+    modified: int
+
+
+def conversation_files(folder: Path) -> Iterator[ConversationFile]:
+    """Yield the files of all sessions and subagents of a project's folder, in no order.
+
+    Args:
+        folder: the folder. Folders and files that vanish meanwhile are left out.
+
+    Yields:
+        The files.
+    """
+    waiting: list[tuple[str, str | None]] = [(str(folder), None)]
+    while waiting:
+        here, session_id = waiting.pop()
+        try:
+            entries = list(os.scandir(here))
+        except OSError:
+            continue
+        for entry in entries:
+            name = entry.name
+            with suppress(OSError):
+                if name.endswith(".jsonl"):
+                    stem = name[: -len(".jsonl")]
+                    is_agent = stem.startswith("agent-")
+                    if not is_agent and (session_id is not None or not is_session_id(stem)):
+                        continue
+                    status = entry.stat()
+                    if stat.S_ISREG(status.st_mode):
+                        yield ConversationFile(
+                            entry.path,
+                            session_id or stem,
+                            stem[len("agent-") :] if is_agent else None,
+                            status.st_ino,
+                            status.st_size,
+                            status.st_mtime_ns,
+                        )
+                elif (session_id is not None or is_session_id(name)) and entry.is_dir(follow_symlinks=False):
+                    waiting.append((entry.path, session_id or name))
+
+
+def _everywhere(project: StrPath | None, config_dir: StrPath | None) -> list[tuple[Path, str | None]]:
+    if project is not None:
+        return [*project_folders(project, config_dir=config_dir)]
+    return [(folder, None) for folder in all_project_folders(config_dir)]
+
+
+def locate(session_id: str, *, project: StrPath | None = None, config_dir: StrPath | None = None) -> SessionFiles:
+    """Return the files of a session.
+
+    Args:
+        session_id: the session.
+        project: the working directory of its project; other worktrees of its repository count. None to look in all projects.
+        config_dir: the configuration folder; None as for `config_folder`.
+
+    Returns:
+        The files; the newest if several projects have a session of this id.
+
+    Raises:
+        SessionNotFoundError: if no project has a file for the session, or only empty ones.
+    """
+    if is_session_id(session_id):
+        newest: tuple[int, SessionFiles] | None = None
+        for folder, directory in _everywhere(project, config_dir):
+            files = SessionFiles(session_id, folder / f"{session_id}.jsonl", directory)
+            with suppress(OSError):
+                status = files.path.stat()
+                if stat.S_ISREG(status.st_mode) and status.st_size and (not newest or status.st_mtime_ns > newest[0]):
+                    newest = status.st_mtime_ns, files
+        if newest is not None:
+            return newest[1]
+    raise SessionNotFoundError.on_disk(session_id, str(config_folder(config_dir) / "projects"))
+
+
+def find_files(prefix: str, *, project: StrPath | None = None, config_dir: StrPath | None = None) -> SessionFiles:
+    """Return the files of the session whose id begins with `prefix`.
+
+    Args:
+        prefix: the beginning of the id, in any case; the whole id counts as well.
+        project: the working directory of its project; other worktrees of its repository count. None to look in all projects.
+        config_dir: the configuration folder; None as for `config_folder`.
+
+    Returns:
+        The files; the newest if several projects have the session.
+
+    Raises:
+        SessionNotFoundError: if no session's id begins with it, or `prefix` is empty.
+        AmbiguousSessionError: if the ids of several sessions do; it lists them.
+    """
+    ids: set[str] = set()
+    if prefix:
+        for folder, directory in _everywhere(project, config_dir):
+            names = (files.session_id for files in sessions_in(folder, directory))
+            ids.update(name for name in names if name.lower().startswith(prefix.lower()))
+    if len(ids) > 1:
+        raise AmbiguousSessionError(prefix, sorted(ids))
+    return locate(ids.pop() if ids else prefix, project=project, config_dir=config_dir)

@@ -1,0 +1,100 @@
+"""Sessions that a process works on at this moment, from the CLI's own register: `<configuration>/sessions/<pid>.json`.
+
+A process writes its file at the start and removes it at the end. A file that was left by a killed process does not count: its process
+is gone, or another one has its id since. A process of another machine or container cannot be looked at; it counts while its file is young.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from bridle.transcripts.places import StrPath, config_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["running_sessions"]
+
+ELSEWHERE_SECONDS = 86_400.0
+"""The age of a register entry after which a process that cannot be looked at counts as gone."""
+
+
+class _Entry(msgspec.Struct, gc=False, rename="camel"):
+    session_id: str
+    pid: int
+    proc_start: str | None = None
+    pid_domain: str | None = None
+
+
+_entry = msgspec.json.Decoder(_Entry).decode
+
+
+def running_sessions(config_dir: StrPath | None = None) -> dict[str, int]:
+    """Return the sessions that processes work on.
+
+    Args:
+        config_dir: the configuration folder; None as for `config_folder`.
+
+    Returns:
+        The ids of the processes by session id. Empty for versions of the CLI without a register.
+    """
+    found: dict[str, int] = {}
+    folder = config_folder(config_dir) / "sessions"
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return found
+    here = _domain()
+    for name in names:
+        if not name.endswith(".json"):
+            continue
+        path = folder / name
+        try:
+            entry = _entry(path.read_bytes())
+        except (OSError, ValueError, RecursionError):
+            continue
+        elsewhere = entry.pid_domain is not None and here is not None and entry.pid_domain != here
+        if _is_young(path) if elsewhere else _is_alive(entry):
+            found[entry.session_id] = entry.pid
+    return found
+
+
+def _is_young(path: Path) -> bool:
+    try:
+        return time.time() - path.stat().st_mtime < ELSEWHERE_SECONDS
+    except OSError:
+        return False
+
+
+def _is_alive(entry: _Entry) -> bool:
+    if entry.pid <= 0:
+        return False
+    try:
+        os.kill(entry.pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    if entry.proc_start is None or not sys.platform.startswith("linux"):
+        return True
+    try:
+        with open(f"/proc/{entry.pid}/stat", "rb") as file:
+            # The name of the program comes second, in parentheses, and may hold anything.
+            rest = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return False
+    return rest[19].decode() == entry.proc_start
+
+
+def _domain() -> str | None:
+    with suppress(OSError):
+        with open("/etc/machine-id", encoding="ascii", errors="replace") as file:
+            machine = file.read().strip()
+        return f"linux:{machine}:{os.readlink('/proc/self/ns/pid')}"
+    return None

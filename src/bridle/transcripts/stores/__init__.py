@@ -1,0 +1,58 @@
+"""Session stores: transcripts in a database instead of, and besides, the disk of one host.
+
+::
+
+    from bridle.transcripts.stores import SQLiteStore
+
+    options = Options(session_store=SQLiteStore("sessions.db"))
+
+Each adapter is loaded when it is first used. `SQLiteStore` and `MemoryStore` need no other package; the others are extras of Bridle:
+`bridle[redis]`, `bridle[postgres]`, `bridle[s3]`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bridle.options.stores import FlushMode, SessionStore, StoreKey, StoreListEntry, StoreSummary, implements
+
+if TYPE_CHECKING:
+    from bridle.transcripts.stores.memory import MemoryStore
+    from bridle.transcripts.stores.postgres import PostgresStore
+    from bridle.transcripts.stores.redis import RedisStore
+    from bridle.transcripts.stores.s3 import S3Store
+    from bridle.transcripts.stores.sqlite import SQLiteStore
+
+__all__ = [
+    "FlushMode",
+    "MemoryStore",
+    "PostgresStore",
+    "RedisStore",
+    "S3Store",
+    "SQLiteStore",
+    "SessionStore",
+    "StoreKey",
+    "StoreListEntry",
+    "StoreSummary",
+    "implements",
+]
+
+_PLACES = {
+    "MemoryStore": "memory",
+    "PostgresStore": "postgres",
+    "RedisStore": "redis",
+    "S3Store": "s3",
+    "SQLiteStore": "sqlite",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,123 @@
+"""The common ground of the adapters: checked keys, positions of writers, and calls off the event loop."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from bridle.errors import StoreConflictError
+from bridle.waiting.threads import Call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridle.options.stores import StoreKey
+
+__all__ = ["Batch", "Place", "Positions", "in_thread", "milliseconds", "missing_extra", "place_of"]
+
+T = TypeVar("T")
+Place = tuple[str, str, str]
+"""Project, session, part; the part is "" for the main transcript."""
+
+_encode = msgspec.json.encode
+
+
+def place_of(key: StoreKey) -> Place:
+    """Return the place that a key names.
+
+    Raises:
+        TypeError, ValueError: it is not a key.
+    """
+    place = (key["project_key"], key["session_id"], key.get("subpath") or "")
+    for part in place:
+        if not isinstance(part, str):
+            raise TypeError(f"a part of a key must be a str, got {part!r} ({type(part).__name__})")
+        if "\0" in part:
+            raise ValueError("a key must not contain a NUL character")
+    if not place[0] or not place[1]:
+        raise ValueError("a key needs `project_key` and `session_id`")
+    return place
+
+
+async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Run a blocking function of a driver in a thread of Bridle. A cancelled call continues, and its result is dropped."""
+    call = Call(partial(function, *arguments))
+    try:
+        return await call.wait()
+    except BaseException:
+        call.leave()
+        raise
+
+
+def milliseconds() -> int:
+    """Return the time, in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def missing_extra(package: str, extra: str) -> ImportError:
+    """Return the error for an adapter whose driver is not installed."""
+    return ImportError(f"`{package}` is not installed; run: pip install 'bridle[{extra}]'", name=package)
+
+
+class Batch:
+    """The entries of one append.
+
+    Attributes:
+        entries: each entry as JSON, with its uuid or None.
+        talks: True if it has entries of the conversation, which only one writer may append.
+        digest: the same for the same entries.
+    """
+
+    __slots__ = ("digest", "entries", "talks")
+
+    def __init__(self, entries: list[Any]) -> None:
+        self.entries: list[tuple[str | None, bytes]] = [(_uuid(entry), _encode(entry)) for entry in entries]
+        self.talks: bool = any(uuid is not None for uuid, _ in self.entries)
+        self.digest: str = hashlib.sha256(b"\n".join(raw for _, raw in self.entries)).hexdigest()[:32]
+
+
+def _uuid(entry: Any) -> str | None:
+    uuid = entry.get("uuid")
+    return uuid if isinstance(uuid, str) and uuid else None
+
+
+class Positions:
+    """How far each transcript was when this object saw it last: another writer is recognised by a transcript that is further.
+
+    The position counts appends with entries of the conversation. Titles and tags, which any program may add, do not count.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen: dict[Place, int] = {}
+
+    def saw(self, place: Place, position: int) -> None:
+        """Note a position."""
+        with self._lock:
+            self._seen[place] = position
+
+    def seen(self, place: Place) -> int | None:
+        """Return the last position seen; None if there is none."""
+        with self._lock:
+            return self._seen.get(place)
+
+    def forget(self, place: Place) -> None:
+        """Forget a transcript that was deleted, and its parts."""
+        with self._lock:
+            for each in [seen for seen in self._seen if seen[:2] == place[:2] and place[2] in ("", seen[2])]:
+                del self._seen[each]
+
+    def check(self, place: Place, position: int) -> None:
+        """Compare the position in the store with the last one seen.
+
+        Raises:
+            StoreConflictError: another writer was there.
+        """
+        seen = self.seen(place)
+        if seen is not None and seen != position:
+            raise StoreConflictError(place[1])

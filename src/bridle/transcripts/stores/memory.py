@@ -1,0 +1,96 @@
+"""A store in memory: for tests, and for sessions that one process continues."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from bridle.transcripts.stores.keys import Batch, milliseconds, place_of
+
+if TYPE_CHECKING:
+    from bridle.options.stores import StoreKey, StoreListEntry
+    from bridle.transcripts.stores.keys import Place
+
+__all__ = ["MemoryStore"]
+
+_decode = msgspec.json.Decoder().decode
+
+
+class MemoryStore:
+    """Keep transcripts in this process, as JSON: what a caller changes later does not change the store.
+
+    Example:
+        ::
+
+            store = MemoryStore()
+            result = await bridle.run("Remember 42.", Options(session_store=store))
+            await bridle.run("Which number?", Options(session_store=store, resume=result.session_id))
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._entries: dict[Place, list[bytes]] = {}
+        self._uuids: dict[Place, set[str]] = {}
+        self._times: dict[Place, int] = {}
+
+    async def append(self, key: StoreKey, entries: list[Any]) -> None:
+        """Add entries to the end of a transcript; entries with a known `uuid` are left out.
+
+        Args:
+            key: the transcript.
+            entries: the entries, as dicts.
+        """
+        if not entries:
+            return
+        place, batch = place_of(key), Batch(entries)
+        with self._lock:
+            kept, known = self._entries.setdefault(place, []), self._uuids.setdefault(place, set())
+            for uuid, raw in batch.entries:
+                if uuid is None or uuid not in known:
+                    kept.append(raw)
+                if uuid is not None:
+                    known.add(uuid)
+            self._times[place] = milliseconds()
+
+    async def load(self, key: StoreKey) -> list[Any] | None:
+        """Return the entries of a transcript in order; None if there are none."""
+        with self._lock:
+            kept = self._entries.get(place_of(key))
+            lines = list(kept) if kept is not None else None
+        return None if lines is None else [_decode(line) for line in lines]
+
+    def transcripts(self) -> dict[tuple[str, str, str], list[Any]]:
+        """Return all entries, by project, session and part ("" for the main transcript): for tests."""
+        with self._lock:
+            return {place: [_decode(line) for line in lines] for place, lines in self._entries.items()}
+
+    async def list_sessions(self, project_key: str) -> list[StoreListEntry]:
+        """Return the sessions of a project."""
+        with self._lock:
+            return [
+                {"session_id": session, "mtime": mtime}
+                for (project, session, part), mtime in self._times.items()
+                if project == project_key and not part
+            ]
+
+    async def list_subkeys(self, key: StoreKey) -> list[str]:
+        """Return the names of the parts of a session."""
+        place = place_of(key)
+        with self._lock:
+            return sorted(part for project, session, part in self._entries if (project, session) == place[:2] and part)
+
+    async def delete(self, key: StoreKey) -> None:
+        """Remove a transcript; that of a session with all of its parts."""
+        place = place_of(key)
+        with self._lock:
+            for each in [each for each in self._entries if each[:2] == place[:2] and place[2] in ("", each[2])]:
+                for kept in (self._entries, self._uuids, self._times):
+                    kept.pop(each, None)
+
+    async def find_session(self, session_id: str) -> list[StoreKey]:
+        """Return the keys of a session in any project, the one with the last append first."""
+        with self._lock:
+            found = [(self._times[place], place) for place in self._times if place[1] == session_id and not place[2]]
+        return [{"project_key": place[0], "session_id": place[1]} for _, place in sorted(found, reverse=True)]

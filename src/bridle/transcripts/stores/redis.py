@@ -1,0 +1,202 @@
+"""Session stores in Redis, or a server that speaks its protocol, through `redis`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote
+
+import msgspec
+
+from bridle.errors import StoreConflictError
+from bridle.transcripts.stores.keys import Batch, Positions, in_thread, milliseconds, missing_extra, place_of
+
+if TYPE_CHECKING:
+    from bridle.options.stores import StoreKey, StoreListEntry
+    from bridle.transcripts.stores.keys import Place
+
+__all__ = ["RedisStore"]
+
+_decode = msgspec.json.Decoder().decode
+_PAGE = 1_000
+
+_APPEND = """
+local state = redis.call('HMGET', KEYS[1], 'position', 'digest')
+local position, digest = tonumber(state[1] or '0') or 0, state[2] or ''
+local expected, talks, new_digest = tonumber(ARGV[1]), ARGV[2] == '1', ARGV[3]
+if talks and digest == new_digest then return position end
+if talks and expected >= 0 and expected ~= position then return -1 end
+for index = 8, #ARGV, 2 do
+    local uuid, entry = ARGV[index], ARGV[index + 1]
+    if uuid == '' or redis.call('SADD', KEYS[3], uuid) == 1 then redis.call('RPUSH', KEYS[2], entry) end
+end
+if talks then
+    position = position + 1
+    redis.call('HSET', KEYS[1], 'digest', new_digest)
+end
+redis.call('HSET', KEYS[1], 'position', position)
+if ARGV[7] == '' then
+    redis.call('ZADD', KEYS[4], 'GT', ARGV[4], ARGV[5])
+    redis.call('ZADD', KEYS[5], 'GT', ARGV[4], ARGV[6])
+else
+    redis.call('SADD', KEYS[6], ARGV[7])
+end
+return position
+"""
+"""KEYS: state, entries, uuids, sessions of the project, projects of the session, parts of the session.
+ARGV: expected position or -1, talks, digest, time, session, project, part, then uuid and entry of each entry."""
+
+
+class RedisStore:
+    """Keep transcripts in Redis, for the processes of any number of hosts.
+
+    An append is one script, which the server runs as a whole. An append of another writer to the same session raises `StoreConflictError`.
+    How much survives a crash of the server is set in the server (`appendfsync`).
+
+    Args:
+        url: the server, such as `rediss://user@host:6379/0`.
+        prefix: the beginning of all keys. In a cluster all of them are in one slot.
+        client: a client of the package `redis` to use in place of `url`; the store does not close it.
+        **options: further arguments of `redis.Redis.from_url`: `ssl_ca_certs`, `socket_timeout`, `retry`, ...
+
+    Raises:
+        ImportError: `redis` is not installed.
+
+    Example:
+        ::
+
+            store = RedisStore("rediss://cache.example:6379/0", ssl_ca_certs="/etc/ssl/ca.pem")
+            options = Options(session_store=store)
+    """
+
+    def __init__(
+        self, url: str = "redis://localhost:6379/0", *, prefix: str = "bridle", client: Any = None, **options: Any
+    ) -> None:
+        try:
+            import redis
+        except ImportError as error:
+            raise missing_extra("redis", "redis") from error
+        self._owned = client is None
+        self._client: Any = redis.Redis.from_url(url, **options) if client is None else client
+        self._prefix = prefix
+        self._positions = Positions()
+        self._script: Any = self._client.register_script(_APPEND)
+
+    def __repr__(self) -> str:
+        return f"RedisStore(prefix={self._prefix!r})"
+
+    def close(self) -> None:
+        """Close the connections, unless the client was given. The next call opens another one."""
+        if self._owned:
+            self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def append(self, key: StoreKey, entries: list[Any]) -> None:
+        """Add entries to the end of a transcript, all or none; entries with a known `uuid` are left out.
+
+        Args:
+            key: the transcript.
+            entries: the entries, as dicts.
+
+        Raises:
+            StoreConflictError: another writer has added messages since this object saw the transcript last.
+            redis.RedisError: the server refused it, or cannot be reached.
+        """
+        if entries:
+            await in_thread(self._append, place_of(key), entries)
+
+    async def load(self, key: StoreKey) -> list[Any] | None:
+        """Return the entries of a transcript in order; None if there are none."""
+        return await in_thread(self._load, place_of(key))
+
+    async def list_sessions(self, project_key: str) -> list[StoreListEntry]:
+        """Return the sessions of a project."""
+        found = await in_thread(self._client.zrange, self._key("sessions", project_key), 0, -1, False, True)
+        return [{"session_id": _text(session), "mtime": int(mtime)} for session, mtime in found]
+
+    async def list_subkeys(self, key: StoreKey) -> list[str]:
+        """Return the names of the parts of a session."""
+        project, session, _ = place_of(key)
+        found = await in_thread(self._client.smembers, self._key("parts", project, session))
+        return sorted(_text(part) for part in found)
+
+    async def delete(self, key: StoreKey) -> None:
+        """Remove a transcript; that of a session with all of its parts."""
+        await in_thread(self._delete, place_of(key))
+
+    async def find_session(self, session_id: str) -> list[StoreKey]:
+        """Return the keys of a session in any project, the one with the last append first."""
+        found = await in_thread(self._client.zrange, self._key("projects", session_id), 0, -1, True)
+        return [{"project_key": _text(project), "session_id": session_id} for project in found]
+
+    # -- in threads ----------------------------------------------------------------------------------------------------
+
+    def _key(self, kind: str, *parts: str) -> str:
+        return ":".join((f"{{{self._prefix}}}", kind, *(quote(part, safe="") for part in parts)))
+
+    def _append(self, place: Place, entries: list[Any]) -> None:
+        batch = Batch(entries)
+        project, session, part = place
+        keys = [
+            *(self._key(kind, *place) for kind in ("state", "entries", "uuids")),
+            self._key("sessions", project),
+            self._key("projects", session),
+            self._key("parts", project, session),
+        ]
+        expected = self._positions.seen(place)
+        head = [
+            -1 if expected is None else expected,
+            int(batch.talks),
+            batch.digest,
+            milliseconds(),
+            session,
+            project,
+            part,
+        ]
+        pairs = [value for uuid, raw in batch.entries for value in (uuid or "", raw)]
+        position = int(self._script(keys=keys, args=[*head, *pairs]))
+        if position < 0:
+            raise StoreConflictError(session)
+        if batch.talks:
+            self._positions.saw(place, position)
+
+    def _load(self, place: Place) -> list[Any] | None:
+        # The position first: entries that come meanwhile are more than it says, and then the next append is refused.
+        position = self._client.hget(self._key("state", *place), "position")
+        if position is None:
+            return None
+        entries: list[Any] = []
+        while True:
+            page = self._client.lrange(self._key("entries", *place), len(entries), len(entries) + _PAGE - 1)
+            entries += [_decode(entry) for entry in page]
+            if len(page) < _PAGE:
+                break
+        self._positions.saw(place, int(position))
+        return entries
+
+    def _delete(self, place: Place) -> None:
+        project, session, part = place
+        parts = (
+            [part]
+            if part
+            else ["", *(_text(each) for each in self._client.smembers(self._key("parts", project, session)))]
+        )
+        with self._client.pipeline(transaction=True) as pipeline:
+            for each in parts:
+                pipeline.delete(*(self._key(kind, project, session, each) for kind in ("state", "entries", "uuids")))
+            if part:
+                pipeline.srem(self._key("parts", project, session), part)
+            else:
+                pipeline.delete(self._key("parts", project, session))
+                pipeline.zrem(self._key("sessions", project), session)
+                pipeline.zrem(self._key("projects", session), project)
+            pipeline.execute()
+        self._positions.forget(place)
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,0 +1,202 @@
+"""Session stores in one SQLite file, with the standard library alone."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+
+from bridle.transcripts.stores.keys import Batch, Positions, in_thread, milliseconds, place_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bridle.options.stores import StoreKey, StoreListEntry
+    from bridle.transcripts.stores.keys import Place
+
+__all__ = ["SQLiteStore"]
+
+_decode = msgspec.json.Decoder().decode
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS bridle_transcripts (
+    project TEXT NOT NULL, session TEXT NOT NULL, part TEXT NOT NULL,
+    position INTEGER NOT NULL, next INTEGER NOT NULL, mtime INTEGER NOT NULL, digest TEXT NOT NULL,
+    PRIMARY KEY (project, session, part)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS bridle_transcripts_session ON bridle_transcripts (session);
+CREATE TABLE IF NOT EXISTS bridle_entries (
+    project TEXT NOT NULL, session TEXT NOT NULL, part TEXT NOT NULL, number INTEGER NOT NULL, uuid TEXT, entry BLOB NOT NULL,
+    PRIMARY KEY (project, session, part, number)
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX IF NOT EXISTS bridle_entries_uuid ON bridle_entries (project, session, part, uuid) WHERE uuid IS NOT NULL;
+"""
+_OF_TRANSCRIPT = "project = ? AND session = ? AND part = ?"
+
+
+class SQLiteStore:
+    """Keep transcripts in a SQLite file, which several processes of one host may use at the same time.
+
+    An append is one transaction, on the disk when it returns. An append of another writer to the same session raises `StoreConflictError`.
+
+    Args:
+        path: the file; made with the mode 0600 if it is not there. `:memory:` keeps everything in this object.
+        timeout: seconds to wait for another process that writes.
+
+    Example:
+        ::
+
+            store = SQLiteStore("sessions.db")
+            options = Options(session_store=store)
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, timeout: float = 30.0) -> None:
+        self._path = os.fspath(path)
+        self._timeout = timeout
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._pid = os.getpid()
+        self._positions = Positions()
+
+    def __repr__(self) -> str:
+        return f"SQLiteStore({self._path!r})"
+
+    def close(self) -> None:
+        """Close the file. The next call opens it again; the transcripts of `:memory:` are gone."""
+        with self._lock:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def append(self, key: StoreKey, entries: list[Any]) -> None:
+        """Add entries to the end of a transcript, all or none; entries with a known `uuid` are left out.
+
+        Args:
+            key: the transcript.
+            entries: the entries, as dicts.
+
+        Raises:
+            StoreConflictError: another writer has added messages since this object saw the transcript last.
+            sqlite3.Error: the file cannot be written.
+        """
+        if entries:
+            await in_thread(self._append, place_of(key), entries)
+
+    async def load(self, key: StoreKey) -> list[Any] | None:
+        """Return the entries of a transcript in order; None if there are none."""
+        return await in_thread(self._load, place_of(key))
+
+    async def list_sessions(self, project_key: str) -> list[StoreListEntry]:
+        """Return the sessions of a project."""
+        sql = "SELECT session, mtime FROM bridle_transcripts WHERE project = ? AND part = ''"
+        rows = await in_thread(self._rows, sql, (project_key,))
+        return [{"session_id": session, "mtime": mtime} for session, mtime in rows]
+
+    async def list_subkeys(self, key: StoreKey) -> list[str]:
+        """Return the names of the parts of a session."""
+        sql = "SELECT part FROM bridle_transcripts WHERE project = ? AND session = ? AND part != '' ORDER BY part"
+        return [part for (part,) in await in_thread(self._rows, sql, place_of(key)[:2])]
+
+    async def delete(self, key: StoreKey) -> None:
+        """Remove a transcript; that of a session with all of its parts."""
+        await in_thread(self._delete, place_of(key))
+
+    async def find_session(self, session_id: str) -> list[StoreKey]:
+        """Return the keys of a session in any project, the one with the last append first."""
+        sql = "SELECT project FROM bridle_transcripts WHERE session = ? AND part = '' ORDER BY mtime DESC"
+        rows = await in_thread(self._rows, sql, (session_id,))
+        return [{"project_key": project, "session_id": session_id} for (project,) in rows]
+
+    # -- in threads ----------------------------------------------------------------------------------------------------
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is not None and self._pid != os.getpid():
+            self._connection = None  # that of the parent process: it must not even be closed here
+        if self._connection is None:
+            if self._path != ":memory:":
+                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+            connection = sqlite3.connect(self._path, self._timeout, isolation_level=None, check_same_thread=False)
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.executescript(_SCHEMA)
+            self._connection, self._pid = connection, os.getpid()
+        return self._connection
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            connection = self._open()
+            connection.execute(begin)
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def _rows(self, sql: str, values: tuple[str, ...]) -> list[Any]:
+        with self._lock:
+            return self._open().execute(sql, values).fetchall()
+
+    def _append(self, place: Place, entries: list[Any]) -> None:
+        batch = Batch(entries)
+        with self._transaction("BEGIN IMMEDIATE") as connection:
+            row = connection.execute(
+                f"SELECT position, next, digest, mtime FROM bridle_transcripts WHERE {_OF_TRANSCRIPT}", place
+            ).fetchone()
+            position, number, digest, mtime = row if row is not None else (0, 0, "", 0)
+            if batch.talks and digest == batch.digest:
+                self._positions.saw(place, position)  # the last append, whose answer was lost
+                return
+            if batch.talks:
+                self._positions.check(place, position)
+            connection.executemany(
+                "INSERT OR IGNORE INTO bridle_entries VALUES (?, ?, ?, ?, ?, ?)",
+                [(*place, number + count, uuid, raw) for count, (uuid, raw) in enumerate(batch.entries)],
+            )
+            position += batch.talks
+            connection.execute(
+                "INSERT OR REPLACE INTO bridle_transcripts VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (
+                    *place,
+                    position,
+                    number + len(batch.entries),
+                    max(mtime, milliseconds()),
+                    batch.digest if batch.talks else digest,
+                ),
+            )
+        if batch.talks:
+            self._positions.saw(place, position)
+
+    def _load(self, place: Place) -> list[Any] | None:
+        with self._transaction("BEGIN") as connection:
+            row = connection.execute(
+                f"SELECT position FROM bridle_transcripts WHERE {_OF_TRANSCRIPT}", place
+            ).fetchone()
+            if row is None:
+                return None
+            found = connection.execute(
+                f"SELECT entry FROM bridle_entries WHERE {_OF_TRANSCRIPT} ORDER BY number", place
+            )
+            entries = [_decode(entry) for (entry,) in found]
+        self._positions.saw(place, row[0])
+        return entries
+
+    def _delete(self, place: Place) -> None:
+        where = _OF_TRANSCRIPT if place[2] else "project = ? AND session = ?"
+        values = place if place[2] else place[:2]
+        with self._transaction("BEGIN IMMEDIATE") as connection:
+            connection.execute(f"DELETE FROM bridle_entries WHERE {where}", values)
+            connection.execute(f"DELETE FROM bridle_transcripts WHERE {where}", values)
+        self._positions.forget(place)

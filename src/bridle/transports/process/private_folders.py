@@ -1,0 +1,40 @@
+"""Private folders of child processes: readable by this user alone, and removed also when the host is killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+
+from bridle.transports.process.reaper import reaper
+from bridle.transports.process.watchdog import watchdog
+
+__all__ = ["make_folder", "remove_folder"]
+
+_REMOVALS = 5
+_REMOVAL_SECONDS = 0.1
+
+
+def make_folder() -> str:
+    """Return the path of a new, empty folder with the mode 0700.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    folder = tempfile.mkdtemp(prefix="bridle-session-")
+    reaper.attend()  # it retires the watchdog
+    watchdog.add_folder(folder)
+    return folder
+
+
+def remove_folder(folder: str) -> None:
+    """Remove a folder. Links in it are removed, and not followed."""
+    for attempt in range(_REMOVALS):
+        if attempt:
+            time.sleep(_REMOVAL_SECONDS)  # a child of the CLI may have written until now
+        shutil.rmtree(folder, ignore_errors=True)
+        if not os.path.lexists(folder):
+            break
+    watchdog.remove_folder(folder)
+    reaper.rest()

@@ -1,0 +1,310 @@
+"""The copy of a transcript in a store, by a clock that the test moves: what waits for the store, and what does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bridle import HookMatcher, Message, Options, OptionsError, StoreConflictError
+from bridle.answering.jobs import Job
+from bridle.messages.system import MirrorErrorMessage
+from bridle.session.readers import Inbox
+from bridle.session.steering import SteeredQuery
+from tests.session.test_deadlines import HOOK, RESULT, RUNNING, TEXT, Clocked
+
+MAIN = "/c/projects/-work/s.jsonl"
+SUB = "/c/projects/-work/s/subagents/agent-a.jsonl"
+
+
+class Store:
+    """A blocking store."""
+
+    def __init__(self) -> None:
+        self.taken: list[Any] = []
+
+    def append(self, key: Any, entries: list[Any]) -> None:
+        self.taken.append((key.get("subpath", ""), [entry["n"] for entry in entries]))
+
+    def load(self, key: Any) -> None:
+        return None
+
+
+class Stored(Clocked):
+    """A session with a store, whose appends the test runs."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.store = Store()
+        super().__init__(*arguments, session_store=self.store, **options)
+
+    def wrote(self, *numbers: int, path: str = MAIN) -> dict[str, Any]:
+        return {"type": "transcript_mirror", "filePath": path, "entries": [{"type": "user", "n": n} for n in numbers]}
+
+    def jobs(self) -> list[Job]:
+        return list(self.core.callbacks.take())
+
+    def append(self, error: BaseException | None = None) -> None:
+        (job,) = self.jobs()
+        assert job.kind == "store"
+        self.end(job, error)
+
+    def end(self, job: Job, error: BaseException | None = None) -> None:
+        if error is None:
+            job.take()()
+        self.core.callback_ended(job, None, error, self.now)
+        self.core.pump(self.now)
+
+    @property
+    def warnings(self) -> list[str]:
+        return [warning.code for warning in self.core.warnings]
+
+
+def started(turn_id: str) -> dict[str, Any]:
+    return {"type": "command_lifecycle", "command_uuid": turn_id, "state": "started"}
+
+
+def result(turn_id: str) -> dict[str, Any]:
+    return {**RESULT, "user_message_uuids": [turn_id]}
+
+
+def cursor(session: Clocked) -> Inbox:
+    inbox = Inbox()
+    session.core.audience.add(inbox, events=False)
+    return inbox
+
+
+def kinds(inbox: Inbox) -> list[str]:
+    return [item.type for item in inbox.items]
+
+
+def test_a_result_waits_for_the_store_and_what_came_before_it_does_not() -> None:
+    session = Stored()
+    turn = session.send()
+    session.take(started(turn.id), TEXT, session.wrote(1, 2))
+    assert "assistant" in kinds(turn.inbox)
+    assert session.jobs() == []
+    session.take(session.wrote(3), result(turn.id))
+    assert not turn.over.is_set
+    assert "result" not in kinds(turn.inbox)
+    assert not session.core.quiet
+    session.append()
+    assert session.store.taken == [("", [1, 2, 3])]
+    assert turn.over.is_set
+    assert turn.result is not None
+    assert turn.inbox.the_error() is None
+
+
+def test_a_result_without_entries_does_not_wait() -> None:
+    session = Stored()
+    turn = session.send()
+    session.take(started(turn.id), result(turn.id))
+    assert turn.over.is_set
+
+
+def test_hooks_are_answered_while_a_result_waits() -> None:
+    session = Stored(hooks={"PreToolUse": [HookMatcher(hooks=[lambda *_: None])]})
+    turn = session.send()
+    session.take(started(turn.id), session.wrote(1), result(turn.id))
+    (append,) = session.jobs()
+    session.core.connection.data_to_send()
+    session.take({"type": "control_request", "request_id": "r1", "request": HOOK})
+    (hook,) = session.jobs()
+    session.core.callback_ended(hook, None, None, session.now)
+    assert b"r1" in session.core.connection.data_to_send()
+    assert not turn.over.is_set
+    session.end(append)
+    assert turn.over.is_set
+
+
+def test_another_turn_does_not_wait_and_cursors_keep_the_order() -> None:
+    session = Stored()
+    everything = cursor(session)
+    first, second = session.send(), session.send()
+    session.take(started(first.id), session.wrote(1), result(first.id), started(second.id), TEXT)
+    assert "assistant" in kinds(second.inbox)
+    assert not first.over.is_set
+    assert "assistant" not in kinds(everything)
+    session.take(session.wrote(2), result(second.id))
+    (append,) = session.jobs()
+    session.end(append)
+    assert first.over.is_set
+    assert not second.over.is_set  # its own entries are not there yet
+    session.append()
+    assert second.over.is_set
+    assert session.store.taken == [("", [1]), ("", [2])]
+    shown = [kind for kind in kinds(everything) if kind in ("result", "assistant")]
+    assert shown == ["result", "assistant", "result"]
+    assert kinds(second.inbox).count("assistant") == 1
+
+
+def test_the_items_of_a_query_keep_their_order() -> None:
+    session = Stored(SteeredQuery)
+    query = session.core.audience
+    assert isinstance(query, SteeredQuery)
+    query.send_all("hello", session.now)
+    session.take(RUNNING, TEXT, session.wrote(1), RESULT, {"type": "prompt_suggestion", "suggestion": "more"})
+    assert [item.type for item in query.take() if isinstance(item, Message)] == ["assistant"]
+    session.append()
+    assert [item.type for item in query.take() if isinstance(item, Message)] == ["result", "prompt_suggestion"]
+
+
+def test_a_timeout_of_the_turn_does_not_run_while_its_result_waits() -> None:
+    session = Stored(timeouts={"idle": 5, "turn": 10, "store": 100})
+    turn = session.send()
+    session.take(started(turn.id), TEXT, session.wrote(1), result(turn.id))
+    session.pass_by(50)
+    session.append()
+    assert turn.inbox.the_error() is None
+    assert turn.over.is_set
+
+
+def test_an_append_is_tried_again_after_its_rests() -> None:
+    session = Stored()
+    turn = session.send()
+    session.take(started(turn.id), session.wrote(1), result(turn.id))
+    session.append(OSError("down"))
+    assert session.jobs() == []
+    session.pass_by(0.21)
+    session.append(OSError("down"))
+    session.pass_by(0.79)
+    assert session.jobs() == []
+    session.pass_by(0.02)
+    session.append()
+    assert session.warnings == []
+    assert turn.over.is_set
+    assert session.store.taken == [("", [1])]
+
+
+def test_a_store_that_fails_gives_a_message_a_warning_and_the_result() -> None:
+    session = Stored()
+    everything = cursor(session)
+    turn = session.send()
+    session.take(started(turn.id), session.wrote(1, path=SUB), result(turn.id))
+    problem = OSError("down")
+    for _ in range(3):
+        session.append(problem)
+        session.pass_by(1)
+    assert turn.over.is_set
+    assert turn.inbox.the_error() is None
+    for inbox in (turn.inbox, everything):
+        (message,) = [item for item in inbox.items if isinstance(item, MirrorErrorMessage)]
+        assert message.error == "OSError: down"
+        assert message.key is not None
+        assert (message.key.project_key, message.key.session_id) == ("-work", "s")
+        assert message.key.subpath == "subagents/agent-a"
+        assert kinds(inbox).index("system") < kinds(inbox).index("result")
+    (warning,) = session.core.warnings
+    assert warning.code == "STORE_FAILED"
+    assert warning.exception is problem
+    second = session.send()
+    session.take(started(second.id), session.wrote(2, path=SUB), result(second.id))
+    session.append()
+    assert session.store.taken == [("subagents/agent-a", [1, 2])]  # nothing is lost, and nothing is behind a hole
+
+
+def test_two_writers_are_not_tried_again() -> None:
+    session = Stored()
+    turn = session.send()
+    session.take(started(turn.id), session.wrote(1), result(turn.id))
+    session.append(StoreConflictError("s"))
+    assert turn.over.is_set
+    session.take(session.wrote(2))
+    session.core.begin_last_writes(session.now)
+    assert session.jobs() == []
+    (warning,) = session.core.warnings
+    assert warning.context["given_up"] is True
+
+
+def test_an_append_that_does_not_return_is_stopped_and_its_entries_wait() -> None:
+    session = Stored(timeouts={"store": 60})
+    turn = session.send()
+    session.take(started(turn.id), session.wrote(1), result(turn.id))
+    (hanging,) = session.jobs()
+    stopped: list[bool] = []
+    hanging.stop = lambda: stopped.append(True)
+    session.pass_by(59)
+    assert not turn.over.is_set
+    session.pass_by(2)
+    assert turn.over.is_set
+    assert session.jobs() == []
+    assert stopped == [True]
+    assert session.warnings == ["STORE_FAILED"]
+    session.end(hanging)  # it returns after all, and that changes nothing
+    session.core.begin_last_writes(session.now)
+    session.append()
+    assert session.store.taken == [("", [1]), ("", [1])]  # at least once
+
+
+def test_a_session_that_fails_gives_its_held_result_and_then_the_error() -> None:
+    session = Stored()
+    first, second = session.send(), session.send()
+    session.take(started(first.id), session.wrote(1), result(first.id), started(second.id))
+    assert not first.over.is_set
+    session.core.lost("test", session.now)
+    assert first.result is not None
+    assert first.inbox.the_error() is None
+    assert second.inbox.the_error() is not None
+    session.core.begin_last_writes(session.now)
+    (append,) = session.jobs()
+    session.end(append)
+    assert session.store.taken == [("", [1])]
+
+
+def test_output_is_not_read_while_too_much_waits() -> None:
+    session = Stored(limits={"mirrored_bytes": 1_000})
+    storing = session.core.storing
+    assert storing is not None
+    session.take(session.wrote(*range(500)))
+    assert storing.full
+    assert session.warnings == ["STORE_SLOW"]
+    session.append()
+    assert not storing.full
+    assert session.warnings == ["STORE_SLOW"]
+
+
+def test_without_a_store_no_frame_is_kept() -> None:
+    session = Clocked()
+    session.take(Stored.wrote(None, 1))  # type: ignore[arg-type]
+    assert session.core.storing is None
+    assert not session.core.connection.has_news
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"session_store": object()}, "`append` is missing"),
+        ({"session_store": Store}, "write `Store(...)`"),
+        ({"session_store": "redis://x"}, "`append` is missing"),
+        ({"session_store": Store(), "persist_session": False}, "needs `persist_session=True`"),
+        ({"session_store": Store(), "enable_file_checkpointing": True}, "excludes `enable_file_checkpointing`"),
+        ({"session_store": Store(), "continue_conversation": True}, "`list_sessions`"),
+        ({"session_store_flush": "now"}, "batched"),
+    ],
+)
+def test_a_store_is_checked_when_it_is_given(given: dict[str, Any], text: str) -> None:
+    with pytest.raises(OptionsError, match=text.replace("(", r"\(").replace(")", r"\)").replace(".", r"\.")):
+        Options(**given)
+
+
+def test_a_store_that_inherits_the_defaults_of_the_protocol_does_not_implement_them() -> None:
+    from typing import Protocol
+
+    from bridle.options.stores import implements
+
+    class Official(Protocol):
+        async def list_sessions(self, project_key: str) -> list[Any]:
+            raise NotImplementedError
+
+    class Plain(Store, Official):
+        pass
+
+    class Listing(Plain):
+        async def list_sessions(self, project_key: str) -> list[Any]:
+            return []
+
+    plain: Any = Plain  # the default of a protocol is abstract for type checkers
+    assert not implements(plain(), "list_sessions")
+    assert implements(Listing(), "list_sessions")
+    with pytest.raises(OptionsError):
+        Options(session_store=plain(), continue_conversation=True)
+    assert Options(session_store=Listing(), continue_conversation=True).session_store is not None

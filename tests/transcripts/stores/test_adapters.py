@@ -1,0 +1,208 @@
+"""The adapters on real servers: the conformance suite, two writers, lost answers, errors of missing packages."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from bridle import StoreConflictError
+from bridle.testing import check_session_store
+from bridle.transcripts.stores import MemoryStore, PostgresStore
+from tests.transcripts.stores.conftest import Make
+
+KEY: Any = {"project_key": "-work", "session_id": "11111111-2222-4333-8444-555555555555"}
+
+
+def entry(number: int) -> dict[str, Any]:
+    return {"type": "user", "uuid": f"{number:08}-2222-4333-8444-555555555555", "n": number}
+
+
+def numbers(entries: list[Any] | None) -> list[int]:
+    return [each["n"] for each in entries or []]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_an_adapter_conforms(make_store: Make, backend: str) -> None:
+    report = check_session_store(make_store, backend=backend)
+    report.raise_for_failures()
+    assert {finding.check for finding in report.of("skipped")} == {"summaries"}
+
+
+def test_a_second_writer_is_refused_and_nothing_is_mixed(making: Callable[[str], Make], kind: str) -> None:
+    make = making(kind)
+
+    async def scenario() -> None:
+        first, second = make(), make()
+        await first.append(KEY, [entry(1)])
+        assert numbers(await second.load(KEY)) == [1]
+        await second.append(KEY, [entry(2)])
+        with pytest.raises(StoreConflictError):
+            await first.append(KEY, [entry(3)])
+        await second.append(KEY, [entry(4)])
+        assert numbers(await make().load(KEY)) == [1, 2, 4]
+        assert numbers(await first.load(KEY)) == [1, 2, 4]  # it has seen them now, and may go on
+        await first.append(KEY, [entry(5)])
+        with pytest.raises(StoreConflictError):
+            await second.append(KEY, [entry(6)])
+
+    anyio.run(scenario)
+
+
+def test_titles_and_tags_of_others_are_no_conflict(making: Callable[[str], Make], kind: str) -> None:
+    make = making(kind)
+
+    async def scenario() -> None:
+        first, second = make(), make()
+        await first.append(KEY, [entry(1)])
+        await second.append(KEY, [{"type": "custom-title", "customTitle": "t", "n": 2}])
+        await first.append(KEY, [entry(3)])
+        await second.append(KEY, [{"type": "tag", "tag": "x", "n": 4}])
+        await first.append(KEY, [entry(5)])
+        assert numbers(await make().load(KEY)) == [1, 2, 3, 4, 5]
+
+    anyio.run(scenario)
+
+
+def test_an_append_whose_answer_was_lost_can_be_repeated(making: Callable[[str], Make], kind: str) -> None:
+    make = making(kind)
+
+    async def scenario() -> None:
+        first, second = make(), make()
+        await first.append(KEY, [entry(1)])
+        await second.load(KEY)
+        await first.append(KEY, [entry(2), {"type": "last-prompt", "n": 3}])
+        # `second` stands for `first` before the answer came: it knows nothing of the append.
+        await second.append(KEY, [entry(2), {"type": "last-prompt", "n": 3}])
+        await second.append(KEY, [entry(4)])
+        assert numbers(await make().load(KEY)) == [1, 2, 3, 4]
+
+    anyio.run(scenario)
+
+
+def test_a_session_is_found_in_any_project(make_store: Make) -> None:
+    async def scenario() -> None:
+        store = make_store()
+        assert await store.find_session(KEY["session_id"]) == []
+        await store.append({**KEY, "project_key": "-elsewhere"}, [entry(1)])
+        assert await store.find_session(KEY["session_id"]) == [{**KEY, "project_key": "-elsewhere"}]
+        await store.delete({**KEY, "project_key": "-elsewhere"})
+        assert await store.find_session(KEY["session_id"]) == []
+
+    anyio.run(scenario)
+
+
+@pytest.fixture(params=["sqlite", "redis", "postgres", "s3"])
+def kind(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.mark.parametrize(
+    ("package", "name", "extra"),
+    [("redis", "RedisStore", "redis"), ("psycopg", "PostgresStore", "postgres"), ("boto3", "S3Store", "s3")],
+)
+def test_a_missing_package_is_named_with_its_extra(package: str, name: str, extra: str) -> None:
+    code = (
+        f"import sys; sys.modules[{package!r}] = None\n"
+        f"from bridle.transcripts.stores import {name}\n"
+        f"try: {name}('x')\n"
+        "except ImportError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert f"pip install 'bridle[{extra}]'" in done.stdout, done.stderr
+
+
+def test_the_adapters_are_loaded_when_they_are_used() -> None:
+    code = (
+        "import sys, bridle.transcripts.stores, bridle\n"
+        "bridle.Options(session_store=bridle.transcripts.stores.MemoryStore())\n"
+        "print([name for name in ('sqlite3', 'redis', 'psycopg', 'boto3') if name in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_a_prefix_of_tables_must_be_a_name() -> None:
+    with pytest.raises(ValueError, match="letters, digits"):
+        PostgresStore("", prefix="x; DROP TABLE users; --")
+
+
+class _Wrong(MemoryStore):
+    pass
+
+
+class _Reversing(_Wrong):
+    async def load(self, key: Any) -> list[Any] | None:
+        found = await super().load(key)
+        return None if found is None else found[::-1]
+
+
+class _Forgetful(_Wrong):
+    async def delete(self, key: Any) -> None:
+        if "subpath" in key:
+            await super().delete(key)
+
+
+class _Seconds(_Wrong):
+    async def list_sessions(self, project_key: str) -> Any:
+        return [{**each, "mtime": each["mtime"] // 1_000} for each in await super().list_sessions(project_key)]
+
+
+class _Aliasing:
+    def __init__(self) -> None:
+        self.kept: dict[Any, Any] = {}
+
+    def append(self, key: Any, entries: list[Any]) -> None:
+        self.kept.setdefault(tuple(sorted(key.items())), []).extend(entries)
+
+    def load(self, key: Any) -> Any:
+        return self.kept.get(tuple(sorted(key.items())))
+
+
+class _Raising(_Wrong):
+    async def append(self, key: Any, entries: list[Any]) -> None:
+        raise OSError("down")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "fails"),
+    [
+        (_Reversing, "order"),
+        (_Forgetful, "deleted"),
+        (_Seconds, "listed"),
+        (_Aliasing, "own-copy"),
+        (_Raising, "order"),
+        (object, "order"),
+    ],
+)
+def test_the_suite_finds_what_is_wrong(wrong: Any, fails: str) -> None:
+    report = check_session_store(wrong)
+    assert fails in {finding.check for finding in report.of("fails")}
+    if fails == "own-copy":
+        report.raise_for_failures()  # sessions work without it
+        return
+    with pytest.raises(AssertionError):
+        report.raise_for_failures()
+
+
+def test_a_blocking_store_may_leave_out_what_is_optional() -> None:
+    class Least(_Aliasing):
+        def append(self, key: Any, entries: list[Any]) -> None:
+            import copy
+
+            super().append(key, copy.deepcopy(entries)) if entries else None
+
+        def load(self, key: Any) -> Any:
+            found = super().load(key)
+            return None if found is None else list(found)
+
+    report = check_session_store(Least)
+    report.raise_for_failures()
+    assert len(report.of("skipped")) == 5
+    with pytest.raises(ValueError, match="no check"):
+        check_session_store(Least, only=["nonsense"])

@@ -1,0 +1,121 @@
+"""Servers that are killed in the middle of appends: what was acknowledged is there, in order and once; an append is whole or not there."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from bridle.transcripts.stores import SQLiteStore
+from tests.support.patience import patience
+from tests.transcripts.stores.conftest import Make
+from tests.transcripts.stores.servers import Postgres, Redis, Server
+
+KEY: Any = {"project_key": "-work", "session_id": "11111111-2222-4333-8444-555555555555"}
+BATCH = 20
+ROUNDS = int(os.environ.get("BRIDLE_TEST_KILLS", "4"))
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def batch(number: int) -> list[Any]:
+    return [
+        {"type": "user", "uuid": f"{number:06}-{part}", "n": number, "part": part, "text": "x" * 500}
+        for part in range(BATCH)
+    ]
+
+
+def check(entries: list[Any] | None, acknowledged: int) -> int:
+    """Check the entries; return the number of whole appends."""
+    seen = [(each["n"], each["part"]) for each in entries or []]
+    whole, rest = divmod(len(seen), BATCH)
+    assert rest == 0, "half an append is there"
+    assert seen == [(number, part) for number in range(whole) for part in range(BATCH)]
+    assert whole >= acknowledged, "an append that was acknowledged is lost"
+    assert whole <= acknowledged + 1
+    return whole
+
+
+@pytest.mark.parametrize("kind", ["redis", "postgres"])
+def test_a_server_that_is_killed(making: Callable[[str], Make], kind: str, request: pytest.FixtureRequest) -> None:
+    make = making(kind)
+    server: Server = request.getfixturevalue(f"{kind}_server")
+    assert isinstance(server, (Redis, Postgres))
+    chance = random.Random(kind)
+    acknowledged = 0
+    for _ in range(ROUNDS):
+        store = make()
+        begun = threading.Event()
+
+        async def write(store: Any = store, begun: threading.Event = begun) -> None:
+            nonlocal acknowledged
+            acknowledged = check(await store.load(KEY), acknowledged)
+            while True:
+                await store.append(KEY, batch(acknowledged))
+                acknowledged += 1
+                begun.set()
+
+        failed: list[BaseException] = []
+
+        def run(write: Any = write, failed: list[BaseException] = failed) -> None:
+            try:
+                anyio.run(write)
+            except Exception as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        assert begun.wait(patience(30))
+        thread.join(chance.random() * 0.1)
+        server.kill()
+        thread.join(patience(30))
+        assert not thread.is_alive()
+        assert failed
+        assert not isinstance(failed[0], AssertionError), failed[0]
+        store.close()
+        server.start()
+    acknowledged = check(anyio.run(make().load, KEY), acknowledged)
+    assert acknowledged >= ROUNDS
+
+
+WRITER = """
+import sys, anyio
+from bridle.transcripts.stores import SQLiteStore
+from tests.transcripts.stores.test_kills import KEY, batch
+async def write():
+    store = SQLiteStore(sys.argv[1])
+    number = len(await store.load(KEY) or []) // 20
+    while True:
+        await store.append(KEY, batch(number))
+        number += 1
+        print(number, flush=True)
+anyio.run(write)
+"""
+
+
+def test_a_writer_of_sqlite_that_is_killed(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    chance = random.Random(1)
+    acknowledged = 0
+    for _ in range(ROUNDS):
+        process = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True, cwd=Path.cwd()
+        )
+        assert process.stdout is not None
+        for _ in range(chance.randrange(1, 20)):
+            acknowledged = int(process.stdout.readline())
+        process.send_signal(signal.SIGKILL)
+        with process:
+            numbers = process.stdout.read().split()  # with what was read ahead
+        acknowledged = int(numbers[-1]) if numbers else acknowledged
+        with SQLiteStore(path) as store:
+            acknowledged = check(anyio.run(store.load, KEY), acknowledged)

@@ -1,0 +1,253 @@
+"""Stores and the real CLI: the copy is the transcript, another host resumes it, a kill leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bridle
+from bridle import Options, sync
+from bridle.pool import MemoryRegistry
+from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
+from bridle.transcripts import project_key
+from bridle.transcripts.stores import MemoryStore, SQLiteStore
+from tests.conftest import RealCLI
+from tests.support.patience import patience
+from tests.support.shell import Backend, Shell
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def options(real_cli: RealCLI, model: ScriptedModel, host: str, store: Any, **more: Any) -> Options:
+    """The options of a host: a home, a configuration and a working directory of its own."""
+    here = real_cli.directory / host
+    cwd = here / more.pop("cwd", "work")
+    cwd.mkdir(parents=True, exist_ok=True)
+    place = RealCLI(real_cli.cli_path, cwd, here)
+    return Options(
+        cli_path=real_cli.cli_path, cwd=cwd, env=place.env(model), inherit_env=False, session_store=store, **more
+    )
+
+
+def on_disk(folder: Path) -> dict[tuple[str, str, str], list[Any]]:
+    """The transcripts below a folder, by key, without the entries that the CLI does not report."""
+    found = {}
+    for path in folder.rglob("projects/**/*.jsonl"):
+        at = path.parts.index("projects")
+        project, session, *rest = (*path.parts[at + 1 : -1], path.stem)
+        entries = [json.loads(line) for line in path.read_text().splitlines()]
+        found[project, session, "/".join(rest)] = [
+            each for each in entries if not each["type"].startswith("api-request")
+        ]
+    return found
+
+
+def in_store(store: MemoryStore) -> dict[tuple[str, str, str], list[Any]]:
+    return {
+        place: [each for each in entries if each["type"] != "agent_metadata"]
+        for place, entries in store.transcripts().items()
+    }
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio", "threads"])
+@pytest.mark.parametrize("flush", ["batched", "eager"])
+def test_the_copy_is_the_transcript(real_cli: RealCLI, backend: Backend, flush: Any) -> None:
+    store = MemoryStore()
+    shell = Shell(backend)
+
+    async def scenario() -> None:
+        with ScriptedModel(Reply(ToolCall("Bash", {"command": "echo hi"})), Repeat("done")) as model:
+            given = options(real_cli, model, "a", store, allowed_tools=["Bash"], session_store_flush=flush)
+            result = await shell.run("one", given)
+            assert not result.warnings
+            if backend == "threads":
+                with sync.Session(given) as session:
+                    session.send("two").result()
+                return
+            async with bridle.Session(given) as session:
+                turn = await session.send("two")
+                await turn.result()
+
+    shell.play(scenario)
+    disk = on_disk(real_cli.directory)
+    assert len(disk) == 2
+    assert in_store(store) == disk
+
+
+def test_another_host_and_directory_resume_with_the_whole_history(real_cli: RealCLI) -> None:
+    store = MemoryStore()
+    with ScriptedModel(Reply("NUMBER-ONE"), Repeat("more")) as model:
+        first = sync.run("FIRST-PROMPT", options(real_cli, model, "a", store))
+        session_id = first.session_id
+        assert session_id is not None
+        shutil.rmtree(real_cli.directory / "a")
+        config = Path(options(real_cli, model, "b", store).env["CLAUDE_CONFIG_DIR"] or "")
+        config.mkdir(parents=True, exist_ok=True)
+        (config / ".credentials.json").write_text(json.dumps({"claudeAiOauth": {"accessToken": "CANARY-TOKEN"}}))
+        (config / "CLAUDE.md").write_text("MEMO-OF-THE-USER")
+        with sync.Session(options(real_cli, model, "b", store, cwd="elsewhere", resume=session_id)) as session:
+            (folder,) = private_folders(session.pid)
+            assert session.send("SECOND-PROMPT").result().session_id == session_id
+        assert not os.path.exists(folder)
+        request = json.dumps(model.requests[-1].body)
+        assert all(text in request for text in ("FIRST-PROMPT", "NUMBER-ONE", "SECOND-PROMPT", "MEMO-OF-THE-USER"))
+        again = sync.run("THIRD-PROMPT", options(real_cli, model, "c", store, resume=session_id))
+        assert again.session_id == session_id
+        assert all(text in json.dumps(model.requests[-1].body) for text in ("FIRST-PROMPT", "SECOND-PROMPT"))
+    (place,) = {place[:2] for place in store.transcripts()}
+    assert place == (project_key(real_cli.directory / "a" / "work"), session_id)  # one session, in one place
+    uuids = [each["uuid"] for each in in_store(store)[(*place, "")] if "uuid" in each]
+    assert len(uuids) == len(set(uuids))
+    assert "CANARY" not in repr(store.transcripts())
+    assert not on_disk(real_cli.directory / "b")
+
+
+def private_folders(pid: int | None) -> list[str]:
+    """The configuration folder in the environment of a process."""
+    variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return [each.decode().partition("=")[2] for each in variables if each.startswith(b"CLAUDE_CONFIG_DIR=")]
+
+
+HOST = """
+import os, sys, json
+from bridle import Options, sync
+from bridle.transcripts.stores import SQLiteStore
+given = json.loads(sys.argv[1])
+store = SQLiteStore(given.pop("store"))
+session = sync.Session(Options(session_store=store, **given))
+session.start()
+print(session.pid, flush=True)
+while True:
+    result = session.send("go on").result()
+    print(result.session_id, flush=True)
+    if sys.stdin.readline() == "":
+        break
+"""
+
+
+def host(given: Options, store: Path, **more: Any) -> subprocess.Popen[str]:
+    arguments = {
+        "cli_path": str(given.cli_path),
+        "cwd": str(given.cwd),
+        "env": dict(given.env),
+        "inherit_env": False,
+        "store": str(store),
+        **more,
+    }
+    return subprocess.Popen(
+        [sys.executable, "-c", HOST, json.dumps(arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(store.parent)},
+    )
+
+
+def test_the_private_folder_is_gone_after_a_kill_of_the_host(real_cli: RealCLI) -> None:
+    path = real_cli.directory / "sessions.db"
+    with ScriptedModel(Repeat("more")) as model, SQLiteStore(path) as store:
+        first = sync.run("one", options(real_cli, model, "a", store))
+        process = host(options(real_cli, model, "b", None), path, resume=first.session_id)
+        assert process.stdout is not None
+        pid = int(process.stdout.readline())
+        (folder,) = private_folders(pid)
+        assert Path(folder, "projects").is_dir()
+        assert process.stdout.readline().strip() == first.session_id
+        process.kill()
+        process.wait(patience(30))
+        until = time.monotonic() + patience(30)
+        while os.path.exists(folder) or os.path.exists(f"/proc/{pid}"):
+            assert time.monotonic() < until, "the folder or the CLI is still there"
+            time.sleep(0.05)
+        assert not list(Path(tempfile.gettempdir()).glob(os.path.basename(folder)))
+        process.communicate()
+
+
+@pytest.mark.parametrize("victim", ["host", "cli"])
+def test_what_a_kill_leaves_is_resumed_whole_and_once(real_cli: RealCLI, victim: str) -> None:
+    """Turn after turn a process is killed at another moment; the next one heals the copy and goes on."""
+    import random
+
+    chance = random.Random(f"{victim}-7")
+    rounds = int(os.environ.get("BRIDLE_TEST_KILLS", "4"))
+    path = real_cli.directory / "sessions.db"
+    with ScriptedModel(Repeat("more")) as model:
+        with SQLiteStore(path) as store:
+            session_id = sync.run("one", options(real_cli, model, "a", store)).session_id
+        acknowledged = 1
+        for _ in range(rounds):
+            with SQLiteStore(path) as store:
+                given = options(real_cli, model, "a", store, resume=session_id)
+                process = host(given, path, resume=session_id)
+                assert process.stdout is not None
+                assert process.stdin is not None
+                pid = int(process.stdout.readline())
+                for _ in range(chance.randrange(2)):
+                    if process.stdout.readline():
+                        acknowledged += 1
+                        process.stdin.write("\n")
+                        process.stdin.flush()
+                time.sleep(chance.random() * 0.3)
+                os.kill(process.pid if victim == "host" else pid, signal.SIGKILL)
+                process.stdin.close()
+                with process:
+                    acknowledged += process.stdout.read().count(str(session_id))  # with what was read ahead
+        with SQLiteStore(path) as store:
+            last = sync.run("LAST", options(real_cli, model, "a", store, resume=session_id))
+            assert last.session_id == session_id
+            key: Any = {"project_key": project_key(real_cli.directory / "a" / "work"), "session_id": session_id}
+            import anyio
+
+            entries = anyio.run(store.load, key) or []
+        request = json.dumps(model.requests[-1].body)
+    uuids = [each["uuid"] for each in entries if "uuid" in each]
+    assert len(uuids) == len(set(uuids))
+    known = set()
+    for each in entries:
+        if "uuid" in each:
+            assert each.get("parentUuid") is None or each["parentUuid"] in known, "an entry follows one that is missing"
+            known.add(each["uuid"])
+    prompts = [each for each in entries if each["type"] == "user" and "go on" in json.dumps(each.get("message", ""))]
+    assert len(prompts) >= acknowledged - 1  # every turn whose result was delivered is there
+    assert request.count("go on") >= acknowledged - 1
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "threads"])
+def test_a_conversation_of_a_pool_moves_to_another_host(real_cli: RealCLI, backend: Backend) -> None:
+    store, registry = MemoryStore(), MemoryRegistry()
+    shell = Shell(backend)
+
+    async def say(model: ScriptedModel, where: str, prompt: str) -> str | None:
+        given = options(real_cli, model, where, store)
+        if shell.blocking:
+            with sync.SessionPool(given, warm=0, registry=registry) as pool, pool.conversation("chat-1") as held:
+                held.send(prompt).result()
+                return held.session_id
+        async with (
+            bridle.SessionPool(given, warm=0, registry=registry) as waiting_pool,
+            waiting_pool.conversation("chat-1") as session,
+        ):
+            turn = await session.send(prompt)
+            await turn.result()
+            return session.session_id
+
+    async def scenario() -> None:
+        with ScriptedModel(Reply("NUMBER-ONE"), Repeat("more")) as model:
+            first = await say(model, "a", "FIRST-PROMPT")
+            shutil.rmtree(real_cli.directory / "a")
+            assert await say(model, "b", "SECOND-PROMPT") == first
+            request = json.dumps(model.requests[-1].body)
+            assert all(text in request for text in ("FIRST-PROMPT", "NUMBER-ONE", "SECOND-PROMPT"))
+
+    shell.play(scenario)
+    assert len({place[:2] for place in store.transcripts()}) == 1

@@ -1,0 +1,266 @@
+"""Resume from a store: the calls that are made, the private folder, and what names from a store cannot do. No CLI."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridle import Options, StoreError
+from bridle.transcripts.places import project_key
+from bridle.transcripts.stores import MemoryStore
+from bridle.transcripts.stores.keys import milliseconds
+from bridle.transcripts.stores.resume import (
+    Private,
+    materialise,
+    missing_entries,
+    resume_steps,
+    safe_subpath,
+    wants_store,
+)
+
+SESSION = "11111111-2222-4333-8444-555555555555"
+
+
+def entry(number: int, **more: Any) -> dict[str, Any]:
+    return {"type": "user", "uuid": f"u{number}", "n": number, **more}
+
+
+class Home:
+    """A user with a configuration, a working directory and a store."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.config = tmp_path / "home" / ".claude"
+        self.config.mkdir(parents=True)
+        self.cwd = tmp_path / "work"
+        self.cwd.mkdir()
+        self.folder = tmp_path / "private"
+        self.removed: list[str] = []
+        self.store = MemoryStore()
+        self.key: Any = {"project_key": project_key(self.cwd), "session_id": SESSION}
+
+    def options(self, **more: Any) -> Options:
+        environment = {"HOME": str(self.config.parent)}
+        given = {"resume": SESSION, "session_store": self.store, "cwd": self.cwd, "env": environment, **more}
+        return Options(inherit_env=False, **given)
+
+    def make(self) -> str:
+        self.folder.mkdir(mode=0o700)
+        return str(self.folder)
+
+    def resume(self, **more: Any) -> Private | None:
+        steps = resume_steps(self.options(**more), self.make, self.removed.append)
+        try:
+            step = next(steps)
+            while True:
+                outcome = step.function(*step.arguments)
+                step = steps.send(finished(outcome) if hasattr(outcome, "send") else outcome)
+        except StopIteration as end:
+            private: Private | None = end.value
+            return private
+
+    def on_disk(self, *entries: dict[str, Any], subpath: str = "") -> None:
+        place = self.config / "projects" / project_key(self.cwd)
+        path = place / SESSION / f"{subpath}.jsonl" if subpath else place / f"{SESSION}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(json.dumps(each) + "\n" for each in entries))
+
+    def stored(self, subpath: str = "") -> Any:
+        key: Any = {**self.key, "subpath": subpath} if subpath else self.key
+        return finished(self.store.load(key))
+
+    def store_has(self, *entries: dict[str, Any], **key: Any) -> None:
+        place: Any = {**self.key, **key}
+        finished(self.store.append(place, list(entries)))
+
+    def lines(self, path: str) -> list[Any]:
+        found = self.folder / "projects" / project_key(self.cwd) / path
+        return [json.loads(line) for line in found.read_text().splitlines()]
+
+
+def finished(coroutine: Any) -> Any:
+    with pytest.raises(StopIteration) as end:
+        coroutine.send(None)
+    return end.value.value
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+def test_a_session_is_written_with_its_parts_for_this_user_alone(home: Home) -> None:
+    home.store_has(entry(1), entry(2))
+    home.store_has(
+        {"type": "agent_metadata", "agentType": "old"},
+        entry(3),
+        {"type": "agent_metadata", "agentType": "new"},
+        subpath="subagents/agent-a",
+    )
+    private = home.resume()
+    assert private is not None
+    assert private.project_key == home.key["project_key"]
+    assert home.lines(f"{SESSION}.jsonl") == [entry(1), entry(2)]
+    assert home.lines(f"{SESSION}/subagents/agent-a.jsonl") == [entry(3)]
+    meta = home.folder / "projects" / project_key(home.cwd) / SESSION / "subagents" / "agent-a.meta.json"
+    assert json.loads(meta.read_text()) == {"agentType": "new"}
+    for path in [home.folder, *home.folder.rglob("*")]:
+        assert stat.S_IMODE(path.lstat().st_mode) == (0o700 if path.is_dir() else 0o600)
+    options = private.options(home.options(continue_conversation=True))
+    assert (options.resume, options.continue_conversation) == (SESSION, False)
+    assert options.env["CLAUDE_CONFIG_DIR"] == str(home.folder)
+
+
+def test_the_configuration_comes_along_and_the_refresh_token_does_not(home: Home) -> None:
+    home.store_has(entry(1))
+    (home.config / ".credentials.json").write_text('{"claudeAiOauth": {"accessToken": "A", "refreshToken": "CANARY"}}')
+    (home.config / "settings.json").write_text('{"env": {"CLAUDE_CONFIG_DIR": "/elsewhere", "X": "1"}, "model": "m"}')
+    (home.config.parent / ".claude.json").write_text('{"main": true}')
+    (home.config / "skills").mkdir()
+    assert home.resume() is not None
+    assert json.loads((home.folder / ".credentials.json").read_text()) == {"claudeAiOauth": {"accessToken": "A"}}
+    assert json.loads((home.folder / "settings.json").read_text()) == {"env": {"X": "1"}, "model": "m"}
+    assert json.loads((home.folder / ".claude.json").read_text()) == {"main": True}
+    assert os.path.realpath(home.folder / "skills") == str(home.config / "skills")
+    assert "CANARY" not in json.dumps(home.stored())
+
+
+def test_a_session_of_another_directory_is_found_and_continued_where_it_is(home: Home) -> None:
+    home.store_has(entry(1), project_key="-on-another-host")
+    private = home.resume()
+    assert private is not None
+    assert private.project_key == "-on-another-host"
+    assert home.lines(f"{SESSION}.jsonl") == [entry(1)]  # in the folder of this directory
+
+
+def test_continue_takes_the_session_with_the_last_append(home: Home) -> None:
+    home.store_has(entry(0), session_id="99999999-2222-4333-8444-555555555555")
+    before = milliseconds()
+    while milliseconds() == before:
+        pass
+    home.store_has(entry(1))
+    private = home.resume(resume=None, continue_conversation=True)
+    assert private is not None
+    assert private.session_id == SESSION
+
+
+def test_a_store_without_the_session_changes_nothing(home: Home) -> None:
+    assert home.resume() is None
+    assert not home.folder.exists()
+    assert home.resume(resume=None, continue_conversation=True) is None
+
+
+@pytest.mark.parametrize("copied", [0, 1, 2])
+def test_what_the_store_did_not_get_before_a_crash_comes_from_the_disk(home: Home, copied: int) -> None:
+    entries = [entry(1), {"type": "api-request", "n": 0}, {"type": "last-prompt"}, entry(2), {"type": "cost-state"}]
+    mirrored = [each for each in entries if each["type"] != "api-request"]
+    home.on_disk(*entries)
+    home.on_disk(entry(10), entry(11), subpath="subagents/agent-a")
+    if copied:
+        home.store_has(*mirrored[: 3 * copied - 2])
+        home.store_has(entry(10), subpath="subagents/agent-a")
+    assert home.resume() is not None
+    assert [each["n"] for each in home.stored() if "n" in each] == [1, 2]
+    assert [each["n"] for each in home.stored("subagents/agent-a")] == [10, 11]
+    assert [each for each in home.lines(f"{SESSION}.jsonl") if "n" in each] == [entry(1), entry(2)]
+
+
+def test_a_session_that_was_continued_elsewhere_is_not_mixed_with_the_disk(home: Home) -> None:
+    home.on_disk(entry(1), entry(2))
+    home.store_has(entry(1), entry(5))
+    private = home.resume()
+    assert private is not None
+    assert [warning.code for warning in private.warnings] == ["STORE_INCOMPLETE"]
+    assert [each["n"] for each in home.stored()] == [1, 5]
+
+
+def test_a_copy_that_is_ahead_of_the_disk_is_taken_as_it_is(home: Home) -> None:
+    home.on_disk(entry(1))
+    home.store_has(entry(1), entry(2))
+    private = home.resume()
+    assert private is not None
+    assert private.warnings == ()
+    assert missing_entries([entry(1), entry(2)], [entry(1)]) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    "subpath",
+    [
+        "../x",
+        "/etc/passwd",
+        "a/../../x",
+        "",
+        ".",
+        "a//b",
+        "a\\b",
+        "a\0b",
+        ".hidden",
+        "a/.ssh/b",
+        "C:/x",
+        "a/" * 9 + "b",
+        "x" * 300,
+    ],
+)
+def test_names_from_a_store_do_not_lead_out_of_the_folder(home: Home, subpath: str) -> None:
+    assert not safe_subpath(subpath)
+
+    class Hostile(MemoryStore):
+        async def list_subkeys(self, key: Any) -> list[str]:
+            return [subpath]
+
+        async def load(self, key: Any) -> list[Any]:
+            assert "subpath" not in key
+            return [entry(1)]
+
+    home.store = Hostile()
+    private = home.resume()
+    assert private is not None
+    assert [warning.code for warning in private.warnings] == ["STORE_INCOMPLETE"]
+    written = [path for path in home.folder.rglob("*") if path.is_file()]
+    assert [path.name for path in written] == [f"{SESSION}.jsonl"]
+
+
+@pytest.mark.parametrize("loaded", ["text", {"a": 1}, [1], [None]])
+def test_a_store_that_loads_something_else_is_an_error(home: Home, loaded: Any) -> None:
+    class Odd(MemoryStore):
+        async def load(self, key: Any) -> Any:
+            return loaded
+
+    home.store = Odd()
+    with pytest.raises(StoreError):
+        home.resume()
+    assert not home.folder.exists()
+
+
+def test_entries_that_were_appended_twice_are_written_once(home: Home) -> None:
+    class Twice(MemoryStore):
+        async def load(self, key: Any) -> Any:
+            return [entry(1), entry(2), entry(2), {"type": "tag"}, {"type": "tag"}]
+
+    home.store = Twice()
+    assert home.resume() is not None
+    assert home.lines(f"{SESSION}.jsonl") == [entry(1), entry(2), {"type": "tag"}, {"type": "tag"}]
+
+
+def test_a_folder_that_cannot_be_filled_is_removed(home: Home) -> None:
+    home.store_has(entry(1))
+    steps = resume_steps(home.options(), home.make, home.removed.append)
+    step = next(steps)
+    while step.function is not materialise:
+        outcome = step.function(*step.arguments)
+        step = steps.send(finished(outcome) if hasattr(outcome, "send") else outcome)
+    steps.close()
+    assert home.removed == [str(home.folder)]
+
+
+def test_only_an_id_or_continue_asks_the_store() -> None:
+    store: Any = MemoryStore()
+    assert wants_store(Options(session_store=store, resume=SESSION))
+    assert wants_store(Options(session_store=store, continue_conversation=True))
+    assert not wants_store(Options(session_store=store, resume="a title"))
+    assert not wants_store(Options(session_store=store))
+    assert not wants_store(Options(resume=SESSION))

@@ -1,0 +1,131 @@
+"""Tokens are counted once, and tokens without a price are listed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bridle import transcripts
+from bridle.transcripts import Price, Tokens
+from tests.contract import shows
+from tests.transcripts.disk import Writer, tool_use
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+USED = {
+    "input_tokens": 100,
+    "output_tokens": 10,
+    "cache_read_input_tokens": 1000,
+    "cache_creation_input_tokens": 50,
+    "cache_creation": {"ephemeral_1h_input_tokens": 20, "ephemeral_5m_input_tokens": 30},
+    "server_tool_use": {"web_search_requests": 2},
+}
+TOKENS = Tokens(input=100, output=10, cache_read=1000, cache_write_5m=30, cache_write_1h=20, web_searches=2, replies=1)
+
+
+@shows("transcripts.usage.once")
+def test_a_reply_in_several_entries_counts_once_with_its_last_numbers(tmp_path: Path) -> None:
+    writer = Writer()
+    writer.user("go")
+    writer.assistant("part", id="m1", usage={**USED, "output_tokens": 1})
+    writer.assistant(tool_use("t"), id="m1", usage=USED)
+    writer.assistant("Failed", id="m2", model="<synthetic>")
+    writer.save(tmp_path)
+    report = transcripts.usage(config_dir=tmp_path)
+    assert report.total.tokens == TOKENS
+    assert TOKENS.total == 1160
+    twice = TOKENS + TOKENS
+    assert (twice.input, twice.cache_write, twice.web_searches, twice.replies) == (200, 100, 4, 2)
+    assert transcripts.read(writer.session_id, config_dir=tmp_path).usage == TOKENS
+
+
+@shows("transcripts.usage.once")
+def test_a_fork_costs_what_it_added(tmp_path: Path) -> None:
+    original = Writer()
+    original.user("go")
+    original.assistant("one", id="m1")
+    fork = Writer()
+    fork.note("queue-operation", timestamp="2027-01-01T00:00:00Z")
+    fork.lines += [each.replace(original.session_id, fork.session_id) for each in original.lines]
+    fork.assistant("two", id="m2", timestamp="2027-01-01T00:00:01Z")
+    fork.save(tmp_path)
+    original.save(tmp_path)
+    rows = {row.key: row.tokens.replies for row in transcripts.usage("session", config_dir=tmp_path).rows}
+    assert rows == {original.session_id: 1, fork.session_id: 1}
+
+
+def test_rows_by_each_key(tmp_path: Path) -> None:
+    for number, (cwd, model) in enumerate((("/a", "m-large"), ("/b", "m-small"))):
+        writer = Writer(cwd=cwd)
+        writer.user("go")
+        for day in (1, 2):
+            stamp = f"2026-11-0{day}T23:30:00.000Z"
+            writer.assistant(
+                "x",
+                id=f"{number}-{day}",
+                model=model,
+                usage={"input_tokens": day * 10 ** (1 + number)},
+                timestamp=stamp,
+            )
+        path = writer.save(tmp_path)
+        agent = path.with_suffix("") / "subagents" / "deeper" / "agent-x.jsonl"
+        agent.parent.mkdir(parents=True)
+        side = Writer(cwd="/elsewhere")
+        side.assistant(
+            "x", id=f"side-{number}", model="m-sub", usage={"input_tokens": 1}, timestamp="2026-11-01T00:00:00Z"
+        )
+        agent.write_text(side.text)
+        (path.parent / "notes.jsonl").write_text(side.text.replace("side-", "other-"))
+
+    def rows(by: Any, **more: Any) -> dict[str, int]:
+        report = transcripts.usage(by, config_dir=tmp_path, zone=UTC, **more)
+        assert sum(row.tokens.input for row in report.rows) == report.total.tokens.input
+        return {row.key: row.tokens.input for row in report.rows}
+
+    assert rows("day") == {"2026-11-01": 112, "2026-11-02": 220}
+    assert rows("project") == {"/b": 301, "/a": 31}
+    assert rows("model") == {"m-small": 300, "m-large": 30, "m-sub": 2}
+    assert sorted(rows("session").values()) == [31, 301]
+    assert rows("day", project="/a") == {"2026-11-01": 11, "2026-11-02": 20}
+    noon = datetime(2026, 11, 2, 12, tzinfo=UTC)
+    assert rows("day", since=noon) == {"2026-11-02": 220}
+    assert rows("day", until=noon) == {"2026-11-01": 112}
+    later = transcripts.usage("day", config_dir=tmp_path, zone=timezone(timedelta(hours=1)))
+    assert {row.key: row.tokens.input for row in later.rows} == {"2026-11-01": 2, "2026-11-02": 110, "2026-11-03": 220}
+    with pytest.raises(ValueError, match="`by` must be"):
+        transcripts.usage("week", config_dir=tmp_path)  # type: ignore[arg-type]
+    assert transcripts.usage(config_dir=tmp_path / "nothing").rows == []
+
+
+@shows("transcripts.usage.unpriced")
+def test_prices_come_from_the_caller_or_from_recorded_costs(tmp_path: Path) -> None:
+    writer = Writer()
+    writer.user("go")
+    for model in ("known", "given", "new"):
+        writer.assistant("x", id=model, model=model, usage=USED)
+    # 1000 * 4 + 100 * 20 + 1000 * 0.4 + 10 * 5 + 10 * 8 dollars for a million, and a search
+    recorded = {
+        "inputTokens": 1000,
+        "outputTokens": 100,
+        "cacheReadInputTokens": 1000,
+        "cacheCreationInputTokens": 20,
+        "cacheCreationEphemeral1hInputTokens": 10,
+        "webSearchRequests": 1,
+        "costUSD": 0.00653 + 0.01,
+    }
+    unknown = {**recorded, "costBasis": "unknown"}
+    writer.note("cost-state", totalCostUSD=1, modelUsage={"known": recorded, "new": unknown})
+    writer.save(tmp_path)
+    given = Price(input=1, output=2, cache_read=3, cache_write_5m=4, cache_write_1h=5)
+    report = transcripts.usage("model", prices={"given": given}, config_dir=tmp_path)
+    rows = {row.key: row for row in report.rows}
+    assert report.prices["known"].input == pytest.approx(4)
+    assert rows["known"].cost == pytest.approx((400 + 200 + 400 + 150 + 160) / 1e6 + 0.02)
+    assert rows["given"].cost == pytest.approx((100 + 20 + 3000 + 120 + 100) / 1e6 + 0.02)
+    assert (rows["new"].cost, rows["new"].unpriced) == (0, ("new",))
+    assert report.unpriced == {"new": TOKENS}
+    assert report.total.unpriced == ("new",)
+    assert report.total.cost == pytest.approx(rows["known"].cost + rows["given"].cost)

@@ -1,0 +1,589 @@
+"""Changes of conversations: hand-written files for the rules, the real CLI for the proof that it sees them."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import bridle.sync
+from bridle import Options, transcripts
+from bridle.errors import SessionInUseError, SessionNotFoundError, StreamWarning, TranscriptError
+from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
+from bridle.transcripts import changes, forking
+from bridle.transcripts.running import running_sessions
+from tests.transcripts.disk import Writer, line, tool_use
+from tests.transcripts.picker import Picker
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from tests.conftest import RealCLI
+
+
+@pytest.fixture
+def talk(tmp_path: Path) -> Writer:
+    writer = Writer()
+    writer.user("one")
+    writer.assistant("first")
+    writer.user("two")
+    writer.assistant("second")
+    writer.save(tmp_path)
+    return writer
+
+
+def file_of(writer: Writer, config: Path) -> Path:
+    return transcripts.info(writer.session_id, config_dir=config).path
+
+
+def entries(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(each) for each in path.read_text(encoding="utf-8").splitlines()]
+
+
+# -- rename and tag ---------------------------------------------------------------------------------------------------
+
+
+def test_a_title_is_written_as_the_cli_writes_it(tmp_path: Path, talk: Writer) -> None:
+    path = file_of(talk, tmp_path)
+    before = path.read_bytes()
+    transcripts.rename(talk.session_id, "  My\ttitle\u202e \u00e9\x1b ", config_dir=tmp_path)
+    own = f'"sessionId":"{talk.session_id}"}}\n'
+    added = f'{{"type":"custom-title","customTitle":"My title \u00e9",{own}{{"type":"agent-name","agentName":"My title \u00e9",{own}'
+    assert path.read_bytes() == before + added.encode()
+    beside = path.with_suffix("") / "custom-title.json"
+    assert beside.read_text(encoding="utf-8") == '{"customTitle":"My title \u00e9"}'
+    assert (beside.stat().st_mode & 0o777, beside.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert os.listdir(beside.parent) == ["custom-title.json"]
+    found = transcripts.info(talk.session_id, config_dir=tmp_path)
+    assert (found.title, found.title_source) == ("My title \u00e9", "custom")
+
+
+@pytest.mark.parametrize("title", ["", " \n ", "\u200b\u202e", "\u200d", "\ud800", "\U000e0041"])
+def test_a_title_needs_a_visible_character(tmp_path: Path, talk: Writer, title: str) -> None:
+    before = file_of(talk, tmp_path).read_bytes()
+    with pytest.raises(ValueError, match="visible character"):
+        transcripts.rename(talk.session_id, title, config_dir=tmp_path)
+    if title:
+        with pytest.raises(ValueError, match="visible character"):
+            transcripts.fork(talk.session_id, title=title, config_dir=tmp_path)
+    assert file_of(talk, tmp_path).read_bytes() == before
+
+
+TAGS = [
+    ("billed", "billed"),
+    (" a\u200bb\u202e ", "ab"),
+    ("\ufb01n", "fin"),  # a ligature
+    ("x\u00ady", "xy"),  # a soft hyphen
+    ("a\n\x1b[31mb", "a [31mb"),
+    ("e\u200b\u0301", "\u00e9"),  # composes after the invisible character went
+    ("\U000e0041\ue000\u0378z", "z"),  # a tag character, private use, unassigned
+    ("t" * 300, "t" * 200),
+    ("\u0130" + "s" * 250, "\u0130" + "s" * 199),
+]
+
+
+@pytest.mark.parametrize(("text", "kept"), TAGS)
+def test_a_tag_is_cleaned(tmp_path: Path, talk: Writer, text: str, kept: str) -> None:
+    transcripts.tag(talk.session_id, text, config_dir=tmp_path)
+    assert transcripts.info(talk.session_id, config_dir=tmp_path).tag == kept
+    assert changes.clean_tag(kept) == kept
+    last = file_of(talk, tmp_path).read_bytes().splitlines()[-1]
+    assert last == line({"type": "tag", "tag": kept, "sessionId": talk.session_id}).encode()
+
+
+def test_a_tag_is_removed_with_none_and_never_by_mistake(tmp_path: Path, talk: Writer) -> None:
+    transcripts.tag(talk.session_id, "a", config_dir=tmp_path)
+    with pytest.raises(ValueError, match="None to remove"):
+        transcripts.tag(talk.session_id, "\u200b", config_dir=tmp_path)
+    assert transcripts.info(talk.session_id, config_dir=tmp_path).tag == "a"
+    transcripts.tag(talk.session_id, None, config_dir=tmp_path)
+    assert transcripts.info(talk.session_id, config_dir=tmp_path).tag is None
+
+
+def test_a_half_written_line_stays_alone(tmp_path: Path, talk: Writer) -> None:
+    path = file_of(talk, tmp_path)
+    with path.open("a", encoding="utf-8") as file:
+        file.write('{"type":"user","mess')
+    transcripts.tag(talk.session_id, "kept", config_dir=tmp_path)
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert lines[-2:] == ['{"type":"user","mess', line({"type": "tag", "tag": "kept", "sessionId": talk.session_id})]
+    assert transcripts.info(talk.session_id, config_dir=tmp_path).tag == "kept"
+
+
+def test_changes_beside_a_writer_lose_nothing(tmp_path: Path, talk: Writer) -> None:
+    path = file_of(talk, tmp_path)
+    before = len(path.read_bytes().splitlines())
+    start = threading.Barrier(5)
+
+    def tagger(number: int) -> None:
+        start.wait(10)
+        for each in range(50):
+            transcripts.tag(talk.session_id, f"{number}-{each}", config_dir=tmp_path)
+
+    threads = [threading.Thread(target=tagger, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
+    start.wait(10)
+    for each in range(200):
+        os.write(descriptor, line({"type": "mode", "mode": f"{each}", "sessionId": talk.session_id}).encode() + b"\n")
+    os.close(descriptor)
+    for thread in threads:
+        thread.join(30)
+    found = [each for each in path.read_bytes().splitlines()[before:] if each]
+    kinds = [json.loads(each)["type"] for each in found]
+    assert (kinds.count("tag"), kinds.count("mode")) == (200, 200)
+
+
+def test_nothing_is_created_for_a_session_that_vanished(tmp_path: Path, talk: Writer) -> None:
+    files = transcripts.info(talk.session_id, config_dir=tmp_path).files
+    files.path.unlink()
+    with pytest.raises(SessionNotFoundError, match=talk.session_id):
+        transcripts.tag(talk.session_id, "a", config_dir=tmp_path)
+    with pytest.raises(SessionNotFoundError, match=talk.session_id):
+        changes.append(files, [{"type": "tag", "tag": "a"}])
+    assert not files.path.exists()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_file_that_is_not_regular_is_not_written(tmp_path: Path, talk: Writer) -> None:
+    path = file_of(talk, tmp_path)
+    files = transcripts.info(talk.session_id, config_dir=tmp_path).files
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(TranscriptError, match="not a regular file"):
+        changes.append(files, [{"type": "tag", "tag": "a"}])
+    path.unlink()
+    path.symlink_to("/dev/full")
+    with pytest.raises(TranscriptError, match=f"{os.strerror(errno.ENOSPC)}|not a regular file"):
+        changes.append(files, [{"type": "tag", "tag": "a"}])
+
+
+# -- archive ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_archived_conversation_comes_back_with_a_prompt(tmp_path: Path, talk: Writer) -> None:
+    def archived() -> bool:
+        return transcripts.is_archived(transcripts.info(talk.session_id, config_dir=tmp_path))
+
+    assert not archived()
+    transcripts.archive(talk.session_id, config_dir=tmp_path)
+    path = file_of(talk, tmp_path)
+    mark = json.loads((path.with_suffix("") / "archived.json").read_bytes())
+    assert mark["archived"] is True
+    assert datetime.now(UTC) - datetime.fromisoformat(mark["at"]) < timedelta(minutes=1)
+    assert archived()
+    transcripts.tag(talk.session_id, "later", config_dir=tmp_path)  # the file changes; no prompt
+    os.utime(path, (2**31, 2**31))
+    assert archived()
+    transcripts.archive(talk.session_id, archived=False, config_dir=tmp_path)
+    assert not archived()
+    transcripts.archive(talk.session_id, config_dir=tmp_path)
+    talk.clock = 10**8
+    talk.result("t")
+    talk.user("hidden", isMeta=True)
+    talk.save(tmp_path)
+    os.utime(path, (2**31, 2**31))
+    assert archived()
+    talk.user("again")
+    talk.save(tmp_path)
+    os.utime(path, (2**31, 2**31))
+    assert not archived()
+    for broken in ("{", "[]", '{"archived":"yes","at":1}', '{"archived":true,"at":"2999-01-01T00:00:00"}'):
+        (path.with_suffix("") / "archived.json").write_text(broken)
+        assert not archived()
+
+
+# -- delete and prune -------------------------------------------------------------------------------------------------
+
+
+def with_subagent(path: Path, size: int = 100) -> Path:
+    folder = path.with_suffix("") / "subagents"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "agent-a1.jsonl").write_bytes(b"x" * size)
+    return folder / "agent-a1.jsonl"
+
+
+def register(config: Path, session_id: str, *, pid: int | None = None, **fields: Any) -> Path:
+    """Write the register entry of a process, as the CLI does."""
+    folder = config / "sessions"
+    folder.mkdir(exist_ok=True)
+    own = os.getpid() if pid is None else pid
+    path = folder / f"{own}.json"
+    path.write_text(json.dumps({"pid": own, "sessionId": session_id, **fields}))
+    return path
+
+
+def test_delete_removes_the_file_and_the_folder(tmp_path: Path, talk: Writer) -> None:
+    path = file_of(talk, tmp_path)
+    with_subagent(path)
+    other = Writer()
+    other.user("other")
+    kept = other.save(tmp_path)
+    transcripts.delete(talk.session_id, config_dir=tmp_path)
+    assert os.listdir(path.parent) == [kept.name]
+    with pytest.raises(SessionNotFoundError):
+        transcripts.delete(talk.session_id, config_dir=tmp_path)
+
+
+def test_delete_does_not_follow_a_link(tmp_path: Path, talk: Writer) -> None:
+    path = file_of(talk, tmp_path)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "precious").touch()
+    path.with_suffix("").symlink_to(elsewhere)
+    transcripts.delete(talk.session_id, config_dir=tmp_path)
+    assert os.listdir(path.parent) == []
+    assert os.listdir(elsewhere) == ["precious"]
+
+
+def test_a_running_session_is_not_deleted(tmp_path: Path, talk: Writer) -> None:
+    path = file_of(talk, tmp_path)
+    mark = register(tmp_path, talk.session_id)
+    with pytest.raises(SessionInUseError, match=f"the process {os.getpid()} works on it") as caught:
+        transcripts.delete(talk.session_id, config_dir=tmp_path)
+    assert (caught.value.pid, caught.value.session_id) == (os.getpid(), talk.session_id)
+    with pytest.warns(StreamWarning, match="SESSION_IN_USE"):
+        transcripts.rename(talk.session_id, "title", config_dir=tmp_path)
+    found = transcripts.prune(older_than=timedelta(0), project=talk.cwd, config_dir=tmp_path)
+    assert ([each.session_id for each in found.running], found.sessions) == ([talk.session_id], ())
+    # A process of the same id that started at another time, one that is gone, files that are no entries.
+    register(tmp_path, talk.session_id, procStart="1")
+    register(tmp_path, talk.session_id, pid=2**22 + 7)
+    register(tmp_path, talk.session_id, pid=-1)
+    (tmp_path / "sessions" / "5.json").write_text("[")
+    transcripts.rename(talk.session_id, "title", config_dir=tmp_path)
+    # A process of another machine counts while its entry is young.
+    mark = register(tmp_path, talk.session_id, pidDomain="linux:other:pid:[1]", procStart="1")
+    with pytest.raises(SessionInUseError):
+        transcripts.delete(talk.session_id, config_dir=tmp_path)
+    os.utime(mark, (0, 0))
+    assert running_sessions(tmp_path) == {}
+    register(tmp_path, talk.session_id)
+    transcripts.delete(talk.session_id, force=True, config_dir=tmp_path)
+    assert not path.exists()
+
+
+def aged(tmp_path: Path, days: float, *, tag: str | None = None, filler: int = 0, cwd: str = "/work/project") -> Path:
+    writer = Writer(cwd=cwd)
+    writer.user("prompt")
+    if tag is not None:
+        writer.lines.append(line({"type": "tag", "tag": tag}))
+    if filler:
+        writer.add("attachment", attachment={"type": "file", "content": "x" * filler})
+    path = writer.save(tmp_path)
+    old = (datetime.now(UTC) - timedelta(days=days)).timestamp()
+    os.utime(with_subagent(path, 1000), (old, old))
+    os.utime(path, (old, old))
+    return path
+
+
+def test_prune_is_a_dry_run_unless_told(tmp_path: Path) -> None:
+    oldest, old, young = aged(tmp_path, 50), aged(tmp_path, 31), aged(tmp_path, 29)
+    tagged = aged(tmp_path, 40, tag="keep")
+    hidden = aged(tmp_path, 40, tag="keep", filler=200_000)  # the tag is outside the ends of the file
+    untagged = aged(tmp_path, 45, tag="", filler=10)
+    other = aged(tmp_path, 60, cwd="/work/other")
+    found = transcripts.prune(older_than=timedelta(days=30), project="/work/project", config_dir=tmp_path)
+    assert found.dry_run
+    assert [each.path for each in found.sessions] == [oldest, untagged, old]
+    assert {each.path for each in found.tagged} == {tagged, hidden}
+    assert found.bytes == sum(path.stat().st_size + 1000 for path in (oldest, old, untagged))
+    assert all(path.exists() for path in (oldest, old, young, untagged))
+    done = transcripts.prune(older_than=timedelta(days=30), project="/work/project", dry_run=False, config_dir=tmp_path)
+    assert (done.sessions, done.bytes, done.dry_run) == (found.sessions, found.bytes, False)
+    assert {path.exists() for path in (oldest, old, untagged)} == {False}
+    assert not any(path.with_suffix("").exists() for path in (oldest, old, untagged))
+    assert all(path.exists() for path in (young, tagged, hidden, other))
+    everything = transcripts.prune(
+        older_than=timedelta(0), all_projects=True, keep_tagged=False, dry_run=False, config_dir=tmp_path
+    )
+    assert {each.path for each in everything.sessions} == {young, tagged, hidden, other}
+
+
+def test_prune_counts_the_changes_of_subagents(tmp_path: Path) -> None:
+    path = aged(tmp_path, 50)
+    with_subagent(path)
+    assert not transcripts.prune(older_than=timedelta(days=30), all_projects=True, config_dir=tmp_path).sessions
+
+
+def test_prune_says_what_it_could_not_delete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    path = aged(tmp_path, 50)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", refuse)
+        with pytest.raises(TranscriptError, match="could not be deleted: Permission denied"):
+            transcripts.delete(path.stem, config_dir=tmp_path)
+        found = transcripts.prune(older_than=timedelta(days=30), all_projects=True, dry_run=False, config_dir=tmp_path)
+    assert (found.sessions, found.bytes, [each.path for each in found.failed]) == ((), 0, [path])
+    assert path.exists()
+
+
+def test_prune_refuses_what_it_cannot_mean(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="must not be negative"):
+        transcripts.prune(older_than=timedelta(days=-1), config_dir=tmp_path)
+    with pytest.raises(ValueError, match="exclude each other"):
+        transcripts.prune(older_than=timedelta(1), project="/a", all_projects=True, config_dir=tmp_path)
+
+
+# -- fork -------------------------------------------------------------------------------------------------------------
+
+
+def parallel() -> tuple[Writer, list[str]]:
+    """Return a conversation with two parallel calls; the walk from its end passes one result. The ids in the order of requests."""
+    writer = Writer()
+    prompt = writer.user("run both")
+    first = writer.assistant(tool_use("t1"), id="m")
+    second = writer.assistant(tool_use("t2"), id="m")
+    one = writer.result("t1", "one", parent=first)
+    two = writer.result("t2", "two", parent=second)
+    end = writer.assistant("done")
+    return writer, [prompt, first, second, one, two, end]
+
+
+def texts(session_id: str, config: Path) -> list[str]:
+    return [str(each) for each in transcripts.read(session_id, config_dir=config).messages]
+
+
+def test_a_fork_is_a_line_of_new_ids(tmp_path: Path) -> None:
+    writer, ids = parallel()
+    writer.add("attachment", attachment={"type": "note", "about": ids[2]}, parent=ids[2])
+    writer.user("a subagent", isSidechain=True, parent=ids[0])
+    writer.user("later", parent=ids[-1], sourceToolAssistantUUID=ids[2], near={"uuid": ids[1], "other": "x"})
+    writer.assistant("end", requestRef="r1")
+    path = writer.save(tmp_path)
+    before = path.read_bytes()
+    copy = transcripts.fork(writer.session_id, config_dir=tmp_path)
+    assert path.read_bytes() == before
+    new = transcripts.info(copy, config_dir=tmp_path)
+    assert (new.path.parent, new.path.stat().st_mode & 0o777) == (path.parent, 0o600)
+    assert (new.title, new.title_source) == ("run both (fork)", "custom")
+    found = entries(new.path)
+    messages = [each for each in found if "uuid" in each]
+    assert {each["sessionId"] for each in found} == {copy}
+    assert [each["parentUuid"] for each in messages] == [None, *(each["uuid"] for each in messages[:-1])]
+    old = {each["forkedFrom"]["messageUuid"]: each["uuid"] for each in messages}
+    assert old.keys() >= set(ids)
+    assert not set(old) & set(old.values())
+    later = messages[-2]
+    assert later["sourceToolAssistantUUID"] == old[ids[2]]
+    assert later["near"] == {"uuid": old[ids[1]], "other": "x"}
+    assert messages[-1]["requestSessionId"] == writer.session_id
+    assert "a subagent" not in new.path.read_text(encoding="utf-8")
+    assert texts(copy, tmp_path) == texts(writer.session_id, tmp_path)
+    # A fork of a fork is one as well.
+    assert texts(transcripts.fork(copy, config_dir=tmp_path), tmp_path) == texts(copy, tmp_path)
+
+
+@pytest.mark.parametrize("place", range(6))
+def test_a_fork_ends_at_the_message(tmp_path: Path, place: int) -> None:
+    writer, ids = parallel()
+    writer.save(tmp_path)
+    copy = transcripts.fork(writer.session_id, at=ids[place], title="cut", config_dir=tmp_path)
+    new = transcripts.read(copy, config_dir=tmp_path)
+    origins = [each.data["forkedFrom"]["messageUuid"] for each in new.entries if each.uuid]
+    assert sorted(origins) == sorted(ids[: place + 1])
+    assert len(new.messages) == place + 1
+    assert new.info.title == "cut"
+
+
+def test_a_fork_at_another_branch_and_at_a_message_object(tmp_path: Path) -> None:
+    writer = Writer()
+    first = writer.user("one")
+    old = writer.assistant("old way")
+    writer.user("new way", parent=first)
+    writer.assistant("end")
+    writer.save(tmp_path)
+    copy = transcripts.fork(writer.session_id, at=old, config_dir=tmp_path)
+    assert [each.split(": ")[1] for each in texts(copy, tmp_path)] == ["one", "old way"]
+    message = transcripts.read(writer.session_id, config_dir=tmp_path).messages[1]
+    copy = transcripts.fork(writer.session_id, at=message, config_dir=tmp_path)
+    assert [each.split(": ")[1] for each in texts(copy, tmp_path)] == ["one", "new way"]
+    with pytest.raises(TranscriptError, match=r"has no message 'no\\x1bne'"):
+        transcripts.fork(writer.session_id, at="no\x1bne", config_dir=tmp_path)
+
+
+def test_a_fork_without_messages_is_refused(tmp_path: Path) -> None:
+    writer = Writer()
+    writer.note("custom-title", customTitle="empty")
+    path = writer.save(tmp_path)
+    with pytest.raises(TranscriptError, match="no message to fork"):
+        transcripts.fork(writer.session_id, config_dir=tmp_path)
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_a_fork_carries_what_the_next_request_depends_on(tmp_path: Path) -> None:
+    writer, ids = parallel()
+    kept = {"kind": "tool-result", "toolUseId": "t1", "replacement": "short"}
+    writer.note("content-replacement", replacements=[kept, {"toolUseId": "later", "replacement": "secret"}])
+    writer.note("content-replacement", replacements=[kept], agentId="a1")
+    writer.note("relocated", relocatedCwd="/new")
+    writer.note("queue-operation", operation="enqueue", content="secret")
+    writer.save(tmp_path)
+    copy = transcripts.fork(writer.session_id, at=ids[-1], config_dir=tmp_path)
+    path = transcripts.info(copy, config_dir=tmp_path).path
+    found = {each["type"]: each for each in entries(path)}
+    assert found["content-replacement"]["replacements"] == [kept]
+    assert found["relocated"]["relocatedCwd"] == "/new"
+    assert "secret" not in path.read_text(encoding="utf-8")
+
+
+def test_a_failed_fork_leaves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "new.jsonl"
+
+    def lines() -> Any:
+        yield b"{}"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        forking.create_file(path, lines())
+    assert not path.exists()
+    path.write_text("precious")
+    with pytest.raises(FileExistsError):
+        forking.create_file(path, [b"{}"])
+    assert path.read_text() == "precious"
+
+
+# -- the real CLI -----------------------------------------------------------------------------------------------------
+
+
+def options(real_cli: RealCLI, model: ScriptedModel, **more: Any) -> Options:
+    return Options(
+        cli_path=real_cli.cli_path,
+        cwd=real_cli.cwd,
+        env=real_cli.env(model),
+        inherit_env=False,
+        allowed_tools=["Bash"],
+        **more,
+    )
+
+
+def config_of(real_cli: RealCLI, model: ScriptedModel) -> Path:
+    return real_cli.directory / os.path.relpath(real_cli.env(model)["CLAUDE_CONFIG_DIR"], real_cli.directory)
+
+
+def shown(body: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the conversation in a request: texts, calls and results. Reminders that the CLI adds anew each time are left out."""
+    found = []
+    for message in body["messages"]:
+        content = message["content"]
+        for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
+            if message["role"] == "system" or block.get("text", "").startswith("<system-reminder>"):
+                continue
+            kept = {name: value for name, value in block.items() if name != "cache_control"}
+            found.append((message["role"], json.dumps(kept, sort_keys=True)))
+    return found
+
+
+BOTH = Reply(ToolCall("Bash", {"command": "echo hi"}), ToolCall("Bash", {"command": "echo ho"}))
+
+
+@pytest.mark.timeout(180)
+def test_a_fork_resumes_with_exactly_the_history_up_to_each_message(real_cli: RealCLI) -> None:
+    with ScriptedModel(BOTH, Reply("done"), Repeat("more")) as model:
+        config = config_of(real_cli, model)
+        base = options(real_cli, model)
+        with bridle.sync.Session(base) as session:
+            for prompt in ("one", "two"):
+                session_id = session.send(prompt).result().session_id
+        whole = shown(model.requests[-1].body)
+        assert session_id is not None
+        messages = list(transcripts.read(session_id, config_dir=config).messages)
+        assert [type(each).__name__[0] for each in messages] == [*"UAAUUAUA"]
+        for count, message in enumerate(messages, 1):
+            before = len(model.requests)
+            copy = transcripts.fork(session_id, at=message, config_dir=config)
+            result = bridle.sync.run("NEXT", base.replace(resume=copy))
+            assert result.session_id == copy
+            request = shown(model.requests[before].body)
+            expected = [*whole, ("assistant", json.dumps({"text": "more", "type": "text"}))][:count]
+            assert request[:count] == expected
+            # The CLI itself answers calls without a result, and prompts without an answer.
+            rest = [text for role, text in request[count:]]
+            assert "NEXT" in rest[-1]
+            for text in rest[:-1]:
+                assert "Tool call interrupted" in text or "No response requested" in text
+            assert len(transcripts.read(copy, config_dir=config).messages) >= count + 2
+
+
+@pytest.mark.timeout(120)
+def test_a_fork_after_a_compaction_has_the_summary_and_the_kept_messages(real_cli: RealCLI) -> None:
+    with ScriptedModel(Repeat("more"), compaction=Repeat("the summary")) as model:
+        config = config_of(real_cli, model)
+        base = options(real_cli, model)
+        with bridle.sync.Session(base) as session:
+            for prompt in ("one", "two", "/compact", "three"):
+                session_id = session.send(prompt).result().session_id
+        assert session_id is not None
+        original = shown(model.requests[-1].body)
+        before = len(model.requests)
+        copy = transcripts.fork(session_id, config_dir=config)
+        bridle.sync.run("NEXT", base.replace(resume=copy))
+        request = shown(model.requests[before].body)
+        assert request[: len(original)] == original
+        assert any("the summary" in text for _, text in original)
+        assert original[1][0] == "assistant"  # the CLI kept the last reply
+        # Before the compaction, the copy has the messages that the summary replaced.
+        first = transcripts.read(session_id, config_dir=config).branches[-1].messages[1]
+        before = len(model.requests)
+        bridle.sync.run("NEXT", base.replace(resume=transcripts.fork(session_id, at=first, config_dir=config)))
+        assert [json.loads(text)["text"] for _, text in shown(model.requests[before].body)] == ["one", "more", "NEXT"]
+
+
+@pytest.mark.timeout(180)
+def test_the_cli_shows_the_title_and_the_tag(real_cli: RealCLI) -> None:
+    with ScriptedModel(Repeat("more")) as model:
+        config = config_of(real_cli, model)
+        base = options(real_cli, model)
+        with bridle.sync.Session(base) as session:
+            session_id = session.send("one").result().session_id
+            session.rename_session("By the CLI")
+        assert session_id is not None
+        transcripts.rename(session_id, "By Bridle", config_dir=config)
+        transcripts.tag(session_id, "billed", config_dir=config)
+        with Picker(real_cli, model) as picker:
+            shown = picker.read_until("#billed")
+            assert "By Bridle" in shown
+            assert "By the CLI" not in shown
+            picker.press("\r")
+            assert "By Bridle " in picker.read_until("By Bridle \u2500")  # in the line above the prompt
+        # By its title it is found as well, and the old one is gone.
+        assert bridle.sync.run("two", base.replace(resume="By Bridle")).session_id == session_id
+        found = transcripts.info(session_id, config_dir=config)
+        assert (found.title, found.tag) == ("By Bridle", "billed")
+        # The line is far from the end of the file now: the list shows the small file beside it.
+        last = [each for each in transcripts.read(session_id, config_dir=config).entries if each.type == "assistant"][
+            -1
+        ]
+        filler = {**last.data, "parentUuid": last.uuid, "uuid": "5e551011-0000-4000-8000-000000000000"}
+        filler["message"] = {**filler["message"], "content": [{"type": "text", "text": "x" * 200_000}]}
+        with found.path.open("a", encoding="utf-8") as file:
+            file.write(line(filler) + "\n")
+        with Picker(real_cli, model) as picker:
+            assert "By Bridle" in picker.read_until("HEAD")
+
+
+@pytest.mark.timeout(120)
+def test_a_session_that_the_cli_runs_is_in_use(real_cli: RealCLI) -> None:
+    with ScriptedModel(Repeat("more")) as model:
+        config = config_of(real_cli, model)
+        with bridle.sync.Session(options(real_cli, model)) as session:
+            session_id = session.send("one").result().session_id
+            assert session_id is not None
+            with pytest.raises(SessionInUseError) as caught:
+                transcripts.delete(session_id, config_dir=config)
+            assert caught.value.pid == session.pid
+            assert transcripts.prune(older_than=timedelta(0), all_projects=True, config_dir=config).running
+            transcripts.tag(session_id, "live", config_dir=config)
+            session.send("two").result()
+        assert transcripts.info(session_id, config_dir=config).tag == "live"
+        transcripts.delete(session_id, config_dir=config)
+        assert [*config.rglob(f"projects/**/{session_id}*")] == []

@@ -1,0 +1,236 @@
+"""A list shows titles, prompts, directories and times, from the ends of the files alone."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bridle import transcripts
+from bridle.transcripts import places
+from tests.contract import shows
+from tests.transcripts.disk import Writer, line, some_id
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bridle.transcripts import TranscriptInfo
+
+
+def only(tmp_path: Path, writer: Writer, text: str | None = None) -> TranscriptInfo:
+    writer.save(tmp_path, text=text)
+    return transcripts.info(writer.session_id, config_dir=tmp_path)
+
+
+def talk(prompt: str = "first", filler: int = 0) -> Writer:
+    writer = Writer()
+    writer.note("queue-operation", operation="enqueue", timestamp="2026-11-01T00:00:00.500Z")
+    writer.user(prompt)
+    if filler:
+        writer.add("attachment", attachment={"type": "file", "content": "x" * filler})
+    writer.assistant("answer")
+    return writer
+
+
+TITLES: list[tuple[list[tuple[str, dict[str, Any]]], str, str]] = [
+    ([], "first", "first_prompt"),
+    ([("summary", {"summary": "the summary"})], "the summary", "summary"),
+    ([("summary", {"summary": "s"}), ("last-prompt", {"lastPrompt": "later"})], "later", "last_prompt"),
+    ([("ai-title", {"aiTitle": "made"}), ("last-prompt", {"lastPrompt": "later"})], "made", "ai"),
+    ([("custom-title", {"customTitle": "mine"}), ("ai-title", {"aiTitle": "made"})], "mine", "custom"),
+    (
+        [("custom-title", {"customTitle": "one"}), ("custom-title", {"customTitle": 'tw"o \u00e9'})],
+        'tw"o \u00e9',
+        "custom",
+    ),
+    ([("custom-title", {"customTitle": "one"}), ("custom-title", {"customTitle": ""})], "first", "first_prompt"),
+]
+
+
+@shows("transcripts.read.titles")
+@pytest.mark.parametrize(("notes", "title", "source"), TITLES)
+def test_a_title_comes_from_the_best_source(
+    tmp_path: Path, notes: list[tuple[str, dict[str, Any]]], title: str, source: str
+) -> None:
+    writer = talk()
+    for kind, fields in notes:
+        writer.note(kind, **fields)
+    found = only(tmp_path, writer)
+    assert (found.title, found.title_source) == (title, source)
+
+
+def test_the_facts_of_a_conversation(tmp_path: Path) -> None:
+    writer = talk()
+    writer.lines.append('{"type":"tag","tag":"bill\\u0065d","sessionId":"x"}')
+    path = writer.save(tmp_path)
+    os.utime(path, ns=(0, 1_700_000_000_123_000_000))
+    found = transcripts.info(writer.session_id, config_dir=tmp_path)
+    assert found.first_prompt == "first"
+    assert found.cwd == writer.cwd
+    assert found.git_branch == "main"
+    assert found.created == datetime(2026, 11, 1, 0, 0, 0, 500_000, tzinfo=UTC)
+    assert found.modified == datetime.fromtimestamp(1_700_000_000.123, UTC)
+    assert found.bytes == path.stat().st_size
+    assert (found.tag, found.model, found.sidechain, found.path) == ("billed", "claude-opus-5-5", False, path)
+    assert (found.project_key, found.files.path) == (path.parent.name, path)
+
+
+def test_a_field_inside_of_a_tool_call_is_not_a_field_of_the_session(tmp_path: Path) -> None:
+    writer = talk()
+    nested = {
+        "cwd": "/evil",
+        "customTitle": "evil",
+        "lastPrompt": "evil",
+        "gitBranch": "evil",
+        "timestamp": "1999",
+        "summary": "evil",
+    }
+    writer.assistant({"type": "tool_use", "id": "t", "name": "mcp__x__y", "input": nested})
+    writer.user([{"type": "tool_result", "tool_use_id": "t", "content": line(nested)}], toolUseResult=nested)
+    writer.user('{"type":"tag","tag":"evil"}')
+    found = only(tmp_path, writer)
+    assert "evil" not in repr(found)
+    assert (found.title, found.cwd, found.git_branch) == ("first", writer.cwd, "main")
+
+
+def test_a_tag_can_be_taken_away(tmp_path: Path) -> None:
+    writer = talk()
+    writer.lines.append('{"type":"tag","tag":"a"}')
+    assert only(tmp_path, writer).tag == "a"
+    writer.lines.append('{"type":"tag","tag":""}')
+    assert only(tmp_path, writer).tag is None
+
+
+@pytest.mark.parametrize("cut", range(1, 60, 7))
+def test_a_half_written_last_line_changes_nothing_else(tmp_path: Path, cut: int) -> None:
+    writer = talk()
+    writer.note("last-prompt", lastPrompt="later")
+    whole = only(tmp_path, writer)
+    half = only(
+        tmp_path, writer, writer.text + line({"type": "user", "message": {"role": "user", "content": "half" * 9}})[:cut]
+    )
+    assert (half.title, half.cwd, half.created, half.model) == (whole.title, whole.cwd, whole.created, whole.model)
+
+
+def test_lines_that_the_windows_cut_still_tell(tmp_path: Path) -> None:
+    writer = talk(filler=300_000)
+    writer.note("custom-title", customTitle="early")
+    writer.add("attachment", attachment={"type": "file", "content": "y" * 300_000})
+    found = only(tmp_path, writer)
+    assert (found.title, found.git_branch, found.cwd) == ("first", "main", writer.cwd)
+    # The title stands in neither window; in the last one it counts, as in the first one.
+    writer.note("custom-title", customTitle="late")
+    assert only(tmp_path, writer).title == "late"
+    first = Writer()
+    first.note("custom-title", customTitle="early")
+    first.lines += writer.lines[:-1]
+    assert only(tmp_path, first).title == "early"
+
+
+@pytest.mark.parametrize(
+    ("content", "prompt"),
+    [
+        ("x" * 250, "x" * 200 + "\u2026"),
+        ("two\nlines ", "two lines"),
+        ([{"type": "image", "source": {}}, {"type": "text", "text": "look"}], "look"),
+        ("<local-command-stdout>no</local-command-stdout>", "next"),
+        ("[Request interrupted by user for tool use]", "next"),
+        ("<ide_opened_file>a\nb</ide_opened_file>", "next"),
+        ("<command-name>/compact</command-name>", "next"),
+        ("  ", "next"),
+    ],
+)
+def test_the_first_prompt_is_one_that_a_user_typed(tmp_path: Path, content: Any, prompt: str) -> None:
+    writer = Writer()
+    writer.user("meta", isMeta=True)
+    writer.user("summary", isCompactSummary=True)
+    writer.result("t")
+    writer.user(content)
+    writer.user("next")
+    assert only(tmp_path, writer).first_prompt == prompt
+
+
+def test_a_command_counts_if_nothing_else_was_typed(tmp_path: Path) -> None:
+    writer = Writer()
+    writer.user("<command-name>/init</command-name> <command-args></command-args>")
+    assert only(tmp_path, writer).first_prompt == "/init"
+
+
+def test_a_list_is_newest_first_and_leaves_out_what_is_no_conversation(tmp_path: Path) -> None:
+    times = {}
+    for number in range(1, 6):
+        writer = talk(f"prompt {number}")
+        writer.session_id = some_id(number)
+        if number == 2:
+            writer.lines.append('{"type":"tag","tag":"kept"}')
+        os.utime(writer.save(tmp_path), (number, number))
+        times[number] = writer
+    folder = tmp_path / "projects" / transcripts.project_key(times[1].cwd)
+    (folder / f"{some_id(6)}.jsonl").write_text("")
+    (folder / f"{some_id(7)}.jsonl").write_text('{"type":"mode"}\n')
+    (folder / "agent-1.jsonl").write_text(times[1].text)
+    side = Writer(some_id(8))
+    side.user("x", isSidechain=True)
+    side.save(tmp_path)
+    (folder / f"{some_id(9)}.jsonl").mkdir()
+    os.mkfifo(folder / f"{some_id(10)}.jsonl")
+
+    def ids(**options: Any) -> list[int]:
+        found = transcripts.list(times[1].cwd, config_dir=tmp_path, **options)
+        return [number for each in found for number in range(1, 11) if each.session_id == some_id(number)]
+
+    assert ids() == [5, 4, 3, 2, 1]
+    assert ids(limit=2) == [5, 4]
+    assert ids(limit=2, offset=1) == [4, 3]
+    assert (ids(limit=0), ids(offset=9)) == ([], [])
+    assert ids(tag="kept", limit=1) == [2]
+    assert ids(since=datetime.fromtimestamp(3, UTC)) == [5, 4, 3]
+    assert ids(since=datetime.fromtimestamp(3, UTC), until=datetime.fromtimestamp(5, UTC)) == [4, 3]
+    assert transcripts.list("/other", config_dir=tmp_path) == []
+    assert transcripts.list("/other", config_dir=tmp_path / "nothing") == []
+    assert transcripts.info(some_id(8), config_dir=tmp_path).sidechain
+    assert transcripts.info(some_id(7), config_dir=tmp_path).title == ""
+
+
+def test_a_list_of_all_projects_has_each_session_once(tmp_path: Path) -> None:
+    for number, cwd in enumerate(("/a", "/b")):
+        writer = talk(f"in {cwd}")
+        writer.session_id, writer.cwd = some_id(1), cwd
+        os.utime(writer.save(tmp_path), (number, number))
+    (found,) = transcripts.list(all_projects=True, config_dir=tmp_path)
+    assert (found.title, found.modified) == ("in /b", datetime.fromtimestamp(1, UTC))
+    with pytest.raises(ValueError, match="exclude each other"):
+        transcripts.list("/a", all_projects=True)
+    with pytest.raises(ValueError, match="at least 0"):
+        transcripts.list(limit=-1)
+    with pytest.raises(ValueError, match="at least 0"):
+        transcripts.list(offset=-1)
+
+
+def test_find_gives_one_conversation(tmp_path: Path) -> None:
+    writer = talk()
+    writer.save(tmp_path)
+    assert transcripts.find(writer.session_id[:5], config_dir=tmp_path) == transcripts.info(
+        writer.session_id, config_dir=tmp_path
+    )
+
+
+def test_a_session_that_vanishes_is_not_an_error_of_the_list(tmp_path: Path) -> None:
+    path = talk().save(tmp_path)
+    files = places.SessionFiles(path.stem, path)
+    path.unlink()
+    from bridle.transcripts.listing import info_of
+
+    assert info_of(files) is None
+    path.symlink_to(path)
+    assert transcripts.list(Writer().cwd, config_dir=tmp_path) == []
+
+
+def test_local_times_count_as_local(tmp_path: Path) -> None:
+    path = talk().save(tmp_path)
+    moment = datetime.fromtimestamp(path.stat().st_mtime)
+    project = Writer().cwd
+    assert transcripts.list(project, config_dir=tmp_path, since=moment - timedelta(seconds=1))
+    assert not transcripts.list(project, config_dir=tmp_path, since=moment + timedelta(seconds=1))

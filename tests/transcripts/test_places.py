@@ -1,0 +1,148 @@
+"""Keys of projects, and the files of sessions, are found as the CLI makes them."""
+
+from __future__ import annotations
+
+import subprocess
+import unicodedata
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bridle import AmbiguousSessionError, SessionNotFoundError
+from bridle.transcripts import places, project_key
+from tests.contract import shows
+from tests.transcripts.disk import Writer, some_id
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LONG = "/tmp/t1probe/run2.1.330/work/" + "/".join(f"verylongname_{number:02}_{'x' * 40}" for number in range(5))
+
+
+@shows("transcripts.read.places")
+@pytest.mark.parametrize(
+    ("directory", "key"),
+    [
+        ("/srv/sp ace.(dot)_[x]'q", "-srv-sp-ace--dot---x--q"),
+        ("/srv/a\nb", "-srv-a-b"),
+        (unicodedata.normalize("NFD", "/srv/\u00e9x"), "-srv--x"),
+        ("/srv/a\U0001f600b", "-srv-a--b"),  # two UTF-16 units
+        (LONG, project_key(LONG)[:200] + "-b2pzqf"),  # the hash that CLI 2.1.330 made
+        ("/", "-"),
+    ],
+)
+def test_a_key_is_made_as_the_cli_makes_it(directory: str, key: str) -> None:
+    assert project_key(directory) == key
+
+
+def test_a_directory_stands_for_the_place_it_leads_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert project_key(tmp_path / "link") == project_key(tmp_path / "real")
+    monkeypatch.chdir(tmp_path / "link")
+    assert project_key() == project_key(tmp_path / "real")
+
+
+def test_the_configuration_folder_is_that_of_the_cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert places.config_folder(tmp_path) == tmp_path
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "x"))
+    assert places.config_folder() == tmp_path / "x"
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert places.config_folder() == tmp_path / ".claude"
+
+
+@shows("transcripts.read.places")
+def test_a_long_path_with_another_hash_is_found_by_its_sessions(tmp_path: Path) -> None:
+    mine, other = "/srv/" + "a" * 300 + "/mine", "/srv/" + "a" * 300 + "/other"
+    for directory, suffix in ((mine, "zzz1"), (other, "zzz2")):
+        writer = Writer(cwd=directory)
+        writer.user("hello")
+        saved = writer.save(tmp_path, directory)
+        saved.parent.rename(saved.parent.with_name(f"{project_key(directory)[:200]}-{suffix}"))
+    assert [folder.name[-4:] for folder, _ in places.project_folders(mine, config_dir=tmp_path)] == ["zzz1"]
+    exact = Writer(cwd=mine)
+    exact.user("hello")
+    exact.save(tmp_path, mine)
+    assert [folder.name for folder, _ in places.project_folders(mine, config_dir=tmp_path)] == [project_key(mine)]
+
+
+def git(*arguments: str, cwd: Path) -> None:
+    command = ["git", "-c", "user.name=x", "-c", "user.email=x@example.org", *arguments]
+    subprocess.run(command, cwd=cwd, check=True, capture_output=True, timeout=30)
+
+
+@shows("transcripts.read.places")
+def test_worktrees_belong_to_a_project(tmp_path: Path) -> None:
+    repository = tmp_path / "repository"
+    (repository / "sub").mkdir(parents=True)
+    git("init", "-q", cwd=repository)
+    git("commit", "-q", "--allow-empty", "-m", "x", cwd=repository)
+    alone = [str(place) for place in (repository,)]
+    trees = [repository, repository / "sub", tmp_path / "tree-one", tmp_path / "de ep" / "tree"]
+    for tree in trees:
+        writer = Writer(cwd=str(tree))
+        writer.user("x")
+        writer.save(tmp_path / "config", tree)
+
+    def found(project: Path, **options: bool) -> list[str]:
+        return [
+            directory for _, directory in places.project_folders(project, config_dir=tmp_path / "config", **options)
+        ]
+
+    assert found(repository) == alone
+    git("worktree", "add", "-q", str(trees[2]), cwd=repository)
+    git("worktree", "add", "-q", str(trees[3]), cwd=repository)
+    assert sorted(found(repository)) == sorted(map(str, (repository, trees[2], trees[3])))
+    assert found(trees[3])[0] == str(trees[3])
+    assert sorted(found(trees[3])) == sorted(found(repository))
+    assert found(repository / "sub")[0] == str(repository / "sub")
+    assert len(found(repository / "sub")) == 4
+    assert found(trees[3], include_worktrees=False) == [str(trees[3])]
+
+
+def test_a_session_is_located_in_any_project(tmp_path: Path) -> None:
+    old, new = Writer(some_id(1), cwd="/a"), Writer(some_id(1), cwd="/b")
+    for writer in (old, new):
+        writer.user("x")
+        path = writer.save(tmp_path)
+    import os
+
+    os.utime(path, (2_000_000_000, 2_000_000_000))
+    assert places.locate(some_id(1), config_dir=tmp_path).project_key == "-b"
+    assert places.locate(some_id(1), project="/a", config_dir=tmp_path).project_key == "-a"
+    for missing in (some_id(2), "../../etc/passwd", "", "x"):
+        with pytest.raises(SessionNotFoundError, match="no session") as caught:
+            places.locate(missing, config_dir=tmp_path)
+        assert caught.value.session_id == missing
+    with pytest.raises(SessionNotFoundError):
+        places.locate(some_id(1), project="/c", config_dir=tmp_path)
+
+
+def test_a_prefix_has_to_match_one_session(tmp_path: Path) -> None:
+    for number in (0x10 << 120, 0x11 << 120, 0xAB << 120):
+        writer = Writer(some_id(number))
+        writer.user("x")
+        writer.save(tmp_path)
+    assert places.find_files("AB", config_dir=tmp_path).session_id == some_id(0xAB << 120)
+    with pytest.raises(AmbiguousSessionError) as caught:
+        places.find_files("1", config_dir=tmp_path)
+    assert caught.value.matches == (some_id(0x10 << 120), some_id(0x11 << 120))
+    assert all(each in str(caught.value) for each in caught.value.matches)
+    for nothing in ("", "c"):
+        with pytest.raises(SessionNotFoundError):
+            places.find_files(nothing, config_dir=tmp_path)
+
+
+def test_subagents_are_found_in_nested_folders(tmp_path: Path) -> None:
+    writer = Writer()
+    writer.user("x")
+    files = places.SessionFiles(writer.session_id, writer.save(tmp_path))
+    assert files.subagents() == []
+    for name in ("subagents/agent-b.jsonl", "subagents/workflows/run/agent-c.jsonl", "subagents/agent-a.jsonl"):
+        path = files.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}\n")
+    (files.folder / "subagents" / "agent-a.meta.json").write_text("{}")
+    assert [each.agent_id for each in files.subagents()] == ["a", "b", "c"]
+    assert files.subagents()[0].meta_path.exists()

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-__all__ = ["Node", "conversation", "current_leaf", "leaves"]
+__all__ = ["Links", "Node"]
 
 
-class Node(msgspec.Struct, gc=False, kw_only=True):
+class Node(msgspec.Struct, gc=False):
     """An entry with an id: its links, without its content.
 
     Attributes:
@@ -39,6 +39,7 @@ class Node(msgspec.Struct, gc=False, kw_only=True):
         meta: True for input that no user typed.
         team: True for messages of a team.
         prompt: True if it starts a turn.
+        renamed: True if fields of the line have other names than in live messages.
     """
 
     uuid: str
@@ -58,6 +59,7 @@ class Node(msgspec.Struct, gc=False, kw_only=True):
     meta: bool
     team: bool
     prompt: bool
+    renamed: bool
 
     @property
     def hidden(self) -> bool:
@@ -70,75 +72,68 @@ class Node(msgspec.Struct, gc=False, kw_only=True):
         return self.kind in ("user", "assistant")
 
 
-def leaves(nodes: Iterable[Node]) -> list[Node]:
-    """Return the ends of all branches: the last message of each path, in the order of the file."""
-    by_uuid, place = _indexed(nodes)
-    parents = {node.parent for node in by_uuid.values() if node.parent}
-    found: dict[str, Node] = {}
-    for node in by_uuid.values():
-        if node.uuid in parents:
-            continue
+class Links:
+    """The entries of a file by id. An id that comes again replaces the entry.
+
+    Args:
+        nodes: the entries, in the order of the file.
+    """
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.nodes = nodes
+        self.by_uuid: dict[str, Node] = {node.uuid: node for node in nodes}
+
+    def leaves(self) -> list[Node]:
+        """Return the ends of all branches: the last message of each path, in the order of the file."""
+        by_uuid = self.by_uuid
+        parents = {node.parent for node in by_uuid.values()}
+        found: dict[str, Node] = {}
+        for node in by_uuid.values():
+            if node.uuid in parents:
+                continue
+            seen: set[str] = set()
+            here: Node | None = node
+            while here is not None and here.uuid not in seen:
+                if here.is_message:
+                    found[here.uuid] = here
+                    break
+                seen.add(here.uuid)
+                here = by_uuid.get(here.parent) if here.parent else None
+        return sorted(found.values(), key=lambda node: node.offset)
+
+    def current_leaf(self, *, subagent: bool = False) -> Node | None:
+        """Return the end of the conversation: the last leaf of the file that neither a subagent nor a team wrote.
+
+        Args:
+            subagent: whether this is the conversation of a subagent: then the last message counts.
+
+        Returns:
+            The entry; None if there is no message.
+        """
+        if subagent:
+            return next((node for node in reversed(self.nodes) if node.is_message), None)
+        found = self.leaves()
+        main = [node for node in found if not node.sidechain and not node.hidden]
+        return next(reversed(main or found), None)
+
+    def conversation(self, leaf: Node | None) -> list[Node]:
+        """Return the entries from the beginning to `leaf`, with the parallel tool calls and results beside the way.
+
+        Args:
+            leaf: the last entry; None gives an empty conversation.
+
+        Returns:
+            The entries, oldest first. Entries that are not messages are among them.
+        """
+        way: list[Node] = []
         seen: set[str] = set()
-        here: Node | None = node
+        here = leaf
         while here is not None and here.uuid not in seen:
-            if here.is_message:
-                found[here.uuid] = here
-                break
             seen.add(here.uuid)
-            here = by_uuid.get(here.parent) if here.parent else None
-    return sorted(found.values(), key=lambda node: place[node.uuid])
-
-
-def current_leaf(nodes: Iterable[Node], *, subagent: bool = False) -> Node | None:
-    """Return the end of the conversation: the last leaf of the file that neither a subagent nor a team wrote.
-
-    Args:
-        nodes: the entries.
-        subagent: whether they are the conversation of a subagent: then the last message counts.
-
-    Returns:
-        The entry; None if there is no message.
-    """
-    if subagent:
-        messages = [node for node in nodes if node.is_message]
-        return messages[-1] if messages else None
-    found = leaves(nodes)
-    main = [node for node in found if not node.sidechain and not node.hidden]
-    return next(reversed(main or found), None)
-
-
-def conversation(nodes: Iterable[Node], leaf: Node | None) -> list[Node]:
-    """Return the entries from the beginning to `leaf`, with the parallel tool calls and results beside the way.
-
-    Args:
-        nodes: all entries.
-        leaf: the last entry; None gives an empty conversation.
-
-    Returns:
-        The entries, oldest first. Entries that are not messages are among them.
-    """
-    if leaf is None:
-        return []
-    by_uuid, _ = _indexed(nodes)
-    way: list[Node] = []
-    seen: set[str] = set()
-    here: Node | None = leaf
-    while here is not None and here.uuid not in seen:
-        seen.add(here.uuid)
-        way.append(here)
-        here = by_uuid.get(here.parent) if here.parent else None
-    way.reverse()
-    return _with_parallel_calls(by_uuid, way, seen)
-
-
-def _indexed(nodes: Iterable[Node]) -> tuple[dict[str, Node], dict[str, int]]:
-    """Return the entries by id, and their places in the file. An id that comes again replaces the entry."""
-    by_uuid: dict[str, Node] = {}
-    place: dict[str, int] = {}
-    for number, node in enumerate(nodes):
-        by_uuid[node.uuid] = node
-        place[node.uuid] = number
-    return by_uuid, place
+            way.append(here)
+            here = self.by_uuid.get(here.parent) if here.parent else None
+        way.reverse()
+        return _with_parallel_calls(self.by_uuid, way, seen)
 
 
 def _with_parallel_calls(by_uuid: dict[str, Node], way: list[Node], seen: set[str]) -> list[Node]:

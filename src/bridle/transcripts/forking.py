@@ -16,7 +16,6 @@ import msgspec
 from msgspec import Raw
 
 from bridle.errors import TranscriptError, escape_terminal
-from bridle.transcripts.chain import Node, conversation, current_leaf, leaves
 from bridle.transcripts.changes import clean_title, title_lines, write_beside
 from bridle.transcripts.listing import PROMPT_LENGTH, info_of
 from bridle.transcripts.places import SessionFiles, StrPath, locate
@@ -25,6 +24,8 @@ from bridle.transcripts.transcript import Transcript, TranscriptMessage, source_
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
+
+    from bridle.transcripts.chain import Node
 
 __all__ = ["create_file", "fields_of", "fork"]
 
@@ -93,14 +94,14 @@ def fork(
 
 def _up_to(transcript: Transcript, at: str | TranscriptMessage | None) -> list[Node]:
     """Return the entries of the branch with the message `at`, from the beginning to it."""
-    nodes = source_of(transcript).nodes
-    current = current_leaf(nodes)
+    links = source_of(transcript).links
+    current = links.current_leaf()
     if at is None:
-        return _kept(_with_preserved(transcript, conversation(nodes, current)))
+        return _kept(_with_preserved(transcript, links.conversation(current)))
     wanted = at if isinstance(at, str) else at.uuid
-    others = (leaf for leaf in reversed(leaves(nodes)) if not leaf.sidechain)
+    others = (leaf for leaf in reversed(links.leaves()) if not leaf.sidechain)
     for leaf in (current, *others):
-        way = _with_preserved(transcript, conversation(nodes, leaf))
+        way = _with_preserved(transcript, links.conversation(leaf))
         for number, node in enumerate(way):
             if node.uuid == wanted:
                 return _kept(way[: number + 1])

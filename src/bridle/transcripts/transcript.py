@@ -22,7 +22,7 @@ from bridle.messages import AssistantMessage, ToolResultBlock, ToolUseBlock, Use
 from bridle.messages.base import NO_RAW, plain_object
 from bridle.messages.decode import decode
 from bridle.transcripts.accounting import TokenCounter, Tokens
-from bridle.transcripts.chain import Node, conversation, current_leaf, leaves
+from bridle.transcripts.chain import Links, Node
 from bridle.transcripts.entries import Entry, decode_entry, lines_of
 from bridle.transcripts.listing import TranscriptInfo, info_of
 from bridle.transcripts.places import SessionFiles, StrPath, SubagentFiles, locate
@@ -107,6 +107,9 @@ class _Link(msgspec.Struct, gc=False, rename="camel"):
     team_name: Any = None
     agent_id: str | None = None
     session_id: str | None = None
+    request_id: Any = None
+    is_api_error_message: Any = None
+    tool_use_result: Raw = NO_RAW
     source_tool_assistant: str | None = msgspec.field(default=None, name="sourceToolAssistantUUID")
     message: _Message | None = None
 
@@ -149,30 +152,32 @@ def _node(raw: bytes, offset: int) -> Node | None:
                     first = block.text if block.type == "text" else ""
     is_user = link.type == "user"
     meta, team = bool(link.is_meta), bool(link.team_name)
+    # By place: with names it takes three times as long.
     return Node(
-        uuid=link.uuid,
-        parent=link.parent_uuid or None,
-        logical_parent=link.logical_parent_uuid,
-        kind=link.type,
-        offset=offset,
-        length=len(raw),
-        timestamp=link.timestamp,
-        message_id=(message.id or None) if message is not None and link.type == "assistant" else None,
-        calls=calls if link.type == "assistant" else (),
-        results=results if is_user else (),
-        source=link.source_tool_assistant,
-        agent_id=link.agent_id,
-        session_id=link.session_id and sys.intern(link.session_id),
-        sidechain=bool(link.is_sidechain),
-        meta=meta,
-        team=team,
-        prompt=is_user
+        link.uuid,
+        link.parent_uuid or None,
+        link.logical_parent_uuid,
+        link.type,
+        offset,
+        len(raw),
+        link.timestamp,
+        (message.id or None) if message is not None and link.type == "assistant" else None,
+        calls if link.type == "assistant" else (),
+        results if is_user else (),
+        link.source_tool_assistant,
+        link.agent_id,
+        link.session_id and sys.intern(link.session_id),
+        bool(link.is_sidechain),
+        meta,
+        team,
+        is_user
         and first is not None
         and not results
         and not meta
         and not team
         and not link.is_compact_summary
         and not first.startswith(_NOT_TYPED),
+        bool(link.tool_use_result) or link.request_id is not None or link.is_api_error_message is not None,
     )
 
 
@@ -192,6 +197,7 @@ def _link_slowly(raw: bytes) -> _Link | None:
         team_name=entry.team_name,
         agent_id=entry.agent_id,
         session_id=entry.session_id,
+        request_id="",  # it may have any of the fields
     )
     try:
         data = plain_object(entry.message_raw)
@@ -227,6 +233,7 @@ class _Source:
                     if (node := _node(line.raw, line.offset)) is not None:
                         self.nodes.append(node)
                 self.size = file.tell()
+        self.links = Links(self.nodes)
 
     @staticmethod
     def _identify(descriptor: int) -> tuple[int, int]:
@@ -299,7 +306,7 @@ def _message(raw: bytes, node: Node, parent_tool_use_id: str | None) -> Transcri
         _force(message, "parent_tool_use_id", parent_tool_use_id)
     if node.meta and isinstance(message, UserMessage):
         _force(message, "is_synthetic", True)
-    if b'"requestId"' not in raw and b'"isApiErrorMessage"' not in raw and b'"toolUseResult"' not in raw:
+    if not node.renamed:
         return message
     try:
         names = _names(raw)
@@ -456,7 +463,7 @@ class _Conversation:
 
     @cached_property
     def _shown(self) -> list[Node]:
-        return self._visible(conversation(self._source.nodes, self._leaf))
+        return self._visible(self._source.links.conversation(self._leaf))
 
     @property
     def path(self) -> Path:
@@ -510,7 +517,7 @@ class Subagent(_Conversation):
         self.tool_use_id: str | None = self._named("toolUseId")
         self.parent_agent_id: str | None = self._named("parentAgentId")
         source = _Source(files.path, session_id)
-        super().__init__(source, current_leaf(source.nodes, subagent=True), self.tool_use_id, subagent=True)
+        super().__init__(source, source.links.current_leaf(subagent=True), self.tool_use_id, subagent=True)
 
     def _named(self, name: str) -> str | None:
         value = self.meta.get(name)
@@ -545,14 +552,12 @@ class Transcript(_Conversation):
         self.session_id: str = files.session_id
         self.files: SessionFiles = files
         source = _Source(files.path, files.session_id)
-        end = current_leaf(source.nodes)
-        if leaf is not None:
-            end = next((node for node in reversed(source.nodes) if node.uuid == leaf), None)
-            if end is None:
-                raise TranscriptError(
-                    f"Session {files.session_id} has no message {escape_terminal(repr(leaf), 200)}. `branches` lists the ends "
-                    "of its branches; every message has its id as `uuid`."
-                )
+        end = source.links.current_leaf() if leaf is None else source.links.by_uuid.get(leaf)
+        if leaf is not None and end is None:
+            raise TranscriptError(
+                f"Session {files.session_id} has no message {escape_terminal(repr(leaf), 200)}. `branches` lists the ends of its "
+                "branches; every message has its id as `uuid`."
+            )
         super().__init__(source, end, None, subagent=False)
 
     @property
@@ -581,16 +586,16 @@ class Transcript(_Conversation):
     @cached_property
     def branches(self) -> list[Branch]:
         """The paths through the conversation: the current one first, then the others, newest first."""
-        nodes = self._source.nodes
-        replaced = {node.logical_parent for node in nodes if node.logical_parent}
-        ends = [node for node in leaves(nodes) if not node.sidechain and not node.hidden]
-        current = current_leaf(nodes)
+        links = self._source.links
+        replaced = {node.logical_parent for node in links.nodes if node.logical_parent}
+        ends = [node for node in links.leaves() if not node.sidechain and not node.hidden]
+        current = links.current_leaf()
         found: list[Branch] = []
         covered: set[str] = set()
         for end in [*([current] if current is not None else []), *reversed(ends)]:
             if end.uuid in covered:
                 continue
-            way = conversation(nodes, end)
+            way = links.conversation(end)
             covered.update(node.uuid for node in way)
             compacted = bool(found) and not replaced.isdisjoint(node.uuid for node in way)
             found.append(Branch(end.uuid, self._view(self._visible(way)), current=not found, compacted=compacted))

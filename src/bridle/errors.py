@@ -943,6 +943,11 @@ class StoreError(BridleError):
     Attributes:
         operation: the method of the store: `append`, `load`, `list_sessions`, `list_subkeys` or `delete`.
         session_id: the session; None if the call was about none.
+
+    Args:
+        operation: as the attribute.
+        message: what went wrong, as the end of a sentence.
+        session_id: as the attribute.
     """
 
     retryable = True

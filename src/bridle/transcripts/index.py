@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import sqlite3
 import unicodedata
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -35,6 +34,7 @@ from bridle.transcripts.places import (
 )
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable, Iterable, Iterator
     from typing import BinaryIO
 
@@ -173,6 +173,8 @@ def search(
         if value is not None:
             where.append(condition)
             values.append(value)
+    import sqlite3
+
     filtered = len(values) > 1
     place = _place(config_dir, cache_dir)
     for last_try in (False, True):
@@ -249,6 +251,8 @@ def _delete(place: Path) -> None:
 
 
 def _opened(place: Path) -> sqlite3.Connection:
+    import sqlite3
+
     try:
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))

@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextvars
 import gc
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Iterator
+from types import FrameType
+from typing import Any
 
 import pytest
 
+from bridle.transports.process.reaper import Reaper, reaper
 from bridle.transports.process.stderr import LineCallback, StderrDrain
 from tests.contract import shows
 from tests.support.leaks import nothing_left
@@ -140,3 +144,34 @@ def test_a_flood_does_not_keep_it_from_ending(pipe: tuple[int, int]) -> None:
     thread.join(patience(10))
     assert drain.tail == b"y" * 10
     os.close(writing)
+
+
+def test_a_stderr_that_ends_while_its_start_goes_on_is_forgotten() -> None:
+    class Ending:
+        def __init__(self) -> None:
+            self.over = threading.Event()
+            self.descriptor, writing = os.pipe()
+            os.close(writing)
+
+        def read(self) -> None:
+            reaper.unwatch(self.descriptor)
+            os.close(self.descriptor)
+            self.over.set()
+
+    first, second = Ending(), Ending()
+
+    def slowly(frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code is Reaper.watch.__code__ and event == "line":
+            second.over.wait(0.05)
+        return slowly
+
+    with nothing_left():
+        reaper.watch(first.descriptor, first)
+        assert first.over.wait(patience(10))  # the thread waits in its selector from now on
+        before = sys.gettrace()
+        sys.settrace(slowly)
+        try:
+            reaper.watch(second.descriptor, second)
+        finally:
+            sys.settrace(before)
+        assert second.over.wait(patience(10))

@@ -266,8 +266,12 @@ class Reaper:
         with self._lock:
             self.attend()
             assert self._helper is not None  # noqa: S101
-            self._helper.selector.register(descriptor, selectors.EVENT_READ, drain)
-            self._drains.add(descriptor)
+            self._drains.add(descriptor)  # first: the thread may read it to its end before `register` returns
+            try:
+                self._helper.selector.register(descriptor, selectors.EVENT_READ, drain)
+            except BaseException:
+                self._drains.discard(descriptor)
+                raise
 
     def unwatch(self, descriptor: int) -> None:
         """Stop reading a descriptor that is about to be closed. Idempotent; takes no lock."""

@@ -946,7 +946,7 @@ class StoreError(BridleError):
 
     Args:
         operation: as the attribute.
-        message: what went wrong, as the end of a sentence.
+        message: the failure, as the end of a sentence.
         session_id: as the attribute.
     """
 

@@ -233,7 +233,7 @@ class _Source:
                     if (node := _node(line.raw, line.offset)) is not None:
                         self.nodes.append(node)
                 self.size = file.tell()
-        self.links = Links(self.nodes)
+        self.links: Links = Links(self.nodes)
 
     @staticmethod
     def _identify(descriptor: int) -> tuple[int, int]:

@@ -12,6 +12,7 @@ import pytest
 from bridle.launch import CLIVersion, VersionCache, build_plan, check
 from bridle.launch.encode import ROWS
 from bridle.options.options import Options
+from bridle.transcripts.stores import MemoryStore
 from tests.support.patience import patience
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ VALUES: dict[str, dict[str, Any]] = {
     "output_format": {"output_format": {"type": "json_schema", "schema": {"type": "object"}}},
     "debug": {"debug": "api"},
     "debug_file": {"debug_file": "/dev/null"},
+    "session_store": {"session_store": MemoryStore()},
 }
 
 MORE: list[dict[str, Any]] = [

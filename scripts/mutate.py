@@ -1,29 +1,49 @@
-"""Measure the tests of a file or package: mutmut changes it in one place at a time, and runs the tests that execute that place.
+"""Measure the tests of files or packages: change the code in one place at a time, and run the tests that execute that place.
 
-`./dev mutate PATH [--most N] [--minutes M]` works in a copy of the tree (`.dev/mutate`) and prints the mutants that no test noticed,
-with their diffs, and the survival rate. Progress goes to stderr. mutmut changes the bodies of functions, not tables.
+`./dev mutate PATH ... [--most N] [--seed N] [--each SECONDS]` prints the mutants that no test noticed, with their diffs, and the survival
+rate of each path. Progress goes to stderr. The changes come from mutmut: bodies of functions, not tables. No file is written: pytest
+collects once, and a forked copy of this process runs the tests of one mutant, the fastest first, until the first failure. Which tests
+execute a function is recorded before; tests that fail then are named and left out. A mutant that needs more than `--each` seconds of
+tests counts as not noticed, so the rate is an upper bound. `scripts/equivalent_mutants.toml` lists mutants that do not count.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import difflib
+import functools
+import gc
+import importlib
 import json
 import os
 import random
-import shutil
+import select
 import signal
-import subprocess
 import sys
+import tempfile
+import threading
+import time
+import tomllib
 from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
 
 PROJECT = Path(__file__).resolve().parent.parent
-COPY = PROJECT / ".dev" / "mutate"
+EQUIVALENT = PROJECT / "scripts" / "equivalent_mutants.toml"
 # The tests of a package are those of the folder of the same name, and these.
 MORE_TESTS = {
-    "protocol": ("tests/session/test_deadlines.py", "tests/session/test_long_sessions.py"),
+    "protocol": ("tests/queries", "tests/session", "tests/answering", "tests/messages/test_conversation.py"),
     "queries": ("tests/protocol/test_states.py", "tests/protocol/test_fast_paths.py", "tests/protocol/test_golden.py"),
-    "session": ("tests/contract",),
+    "session": ("tests/protocol", "tests/transcripts/stores", "tests/contract"),
     "answering": ("tests/contract/test_asked.py", "tests/contract/test_from_inside.py"),
     "checked": ("tests/options", "tests/tools", "tests/hooks"),
     "launch": ("tests/options",),
@@ -38,30 +58,27 @@ NOT_HERE = (
     "tests/session/test_many.py",
     "tests/session/test_random_stops.py",
 )
-KILLED, SURVIVED, NO_TESTS, TIMEOUT = "killed", "survived", "no tests", "timeout"
-STATUS = {
-    0: SURVIVED,
-    1: KILLED,
-    3: KILLED,
-    5: NO_TESTS,
-    33: NO_TESTS,
-    36: TIMEOUT,
-    -24: TIMEOUT,
-    24: TIMEOUT,
-    152: TIMEOUT,
-    255: TIMEOUT,
-}
-
-NAMES = """
-import sys
-from pathlib import Path
-from mutmut.mutation.file_mutation import mutate_file_contents
-from mutmut.utils.format_utils import get_mutant_name
-for name in sys.argv[1:]:
-    path = Path(name)
-    for mutant in mutate_file_contents(name, path.read_text(encoding="utf-8")).mutant_names:
-        print(get_mutant_name(path, mutant))
-"""
+ARGUMENTS = (
+    "-q",
+    "--capture=no",
+    "-m",
+    "not real_cli",
+    "--shell",
+    "asyncio",
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "no:xdist",
+)
+KILLED, SURVIVED, NO_TESTS, TIMEOUT, EQUAL, BROKEN = (
+    "killed",
+    "survived",
+    "no tests",
+    "timeout",
+    "equivalent",
+    "not valid",
+)
+EXIT = {0: SURVIVED, 1: KILLED, 3: BROKEN}
 
 
 def tests_of(path: Path) -> list[str]:
@@ -76,88 +93,306 @@ def tests_of(path: Path) -> list[str]:
     return [*own, *(name for name in MORE_TESTS.get(parts[0], ()) if (PROJECT / name).exists())]
 
 
-def copy_tree() -> None:
-    """Copy the tree to `COPY`, without what was installed or built."""
-    shutil.rmtree(COPY, ignore_errors=True)
-    left_out = shutil.ignore_patterns(".git", ".venv", ".dev", "dist", "*_cache", ".hypothesis", "__pycache__")
-    shutil.copytree(PROJECT, COPY, ignore=left_out)
+def codes(code: CodeType, outer: str = "") -> Iterator[CodeType]:
+    """Yield the code of each function of a module, and of each method of its classes, in the order of the source."""
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType) and constant.co_qualname == outer + constant.co_name:
+            yield constant
+            if constant.co_firstlineno and not constant.co_flags & 2:  # a class body: it has no fast locals
+                yield from codes(constant, f"{outer}{constant.co_name}.")
 
 
-def configure(files: list[str], tests: list[str]) -> None:
-    """Write the settings of mutmut into the copy."""
-    arguments = ["-m", "not real_cli", "--shell", "asyncio", "-p", "no:cacheprovider"]
-    arguments += [word for name in NOT_HERE for word in ("--ignore", name)]
-    settings = {
-        "source_paths": ["src/"],
-        "only_mutate": files,
-        "also_copy": sorted(entry.name for entry in COPY.iterdir() if entry.name not in {"src", "mutants"}),
-        "pytest_add_cli_args_test_selection": tests,
-        "pytest_add_cli_args": arguments,
-    }
-    lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
-    with (COPY / "pyproject.toml").open("a", encoding="utf-8") as file:
-        file.write("\n[tool.mutmut]\n" + "\n".join(lines) + "\n")
+@dataclass(frozen=True)
+class Source:
+    """A file to change: its text, its syntax tree, and the places where it can be changed."""
+
+    path: Path
+    text: str
+    module: Any
+    mutations: list[Any]
+
+    @property
+    def name(self) -> str:
+        """Return the path in the project."""
+        return self.path.relative_to(PROJECT).as_posix()
+
+    @staticmethod
+    @functools.cache
+    def of(path: Path) -> Source:
+        """Return the file with all its mutations inside of functions."""
+        from libcst import FunctionDef
+        from mutmut.mutation.file_mutation import create_mutations
+
+        text = path.read_text(encoding="utf-8")
+        module, mutations, *_ = create_mutations(str(path), text)
+        return Source(
+            path,
+            text,
+            module,
+            [one for one in mutations if isinstance(one.contained_by_top_level_function, FunctionDef)],
+        )
 
 
-def run(arguments: list[str], seconds: float | None = None) -> None:
-    """Run mutmut in the copy until it is done or the time is over."""
-    environment = {**os.environ, "PYTHONPATH": "", "BRIDLE_TEST_EXAMPLES": "0.1"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "mutmut", *arguments], cwd=COPY, stdout=sys.stderr, env=environment
-    )
-    try:
-        process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        sys.stderr.write("\nmutate: the time is over\n")
-        process.send_signal(signal.SIGINT)
-        process.wait()
+@dataclass
+class Mutant:
+    """One change of one file, and how it ended."""
+
+    source: Source
+    number: int
+    outcome: str = ""
+    diff: str = field(default="", repr=False)
+
+    @functools.cached_property
+    def text(self) -> str:
+        """Return the changed source."""
+        change = self.source.mutations[self.number]
+        return str(self.source.module.deep_replace(change.original_node, change.mutated_node).code)
+
+    @functools.cached_property
+    def changed(self) -> tuple[CodeType, CodeType] | None:
+        """Return the code of the changed function before and after, or None for a change that cannot be compiled."""
+        name = str(self.source.path)
+        try:
+            pairs = zip(
+                codes(compile(self.source.text, name, "exec", dont_inherit=True)),
+                codes(compile(self.text, name, "exec", dont_inherit=True)),
+                strict=True,
+            )
+            return next(((old, new) for old, new in pairs if old.co_flags & 2 and old != new), None)
+        except (SyntaxError, ValueError):
+            return None
+
+    def unified(self) -> str:
+        """Return the change as a diff."""
+        before, after = self.source.text.splitlines(), self.text.splitlines()
+        return "\n".join(
+            difflib.unified_diff(before, after, self.source.name, f"{self.source.name} #{self.number}", "", "", 2, "")
+        )
 
 
-def outcomes(names: set[str]) -> dict[str, str]:
-    """Return how each of these mutants that was tried ended."""
-    found: dict[str, str] = {}
-    for path in COPY.glob("mutants/src/**/*.meta"):
-        codes = json.loads(path.read_text(encoding="utf-8"))["exit_code_by_key"]
-        found |= {name: STATUS.get(code, "other") for name, code in codes.items() if name in names and code is not None}
+def functions(paths: set[str]) -> dict[tuple[str, str, int], list[FunctionType]]:
+    """Return the functions of these files that exist, by file, name and line."""
+    found: dict[tuple[str, str, int], list[FunctionType]] = {}
+    for thing in gc.get_objects():
+        if type(thing) is FunctionType and thing.__code__.co_filename in paths:
+            found.setdefault(place(thing.__code__), []).append(thing)
     return found
+
+
+def place(code: CodeType) -> tuple[str, str, int]:
+    """Return the file, name and line of a function."""
+    return code.co_filename, code.co_qualname, code.co_firstlineno
+
+
+def in_a_fork(work: Callable[[], int], seconds: float) -> int | None:
+    """Return the exit code of `work` in a copy of this process, or None if it took too long and was killed."""
+    pid = os.fork()
+    if not pid:
+        code = 4
+        try:
+            os.setsid()
+            null = os.open(os.devnull, os.O_RDWR)
+            os.dup2(null, 1)
+            os.dup2(null, 2)
+            code = work()
+        finally:
+            os._exit(code)
+    handle = os.pidfd_open(pid)
+    try:
+        if select.select([handle], [], [], seconds)[0]:
+            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        return None
+    finally:
+        os.close(handle)
+
+
+@dataclass
+class Ran:
+    """A test that passed without a change."""
+
+    item: pytest.Item
+    seconds: float
+
+
+class Trial:
+    """A pytest plugin that runs the collected tests once for the record, and then for each mutant."""
+
+    def __init__(self, mutants: list[Mutant], each: float, until: float | None) -> None:
+        self.mutants = mutants
+        self.each = each
+        self.until = until
+        self.failed = False
+        self.controlled: set[Path] = set()
+        self.by_function: dict[tuple[str, str, int], list[Ran]] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note a failure."""
+        self.failed |= report.failed
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Record, then try the mutants."""
+        if session.testsfailed:
+            raise session.Failed("the tests could not be collected")
+        for source in {mutant.source.path for mutant in self.mutants}:
+            parts = source.relative_to(PROJECT / "src").with_suffix("").parts
+            importlib.import_module(".".join(part for part in parts if part != "__init__"))
+        from tests.support.patience import slow_start
+
+        slow_start()  # measured once, and not in each fork
+        with tempfile.TemporaryDirectory() as folder:
+            self._record(session.items, Path(folder) / "record.json")
+        for number, mutant in enumerate(self.mutants):
+            if self.until is not None and time.monotonic() > self.until:
+                sys.stderr.write("mutate: the time is over\n")
+                break
+            self._try(mutant)
+            sys.stderr.write(
+                f"{number + 1}/{len(self.mutants)} {mutant.outcome}: {mutant.source.name} #{mutant.number}\n"
+            )
+        return True
+
+    def _record(self, items: list[pytest.Item], path: Path) -> None:
+        begun = time.monotonic()
+        in_a_fork(lambda: self._run_watched(items, path), 3600)
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        bad = [items[number].nodeid for number, failed, *_ in lines if failed]
+        bad += [item.nodeid for item in items[len(lines) :]]
+        for number, failed, seconds, places in lines:
+            for one in () if failed else places:
+                self.by_function.setdefault(tuple(one), []).append(Ran(items[number], seconds))
+        for ran in self.by_function.values():
+            ran.sort(key=lambda one: one.seconds)
+        sys.stderr.write(f"mutate: {len(items)} tests recorded in {time.monotonic() - begun:.0f} s\n")
+        sys.stderr.writelines(f"mutate: left out, because it fails without a change: {name}\n" for name in bad)
+
+    def _run_watched(self, items: list[pytest.Item], path: Path) -> int:
+        known = functions({str(mutant.source.path) for mutant in self.mutants})
+        names = {id(one.__code__): name for name, group in known.items() for one in group}
+        hits: set[tuple[str, str, int]] = set()
+
+        def watch(frame: FrameType, event: str, _: object) -> None:
+            if event == "call" and (name := names.get(id(frame.f_code))) is not None:
+                hits.add(name)
+
+        threading.setprofile(watch)
+        sys.setprofile(watch)
+        with path.open("w", encoding="utf-8") as file:
+            for number, item in enumerate(items):
+                hits.clear()
+                self.failed = False
+                begun = time.monotonic()
+                following = items[number + 1] if number + 1 < len(items) else None
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                file.write(json.dumps([number, self.failed, time.monotonic() - begun, sorted(hits)]) + "\n")
+                file.flush()
+        return 0
+
+    def _try(self, mutant: Mutant) -> None:
+        mutant.diff = mutant.unified()
+        if mutant.changed is None:
+            mutant.outcome = BROKEN
+            return
+        old, new = mutant.changed
+        tests: list[pytest.Item] = []
+        seconds = 0.0
+        for ran in self.by_function.get(place(old), ()):
+            seconds += ran.seconds
+            if tests and seconds > self.each:
+                break
+            tests.append(ran.item)
+        if not tests:
+            mutant.outcome = NO_TESTS
+            return
+        if mutant.source.path not in self.controlled:
+            self.controlled.add(mutant.source.path)
+            if in_a_fork(lambda: self._run_changed(tests, old, old), 60 + 4 * seconds) != 0:
+                sys.stderr.write(f"mutate: the tests of {old.co_qualname} also fail without a change\n")
+        code = in_a_fork(lambda: self._run_changed(tests, old, new), 30 + 4 * seconds)
+        mutant.outcome = TIMEOUT if code is None else EXIT.get(code, KILLED)
+
+    def _run_changed(self, items: list[pytest.Item], old: CodeType, new: CodeType) -> int:
+        try:
+            for function in functions({old.co_filename})[place(old)]:
+                function.__code__ = new
+        except (KeyError, ValueError):
+            return 3
+        for number, item in enumerate(items):
+            following = items[number + 1] if number + 1 < len(items) else None
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if self.failed:
+                return 1
+        return 0
+
+
+def equivalent() -> dict[tuple[str, str], str]:
+    """Return the reasons why listed mutants do not count, by file and changed lines."""
+    if not EQUIVALENT.exists():
+        return {}
+    rows = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8"))["mutant"]
+    return {(row["file"], row["change"].strip()): row["reason"] for row in rows}
+
+
+def change_of(diff: str) -> str:
+    """Return the changed lines of a diff, as the list of equivalent mutants has them."""
+    lines = [line for line in diff.splitlines()[2:] if line[:1] in "+-"]
+    return "\n".join(line[0] + " " + line[1:].strip() for line in lines)
+
+
+def sample(path: Path, most: int | None, seed: int) -> list[Mutant]:
+    """Return mutants of a file or package, chosen at random with this seed."""
+    files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
+    mutants = [Mutant(Source.of(file), number) for file in files for number in range(len(Source.of(file).mutations))]
+    chosen = random.Random(seed).sample(mutants, min(len(mutants), most or len(mutants)))  # noqa: S311
+    sys.stderr.write(f"mutate: {len(chosen)} of {len(mutants)} mutants of {path.relative_to(PROJECT)}\n")
+    return chosen
+
+
+def report(path: Path, mutants: list[Mutant], listed: dict[tuple[str, str], str]) -> None:
+    """Print the mutants that no test noticed, and the rate."""
+    for mutant in mutants:
+        reason = listed.get((mutant.source.name, change_of(mutant.diff)))
+        if mutant.outcome in {SURVIVED, NO_TESTS} and reason:
+            mutant.outcome = EQUAL
+            sys.stdout.write(f"{EQUAL}, {reason}: {mutant.source.name} #{mutant.number}\n")
+        elif mutant.outcome in {SURVIVED, NO_TESTS}:
+            sys.stdout.write(f"{mutant.outcome}: {mutant.source.name} #{mutant.number}\n{mutant.diff}\n")
+    found = Counter(mutant.outcome for mutant in mutants if mutant.outcome)
+    tried = found.total() - found[EQUAL] - found[BROKEN]
+    rate = 100 * (found[SURVIVED] + found[NO_TESTS]) / max(1, tried)
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in found.most_common())
+    sys.stdout.write(f"{path.relative_to(PROJECT)}: {counts}; survival rate {rate:.1f} % of {tried}\n")
 
 
 def main() -> int:
     """Mutate, test, report."""
     parser = argparse.ArgumentParser(prog="./dev mutate", description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("path", type=Path, help="a file or folder below src/bridle")
-    parser.add_argument("--most", type=int, metavar="N", help="try at most N mutants, chosen at random (default: all)")
+    parser.add_argument("paths", type=Path, nargs="+", metavar="PATH", help="files or folders below src/bridle")
+    parser.add_argument("--most", type=int, metavar="N", help="try at most N mutants of each path (default: all)")
     parser.add_argument("--minutes", type=float, metavar="M", help="stop after M minutes (default: when all are tried)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="number that chooses the mutants (default: 0)")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 2, metavar="N", help="mutants tried at once")
+    parser.add_argument("--each", type=float, default=20, metavar="SECONDS", help="tests for a mutant (default: 20 s)")
     chosen = parser.parse_args()
-    path = chosen.path.resolve()
-    sources = sorted(path.rglob("*.py")) if path.is_dir() else [path]
-    files = [source.relative_to(PROJECT).as_posix() for source in sources if source.stat().st_size]
-    tests = tests_of(path)
+    until = chosen.minutes and time.monotonic() + chosen.minutes * 60
+    paths = [path.resolve() for path in chosen.paths]
+    tests = list(dict.fromkeys(test for path in paths for test in tests_of(path)))
     if not tests:
-        parser.error(f"no folder of tests mirrors {chosen.path}")
-    copy_tree()
-    configure(files, tests)
-    named = subprocess.run([sys.executable, "-c", NAMES, *files], cwd=COPY, capture_output=True, text=True, check=True)
-    names = named.stdout.split()
-    if chosen.most is not None and chosen.most < len(names):
-        names = random.Random(chosen.seed).sample(names, chosen.most)  # noqa: S311
-    sys.stderr.write(
-        f"mutate: {len(names)} of {len(named.stdout.split())} mutants of {len(files)} files; tests: {' '.join(tests)}\n"
-    )
-    run(["run", "--max-children", str(chosen.workers), *sorted(names)], chosen.minutes and chosen.minutes * 60)
-    found = outcomes(set(names))
-    unnoticed = sorted(name for name, status in found.items() if status in {SURVIVED, NO_TESTS})
-    for name in unnoticed:
-        sys.stdout.write(f"{found[name]}: {name}\n")
-        sys.stdout.flush()
-        subprocess.run([sys.executable, "-m", "mutmut", "show", name], cwd=COPY, check=False)
-    counts = ", ".join(f"{count} {status}" for status, count in Counter(found.values()).most_common())
-    rate = 100 * len(unnoticed) / max(1, len(found))
-    tried = f"{len(found)} of {len(names)} mutants tried ({counts})"
-    sys.stdout.write(f"{chosen.path}: {tried}; survival rate {rate:.1f} %\n")
-    return 0 if found else 1
+        parser.error("no folder of tests mirrors this path")
+    os.chdir(PROJECT)
+    sys.path.insert(0, str(PROJECT))
+    os.environ.setdefault("BRIDLE_TEST_EXAMPLES", "0.1")
+    by_path = {path: sample(path, chosen.most, chosen.seed) for path in paths}
+    mutants = [mutant for group in by_path.values() for mutant in group]
+    folders = [test for test in tests if not any(test != other and test.startswith(f"{other}/") for other in tests)]
+    ignored = [word for name in NOT_HERE for word in ("--ignore", name)]
+    trial = Trial(mutants, chosen.each, until)
+    status = pytest.main([*ARGUMENTS, *ignored, *folders], [trial])
+    listed = equivalent()
+    for path, group in by_path.items():
+        report(path, group, listed)
+    return int(status) if status != pytest.ExitCode.NO_TESTS_COLLECTED and any(one.outcome for one in mutants) else 1
 
 
 if __name__ == "__main__":

@@ -1,0 +1,289 @@
+"""The core of a query by itself: partial results, texts, outcomes and logs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from bridle import BridleError, DecodeError, Limits, Options, ProcessError, StreamWarning
+from bridle.messages import Message, ResultMessage, from_data
+from bridle.queries.ending import Recent, TextDeltas, last_text, partial_of
+from bridle.queries.outcomes import CollectResult, RunResult, conclude
+from bridle.queries.plain import PlainQuery, is_steered
+from bridle.queries.prompts import Feeder, OnePrompt, is_many, one_prompt, steering_reasons
+
+MIB = 1024 * 1024
+
+
+def assistant(text: str = "hi", usage: dict[str, int] | None = None, **more: Any) -> Any:
+    message = {"role": "assistant", "content": [{"type": "text", "text": text}], "usage": usage or {"input_tokens": 1}}
+    return from_data({"type": "assistant", "message": message, "session_id": "s", **more})
+
+
+def result(**more: Any) -> ResultMessage:
+    fields = {"type": "result", "subtype": "success", "is_error": False, "result": "done", "session_id": "s"}
+    message = from_data({**fields, **more})
+    assert isinstance(message, ResultMessage)
+    return message
+
+
+def delta(text: str, **more: Any) -> Any:
+    event = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}
+    return from_data({"type": "stream_event", "event": event, "session_id": "s", "uuid": "u", **more})
+
+
+# -- partial results ---------------------------------------------------------------------------------------------------
+
+
+def test_recent_messages_are_limited_by_their_bytes_and_never_all_dropped() -> None:
+    recent = Recent()
+    batches: list[list[Message]] = [[assistant(str(number))] for number in range(4)]
+    for batch in batches[:2]:
+        recent.add(batch, 6 * MIB)
+    assert [*recent.partial("given").messages] == [*batches[0], *batches[1]]
+    recent.add(batches[2], 6 * MIB)
+    assert [*recent.partial("given").messages] == [*batches[1], *batches[2]]
+    recent.add(batches[3], 17 * MIB)
+    assert [*recent.partial("given").messages] == batches[3]
+    assert recent.partial("given").session_id == "given"
+
+
+def test_short_messages_count_with_the_memory_of_their_objects() -> None:
+    recent = Recent()
+    many: list[Message] = [assistant()] * 20_000
+    recent.add(many, 0)
+    recent.add([assistant("last")], 0)
+    assert len(recent.partial(None).messages) == 20_001
+    recent.add(many, 0)
+    assert len(recent.partial(None).messages) == 20_001
+
+
+def test_a_partial_result_prefers_the_result_to_assistant_messages() -> None:
+    first, second = assistant("one", {"input_tokens": 1}), assistant("two", {"input_tokens": 2})
+    of_result = result(usage={"input_tokens": 7}, session_id="r", total_cost_usd=0.5)
+    partial = partial_of([first, second, of_result], None)
+    assert (partial.text, partial.session_id, partial.cost) == ("done", "r", 0.5)
+    assert partial.usage == of_result.usage
+    assert partial_of([first, of_result], "given").session_id == "given"
+    without = partial_of([first, second], None)
+    assert (without.text, without.session_id, without.cost, without.usage) == ("two", None, None, second.message.usage)
+    assert partial_of([], None).usage is None
+
+
+def test_an_error_result_leaves_the_text_of_the_assistant() -> None:
+    assert partial_of([assistant("so far"), result(is_error=True, result="failed")], None).text == "so far"
+    assert partial_of([assistant("so far"), result(result="")], None).text == "so far"
+
+
+def test_the_last_text_is_that_of_the_main_loop() -> None:
+    sub = assistant("of a subagent", parent_tool_use_id="t")
+    assert last_text([assistant("one"), assistant("two"), sub, result()]) == "two"
+    assert last_text([sub, result()]) == ""
+
+
+# -- text deltas -------------------------------------------------------------------------------------------------------
+
+
+def test_a_message_whose_deltas_came_adds_no_text() -> None:
+    deltas = TextDeltas()
+    assert [deltas.of(one) for one in (delta("h"), delta("i"), assistant("hi"))] == ["h", "i", ""]
+    assert deltas.of(assistant("whole")) == "whole"
+    assert deltas.of(delta("x", parent_tool_use_id="t")) == ""
+    assert deltas.of(assistant("after a subagent's delta")) == "after a subagent's delta"
+    assert [deltas.of(one) for one in (delta("a"), delta(""), result(), assistant("a"))] == ["a", "", "", ""]
+
+
+# -- outcomes ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_result_copies_what_it_is_given() -> None:
+    messages, warnings, errors = (
+        [result(total_cost_usd=0.25)],
+        [StreamWarning("EMPTY_RESPONSE", "w", {})],
+        [DecodeError(b"x", "not-json", "no")],
+    )
+    found: RunResult[Any] = RunResult(
+        text="t", output=1, messages=messages, result=messages[0], warnings=warnings, errors=errors
+    )
+    assert (found.messages, found.warnings, found.errors) == (messages, warnings, errors)
+    assert found.messages is not messages
+    assert found.warnings is not warnings
+    assert found.errors is not errors
+    assert (found.cost, found.session_id, str(found)) == (0.25, "s", "t")
+    assert repr(found) == ("RunResult(text='t', output=1, session_id='s', cost=0.25, 1 messages, 1 warnings, 1 errors)")
+    none: RunResult[Any] = RunResult(text="", output=None, messages=[assistant(session_id="a")], result=None)
+    assert (none.cost, none.usage, none.session_id, none.warnings, none.errors) == (None, None, "a", [], [])
+    nameless: RunResult[Any] = RunResult(text="", output=None, messages=[], result=result(session_id=""))
+    assert nameless.session_id is None
+
+
+def test_a_collect_result_has_the_last_of_several_results() -> None:
+    first, last = result(), result(result="later")
+    found = CollectResult([first, assistant(), last], [], [], BridleError("over"))
+    assert found.results == [first, last]
+    assert found.result is last
+    assert repr(found) == "CollectResult(3 messages, 0 warnings, 0 errors, terminal_error=BridleError('over'))"
+    assert CollectResult().result is None
+
+
+@pytest.mark.parametrize(
+    ("messages", "errors", "empty"),
+    [([], [], True), ([assistant()], [], False), ([], [DecodeError(b"x", "not-json", "no")], False)],
+)
+def test_no_result_is_a_process_error_that_says_if_stdout_was_empty(
+    messages: list[Message], errors: list[DecodeError], empty: bool
+) -> None:
+    warning = StreamWarning("CLEAN_EXIT_NO_RESULT", "nothing came", {})
+    with pytest.raises(ProcessError) as raised:
+        conclude(CollectResult(messages, [warning], errors), None, check=True)
+    error = raised.value
+    assert error.exit_code == 0
+    assert error.diagnostic.stdout_was_empty is empty
+    assert [*error.diagnostic.troubleshooting] == [str(warning)]
+    assert error.partial is not None
+    assert [*error.partial.messages] == messages
+
+
+def test_an_error_of_the_stream_is_raised_even_without_check_and_gets_all_messages() -> None:
+    messages = [assistant("one"), result(session_id="r")]
+    with pytest.raises(BridleError) as raised:
+        conclude(CollectResult(messages, terminal_error=BridleError("over")), None, check=False)
+    assert raised.value.partial is not None
+    assert [*raised.value.partial.messages] == messages
+    assert raised.value.session_id == "r"
+
+
+def test_without_check_an_error_result_has_no_output_and_the_text_of_the_assistant() -> None:
+    found = conclude(
+        CollectResult([assistant("so far"), result(is_error=True, result=None, structured_output={"n": 1})]),
+        dict[str, int],
+        check=False,
+    )
+    assert (found.text, found.output) == ("so far", None)
+    assert conclude(CollectResult([result(structured_output={"n": 1})]), None, check=True).output == {"n": 1}
+    assert conclude(CollectResult([assistant("only")]), None, check=False).text == "only"
+
+
+# -- prompts -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        {"type": "assistant", "message": {"content": "hi"}},
+        {"message": {"content": "hi"}},
+        {"type": "user"},
+        {"type": "user", "message": "hi"},
+        {"type": "user", "message": {"role": "user"}},
+    ],
+)
+def test_a_dict_that_is_not_a_user_frame_is_refused(prompt: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match="a dict as a prompt is a user frame"):
+        one_prompt(prompt)
+
+
+@pytest.mark.parametrize(("prompt", "name"), [(5, "int"), (None, "NoneType"), (b"x", "bytes")])
+def test_other_prompts_are_refused_by_the_name_of_their_type(prompt: object, name: str) -> None:
+    with pytest.raises(TypeError, match=f"not {name}$"):
+        one_prompt(prompt)
+    with pytest.raises(TypeError, match="`prompt` must be a str, a list of content blocks"):
+        is_many(prompt)
+
+
+def test_reasons_for_the_bidirectional_protocol() -> None:
+    assert steering_reasons("hi", Options()) == []
+    assert steering_reasons([{"type": "text", "text": "hi"}], Options()) == ["a prompt of content blocks"]
+    assert steering_reasons(iter(["hi"]), Options()) == ["an iterable of prompts"]
+    assert not is_steered("hi", Options())
+    assert is_steered(iter(["hi"]), Options())
+
+
+def test_an_iterable_waits_for_an_answer_after_sixteen_prompts() -> None:
+    sent: list[OnePrompt] = []
+
+    async def numbers() -> Any:
+        for number in range(20):
+            yield str(number)
+
+    async def read() -> None:
+        job = Feeder(numbers(), sent.append, lambda _: None)
+        reading = asyncio.ensure_future(job.call())
+        while len(sent) < 16:
+            await asyncio.sleep(0)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert len(sent) == 16
+        job.answered()
+        while len(sent) < 17:
+            await asyncio.sleep(0)
+        job.cancelled = True
+        await reading
+        assert len(sent) == 17
+
+    asyncio.run(asyncio.wait_for(read(), 30))
+
+
+@pytest.mark.parametrize(
+    ("error", "cancelled", "text"),
+    [
+        (ValueError("bad"), False, "ValueError: bad"),
+        (BridleError("bad"), False, "bad"),
+        (None, False, "it gave none"),
+        (None, True, None),
+    ],
+)
+def test_the_end_of_an_iterable_that_gave_nothing(error: Exception | None, cancelled: bool, text: str | None) -> None:
+    problems: list[Any] = []
+    job = Feeder(iter([]), lambda _: None, problems.append)
+    job.cancelled = cancelled
+    assert job.ended is not None
+    job.ended(None, error)
+    (problem,) = problems
+    if text is None:
+        assert problem is None
+        return
+    assert problem.count == 0
+    assert problem.__cause__ is error
+    assert text in str(problem)
+    assert ("ValueError" in str(problem)) == isinstance(error, ValueError)
+
+
+# -- a one-way query ---------------------------------------------------------------------------------------------------
+
+RESULT = json.dumps({"type": "result", "subtype": "success", "is_error": False, "result": "x", "session_id": "s"})
+
+
+def test_data_after_the_result_is_quoted_up_to_two_thousand_bytes() -> None:
+    query = PlainQuery(Options(limits=Limits(line_bytes=10_000)))
+    query.begin(0.0)
+    query.receive_data(RESULT.encode() + b"\n" + b"x" * 5000 + b"\n", 0.0)
+    (warning,) = [item for item in query.core.items if isinstance(item, StreamWarning)]
+    assert warning.code == "UNEXPECTED_DATA_AFTER_RESULT"
+    assert warning.context["line"] == b"x" * 2000
+
+
+@pytest.mark.parametrize(
+    ("code", "crash"), [(None, False), (0, False), (1, False), (128, False), (129, True), (-9, True)]
+)
+def test_a_crash_is_an_exit_by_a_signal(code: int | None, crash: bool) -> None:
+    query = PlainQuery(Options())
+    query.begin(0.0)
+    assert query.crashed(code)
+    query.receive_data(RESULT.encode() + b"\n", 0.0)
+    assert query.crashed(code) is crash
+
+
+def test_the_log_of_a_query_names_its_bytes_and_messages(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "bridle")
+    query = PlainQuery(Options())
+    query.begin(1.0)
+    query.receive_data(RESULT.encode() + b"\n", 3.5)
+    query.receive_eof(4.0)
+    said = "\n".join(caplog.messages)
+    assert f"read {len(RESULT) + 1} bytes, 2.500 s after the start" in said
+    assert "result" in said
+    assert sum(" s after the start" in line for line in caplog.messages) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -80,11 +81,12 @@ def test_limits_grow_with_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
         ("errors.py", "tests/test_errors.py"),
     ],
 )
-def test_mutation_runs_the_tests_of_the_same_folder(path: str, expected: str) -> None:
+def test_mutation_runs_the_tests_of_the_same_folder(path: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = importlib.util.spec_from_file_location("mutate_under_test", PROJECT / "scripts" / "mutate.py")
     assert spec is not None
     assert spec.loader is not None
     script = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, script)  # dataclasses look for their module
     spec.loader.exec_module(script)
     assert script.tests_of(PROJECT / "src" / "bridle" / path)[0] == expected
     assert all((PROJECT / test).exists() for tests in script.MORE_TESTS.values() for test in tests)

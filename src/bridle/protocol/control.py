@@ -95,23 +95,29 @@ _split = msgspec.json.Decoder(dict[str, Raw]).decode
 _STARTS = {"string": b'"', "boolean": b"tf", "number": b"-0123456789", "object": b"{", "array": b"["}
 
 
+def _starts(kind: str) -> bytes | None:
+    """Return the first bytes that the JSON of a field can have; None if any can be."""
+    return None if kind == "any" else _STARTS[kind.removesuffix("?")] + (b"n" if kind.endswith("?") else b"")
+
+
+_SHAPES = {
+    row.subtype: [(field.wire, field.kind, field.required, _starts(field.kind)) for field in row.fields] for row in ROWS
+}
+
+
 def malformed(row: ControlRow, request: Raw) -> str | None:
     """Return the problem of a received request; None if it can be handled."""
     try:
         fields = _split(request)
     except (ValueError, RecursionError) as error:
         return str(error)
-    for field in row.fields:
-        payload = fields.get(field.wire)
+    for wire, kind, required, starts in _SHAPES[row.subtype]:
+        payload = fields.get(wire)
         if payload is None:
-            if field.required:
-                return f"`{field.wire}` is missing"
-            continue
-        if field.kind == "any":
-            continue
-        starts = _STARTS[field.kind.removesuffix("?")] + (b"n" if field.kind.endswith("?") else b"")
-        if memoryview(payload)[0] not in starts:
-            return f"`{field.wire}` is not {field.kind}"
+            if required:
+                return f"`{wire}` is missing"
+        elif starts is not None and memoryview(payload)[0] not in starts:
+            return f"`{wire}` is not {kind}"
     return None
 
 

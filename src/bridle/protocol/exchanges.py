@@ -7,6 +7,7 @@ never a second answer. Ids that are out are remembered for a while: a repeated o
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
@@ -50,11 +51,12 @@ E = TypeVar("E", PendingRequest, InFlightRequest)
 class Ledger(Generic[E]):
     """The open exchanges of one direction, in the order in which they were opened."""
 
-    __slots__ = ("_closed", "_open")
+    __slots__ = ("_closed", "_lately", "_open")
 
     def __init__(self) -> None:
         self._open: dict[str, E] = {}
-        self._closed: dict[str, None] = {}
+        self._closed: set[str] = set()
+        self._lately: deque[str] = deque()  # the ids in `_closed`; a dict would pass over removed entries each time
 
     def add(self, exchange: E) -> None:
         """Open an exchange. Its id must be `fresh`."""
@@ -69,9 +71,11 @@ class Ledger(Generic[E]):
 
     def forget(self, request_id: str) -> None:
         """Remember an id as used that was answered without ever being open."""
-        self._closed[request_id] = None
-        if len(self._closed) > _REMEMBERED:
-            del self._closed[next(iter(self._closed))]
+        if request_id not in self._closed:
+            self._closed.add(request_id)
+            self._lately.append(request_id)
+            if len(self._lately) > _REMEMBERED:
+                self._closed.remove(self._lately.popleft())
 
     def get(self, request_id: str) -> E | None:
         """Return an open exchange."""

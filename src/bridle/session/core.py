@@ -460,9 +460,9 @@ class SessionCore(Generic[A]):
         """Take what the connection reports, until there is nothing more."""
         self.deadlines.now = now
         connection = self.connection
-        noted = self.log.isEnabledFor(logging.DEBUG)
         storing = self.storing
         news = connection.has_news
+        noted = news and self.log.isEnabledFor(logging.DEBUG)
         while connection.has_news:
             for event in connection.events_received():
                 if noted:

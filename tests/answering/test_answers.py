@@ -1,0 +1,218 @@
+"""Jobs by themselves: room, answers, failures, timeouts and their log. No shell and no process."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from bridle import HookMatcher, Limits, Options
+from bridle.answering.jobs import Job, Jobs, SessionParts
+from bridle.checked.functions import Reach
+from bridle.protocol.deadlines import TurnDeadlines
+from bridle.session.core import SessionCore
+from bridle.session.readers import Readers
+from bridle.tools import ToolError
+
+
+class Asked:
+    """A ready session that the CLI calls hooks of."""
+
+    def __init__(
+        self, callback: Callable[..., Any] = lambda asked, context: None, most: int = 1, **matcher: Any
+    ) -> None:
+        options = Options(
+            hooks={"PreToolUse": [HookMatcher(hooks=[callback], **matcher)]}, limits=Limits(inflight_callbacks=most)
+        )
+        self.core: SessionCore[Readers] = SessionCore(options, lambda function: function(), Readers)
+        self.core.connection.begin_start()
+        started = self.core.connection.send_initialize({})
+        self.feed({"type": "control_response", "response": {"subtype": "success", "request_id": started}}, now=0.0)
+        self.core.connection.data_to_send()
+
+    def feed(self, frame: dict[str, Any], now: float) -> None:
+        self.core.connection.receive_data(json.dumps(frame).encode() + b"\n")
+        self.core.pump(now)
+
+    def hook(self, request_id: str, now: float = 0.0) -> None:
+        asked = {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {}}
+        request = {"subtype": "hook_callback", "callback_id": "hook_0", "input": asked}
+        self.feed({"type": "control_request", "request_id": request_id, "request": request}, now)
+
+    def started(self) -> list[Job]:
+        return list(self.core.callbacks.take())
+
+    def answers(self) -> list[dict[str, Any]]:
+        return [json.loads(line)["response"] for line in self.core.connection.data_to_send().splitlines()]
+
+    def jobs(self) -> Jobs:
+        """Return jobs of their own in the same session, for kinds that the CLI did not ask for."""
+        core = self.core
+        silence = TurnDeadlines(core.options.timeouts, core.deadlines, core.connection)
+        reach = Reach(lambda: None)
+        return Jobs(
+            2,
+            SessionParts(core.connection, core.deadlines, silence, core.warn, reach, core.post, core.log),
+        )
+
+    def codes(self) -> list[str]:
+        return [warning.code for warning in self.core.warnings]
+
+
+def test_jobs_beyond_the_limit_wait_in_order_and_one_warning_says_so() -> None:
+    asked = Asked()
+    for name in ("r0", "r1", "r2"):
+        asked.hook(name)
+    (first,) = asked.started()
+    assert (first.request_id, first.queued) == ("r0", False)
+    (warning,) = asked.core.warnings
+    assert warning.code == "CALLBACK_QUEUE_FULL"
+    assert warning.context == {"kind": "hook", "limit": 1}
+    assert "1 callbacks of the kind `hook` run already" in warning.message
+    asked.core.callbacks.finish(first, None, None)
+    (second,) = asked.started()
+    assert (second.request_id, second.queued) == ("r1", False)
+    asked.core.callbacks.finish(second, None, None)
+    (third,) = asked.started()
+    asked.core.callbacks.finish(third, None, None)
+    assert [answer["request_id"] for answer in asked.answers()] == ["r0", "r1", "r2"]
+    assert asked.codes() == ["CALLBACK_QUEUE_FULL"]
+    asked.hook("r3")
+    asked.hook("r4")
+    assert asked.codes() == ["CALLBACK_QUEUE_FULL"] * 2
+
+
+def test_a_request_that_is_cancelled_in_the_queue_leaves_its_place() -> None:
+    asked = Asked()
+    for name in ("r0", "r1", "r2"):
+        asked.hook(name)
+    (first,) = asked.started()
+    asked.feed({"type": "control_cancel_request", "request_id": "r1"}, 1.0)
+    asked.core.callbacks.finish(first, None, None)
+    (job,) = asked.started()
+    assert job.request_id == "r2"
+    assert [answer["request_id"] for answer in asked.answers()] == ["r0"]
+
+
+def test_a_callback_that_raises_is_answered_safely_and_named() -> None:
+    def guard(asked: object, context: object) -> None:
+        """Raise nothing by itself: the outcome is handed in."""
+
+    asked = Asked(guard)
+    asked.hook("r0")
+    (job,) = asked.started()
+    asked.core.callbacks.finish(job, None, ValueError("bad"))
+    asked.core.callbacks.finish(job, {"continue": True}, None)
+    (answer,) = asked.answers()
+    assert answer["subtype"] == "success"
+    assert "bad" not in json.dumps(answer)
+    (warning,) = asked.core.warnings
+    assert warning.code == "CALLBACK_FAILED"
+    assert warning.context["kind"] == "hook"
+    assert "guard" in str(warning.context["callback"])
+    assert not len(asked.core.deadlines)
+
+
+def test_an_outcome_that_cannot_be_sent_is_a_failure_with_its_place() -> None:
+    asked = Asked()
+    asked.hook("r0")
+    (job,) = asked.started()
+    name = job.name
+    asked.core.callbacks.finish(job, "not an output", None)
+    (warning,) = asked.core.warnings
+    assert warning.code == "CALLBACK_FAILED"
+    assert (warning.context["kind"], warning.context["callback"]) == ("hook", name)
+    reason = str(warning.context["reason"])
+    assert reason.startswith(f"{name}: ")
+    assert "test_answers.py" in warning.message
+    assert not warning.message.endswith("..")
+    assert len(asked.answers()) == 1
+    assert job.over
+
+
+def test_a_timeout_says_how_long_and_answers() -> None:
+    asked = Asked(timeout=4.0)
+    asked.hook("r0", 10.0)
+    (job,) = asked.started()
+    assert asked.core.deadlines.seconds_of("callback", "r0") == 4.0
+    asked.core.expire(13.9, b"")
+    assert asked.codes() == []
+    asked.core.expire(14.0, b"")
+    (warning,) = asked.core.warnings
+    assert warning.code == "CALLBACK_TIMED_OUT"
+    assert warning.context == {"kind": "hook", "callback": job.name, "seconds": 4.0}
+    assert warning.message == f"{job.name} did not answer within 4 s."
+    assert (job.cancelled, job.over) == (True, True)
+    assert len(asked.answers()) == 1
+
+
+def test_a_job_gives_its_call_and_its_functions_away_once() -> None:
+    job = Job("r0", "hook")
+    assert (job.name, job.call(), job.finish(1), job.fail("no")) == ("hook", None, {}, None)
+    job.call = lambda: "called"
+    job.finish = lambda outcome: {"outcome": outcome}
+    job.function = len
+    call = job.take()
+    assert (call(), job.take()()) == ("called", None)
+    job.forget()
+    assert (job.function, job.finish(1), job.fail("no")) == (None, {}, None)
+
+
+def test_jobs_of_calls_are_found_by_owner_and_id() -> None:
+    asked = Asked()
+    jobs, owner = asked.jobs(), object()
+    first, second, other = Job("a", "mcp"), Job("b", "mcp"), Job("c", "dialog")
+    first.rpc, second.rpc = (owner, 1), (object(), 1)
+    for job in (first, second, other):
+        jobs.open(job, None)
+    assert jobs.of_call(owner, 1) is first
+    assert jobs.of_call(owner, 2) is None
+    assert jobs.of_call(owner, None) is None
+    assert jobs.of_owner(owner) == [first]
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "said"),
+    [
+        ("hook", {"continue": False}, "stop"),
+        ("hook", {"continue": True}, "no decision"),
+        ("hook", {"decision": "block"}, "block"),
+        ("hook", {"hookSpecificOutput": {"permissionDecision": "deny"}, "decision": "block"}, "deny"),
+        ("hook", {"hookSpecificOutput": "odd"}, "no decision"),
+        ("permission", {"behavior": "allow"}, "allow"),
+        ("dialog", {"action": "accept"}, "accept"),
+        ("dialog", {"action": {"odd": 1}}, "answered"),
+        ("dialog", {}, "answered"),
+        ("mcp", {"mcp_response": {"result": {"isError": True}}}, "failed"),
+        ("mcp", {"mcp_response": {"result": {"isError": False}}}, "answered"),
+        ("mcp", {"mcp_response": {"error": {"code": 1}}}, "failed"),
+        ("mcp", {"mcp_response": {"result": []}}, "answered"),
+    ],
+)
+def test_the_log_has_the_decision_and_how_long_it_took(
+    kind: str, answer: dict[str, Any], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "bridle")
+    asked = Asked()
+    job = Job("r", kind)
+    job.name = "the callback"
+    asked.core.deadlines.now = 1.0
+    jobs = asked.jobs()
+    jobs.open(job, None)
+    asked.core.deadlines.now = 3.5
+    jobs.answer(job, answer)
+    assert f"the callback: {said}, after 2.500 s" in caplog.messages
+
+
+def test_a_job_without_an_answer_hands_over_its_outcome() -> None:
+    asked = Asked()
+    job, ended = Job("", "prompts"), []
+    error = ToolError("x")
+    job.ended = lambda outcome, problem: ended.append((outcome, problem))
+    asked.core.callbacks.finish(job, "out", error)
+    asked.core.callbacks.finish(job, "again", None)
+    assert ended == [("out", error)]
+    assert job.over

@@ -1,0 +1,531 @@
+"""The core of a session by itself: checks, limits, timeouts, stops, events and logs. No process and no shell."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from bridle import (
+    CheckpointingNotEnabledError,
+    ControlError,
+    HookMatcher,
+    Limits,
+    Options,
+    SessionClosedError,
+    SlowConsumerError,
+    StreamWarning,
+    TurnTimeoutError,
+)
+from bridle.protocol.states.session import SessionState, TurnState
+from bridle.session.core import EXIT_SECONDS, SessionCore, checked_content, driver_error, prompt_fields
+from bridle.session.events import (
+    ActivityChanged,
+    BackgroundTasksChanged,
+    SessionCompleted,
+    SessionEvent,
+    SessionFailed,
+    SessionStopped,
+    TurnCompleted,
+    TurnStarted,
+    WarningRaised,
+)
+from bridle.session.readers import Answer, Flag, Inbox, Readers, size_of
+from tests.session.test_deadlines import HOOK, IDLE, RESULT, RUNNING, TEXT, Clocked
+
+TASKS = {
+    "type": "system",
+    "subtype": "background_tasks_changed",
+    "tasks": [{"task_id": "t", "task_type": "local_bash"}],
+}
+
+
+class Woken:
+    """An event that counts how often it is set."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def set(self) -> None:
+        self.times += 1
+
+
+def listening(**options: Any) -> tuple[Clocked, Inbox, Inbox]:
+    """Return a ready session with a cursor over its messages and one over its events."""
+    session = Clocked(**options)
+    messages, events = Inbox(), Inbox()
+    session.core.audience.add(messages, events=False)
+    session.core.audience.add(events, events=True)
+    return session, messages, events
+
+
+def started(turn_id: str) -> dict[str, Any]:
+    return {"type": "command_lifecycle", "command_uuid": turn_id, "state": "started"}
+
+
+# -- checks ------------------------------------------------------------------------------------------------------------
+
+
+def test_content_is_text_or_blocks() -> None:
+    blocks = ({"type": "text", "text": "hi"},)
+    assert checked_content("hi") == "hi"
+    assert checked_content(blocks) == [*blocks]
+    with pytest.raises(TypeError) as refused:
+        checked_content(5)
+    assert str(refused.value) == "`prompt` must be a str or a list of content blocks, not int"
+    with pytest.raises(TypeError, match=r"not Options; options are given as `options=`$"):
+        checked_content(Options())
+
+
+def test_fields_of_a_prompt() -> None:
+    assert prompt_fields(None, None) == {}
+    assert prompt_fields("now", {"x": 1}) == {"x": 1, "priority": "now"}
+    with pytest.raises(ValueError, match=r"`priority` must be 'now', 'next', 'later' or None, got 'soon'$"):
+        prompt_fields("soon", None)
+    for extra in ([("x", 1)], {1: "x"}):
+        with pytest.raises(TypeError, match=f"`extra` must be a dict with str keys, not {type(extra).__name__}$"):
+            prompt_fields(None, extra)
+    for name in ("type", "message", "uuid", "priority"):
+        with pytest.raises(ValueError, match=f"`extra` must not contain '{name}': Bridle sets this field"):
+            prompt_fields(None, {"a": 1, name: "x"})
+
+
+def test_options_have_to_be_options() -> None:
+    wrong: Any = {"model": "x"}
+    with pytest.raises(TypeError, match=r"`options` must be a bridle.Options, not dict$"):
+        SessionCore(wrong, lambda _: None, Readers)
+
+
+def test_the_place_of_the_caller_is_kept() -> None:
+    core: SessionCore[Readers] = SessionCore(None, lambda _: None, Readers)
+    assert core.created_at.rpartition(":")[0] == "test_core.py"
+    assert core.options == Options()
+
+
+def test_verbatim_prompts_say_so_on_the_wire() -> None:
+    session = Clocked(verbatim_prompts=True)
+    session.core.connection.data_to_send()
+    session.core.send("hi", {"priority": "now"}, session.now)
+    sent = session.core.connection.data_to_send()
+    assert b'"client_composed":true' in sent
+    assert b'"priority":"now"' in sent
+
+
+def test_an_error_of_the_driver_ends_the_session_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
+    own = SlowConsumerError(2, 1)
+    assert driver_error(own) is own
+    assert not caplog.records
+    error = driver_error(ValueError("bad"))
+    assert isinstance(error, SessionClosedError)
+    assert not error.expected
+    assert "ValueError: bad" in str(error)
+    (record,) = caplog.records
+    assert (record.name, record.levelname) == ("bridle", "ERROR")
+    assert record.exc_info is not None
+    assert isinstance(record.exc_info[1], ValueError)
+
+
+# -- operations --------------------------------------------------------------------------------------------------------
+
+
+def test_rewinding_needs_checkpoints_and_has_its_own_timeout() -> None:
+    session = Clocked(timeouts={"control": 7.0, "rewind": 9.0})
+    with pytest.raises(CheckpointingNotEnabledError):
+        session.core.ask("rewind_files", {"user_message_id": "u"}, "rewind_files", None, session.now)
+    session = Clocked(enable_file_checkpointing=True, timeouts={"control": 7.0, "rewind": 9.0})
+    core = session.core
+    rewind = core.ask("rewind_files", {"user_message_id": "u"}, "rewind_files", None, session.now)
+    status = core.ask("mcp_status", {}, "mcp_status", None, session.now)
+    chosen = core.ask("mcp_status", {}, "mcp_status", 3.0, session.now)
+    assert [core.deadline_of(answer) for answer in (rewind, status, chosen)] == [9.0, 7.0, 3.0]
+
+
+def test_an_operation_ends_by_its_answer_its_timeout_or_its_caller() -> None:
+    session = Clocked(timeouts={"control": 7.0})
+    core = session.core
+    answered, late, dropped = (core.ask("mcp_status", {}, "mcp_status", None, session.now) for _ in range(3))
+    response = {"subtype": "success", "request_id": answered.request_id, "response": {"mcpServers": []}}
+    session.take({"type": "control_response", "response": response})
+    assert answered.flag.is_set
+    assert answered.error is None
+    assert core.deadline_of(answered) is None
+    core.give_up(dropped)
+    assert core.deadline_of(dropped) is None
+    session.pass_by(6.9)
+    assert not late.flag.is_set
+    session.pass_by(0.2)
+    assert late.flag.is_set
+    assert not dropped.flag.is_set
+    with pytest.raises(ControlError):
+        late.take()
+    assert late.error is None
+
+
+def test_operations_fail_when_the_session_ends() -> None:
+    session = Clocked()
+    answer = session.core.ask("mcp_status", {}, "mcp_status", None, session.now)
+    session.core.lost("the loop is gone", session.now)
+    assert answer.flag.is_set
+    with pytest.raises(SessionClosedError, match="the loop is gone"):
+        answer.take()
+    assert not len(session.core.deadlines)
+
+
+# -- warnings ----------------------------------------------------------------------------------------------------------
+
+
+def test_warnings_are_kept_told_once_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "bridle")
+    told: list[StreamWarning] = []
+    session, _, events = listening(on_warning=told.append)
+    core = session.core
+    before = StreamWarning("SLOW_CONSUMER", "before", {})
+    assert not core.has_to_tell
+    core.warn_before_start(before)
+    core.warn("INCOMPLETE_LAST_LINE", "later", line=b"x")
+    assert core.has_to_tell
+    assert core.needs_driver
+    assert not told
+    core.tell()
+    assert not core.has_to_tell
+    assert not core.needs_driver
+    assert [*core.warnings] == told
+    assert [(warning.code, warning.message, warning.context) for warning in told] == [
+        ("SLOW_CONSUMER", "before", {}),
+        ("INCOMPLETE_LAST_LINE", "later", {"line": b"x"}),
+    ]
+    assert [event.warning for event in events.items] == told
+    levels = {record.levelno for record in caplog.records if "before" in record.getMessage()}
+    assert levels == {logging.DEBUG}
+    levels = {record.levelno for record in caplog.records if "later" in record.getMessage()}
+    assert levels == {logging.WARNING}
+
+
+def test_on_warning_that_raises_is_one_more_warning() -> None:
+    def broken(_: StreamWarning) -> None:
+        raise ValueError("bad")
+
+    session = Clocked(on_warning=broken)
+    session.core.warn("INCOMPLETE_LAST_LINE", "w")
+    session.core.tell()
+    first, second = session.core.warnings
+    assert (first.code, second.code) == ("INCOMPLETE_LAST_LINE", "CALLBACK_FAILED")
+    assert second.context["kind"] == "on_warning"
+    assert "ValueError" in str(second)
+    assert not session.core.has_to_tell
+
+
+# -- the end -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("closed", ["output", "input"])
+def test_a_cli_that_closes_one_end_and_stays_is_given_up(closed: str) -> None:
+    session, messages, events = listening()
+    core = session.core
+    (core.output_ended if closed == "output" else core.input_broke)(session.now)
+    session.pass_by(EXIT_SECONDS - 0.1)
+    assert not core.connection.over
+    session.pass_by(0.2)
+    error = core.connection.terminal_error
+    assert isinstance(error, SessionClosedError)
+    assert not error.expected
+    assert f"the CLI closed its {closed} and did not exit within 5 s" in str(error)
+    assert isinstance(events.items[-1], SessionFailed)
+    assert events.items[-1].reason is error or str(events.items[-1].reason) == str(error)
+    assert messages.over
+    assert events.error is None
+    copies = messages.the_error(), messages.the_error()
+    assert isinstance(copies[0], SessionClosedError)
+    assert copies[0] is not copies[1]
+
+
+def test_a_broken_input_counts_once_and_not_while_stopping() -> None:
+    session = Clocked()
+    session.core.input_broke(session.now)
+    session.pass_by(3)
+    session.core.input_broke(session.now)
+    session.pass_by(2.1)
+    assert session.core.connection.over
+    stopping = Clocked()
+    stopping.core.ask_stop()
+    stopping.core.input_broke(stopping.now)
+    stopping.pass_by(10)
+    assert not stopping.core.connection.over
+
+
+def test_a_stop_of_an_idle_session_may_end_immediately() -> None:
+    session = Clocked()
+    core = session.core
+    assert not core.may_end
+    assert not core.stop_asked
+    core.ask_stop()
+    assert core.stop_asked
+    assert core.needs_driver
+    assert not core.abandoned
+    core.begin_stop(session.now)
+    assert core.connection.lifecycle is SessionState.STOPPING
+    assert core.may_end
+    assert not core.turn_open
+    assert core.stop_seconds == 2.0
+    assert not core.has_last_words
+
+
+def test_a_stop_interrupts_an_open_turn_and_waits_two_seconds() -> None:
+    session = Clocked()
+    core = session.core
+    turn = core.send("hi", None, session.now)
+    session.take(started(turn.id), RUNNING)
+    core.connection.data_to_send()
+    core.begin_stop(session.now)
+    core.begin_stop(session.now)
+    assert core.connection.data_to_send().count(b'"subtype":"interrupt"') == 1
+    assert core.turn_open
+    session.pass_by(1.9)
+    assert not core.may_end
+    session.pass_by(0.2)
+    assert core.may_end
+
+
+def test_an_abandoned_session_stays_abandoned_and_writes_nothing() -> None:
+    session = Clocked()
+    core = session.core
+    core.send("hi", None, session.now)
+    core.ask_stop(abandon=True)
+    core.ask_stop()
+    assert core.abandoned
+    assert core.may_end
+    assert core.turn_open
+    core.connection.data_to_send()
+    core.begin_stop(session.now)
+    assert b"interrupt" not in core.connection.data_to_send()
+
+
+@pytest.mark.parametrize(
+    ("code", "frame", "crash"),
+    [
+        (0, RESULT, False),
+        (1, RESULT, True),
+        (None, RESULT, True),
+        (1, {**RESULT, "is_error": True}, False),
+        (-9, {**RESULT, "is_error": True}, True),
+        (0, None, False),
+        (1, None, True),
+    ],
+)
+def test_an_exit_with_an_error_is_a_crash_unless_the_result_was_one(
+    code: int | None, frame: dict[str, Any] | None, crash: bool
+) -> None:
+    session = Clocked()
+    if frame is not None:
+        session.take(frame)
+    assert session.core.crashed(code) is crash
+    assert session.core.ends_well(code) is not crash
+    session.send()
+    assert session.core.crashed(code)
+    session.core.ask_stop()
+    assert session.core.ends_well(code)
+    session.core.lost("gone", session.now)
+    assert not session.core.ends_well(code)
+
+
+@pytest.mark.parametrize(
+    ("stop", "code", "kind"), [(False, 0, SessionCompleted), (True, 7, SessionStopped), (False, 7, SessionFailed)]
+)
+def test_the_last_event_has_the_ending_and_the_exit_code(stop: bool, code: int, kind: type[Any]) -> None:
+    session, messages, events = listening()
+    core = session.core
+    waiter = Woken()
+    core.settled.waiters.append(waiter)
+    if stop:
+        core.begin_stop(session.now)
+    core.process_gone(code, b"")
+    core.pump(session.now)
+    (last,) = [event for event in events.items if not isinstance(event, WarningRaised)]
+    assert isinstance(last, kind)
+    assert last.exit_code == code
+    assert (messages.error is not None) == (kind is SessionFailed)
+    assert waiter.times == 1
+    late = Inbox()
+    core.audience.add(late, events=False)
+    assert late.over
+    assert (late.error is not None) == (kind is SessionFailed)
+    late_events = Inbox()
+    core.audience.add(late_events, events=True)
+    assert late_events.over
+    assert late_events.error is None
+
+
+def test_a_cli_that_stays_after_its_input_was_closed_is_stopped_with_a_warning() -> None:
+    session = Clocked(timeouts={"after_result": 4.0})
+    core = session.core
+    session.take(TASKS)
+    core.input_closed(session.now)
+    session.pass_by(3.9)
+    assert not core.stop_asked
+    session.pass_by(0.2)
+    assert core.stop_asked
+    (warning,) = core.warnings
+    assert warning.code == "CLI_DID_NOT_EXIT"
+    assert warning.context == {"seconds": 4.0, "background_tasks": ["t"]}
+
+
+# -- readers -----------------------------------------------------------------------------------------------------------
+
+
+def test_events_come_in_the_order_of_the_wire() -> None:
+    session, messages, events = listening()
+    core = session.core
+    turn = core.send("hi", None, session.now)
+    session.take(started(turn.id), RUNNING, TASKS, TEXT, {**RESULT, "user_message_uuids": [turn.id]}, IDLE)
+    found: list[SessionEvent] = [*events.items]
+    assert [type(event) for event in found if not isinstance(event, (ActivityChanged, BackgroundTasksChanged))] == [
+        TurnStarted,
+        TurnCompleted,
+    ]
+    assert [event.turn_id for event in found if isinstance(event, (TurnStarted, TurnCompleted))] == [turn.id, turn.id]
+    assert [event.state for event in found if isinstance(event, TurnCompleted)] == [TurnState.COMPLETED]
+    assert [str(event.activity) for event in found if isinstance(event, ActivityChanged)] == ["running", "idle"]
+    assert [[task.task_id for task in event.tasks] for event in found if isinstance(event, BackgroundTasksChanged)] == [
+        ["t"]
+    ]
+    assert turn.result is not None
+    assert turn.over.is_set
+    assert turn.inbox.over
+    assert turn.inbox.error is None
+    assert [message.type for message in messages.items][-3:] != []
+    assert turn.result in messages.items
+
+
+def test_the_size_of_an_event_is_about_its_memory() -> None:
+    session, messages, events = listening()
+    session.take(TEXT, RUNNING, TASKS)
+    (text,) = [item for item in messages.items if item.type == "assistant"]
+    assert size_of(text) == len(text.raw) > 0
+    sizes = {type(event): size_of(event) for event in events.items}
+    assert sizes == {ActivityChanged: 250, BackgroundTasksChanged: 500}
+    assert size_of(WarningRaised(StreamWarning("SLOW_CONSUMER", "x" * 30, {}))) == 280
+    assert size_of(object()) == 0
+
+
+def test_an_inbox_counts_its_bytes_and_keeps_the_first_end() -> None:
+    session, messages, _ = listening()
+    session.take(TEXT, TEXT)
+    size = len(messages.items[0].raw)
+    assert (messages.size, messages.added) == (2 * size, 2 * size)
+    assert session.core.audience.progress() == (2 * size, 0)
+    messages.take()
+    assert (messages.size, messages.added) == (size, 2 * size)
+    assert session.core.audience.progress() == (size, size)
+    first = SessionClosedError(expected=True, reason="over")
+    messages.end(first)
+    messages.end(None)
+    messages.add(["late"], 1)
+    assert messages.error is first
+    assert len(messages.items) == 1
+    messages.clear()
+    assert (messages.take(), messages.size) == (None, 0)
+    assert Inbox().the_error() is None
+
+
+def test_an_inbox_that_skips_keeps_nothing_until_it_does_not() -> None:
+    inbox = Inbox()
+    inbox.add(["a"], 1)
+    inbox.skip(True)
+    inbox.add(["b"], 1)
+    assert (len(inbox.items), inbox.size, inbox.added) == (0, 0, 1)
+    inbox.skip(False)
+    inbox.add(["c"], 1)
+    assert (list(inbox.items), inbox.size, inbox.added) == (["c"], 1, 2)
+
+
+def test_a_flag_wakes_each_waiter_once() -> None:
+    flag, first, second = Flag(), Woken(), Woken()
+    flag.waiters += [first, second]
+    flag.leave(second)
+    flag.leave(second)
+    flag.wake()
+    assert (flag.is_set, flag.wakes, first.times, second.times) == (False, 1, 1, 0)
+    flag.waiters.append(second)
+    flag.set()
+    assert (flag.is_set, flag.wakes, first.times, second.times) == (True, 2, 1, 1)
+    assert Answer("r").flag.is_set is False
+
+
+def test_unread_messages_warn_at_half_of_the_limit_and_fail_beyond_it() -> None:
+    line = {**TEXT, "message": {"role": "assistant", "content": [{"type": "text", "text": "x" * 930}]}}
+    session, messages, _ = listening(limits=Limits(buffered_bytes=10_000, line_bytes=2_000))
+    core = session.core
+
+    def codes() -> list[str]:
+        return [warning.code for warning in core.warnings]
+
+    session.take(line)
+    size = messages.size
+    assert 1_000 < size < 1_100
+    session.take(*[line] * 3)
+    assert codes() == []
+    session.take(line)
+    assert codes() == ["SLOW_CONSUMER"]
+    (warning,) = core.warnings
+    assert warning.context["limit"] == 10_000
+    assert 5 * size <= warning.context["buffered"] < 6 * size
+    session.take(line)
+    assert codes() == ["SLOW_CONSUMER"]
+    for _ in range(3):
+        messages.take()  # half is unread: no new warning before it was less than a quarter
+    session.take(line, line)
+    assert codes() == ["SLOW_CONSUMER"]
+    while messages.take() is not None:
+        pass
+    session.take(line)
+    session.take(*[line] * 4)
+    assert codes() == ["SLOW_CONSUMER", "SLOW_CONSUMER"]
+    assert not core.connection.over
+    session.take(*[line] * 6)
+    error = core.connection.terminal_error
+    assert isinstance(error, SlowConsumerError)
+    assert f"{10_000:,}" in str(error) or "10000" in str(error)
+
+
+def test_a_turn_that_times_out_ends_and_is_interrupted() -> None:
+    session, _, events = listening(timeouts={"turn": 5.0})
+    turn = session.send()
+    session.take(started(turn.id), RUNNING)
+    session.core.connection.data_to_send()
+    session.pass_by(5.1)
+    assert isinstance(turn.inbox.error, TurnTimeoutError)
+    assert (turn.inbox.error.kind, turn.inbox.error.seconds) == ("turn", 5.0)
+    assert turn.over.is_set
+    assert b'"subtype":"interrupt"' in session.core.connection.data_to_send()
+    assert not session.core.connection.over
+    assert isinstance(events.items[0], TurnStarted)
+
+
+def test_the_log_says_what_happened_and_nothing_of_its_content(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "bridle")
+    session = Clocked(hooks={"PreToolUse": [HookMatcher(hooks=[lambda *_: None])]})
+    turn = session.core.send("a secret", None, session.now)
+    session.core.ask("mcp_status", {}, "mcp_status", None, session.now)
+    session.take(
+        started(turn.id),
+        RUNNING,
+        TEXT,
+        {"type": "control_request", "request_id": "r9", "request": HOOK},
+    )
+    session.core.lost("gone", session.now)
+    said = "\n".join(caplog.messages)
+    assert f"turn {turn.id} is started" in said
+    assert "the CLI is running" in said
+    assert "the CLI asks: hook_callback (r9)" in said
+    assert "mcp_status (req_" in said
+    assert "is over: SessionClosedError" in said
+    assert "the session has ended: FAILED, exit code None" in said
+    assert "secret" not in said
+    assert "hello" not in said
+    ids = {
+        getattr(record, "turn_id", "missing")
+        for record in caplog.records
+        if record.getMessage().startswith("frame assistant")
+    }
+    assert ids == {turn.id}

@@ -41,7 +41,11 @@ PROJECT = Path(__file__).resolve().parent.parent
 EQUIVALENT = PROJECT / "scripts" / "equivalent_mutants.toml"
 # The tests of a package are those of the folder of the same name, and these.
 MORE_TESTS = {
-    "protocol": ("tests/queries/test_core.py", "tests/session/test_deadlines.py", "tests/session/test_long_sessions.py"),
+    "protocol": (
+        "tests/queries/test_core.py",
+        "tests/session/test_deadlines.py",
+        "tests/session/test_long_sessions.py",
+    ),
     "queries": ("tests/protocol/test_states.py", "tests/protocol/test_fast_paths.py", "tests/protocol/test_golden.py"),
     "session": ("tests/protocol/test_session_states.py", "tests/contract/test_sessions.py"),
     "answering": ("tests/contract/test_asked.py", "tests/contract/test_from_inside.py"),

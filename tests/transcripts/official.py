@@ -1,7 +1,6 @@
-"""What the official package reads of a configuration folder, as JSON on stdout: `python official.py FOLDER DIRECTORY...`.
+"""The outcome of each call of `calls.py` with the official package, as JSON on stdout: `python official.py FOLDER DIRECTORIES IDS`.
 
-Runs with an interpreter that has `claude-agent-sdk`; that of `./dev bench` does. Prints the lists of each directory and of everything, the
-messages of each session and of its subagents, and the keys of the directories.
+Runs with `claude-agent-sdk` on the path, without Bridle. DIRECTORIES and IDS are JSON objects.
 """
 
 from __future__ import annotations
@@ -9,36 +8,44 @@ from __future__ import annotations
 import json
 import os
 import sys
+from pathlib import Path
+from typing import Any
 
 import claude_agent_sdk as official  # type: ignore[import-not-found,unused-ignore]
+from calls import results  # type: ignore[import-not-found,unused-ignore]
 
 
-def listed(**given: object) -> list[dict[str, object]]:
-    return [vars(info) for info in official.list_sessions(**given)]
+class Official:
+    """The official package, as `calls.Package`."""
+
+    key = staticmethod(official.project_key_for_directory)
+    rename = staticmethod(official.rename_session)
+    tag = staticmethod(official.tag_session)
+    delete = staticmethod(official.delete_session)
+    subagents = staticmethod(official.list_subagents)
+
+    def listed(self, directory: str | None = None, **given: Any) -> list[dict[str, Any]]:
+        return [vars(each) for each in official.list_sessions(directory=directory, **given)]
+
+    def info(self, session_id: str) -> dict[str, Any] | None:
+        found = official.get_session_info(session_id)
+        return None if found is None else vars(found)
+
+    def messages(self, session_id: str, limit: int | None = None, offset: int = 0) -> Any:
+        return [vars(each) for each in official.get_session_messages(session_id, limit=limit, offset=offset)]
+
+    def subagent(self, session_id: str, agent_id: str) -> Any:
+        return [vars(each) for each in official.get_subagent_messages(session_id, agent_id)]
+
+    def fork(self, session_id: str, at: str | None = None) -> str:
+        return str(official.fork_session(session_id, up_to_message_id=at).session_id)
 
 
 def main() -> None:
-    os.environ["CLAUDE_CONFIG_DIR"] = sys.argv[1]
-    everything = listed()
-    ids = [str(info["session_id"]) for info in everything]
-    found = {
-        "version": official.__version__,
-        "all": everything,
-        "page": listed(limit=3, offset=2),
-        "directories": {each: listed(directory=each) for each in sys.argv[2:]},
-        "alone": {each: listed(directory=each, include_worktrees=False) for each in sys.argv[2:]},
-        "keys": {each: official.project_key_for_directory(each) for each in sys.argv[2:]},
-        "info": {each: vars(official.get_session_info(each)) for each in ids},
-        "messages": {each: [vars(message) for message in official.get_session_messages(each)] for each in ids},
-        "subagents": {
-            each: {
-                agent: [vars(message) for message in official.get_subagent_messages(each, agent)]
-                for agent in official.list_subagents(each)
-            }
-            for each in ids
-        },
-    }
-    print(json.dumps(found))
+    config, directories, ids = sys.argv[1:]
+    os.environ["CLAUDE_CONFIG_DIR"] = config
+    found = results(Official(), Path(config), json.loads(directories), json.loads(ids))
+    print(json.dumps({"version": official.__version__, "results": found}))
 
 
 if __name__ == "__main__":

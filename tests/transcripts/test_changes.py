@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +18,14 @@ from bridle.errors import SessionInUseError, SessionNotFoundError, StreamWarning
 from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
 from bridle.transcripts import changes, forking
 from bridle.transcripts.running import running_sessions
+from tests.conftest import RealCLI
 from tests.transcripts.disk import Writer, line, tool_use
 from tests.transcripts.picker import Picker
+from tests.transcripts.versions import VERSIONS, program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-
-    from tests.conftest import RealCLI
 
 
 @pytest.fixture
@@ -455,13 +456,20 @@ def test_a_failed_fork_leaves_nothing(tmp_path: Path) -> None:
 # -- the real CLI -----------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(params=VERSIONS)
+def any_cli(request: pytest.FixtureRequest, tmp_path: Path) -> RealCLI:
+    """Return a CLI version, in a place of its own."""
+    (tmp_path / "work").mkdir()
+    return RealCLI(program(request.param), tmp_path / "work", tmp_path)
+
+
 def options(real_cli: RealCLI, model: ScriptedModel, **more: Any) -> Options:
     return Options(
         cli_path=real_cli.cli_path,
         cwd=real_cli.cwd,
         env=real_cli.env(model),
         inherit_env=False,
-        allowed_tools=["Bash"],
+        allowed_tools=["Bash", "Agent"],
         **more,
     )
 
@@ -483,73 +491,74 @@ def shown(body: Mapping[str, Any]) -> list[tuple[str, str]]:
     return found
 
 
-BOTH = Reply(ToolCall("Bash", {"command": "echo hi"}), ToolCall("Bash", {"command": "echo ho"}))
+LOOK = {"description": "Look", "prompt": "Look around.", "subagent_type": "general-purpose", "run_in_background": False}
+
+
+def bash(command: str) -> ToolCall:
+    return ToolCall("Bash", {"command": command})
 
 
 @pytest.mark.timeout(180)
-def test_a_fork_resumes_with_exactly_the_history_up_to_each_message(real_cli: RealCLI) -> None:
-    with ScriptedModel(BOTH, Reply("done"), Repeat("more")) as model:
-        config = config_of(real_cli, model)
-        base = options(real_cli, model)
-        with bridle.sync.Session(base) as session:
-            for prompt in ("one", "two"):
+def test_a_fork_resumes_with_exactly_the_history_up_to_each_message(any_cli: RealCLI) -> None:
+    with ScriptedModel(
+        Reply(bash("echo hi"), bash("echo ho")),
+        "done",
+        Reply(ToolCall("Agent", LOOK)),
+        Repeat("more"),
+        subagents={"*": [Reply(bash("echo a"), bash("echo b")), "seen"]},
+        compaction="the summary",
+    ) as model:
+        config = config_of(any_cli, model)
+        with bridle.sync.Session(options(any_cli, model)) as session:
+            for prompt in ("both", "delegate"):
+                session.send(prompt).result()
+            before = shown(model.requests[-1].body)
+            for prompt in ("/compact", "after"):
                 session_id = session.send(prompt).result().session_id
-        whole = shown(model.requests[-1].body)
-        assert session_id is not None
-        messages = list(transcripts.read(session_id, config_dir=config).messages)
-        assert [type(each).__name__[0] for each in messages] == [*"UAAUUAUA"]
-        for count, message in enumerate(messages, 1):
-            before = len(model.requests)
-            copy = transcripts.fork(session_id, at=message, config_dir=config)
-            result = bridle.sync.run("NEXT", base.replace(resume=copy))
+            after = shown(model.requests[-1].body)
+    assert session_id is not None
+    reply = ("assistant", json.dumps({"text": "more", "type": "text"}))
+    current, compacted = transcripts.read(session_id, config_dir=config).branches
+    assert "".join(type(each).__name__[0] for each in compacted.messages) == "UAAUUAUAUA"
+    # The CLI kept the last reply, which follows the summary, and explains the command to the model.
+    assert [role for role, _ in after] == ["user", "assistant", "user", "user", "user", "user"]
+    assert "the summary" in after[0][1]
+    assert after[1] == reply
+    assert [each.text for each in current.messages][3:] == ["after", "more"]
+    expected = [(each, [*before, reply][: number + 1]) for number, each in enumerate(compacted.messages)]
+    ends = zip(current.messages, (1, 4, 5, 6, 7), strict=True)
+    expected += [(each, [*after, reply][:end]) for each, end in ends]
+
+    def resumed(message: transcripts.TranscriptMessage) -> list[tuple[str, str]]:
+        with ScriptedModel(Repeat("next")) as model:
+            copy = transcripts.fork(session_id or "", at=message, config_dir=config)
+            result = bridle.sync.run("NEXT", options(any_cli, model, resume=copy))
             assert result.session_id == copy
-            request = shown(model.requests[before].body)
-            expected = [*whole, ("assistant", json.dumps({"text": "more", "type": "text"}))][:count]
-            assert request[:count] == expected
-            # The CLI itself answers calls without a result, and prompts without an answer.
-            rest = [text for role, text in request[count:]]
-            assert "NEXT" in rest[-1]
-            for text in rest[:-1]:
-                assert "Tool call interrupted" in text or "No response requested" in text
-            assert len(transcripts.read(copy, config_dir=config).messages) >= count + 2
+            return shown(model.requests[0].body)
 
-
-@pytest.mark.timeout(120)
-def test_a_fork_after_a_compaction_has_the_summary_and_the_kept_messages(real_cli: RealCLI) -> None:
-    with ScriptedModel(Repeat("more"), compaction=Repeat("the summary")) as model:
-        config = config_of(real_cli, model)
-        base = options(real_cli, model)
-        with bridle.sync.Session(base) as session:
-            for prompt in ("one", "two", "/compact", "three"):
-                session_id = session.send(prompt).result().session_id
-        assert session_id is not None
-        original = shown(model.requests[-1].body)
-        before = len(model.requests)
-        copy = transcripts.fork(session_id, config_dir=config)
-        bridle.sync.run("NEXT", base.replace(resume=copy))
-        request = shown(model.requests[before].body)
-        assert request[: len(original)] == original
-        assert any("the summary" in text for _, text in original)
-        assert original[1][0] == "assistant"  # the CLI kept the last reply
-        # Before the compaction, the copy has the messages that the summary replaced.
-        first = transcripts.read(session_id, config_dir=config).branches[-1].messages[1]
-        before = len(model.requests)
-        bridle.sync.run("NEXT", base.replace(resume=transcripts.fork(session_id, at=first, config_dir=config)))
-        assert [json.loads(text)["text"] for _, text in shown(model.requests[before].body)] == ["one", "more", "NEXT"]
+    with ThreadPoolExecutor(2) as pool:
+        requests = [*pool.map(resumed, (message for message, _ in expected))]
+    for request, (_, history) in zip(requests, expected, strict=True):
+        assert request[: len(history)] == history
+        # The CLI itself answers calls without a result, and prompts without an answer.
+        *rest, (_, last) = request[len(history) :]
+        assert "NEXT" in last
+        for _, text in rest:
+            assert "Tool call interrupted" in text or "No response requested" in text
 
 
 @pytest.mark.timeout(180)
-def test_the_cli_shows_the_title_and_the_tag(real_cli: RealCLI) -> None:
+def test_the_cli_shows_the_title_and_the_tag(any_cli: RealCLI) -> None:
     with ScriptedModel(Repeat("more")) as model:
-        config = config_of(real_cli, model)
-        base = options(real_cli, model)
+        config = config_of(any_cli, model)
+        base = options(any_cli, model)
         with bridle.sync.Session(base) as session:
             session_id = session.send("one").result().session_id
             session.rename_session("By the CLI")
         assert session_id is not None
         transcripts.rename(session_id, "By Bridle", config_dir=config)
         transcripts.tag(session_id, "billed", config_dir=config)
-        with Picker(real_cli, model) as picker:
+        with Picker(any_cli, model) as picker:
             shown = picker.read_until("#billed")
             assert "By Bridle" in shown
             assert "By the CLI" not in shown
@@ -567,7 +576,7 @@ def test_the_cli_shows_the_title_and_the_tag(real_cli: RealCLI) -> None:
         filler["message"] = {**filler["message"], "content": [{"type": "text", "text": "x" * 200_000}]}
         with found.path.open("a", encoding="utf-8") as file:
             file.write(line(filler) + "\n")
-        with Picker(real_cli, model) as picker:
+        with Picker(any_cli, model) as picker:
             assert "By Bridle" in picker.read_until("HEAD")
 
 

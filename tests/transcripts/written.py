@@ -59,9 +59,14 @@ def write_all(cli: str, folder: Path) -> Written:
         "run_in_background": False,
     }
     with ScriptedModel(
-        Reply(ToolCall("Agent", agent)), "It looked.", subagents={"*": [Reply(bash("echo sub")), "Seen."]}
+        Reply(ToolCall("Agent", agent)),
+        "It looked.",
+        subagents={"*": [Reply(bash("echo sub"), bash("echo other")), "Seen."]},
     ) as model:
         written.ids["subagent"] = bridle.sync.run("Delegate", options(model)).session_id or ""
+    fields = {"customTitle": "no title", "gitBranch": "no branch", "tag": "no tag", "lastPrompt": "no prompt"}
+    with ScriptedModel(Reply(bash("echo fields", **fields)), "Not mine.") as model:
+        written.ids["fields"] = bridle.sync.run("With fields", options(model)).session_id or ""
     started = Reply(bash("sleep 0.2", run_in_background=True))
     with ScriptedModel(started, Repeat("Started.")) as model, bridle.sync.Session(options(model)) as session:
         written.ids["background"] = session.send("In the background").result().session_id or ""

@@ -50,7 +50,7 @@ class StoreListEntry(TypedDict):
 
 
 class StoreSummary(TypedDict):
-    """The summary of one session, as `fold_summary` makes it.
+    """The summary of one session, as `fold_session_summary` of `claude-agent-sdk` makes it.
 
     Attributes:
         session_id: the id of the session.

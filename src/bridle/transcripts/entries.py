@@ -1,6 +1,6 @@
 """One line of a session's file, decoded leniently.
 
-The format is private to the CLI and changes with its versions: an unknown type is kept, an unknown field is kept in the bytes, and a field
+The format is private to the CLI and changes with its versions. An unknown type is kept, and an unknown field is kept in the bytes. A field
 of the wrong shape counts as absent. A line that is not a JSON object is left out. Nothing here raises for the content of a file.
 """
 

@@ -99,12 +99,16 @@ def _up_to(transcript: Transcript, at: str | TranscriptMessage | None) -> list[N
     if at is None:
         return _kept(_with_preserved(transcript, links.conversation(current)))
     wanted = at if isinstance(at, str) else at.uuid
-    others = (leaf for leaf in reversed(links.leaves()) if not leaf.sidechain)
-    for leaf in (current, *others):
-        way = _with_preserved(transcript, links.conversation(leaf))
-        for number, node in enumerate(way):
-            if node.uuid == wanted:
-                return _kept(way[: number + 1])
+    leaves = [current, *(leaf for leaf in reversed(links.leaves()) if not leaf.sidechain)]
+    # A message that a compaction kept belongs to the branch before it, where readers see it.
+    for preserved in (False, True):
+        for leaf in leaves:
+            way = links.conversation(leaf)
+            if preserved or any(node.uuid == wanted for node in way):
+                way = _with_preserved(transcript, way)
+                for number, node in enumerate(way):
+                    if node.uuid == wanted:
+                        return _kept(way[: number + 1])
     raise TranscriptError(
         f"The session {transcript.session_id} has no message {escape_terminal(repr(wanted), 200)}. Its messages have their ids as `uuid`: "
         "`bridle.transcripts.read(session_id).messages`."

@@ -1,7 +1,7 @@
 """Which entries go to the store, and when. No clock, no IO: the shells append, and pass the time.
 
 The CLI reports the entries that it wrote to its transcripts (`transcript_mirror`). They are kept as bytes, by file, until an occasion of
-the table `FLUSHES` makes them due. Then the entries of all files are cut off, and appended one file after the other; one append runs at
+the table `FLUSHES` makes them due. Then the entries of all files are cut off, and appended one file after the other. One append runs at
 a time (table `WRITER`), so the order within a file is that of the CLI.
 
 The copy of a file in the store is at any time the beginning of the file on the disk. After a failed append the entries stay first in line

@@ -1,6 +1,6 @@
 """Resume a session from a store: which calls are made, what the private configuration folder holds, how the store is healed.
 
-`resume_steps` decides and never waits: it yields the calls to make (of the store, or of the file system), gets what they returned, and
+`resume_steps` decides and never waits. It yields the calls to make (of the store, or of the file system), gets what they returned, and
 returns the private folder that the CLI is to use. Keys and entries from a store are data: a name that is not a plain relative path is
 left out, and nothing is written outside the folder.
 """

@@ -498,10 +498,13 @@ def bash(command: str) -> ToolCall:
     return ToolCall("Bash", {"command": command})
 
 
+BOTH = Reply(bash("echo hi"), bash("echo ho"))
+
+
 @pytest.mark.timeout(180)
 def test_a_fork_resumes_with_exactly_the_history_up_to_each_message(any_cli: RealCLI) -> None:
     with ScriptedModel(
-        Reply(bash("echo hi"), bash("echo ho")),
+        BOTH,
         "done",
         Reply(ToolCall("Agent", LOOK)),
         Repeat("more"),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import unicodedata
 from typing import TYPE_CHECKING
 
 import pytest
 
-from bridle import AmbiguousSessionError, SessionNotFoundError
+from bridle import AmbiguousSessionError, SessionNotFoundError, transcripts
 from bridle.transcripts import places, project_key
 from tests.contract import shows
 from tests.transcripts.disk import Writer, some_id
@@ -146,3 +147,29 @@ def test_subagents_are_found_in_nested_folders(tmp_path: Path) -> None:
     (files.folder / "subagents" / "agent-a.meta.json").write_text("{}")
     assert [each.agent_id for each in files.subagents()] == ["a", "b", "c"]
     assert files.subagents()[0].meta_path.exists()
+
+
+@pytest.mark.timeout(30)
+def test_odd_files_beside_a_conversation_do_no_harm(tmp_path: Path) -> None:
+    writer = Writer()
+    writer.user("hello")
+    writer.assistant("hi")
+    path = writer.save(tmp_path)
+    odd = [path.with_name(f"{some_id(number)}.jsonl") for number in range(5)]
+    os.mkfifo(odd[0])
+    odd[1].mkdir()
+    odd[2].symlink_to("/dev/zero")
+    odd[3].symlink_to(tmp_path / "nowhere")
+    odd[4].symlink_to(odd[4])
+    path.with_suffix("").symlink_to(path.parent)
+    (tmp_path / "projects" / "loop").symlink_to(path.parent)
+    assert [each.session_id for each in transcripts.list(all_projects=True, config_dir=tmp_path)] == [writer.session_id]
+    assert len(transcripts.search("hello", config_dir=tmp_path, cache_dir=tmp_path / "cache")) == 1
+    report = transcripts.usage("project", config_dir=tmp_path)
+    assert [(row.key, row.tokens.replies) for row in report.rows] == [(writer.cwd, 1)]
+    for number in range(5):
+        with pytest.raises(SessionNotFoundError):
+            transcripts.read(some_id(number), config_dir=tmp_path)
+    transcripts.delete(writer.session_id, config_dir=tmp_path)
+    assert not path.exists()
+    assert len([*path.parent.iterdir()]) == len(odd)

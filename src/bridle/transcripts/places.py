@@ -237,9 +237,13 @@ def _may_be_of(folder: Path, plain_key: str) -> bool:
 def _directories_in(folder: Path) -> Iterator[str]:
     """Yield the first working directory of each session."""
     for files in sessions_in(folder):
-        with suppress(OSError, ValueError), files.path.open("rb") as file:
-            if (found := _CWD.search(file.read(HEAD_BYTES))) is not None:
-                yield msgspec.json.decode(found[1], type=str)
+        with suppress(OSError, ValueError):
+            # A FIFO would wait for its writer.
+            if files.path.is_file():
+                with files.path.open("rb") as file:
+                    head = file.read(HEAD_BYTES)
+                if (found := _CWD.search(head)) is not None:
+                    yield msgspec.json.decode(found[1], type=str)
 
 
 def directory_of(folder: Path) -> str:

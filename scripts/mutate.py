@@ -47,7 +47,7 @@ MORE_TESTS = {
         "tests/session/test_long_sessions.py",
     ),
     "queries": ("tests/protocol/test_states.py", "tests/protocol/test_fast_paths.py", "tests/protocol/test_golden.py"),
-    "session": ("tests/protocol/test_session_states.py", "tests/contract/test_sessions.py"),
+    "session": ("tests/answering", "tests/protocol", "tests/queries"),
     "answering": ("tests/contract/test_asked.py", "tests/contract/test_from_inside.py"),
     "checked": ("tests/options", "tests/tools", "tests/hooks"),
     "launch": ("tests/options",),

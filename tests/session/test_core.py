@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 from bridle import (
     CheckpointingNotEnabledError,
     ControlError,
+    ControlTimeoutError,
     HookMatcher,
+    InitializationTimeoutError,
     Limits,
     Options,
     SessionClosedError,
@@ -529,3 +532,91 @@ def test_the_log_says_what_happened_and_nothing_of_its_content(caplog: pytest.Lo
         if record.getMessage().startswith("frame assistant")
     }
     assert ids == {turn.id}
+
+
+# -- timeouts and what they reach --------------------------------------------------------------------------------------
+
+
+def test_a_hook_has_the_timeout_of_hooks_and_is_answered_when_it_passes() -> None:
+    session = Clocked(hooks={"PreToolUse": [HookMatcher(hooks=[lambda *_: None])]}, timeouts={"hook": 6.0})
+    session.take({"type": "control_request", "request_id": "r9", "request": HOOK})
+    assert session.core.deadlines.seconds_of("callback", "r9") == 6.0
+    session.core.connection.data_to_send()
+    session.pass_by(5.9)
+    assert session.core.connection.data_to_send() == b""
+    session.pass_by(0.2)
+    assert b'"request_id":"r9"' in session.core.connection.data_to_send()
+    assert [warning.code for warning in session.core.warnings] == ["CALLBACK_TIMED_OUT"]
+
+
+def test_an_operation_that_times_out_names_itself() -> None:
+    session = Clocked()
+    answer = session.core.ask("mcp_status", {}, "servers", 2.0, session.now)
+    session.pass_by(2.0)
+    assert isinstance(answer.error, ControlTimeoutError)
+    assert "servers" in str(answer.error)
+
+
+def test_a_start_that_times_out_quotes_stderr() -> None:
+    core: SessionCore[Readers] = SessionCore(Options(), lambda function: function(), Readers)
+    core.connection.begin_start()
+    core.deadlines.arm("request", core.connection.send_initialize({}), 2.0)
+    core.expire(1.9, b"")
+    assert not core.ready.is_set
+    core.expire(2.0, b"the last words of stderr")
+    core.pump(2.0)
+    assert core.ready.is_set
+    assert isinstance(core.start_error, InitializationTimeoutError)
+    assert "the last words of stderr" in str(core.start_error)
+
+
+def test_a_prompt_keeps_the_id_that_its_user_chose() -> None:
+    session = Clocked()
+    chosen = "0b0f7a4e-8d0e-4b6a-9d7e-0d3f7a1c2b4d"
+    turn = session.core.send("hi", None, session.now, chosen)
+    assert turn.id == chosen
+    assert chosen.encode() in session.core.connection.data_to_send()
+
+
+def test_a_line_that_ends_in_the_middle_is_a_warning_of_the_session() -> None:
+    session, _, events = listening()
+    session.core.connection.receive_data(b'{"type":')
+    session.core.process_gone(0, b"")
+    session.core.pump(session.now)
+    (warning,) = [event.warning for event in events.items if isinstance(event, WarningRaised)]
+    assert (warning.code, warning.context) == ("INCOMPLETE_LAST_LINE", {"line": b'{"type":'})
+    assert [*session.core.warnings] == [warning]
+
+
+def test_reading_a_turn_keeps_its_messages_again() -> None:
+    session = Clocked()
+    turn = session.send()
+    assert not turn.read
+    turn.inbox.skip(True)
+    turn.begin_reading()
+    assert (turn.read, turn.inbox.keeps) == (True, True)
+
+
+def test_an_answered_operation_is_logged_without_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "bridle")
+    session = Clocked()
+    answer = session.core.ask("mcp_status", {}, "servers", None, session.now)
+    response = {"subtype": "success", "request_id": answer.request_id, "response": {"mcpServers": []}}
+    session.take({"type": "control_response", "response": response})
+    assert f"servers ({answer.request_id}) is over" in caplog.messages
+
+
+@pytest.mark.parametrize(
+    "guard", [HookMatcher(hooks=[lambda *_: None]), HookMatcher(hooks=[lambda *_: None], on_failure="block")]
+)
+def test_prompts_wait_for_the_handshake_only_behind_a_hook_that_blocks(guard: HookMatcher[Any]) -> None:
+    core: SessionCore[Readers] = SessionCore(
+        Options(hooks={"PreToolUse": [guard]}), lambda function: function(), Readers
+    )
+    core.connection.begin_start()
+    core.connection.send_initialize({})
+    core.connection.data_to_send()
+    request = {"type": "control_request", "request_id": "r", "request": HOOK}
+    core.connection.receive_data(json.dumps(request).encode() + b"\n")
+    core.send("hi", None, 0.0)
+    assert (b'"type":"user"' in core.connection.data_to_send()) is (guard.on_failure != "block")

@@ -21,7 +21,7 @@ from bridle.protocol.diagnostics import (
 )
 from bridle.protocol.framing import LineFramer
 from bridle.protocol.log import one_line
-from tests.protocol.test_connection import HOOK, Host, result, tasks
+from tests.protocol.test_connection import HOOK, Host, assistant, result, tasks
 
 
 def failure(code: int | None, stderr: bytes = b"", **more: Any) -> ProcessError:
@@ -216,3 +216,22 @@ def test_an_update_of_a_task_ends_that_task_alone(task: str, ended: bool) -> Non
     host.feed(tasks("t", "rest"))
     host.feed({"type": "system", "subtype": "task_updated", "task_id": task, "patch": {"status": "completed"}})
     assert host.connection.unsettled is ended
+
+
+@pytest.mark.parametrize(("seconds", "within"), [(2.5, "within 2.5 s"), (None, "in time")])
+def test_a_request_of_the_cli_that_expires_is_answered_with_the_reason(seconds: float | None, within: str) -> None:
+    host = Host()
+    host.ask("r", "can_use_tool", tool_name="Bash", input={})
+    assert host.connection.expire("r", seconds)
+    assert f"it was not answered {within}" in json.dumps(answered(host))
+    (cancelled,) = host.of(events.RequestCancelled)
+    assert (cancelled.request_id, cancelled.reason) == ("r", "expired")
+    assert not host.connection.expire("r", seconds)
+
+
+def test_several_lines_in_one_read_are_one_batch_in_order() -> None:
+    host = Host()
+    host.feed(*(assistant(uuid=str(number)) for number in range(3)), b"noise", assistant(uuid="3"))
+    batches = [[message.uuid for message in batch.messages] for batch in host.of(events.MessagesReceived)]
+    assert batches == [["0", "1", "2"], ["3"]]
+    assert [bad.count for bad in host.of(events.BadLine)] == [1]

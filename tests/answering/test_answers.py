@@ -216,3 +216,46 @@ def test_a_job_without_an_answer_hands_over_its_outcome() -> None:
     asked.core.callbacks.finish(job, "again", None)
     assert ended == [("out", error)]
     assert job.over
+
+
+def test_a_hook_that_was_not_registered_is_answered_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    asked = Asked()
+    request = {"subtype": "hook_callback", "callback_id": "hook_7", "input": {"hook_event_name": "PreToolUse"}}
+    asked.feed({"type": "control_request", "request_id": "r0", "request": request}, 0.0)
+    assert asked.started() == []
+    (answer,) = asked.answers()
+    assert (answer["subtype"], answer["response"]) == ("success", {})
+    assert "the CLI calls hook 'hook_7', which was not registered" in caplog.messages
+    assert asked.codes() == []
+
+
+def test_a_permission_without_a_callback_is_denied_with_the_reason() -> None:
+    asked = Asked()
+    request = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "ls"}}
+    asked.feed({"type": "control_request", "request_id": "r0", "request": request}, 0.0)
+    (answer,) = asked.answers()
+    assert answer["response"]["behavior"] == "deny"
+    assert answer["response"]["message"] == "No permission callback: `can_use_tool` was not set."
+    assert asked.started() == []
+
+
+def test_a_dialog_without_a_callback_is_declined() -> None:
+    asked = Asked()
+    request = {"subtype": "elicitation", "mcp_server_name": "s", "message": "which one?"}
+    asked.feed({"type": "control_request", "request_id": "r0", "request": request}, 0.0)
+    (answer,) = asked.answers()
+    assert answer["response"] == {"action": "decline"}
+    assert asked.started() == []
+
+
+def test_jobs_are_named_after_their_callbacks() -> None:
+    def guard(asked: object, context: object) -> None:
+        """Decide nothing."""
+
+    asked = Asked(guard)
+    asked.hook("r0")
+    (job,) = asked.started()
+    assert job.name.startswith("PreToolUse hook `")
+    assert "guard" in job.name
+    assert job.function is guard
+    assert not job.is_async

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle import transcripts
+from bridle import TranscriptError, transcripts
 from bridle.transcripts import places
 from tests.contract import shows
 from tests.transcripts.disk import Writer, line, some_id
@@ -192,6 +193,18 @@ def test_a_list_is_newest_first_and_leaves_out_what_is_no_conversation(tmp_path:
     assert transcripts.list("/other", config_dir=tmp_path / "nothing") == []
     assert transcripts.info(some_id(8), config_dir=tmp_path).sidechain
     assert transcripts.info(some_id(7), config_dir=tmp_path).title == ""
+
+
+def test_a_file_that_cannot_be_read_is_not_a_missing_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Any, *_: Any) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    info = only(tmp_path, talk())
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", refuse)
+        assert transcripts.list(all_projects=True, config_dir=tmp_path) == []
+        with pytest.raises(TranscriptError, match=f"{info.session_id}.jsonl could not be read: Permission denied"):
+            transcripts.info(info.session_id, config_dir=tmp_path)
 
 
 def test_a_list_of_all_projects_has_each_session_once(tmp_path: Path) -> None:

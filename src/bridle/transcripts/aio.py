@@ -425,6 +425,7 @@ async def info(session_id: str, *, project: StrPath | None = None, config_dir: S
 
     Raises:
         SessionNotFoundError: if no file of this session exists.
+        TranscriptError: if the file cannot be read.
     """
     return await call(partial(transcripts.info, session_id, project=project, config_dir=config_dir))
 
@@ -443,6 +444,7 @@ async def find(prefix: str, *, project: StrPath | None = None, config_dir: StrPa
     Raises:
         SessionNotFoundError: if no session id begins with it, or it is empty.
         AmbiguousSessionError: if several do; the error lists them.
+        TranscriptError: if the file cannot be read.
     """
     return await call(partial(transcripts.find, prefix, project=project, config_dir=config_dir))
 

@@ -433,7 +433,8 @@ def import_(
     except FileExistsError:
         raise SessionExistsError(own) from None
     except OSError as error:
-        raise TranscriptError(f"{shown} could not be imported: {error.strerror}.") from None
+        reason = escape_terminal(f"{error.strerror} ({error.filename or source})", 600)
+        raise TranscriptError(f"{shown} could not be imported: {reason}.") from None
 
 
 def _check(file: Any, shown: str) -> str:

@@ -99,7 +99,8 @@ def _up_to(transcript: Transcript, at: str | TranscriptMessage | None) -> list[N
     if at is None:
         return _kept(_with_preserved(transcript, links.conversation(current)))
     wanted = at if isinstance(at, str) else at.uuid
-    leaves = [current, *(leaf for leaf in reversed(links.leaves()) if not leaf.sidechain)]
+    others = (leaf for leaf in reversed(links.leaves()) if not leaf.sidechain)
+    leaves = [current, *others] if wanted in links.by_uuid else []
     # A message that a compaction kept belongs to the branch before it, where readers see it.
     for preserved in (False, True):
         for leaf in leaves:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from bridle.errors import SessionNotFoundError
+from bridle.errors import SessionNotFoundError, TranscriptError, escape_terminal
 from bridle.transcripts.places import (
     HEAD_BYTES,
     SessionFiles,
@@ -194,6 +194,7 @@ def info(session_id: str, *, project: StrPath | None = None, config_dir: StrPath
 
     Raises:
         SessionNotFoundError: if no file of this session exists.
+        TranscriptError: if the file cannot be read.
     """
     return _present(locate(session_id, project=project, config_dir=config_dir))
 
@@ -212,6 +213,7 @@ def find(prefix: str, *, project: StrPath | None = None, config_dir: StrPath | N
     Raises:
         SessionNotFoundError: if no session id begins with it, or it is empty.
         AmbiguousSessionError: if several do; the error lists them.
+        TranscriptError: if the file cannot be read.
     """
     return _present(find_files(prefix, project=project, config_dir=config_dir))
 
@@ -219,6 +221,12 @@ def find(prefix: str, *, project: StrPath | None = None, config_dir: StrPath | N
 def _present(files: SessionFiles) -> TranscriptInfo:
     found = info_of(files)
     if found is None:
+        try:
+            os.close(os.open(files.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
+        except PermissionError as error:
+            raise TranscriptError(f"{escape_terminal(str(files.path))} could not be read: {error.strerror}.") from None
+        except OSError:
+            pass
         raise SessionNotFoundError.on_disk(files.session_id, str(files.path.parent))
     return found
 

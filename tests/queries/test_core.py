@@ -9,10 +9,20 @@ from typing import Any
 
 import pytest
 
-from bridle import BridleError, DecodeError, Limits, Options, ProcessError, StreamWarning
+from bridle import (
+    BridleError,
+    DecodeError,
+    Limits,
+    Options,
+    OptionsError,
+    OutputError,
+    ProcessError,
+    StreamWarning,
+)
+from bridle.checked.schemas import schema_for
 from bridle.messages import Message, ResultMessage, from_data
 from bridle.queries.ending import Recent, TextDeltas, last_text, partial_of
-from bridle.queries.outcomes import CollectResult, RunResult, conclude
+from bridle.queries.outcomes import CollectResult, RunResult, conclude, with_output_type
 from bridle.queries.plain import PlainQuery, is_steered
 from bridle.queries.prompts import Feeder, OnePrompt, is_many, one_prompt, steering_reasons
 
@@ -182,7 +192,7 @@ def test_without_check_an_error_result_has_no_output_and_the_text_of_the_assista
     ],
 )
 def test_a_dict_that_is_not_a_user_frame_is_refused(prompt: dict[str, Any]) -> None:
-    with pytest.raises(TypeError, match="a dict as a prompt is a user frame"):
+    with pytest.raises(TypeError, match=r"^a dict as a prompt is a user frame"):
         one_prompt(prompt)
 
 
@@ -287,3 +297,56 @@ def test_the_log_of_a_query_names_its_bytes_and_messages(caplog: pytest.LogCaptu
     assert f"read {len(RESULT) + 1} bytes, 2.500 s after the start" in said
     assert "result" in said
     assert sum(" s after the start" in line for line in caplog.messages) == 1
+
+
+# -- facts in warnings and errors --------------------------------------------------------------------------------------
+
+
+def test_an_output_type_becomes_a_schema_and_excludes_another() -> None:
+    found = with_output_type(Options(model="m"), dict[str, int]).output_format
+    assert found is not None
+    assert found["type"] == "json_schema"
+    assert found["schema"] == schema_for(dict[str, int]) != schema_for(dict[str, str])
+    assert with_output_type(None, None) == Options()
+    with pytest.raises(OptionsError, match=r"^`output_type` and the option `output_format` exclude") as refused:
+        with_output_type(Options(output_format=found), dict[str, int])
+    assert refused.value.field == "output_format"
+
+
+def test_an_answer_has_the_lines_that_could_not_be_decoded() -> None:
+    errors = [DecodeError(b"x", "not-json", "no")]
+    warnings = [StreamWarning("EMPTY_RESPONSE", "w", {})]
+    found = conclude(CollectResult([result()], warnings, errors), None, check=True)
+    assert (found.errors, found.warnings) == (errors, warnings)
+
+
+def test_a_structured_output_that_does_not_fit_quotes_the_refusal() -> None:
+    call = {"type": "tool_use", "id": "a", "name": "StructuredOutput", "input": {}}
+    refusal = {"type": "tool_result", "tool_use_id": "a", "is_error": True, "content": "the schema was refused"}
+    messages: list[Any] = [
+        from_data({"type": "assistant", "message": {"role": "assistant", "content": [call]}}),
+        from_data({"type": "user", "message": {"role": "user", "content": [refusal]}}),
+        result(result="I cannot."),
+    ]
+    with pytest.raises(OutputError, match="the schema was refused"):
+        conclude(CollectResult(messages), dict[str, int], check=True)
+
+
+def test_a_long_reason_of_an_iterable_is_cut() -> None:
+    problems: list[Any] = []
+    job = Feeder(iter([]), lambda _: None, problems.append)
+    assert job.ended is not None
+    job.ended(None, ValueError("x" * 5_000))
+    assert len(problems[0].reason) < 600
+
+
+def test_a_long_line_that_is_skipped_keeps_its_head() -> None:
+    query = PlainQuery(Options(limits=Limits(line_bytes=1_000), on_oversize="skip"))
+    query.begin(0.0)
+    query.receive_data(b"y" * 5_000 + b"\n" + RESULT.encode() + b"\n" + b"noise\n", 0.0)
+    first, last = (item for item in query.core.items if isinstance(item, StreamWarning))
+    assert first.code == "OVERSIZED_LINE_SKIPPED"
+    head = first.context["head"]
+    assert isinstance(head, bytes)
+    assert head.startswith(b"yyyy")
+    assert last.message == "Data that is not a message came after the result."

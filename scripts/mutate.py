@@ -5,6 +5,7 @@ rate of each path. Progress goes to stderr. The changes come from mutmut: bodies
 collects once, and a forked copy of this process runs the tests of one mutant, the fastest first, until the first failure. Which tests
 execute a function is recorded before; tests that fail then are named and left out. A mutant that needs more than `--each` seconds of
 tests counts as not noticed, so the rate is an upper bound. `scripts/equivalent_mutants.toml` lists mutants that do not count.
+A function that runs only while its module is imported, as those that build tables, has "no tests": its mutants also count as not noticed.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,8 @@ class Home:
         except StopIteration as end:
             private: Private | None = end.value
             return private
+        finally:
+            steps.close()
 
     def on_disk(self, *entries: dict[str, Any], subpath: str = "") -> None:
         place = self.config / "projects" / project_key(self.cwd)
@@ -167,6 +170,48 @@ def test_what_the_store_did_not_get_before_a_crash_comes_from_the_disk(home: Hom
     assert [each["n"] for each in home.stored() if "n" in each] == [1, 2]
     assert [each["n"] for each in home.stored("subagents/agent-a")] == [10, 11]
     assert [each for each in home.lines(f"{SESSION}.jsonl") if "n" in each] == [entry(1), entry(2)]
+
+
+def test_the_metadata_of_a_subagent_is_healed_from_the_disk(home: Home) -> None:
+    home.on_disk(entry(1))
+    home.on_disk(entry(10), subpath="subagents/agent-a")
+    home.store_has(entry(1))
+    file = home.config / "projects" / project_key(home.cwd) / SESSION / "subagents" / "agent-a.meta.json"
+    began, finished_one = {"agentType": "x"}, {"agentType": "x", "finished": True}
+    file.write_text(json.dumps(began))
+    home.resume()
+    place = home.folder / "projects" / project_key(home.cwd) / SESSION / "subagents"
+    assert json.loads((place / "agent-a.meta.json").read_text()) == began
+    shutil.rmtree(home.folder)
+    file.write_text(json.dumps(finished_one))
+    home.resume()
+    assert json.loads((place / "agent-a.meta.json").read_text()) == finished_one
+    shutil.rmtree(home.folder)
+    home.resume()
+    agent = home.stored("subagents/agent-a")
+    metadata = [{"type": "agent_metadata", **each} for each in (began, finished_one)]
+    assert agent == [entry(10), *metadata]  # the third resume had nothing to add
+    # A copy that another host continued is not set back to the older file of this disk.
+    home.store_has(entry(11), {"type": "agent_metadata", "agentType": "y"}, subpath="subagents/agent-a")
+    shutil.rmtree(home.folder)
+    home.resume()
+    assert json.loads((place / "agent-a.meta.json").read_text()) == {"agentType": "y"}
+
+
+def test_a_file_of_metadata_that_is_damaged_is_left_out(home: Home) -> None:
+    home.on_disk(entry(1))
+    home.on_disk(entry(10), subpath="subagents/agent-a")
+    file = home.config / "projects" / project_key(home.cwd) / SESSION / "subagents" / "agent-a.meta.json"
+    file.write_text('{"agentType": ')
+    home.resume()
+    assert home.stored("subagents/agent-a") == [entry(10)]
+
+
+def test_an_unknown_user_is_an_error_and_leaves_nothing(home: Home) -> None:
+    home.store_has(entry(1))
+    with pytest.raises(OSError, match="no user 'bridle-nobody'"):
+        home.resume(user="bridle-nobody")
+    assert home.removed == [str(home.folder)]
 
 
 def test_a_session_that_was_continued_elsewhere_is_not_mixed_with_the_disk(home: Home) -> None:

@@ -47,7 +47,8 @@ _LINKED = (
 _NOT_MIRRORED = "api-request"
 """The beginning of the types of entries that the CLI writes to the disk and does not report."""
 _METADATA = "agent_metadata"
-"""The type of the entries that stand for the file `agent-<id>.meta.json`."""
+"""The type of the entries that stand for the file `agent-<id>.meta.json`. The last one counts."""
+_METADATA_FILE = ".meta.json"
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,199}")
 _DEEPEST = 8
 
@@ -203,18 +204,23 @@ def missing_entries(stored: Iterable[Any], on_disk: Iterable[Any]) -> tuple[list
         The entries that are to be appended to the copy, if the copy is the beginning of the file. Else none, and the number of
         messages on the disk that the copy lacks.
     """
-    ours = [entry["uuid"] for entry in stored if isinstance(entry.get("uuid"), str)]
-    lines = list(on_disk)
+    copied, lines = list(stored), list(on_disk)
+    ours = [entry["uuid"] for entry in copied if isinstance(entry.get("uuid"), str)]
     theirs = [entry["uuid"] for entry in lines if isinstance(entry.get("uuid"), str)]
     if theirs[: len(ours)] != ours:
         return [], len(set(theirs) - set(ours))
-    if len(theirs) <= len(ours):
+    if len(theirs) < len(ours):
         return [], 0
+    known = [entry for entry in copied if entry.get("type") == _METADATA][-1:]
+    metadata = [entry for entry in lines if entry.get("type") == _METADATA and entry not in known]
+    if len(theirs) == len(ours):
+        return metadata, 0
     seen, start = 0, 0
     while seen < len(ours):
         seen += isinstance(lines[start].get("uuid"), str)
         start += 1
-    return [entry for entry in lines[start:] if not str(entry.get("type", "")).startswith(_NOT_MIRRORED)], 0
+    left_out = (_NOT_MIRRORED, _METADATA)
+    return [entry for entry in lines[start:] if not str(entry.get("type", "")).startswith(left_out)] + metadata, 0
 
 
 def _diverged(session_id: str, subpath: str, count: int) -> StreamWarning:
@@ -263,8 +269,17 @@ def _read_disk(options: Options, session_id: str) -> dict[str, list[Any]]:
     found = {"": _read_lines(files.path)}
     for agent in files.subagents():
         subpath = agent.path.relative_to(files.folder).as_posix().removesuffix(".jsonl")
-        found[subpath] = _read_lines(agent.path)
+        found[subpath] = [*_read_lines(agent.path), *_read_metadata(agent.path.with_suffix(_METADATA_FILE))]
     return found
+
+
+def _read_metadata(path: Path) -> list[Any]:
+    """Return the metadata of a subagent as the entry that the CLI reports for it; nothing if it cannot be read."""
+    with suppress(OSError, ValueError, RecursionError):
+        found = msgspec.json.decode(path.read_bytes())
+        if isinstance(found, dict):
+            return [{**found, "type": _METADATA}]
+    return []
 
 
 def _read_lines(path: Path) -> list[Any]:
@@ -301,10 +316,31 @@ def materialise(folder: str, options: Options, project: str, session_id: str, pa
         metadata = [entry for entry in entries if entry.get("type") == _METADATA] if subpath else []
         if metadata:
             last = {name: value for name, value in metadata[-1].items() if name != "type"}
-            _write(path.with_suffix(".meta.json"), [_encode(last)])
+            _write(path.with_suffix(_METADATA_FILE), [_encode(last)])
         lines = (entry for entry in entries if not (metadata and entry.get("type") == _METADATA))
         _write(path, (_encode(entry) + b"\n" for entry in lines))
     _bring_configuration(Path(folder), *user_config(options))
+    if options.user is not None:
+        _give(folder, options.user)
+
+
+def _give(folder: str, user: str | int) -> None:
+    """Make the user of the child process the owner of the folder and of all that is in it; links are not followed.
+
+    Raises:
+        OSError: this process may not do that, or there is no such user.
+    """
+    if isinstance(user, str):
+        import pwd
+
+        try:
+            user = pwd.getpwnam(user).pw_uid
+        except KeyError:
+            raise FileNotFoundError(f"there is no user {user!r} on this machine") from None
+    for parent, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            os.chown(os.path.join(parent, name), user, -1, follow_symlinks=False)
+    os.chown(folder, user, -1)
 
 
 def _make_parents(folder: Path, parent: Path) -> None:

@@ -296,6 +296,15 @@ def without_keys(text: str) -> str:
     return re.sub(r"(?<![A-Za-z0-9])sk-[A-Za-z0-9_-]{8,}", "...", text) if "sk-" in text else text
 
 
+def without_passwords(text: str) -> str:
+    """Return a text, such as that of a driver's exception, with `...` for passwords in URLs and settings, and for API keys."""
+    import re
+
+    text = re.sub(r"(:/{1,2}[^\s/:@]*):\S*@", r"\1:...@", text)
+    named = r"(?i)(\w*(?:password|passwd|pwd|secret|token|access_key)\w*(?:\s*=\s*|['\"]\s*:\s*))('[^']*'|\"[^\"]*\"|[^\s,;'\"]+)"
+    return without_keys(re.sub(named, r"\1...", text))
+
+
 def brief(value: Any, limit: int = 200) -> str:
     """Return a `repr` of bounded length, without API keys."""
     shown = without_keys(repr(value))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bridle.answering.jobs import Job
+from bridle.checked.fields import without_passwords
 from bridle.checked.functions import is_async
 from bridle.errors import StoreConflictError, StreamWarning, escape_terminal, text_of
 from bridle.messages import Message, ResultMessage
@@ -197,7 +198,7 @@ class Storing:
 
     def _failed(self, error: BaseException) -> None:
         lost = isinstance(error, StoreConflictError)
-        text = text_of(error) if lost else f"{type(error).__name__}: {text_of(error)}"
+        text = text_of(error) if lost else f"{type(error).__name__}: {without_passwords(text_of(error))}"
         rest = self.mirror.failed(escape_terminal(text, 500), error, again=True, lost=lost)
         if rest is not None:
             self._core.deadlines.arm(_KIND, _REST, rest)

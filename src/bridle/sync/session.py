@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast, overload
 
 from msgspec import structs
 
+from bridle.checked.fields import without_passwords
 from bridle.errors import (
     BridleError,
     SessionNotStartedError,
@@ -219,7 +220,8 @@ class Life(Generic[A]):
             reason = str(error) or f"it did not return within {seconds} s. Raise `Timeouts.store`."
             raise StoreError(step.operation, reason, options.resume) from error
         except Exception as error:
-            raise StoreError(step.operation, f"{type(error).__name__}: {text_of(error)}", options.resume) from error
+            reason = f"{type(error).__name__}: {without_passwords(text_of(error))}"
+            raise StoreError(step.operation, reason, options.resume) from error
 
     def _drop_private(self) -> None:
         """Remove the private folder of a launch that failed."""

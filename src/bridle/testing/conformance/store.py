@@ -94,13 +94,18 @@ async def _values(subject: Subject) -> None:
         deep = {"in": [deep]}
     odd = entry(
         1,
-        text='quotes " and \\ and \n, NUL \x00, é, \u4e2d\u6587, \U0001f600, \u2028',
+        text='quotes " and \\ and \n, é, \u4e2d\u6587, \U0001f600, \u2028',
         empty={"list": [], "dict": {}, "text": "", "none": None, "true": True},
         numbers=[0, -1, 1.5, 1e-7, 2**53],
         deep=deep,
     )
     await subject.append(subject.key(), odd)
     await subject.expect_entries(subject.key(), odd)
+
+
+async def _nul(subject: Subject) -> None:
+    await subject.append(subject.key(), printed := entry(1, text="a\x00b"))
+    await subject.expect_entries(subject.key(), printed)
 
 
 async def _large(subject: Subject) -> None:
@@ -267,6 +272,7 @@ class StoreCheck(NamedTuple):
 STORE_CHECKS: tuple[StoreCheck, ...] = (
     StoreCheck("order", "entries are loaded in the order of their appends", _order),
     StoreCheck("values", "any JSON value comes back as it was", _values),
+    StoreCheck("nul", "a NUL character, which a tool may print, comes back as it was", _nul),
     StoreCheck("large", "a large transcript and a large entry come back whole", _large),
     StoreCheck("unknown", "a transcript that was never appended to is None", _unknown),
     StoreCheck("nothing", "an append of nothing changes nothing", _nothing),

@@ -55,7 +55,7 @@ class PostgresStore:
 
     Raises:
         ImportError: `psycopg` is not installed.
-        ValueError: `prefix` is not a plain name.
+        ValueError: `prefix` is not a plain name, or `conninfo` is not a connection string.
 
     Example:
         ::
@@ -71,6 +71,13 @@ class PostgresStore:
             raise missing_extra("psycopg", "postgres") from error
         if not re.fullmatch(r"([A-Za-z_][A-Za-z0-9_]*\.)?[A-Za-z_][A-Za-z0-9_]*", prefix):
             raise ValueError(f"`prefix` must be letters, digits and underscores, got {prefix!r}")
+        try:
+            psycopg.conninfo.conninfo_to_dict(conninfo)
+        except psycopg.ProgrammingError:  # its text has the whole string, with the password
+            raise ValueError(
+                "`conninfo` is not a connection string of PostgreSQL. Write `postgresql://user@host/name` or `host=... user=...`, "
+                "and percent-encode special characters of a password in a URL."
+            ) from None
         self._psycopg = psycopg
         self._conninfo = conninfo
         self._options = options

@@ -60,6 +60,7 @@ class RedisStore:
 
     Raises:
         ImportError: `redis` is not installed.
+        ValueError: `url` is not the URL of a server.
 
     Example:
         ::
@@ -76,7 +77,15 @@ class RedisStore:
         except ImportError as error:
             raise missing_extra("redis", "redis") from error
         self._owned = client is None
-        self._client: Any = redis.Redis.from_url(url, **options) if client is None else client
+        self._client: Any = client
+        if client is None:
+            try:
+                self._client = redis.Redis.from_url(url, **options)
+            except ValueError:  # its text may have a part of the password
+                raise ValueError(
+                    "`url` is not the URL of a Redis server. Write `redis://`, `rediss://` or `unix://`, then `user@host:6379/0`, and "
+                    "percent-encode special characters of a password."
+                ) from None
         self._prefix = prefix
         self._positions = Positions()
         self._script: Any = self._client.register_script(_APPEND)

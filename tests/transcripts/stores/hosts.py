@@ -53,20 +53,49 @@ def private_folders(pid: int | None) -> list[str]:
 
 
 HOST = """
-import os, sys, json
+import sys, json, anyio
 from bridle import Options, sync
 from bridle.transcripts.stores import SQLiteStore
+
+class Asking:
+    # Says when it appends, and when it has appended, and waits for a line: what happens next is up to the parent.
+    def __init__(self, path):
+        self.inner = SQLiteStore(path)
+        for name in ("load", "list_sessions", "list_subkeys", "find_session"):
+            setattr(self, name, getattr(self.inner, name))
+
+    def append(self, key, entries):
+        say("append", len(entries))
+        anyio.run(self.inner.append, key, entries)
+        say("appended", key.get("subpath", ""), *(each["uuid"] for each in entries if "uuid" in each))
+
+def say(*words):
+    print(*words, flush=True)
+    if words[0] in ("append", "appended"):
+        sys.stdin.readline()
+
 given = json.loads(sys.argv[1])
-store = SQLiteStore(given.pop("store"))
+number, store = given.pop("number"), Asking(given.pop("store"))
 session = sync.Session(Options(session_store=store, **given))
 session.start()
-print(session.pid, flush=True)
+say("pid", session.pid)
 while True:
-    result = session.send("go on").result()
-    print(result.session_id, flush=True)
-    if sys.stdin.readline() == "":
-        break
+    turn = session.send(f"PROMPT-{number}-END")
+    say("sent", number)
+    turn.result()
+    say("result", number)
+    number += 1
 """
+
+
+def words(process: subprocess.Popen[str], *, answer: bool = True) -> list[str]:
+    """The next line of a host; `append` and `appended` are answered, so that it goes on."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    found = process.stdout.readline().split(" ")
+    if answer and found[0] in ("append", "appended"):
+        print(file=process.stdin, flush=True)
+    return [each.strip() for each in found]
 
 
 def host(given: Options, store: Path, **more: Any) -> subprocess.Popen[str]:
@@ -76,12 +105,14 @@ def host(given: Options, store: Path, **more: Any) -> subprocess.Popen[str]:
         "env": dict(given.env),
         "inherit_env": False,
         "store": str(store),
+        "number": 0,
         **more,
     }
     return subprocess.Popen(
         [sys.executable, "-c", HOST, json.dumps(arguments)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
         text=True,
         env={**os.environ, "TMPDIR": str(store.parent)},
     )

@@ -133,7 +133,8 @@ def result() -> bytes:
     ).encode() + b"\n"  # fmt: skip
 
 
-def _write_stand_in(folder: Path, name: str, frames: Iterator[bytes]) -> tuple[str, int]:
+def write_stand_in(folder: Path, name: str, frames: Iterator[bytes]) -> tuple[str, int]:
+    """Write a stand-in that prints the frames between `system/init` and a result; return its path and the bytes of the frames."""
     output = folder / f"{name}.jsonl"
     size = 0
     with output.open("wb") as file:
@@ -165,6 +166,6 @@ def build(folder: Path, *, scale: float, long_line_bytes: int) -> dict[str, Scen
     }
     scenarios = {}
     for name, (title, count, frame) in kinds.items():
-        path, size = _write_stand_in(folder, name, (frame(number) for number in range(count)))
+        path, size = write_stand_in(folder, name, (frame(number) for number in range(count)))
         scenarios[name] = Scenario(name, title, count, os.path.abspath(path), size / count)
     return scenarios

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import frames
+import mirror
 import pooled
 import round_trips
 import startup
@@ -381,6 +382,8 @@ def main() -> int:
         )
         sizes = measure_long_line_memory(environment, scenarios["long-line"])
         (folder / "pool").mkdir()
+        (folder / "mirror").mkdir()
+        mirrored = mirror.measure(folder / "mirror", 2 if arguments.quick else 5, say)
         (folder / "transcripts").mkdir()
         share = 10 if arguments.quick else 1
         stored = transcripts.measure(
@@ -404,6 +407,7 @@ def main() -> int:
         pooled.show(table.row, table.title, pool)
     after_pool = len(table.text)
     transcripts.show(table.row, table.title, stored)
+    mirror.show(table.row, table.title, mirrored)
     after_transcripts = len(table.text)
     took = time.monotonic() - begin
     table.print(f"\n{took:.0f} s")
@@ -431,6 +435,7 @@ def main() -> int:
             "round_trips": [{"client": c, "kind": k, "sessions": sessions} for (c, k), sessions in trips.items()],
             "pool": pool,
             "transcripts": stored,
+            "mirror": [{"client": c, "store": kind, **figures} for (c, kind), figures in mirrored.items()],
             "long_line_memory": [
                 {"client": c, "touched": t, "peak": peak, "growth": growth} for (c, t), (peak, growth) in sizes.items()
             ],

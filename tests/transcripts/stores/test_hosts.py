@@ -37,7 +37,7 @@ DELEGATE = ToolCall(
         "run_in_background": False,
     },
 )
-SUBAGENT = {"*": [Reply(ToolCall("Bash", {"command": "echo sub"})), "SEEN"]}
+SUBAGENT: Any = {"*": [Reply(ToolCall("Bash", {"command": "echo sub"})), "SEEN"]}
 
 
 @pytest.fixture
@@ -74,8 +74,7 @@ def expect_continued(before: dict[str, list[Any]], now: dict[str, list[Any]]) ->
 @pytest.mark.parametrize("version", VERSIONS, indirect=True)
 def test_subagents_come_back_on_another_host(versioned: RealCLI) -> None:
     store = MemoryStore()
-    script = [Reply(DELEGATE), "LOOKED", "MORE"]
-    with ScriptedModel(*script, subagents=SUBAGENT) as model:
+    with ScriptedModel(Reply(DELEGATE), "LOOKED", "MORE", subagents=SUBAGENT) as model:
         first = sync.run("DELEGATE-IT", options(versioned, model, "a", store, allowed_tools=TOOLS))
         assert first.text == "LOOKED"
         assert not first.warnings

@@ -133,7 +133,8 @@ def test_what_a_kill_leaves_is_resumed_whole_and_once(real_cli: RealCLI, victim:
             with SQLiteStore(path) as store:
                 last = sync.run("LAST", given.replace(session_store=store, resume=session_id))
                 assert last.session_id == session_id
-                entries: Any = anyio.run(store.load, {"project_key": project, "session_id": session_id})
+                key: Any = {"project_key": project, "session_id": session_id}
+                entries: Any = anyio.run(store.load, key)
             prompts = _prompts(model.requests[-1].body)
             _expect_whole(entries, flushed, local)
             assert prompts == sorted(set(prompts)), "a prompt is missing, doubled, or out of order"

@@ -6,7 +6,7 @@ import hashlib
 import threading
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 
@@ -16,9 +16,9 @@ from bridle.waiting.threads import Call
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bridle.options.stores import StoreKey
+    from bridle.options.stores import StoreKey, StoreListEntry
 
-__all__ = ["Batch", "Place", "Positions", "in_thread", "milliseconds", "missing_extra", "place_of"]
+__all__ = ["Adapter", "Batch", "Place", "Positions", "in_thread", "milliseconds", "missing_extra", "place_of"]
 
 T = TypeVar("T")
 Place = tuple[str, str, str]
@@ -121,3 +121,74 @@ class Positions:
         seen = self.seen(place)
         if seen is not None and seen != position:
             raise StoreConflictError(place[1])
+
+
+class Adapter:
+    """The methods of a store whose driver blocks. Each runs in a thread of Bridle, and raises what the driver raises."""
+
+    def close(self) -> None:
+        """Close the connections, unless they were given. The next call opens another one."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def append(self, key: StoreKey, entries: list[Any]) -> None:
+        """Add entries to the end of a transcript, all or none; entries with a known `uuid` count once.
+
+        Args:
+            key: the transcript.
+            entries: the entries, as dicts.
+
+        Raises:
+            StoreConflictError: another writer has added messages since this object saw the transcript last.
+        """
+        if entries:
+            await in_thread(self._append, place_of(key), entries)
+
+    async def load(self, key: StoreKey) -> list[Any] | None:
+        """Return the entries of a transcript in order; None if there are none."""
+        return await in_thread(self._load, place_of(key))
+
+    async def list_sessions(self, project_key: str) -> list[StoreListEntry]:
+        """Return the sessions of a project."""
+        found = await in_thread(self._sessions, project_key)
+        return [{"session_id": session, "mtime": mtime} for session, mtime in found]
+
+    async def list_subkeys(self, key: StoreKey) -> list[str]:
+        """Return the names of the parts of a session."""
+        return sorted(await in_thread(self._parts, *place_of(key)[:2]))
+
+    async def delete(self, key: StoreKey) -> None:
+        """Remove a transcript; that of a session with all of its parts."""
+        await in_thread(self._delete, place_of(key))
+
+    async def find_session(self, session_id: str) -> list[StoreKey]:
+        """Return the keys of a session in any project, the one with the last append first."""
+        found = await in_thread(self._projects, session_id)
+        return [{"project_key": project, "session_id": session_id} for project in found]
+
+    # -- in threads ----------------------------------------------------------------------------------------------------
+
+    def _append(self, place: Place, entries: list[Any]) -> None:
+        raise NotImplementedError
+
+    def _load(self, place: Place) -> list[Any] | None:
+        raise NotImplementedError
+
+    def _delete(self, place: Place) -> None:
+        raise NotImplementedError
+
+    def _sessions(self, project: str) -> list[tuple[str, int]]:
+        """Return the sessions of a project, each with the time of its last append."""
+        raise NotImplementedError
+
+    def _parts(self, project: str, session: str) -> list[str]:
+        raise NotImplementedError
+
+    def _projects(self, session: str) -> list[str]:
+        """Return the projects that have a session, the one with the last append first."""
+        raise NotImplementedError

@@ -6,18 +6,17 @@ import os
 import re
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.transcripts.stores.keys import Batch, Positions, in_thread, milliseconds, missing_extra, place_of
+from bridle.transcripts.stores.keys import Adapter, Batch, Positions, milliseconds, missing_extra
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import psycopg
 
-    from bridle.options.stores import StoreKey, StoreListEntry
     from bridle.transcripts.stores.keys import Place
 
 __all__ = ["PostgresStore"]
@@ -42,7 +41,7 @@ _SCHEMA_LOCK = 0x6272_6964_6C65
 """The advisory lock under which the tables are made: two programs that make them at the same time would disturb each other."""
 
 
-class PostgresStore:
+class PostgresStore(Adapter):
     """Keep transcripts in PostgreSQL, for the processes of any number of hosts.
 
     An append is one transaction, committed when it returns. An append of another writer to the same session raises `StoreConflictError`.
@@ -97,52 +96,18 @@ class PostgresStore:
             if connection is not None:
                 connection.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    async def append(self, key: StoreKey, entries: list[Any]) -> None:
-        """Add entries to the end of a transcript, all or none; entries with a known `uuid` are left out.
-
-        Args:
-            key: the transcript.
-            entries: the entries, as dicts.
-
-        Raises:
-            StoreConflictError: another writer has added messages since this object saw the transcript last.
-            psycopg.Error: the server refused it, or cannot be reached.
-        """
-        if entries:
-            await in_thread(self._append, place_of(key), entries)
-
-    async def load(self, key: StoreKey) -> list[Any] | None:
-        """Return the entries of a transcript in order; None if there are none."""
-        return await in_thread(self._load, place_of(key))
-
-    async def list_sessions(self, project_key: str) -> list[StoreListEntry]:
-        """Return the sessions of a project."""
-        sql = "SELECT session, mtime FROM {prefix}transcripts WHERE project = %s AND part = ''"
-        rows = await in_thread(self._rows, sql, (project_key,))
-        return [{"session_id": session, "mtime": mtime} for session, mtime in rows]
-
-    async def list_subkeys(self, key: StoreKey) -> list[str]:
-        """Return the names of the parts of a session."""
-        sql = "SELECT part FROM {prefix}transcripts WHERE project = %s AND session = %s AND part != '' ORDER BY part"
-        return [part for (part,) in await in_thread(self._rows, sql, place_of(key)[:2])]
-
-    async def delete(self, key: StoreKey) -> None:
-        """Remove a transcript; that of a session with all of its parts."""
-        await in_thread(self._delete, place_of(key))
-
-    async def find_session(self, session_id: str) -> list[StoreKey]:
-        """Return the keys of a session in any project, the one with the last append first."""
-        sql = "SELECT project FROM {prefix}transcripts WHERE session = %s AND part = '' ORDER BY mtime DESC"
-        rows = await in_thread(self._rows, sql, (session_id,))
-        return [{"project_key": project, "session_id": session_id} for (project,) in rows]
-
     # -- in threads ----------------------------------------------------------------------------------------------------
+
+    def _sessions(self, project: str) -> list[tuple[str, int]]:
+        return self._rows("SELECT session, mtime FROM {prefix}transcripts WHERE project = %s AND part = ''", (project,))
+
+    def _parts(self, project: str, session: str) -> list[str]:
+        sql = "SELECT part FROM {prefix}transcripts WHERE project = %s AND session = %s AND part != ''"
+        return [part for (part,) in self._rows(sql, (project, session))]
+
+    def _projects(self, session: str) -> list[str]:
+        sql = "SELECT project FROM {prefix}transcripts WHERE session = %s AND part = '' ORDER BY mtime DESC"
+        return [project for (project,) in self._rows(sql, (session,))]
 
     def _sql(self, text: str) -> Any:
         return text.replace("{prefix}", self._prefix)

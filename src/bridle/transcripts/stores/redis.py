@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import msgspec
 
 from bridle.errors import StoreConflictError
-from bridle.transcripts.stores.keys import Batch, Positions, in_thread, milliseconds, missing_extra, place_of
+from bridle.transcripts.stores.keys import Adapter, Batch, Positions, milliseconds, missing_extra
 
 if TYPE_CHECKING:
-    from bridle.options.stores import StoreKey, StoreListEntry
     from bridle.transcripts.stores.keys import Place
 
 __all__ = ["RedisStore"]
@@ -46,7 +45,7 @@ return position
 ARGV: expected position or -1, talks, digest, time, session, project, part, then uuid and entry of each entry."""
 
 
-class RedisStore:
+class RedisStore(Adapter):
     """Keep transcripts in Redis, for the processes of any number of hosts.
 
     An append is one script, which the server runs as a whole. An append of another writer to the same session raises `StoreConflictError`.
@@ -98,51 +97,17 @@ class RedisStore:
         if self._owned:
             self._client.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    async def append(self, key: StoreKey, entries: list[Any]) -> None:
-        """Add entries to the end of a transcript, all or none; entries with a known `uuid` are left out.
-
-        Args:
-            key: the transcript.
-            entries: the entries, as dicts.
-
-        Raises:
-            StoreConflictError: another writer has added messages since this object saw the transcript last.
-            redis.RedisError: the server refused it, or cannot be reached.
-        """
-        if entries:
-            await in_thread(self._append, place_of(key), entries)
-
-    async def load(self, key: StoreKey) -> list[Any] | None:
-        """Return the entries of a transcript in order; None if there are none."""
-        return await in_thread(self._load, place_of(key))
-
-    async def list_sessions(self, project_key: str) -> list[StoreListEntry]:
-        """Return the sessions of a project."""
-        found = await in_thread(self._client.zrange, self._key("sessions", project_key), 0, -1, False, True)
-        return [{"session_id": _text(session), "mtime": int(mtime)} for session, mtime in found]
-
-    async def list_subkeys(self, key: StoreKey) -> list[str]:
-        """Return the names of the parts of a session."""
-        project, session, _ = place_of(key)
-        found = await in_thread(self._client.smembers, self._key("parts", project, session))
-        return sorted(_text(part) for part in found)
-
-    async def delete(self, key: StoreKey) -> None:
-        """Remove a transcript; that of a session with all of its parts."""
-        await in_thread(self._delete, place_of(key))
-
-    async def find_session(self, session_id: str) -> list[StoreKey]:
-        """Return the keys of a session in any project, the one with the last append first."""
-        found = await in_thread(self._client.zrange, self._key("projects", session_id), 0, -1, True)
-        return [{"project_key": _text(project), "session_id": session_id} for project in found]
-
     # -- in threads ----------------------------------------------------------------------------------------------------
+
+    def _sessions(self, project: str) -> list[tuple[str, int]]:
+        found = self._client.zrange(self._key("sessions", project), 0, -1, withscores=True)
+        return [(_text(session), int(mtime)) for session, mtime in found]
+
+    def _parts(self, project: str, session: str) -> list[str]:
+        return [_text(part) for part in self._client.smembers(self._key("parts", project, session))]
+
+    def _projects(self, session: str) -> list[str]:
+        return [_text(project) for project in self._client.zrange(self._key("projects", session), 0, -1, desc=True)]
 
     def _key(self, kind: str, *parts: str) -> str:
         return ":".join((f"{{{self._prefix}}}", kind, *(quote(part, safe="") for part in parts)))
@@ -189,11 +154,7 @@ class RedisStore:
 
     def _delete(self, place: Place) -> None:
         project, session, part = place
-        parts = (
-            [part]
-            if part
-            else ["", *(_text(each) for each in self._client.smembers(self._key("parts", project, session)))]
-        )
+        parts = [part] if part else ["", *self._parts(project, session)]
         with self._client.pipeline(transaction=True) as pipeline:
             for each in parts:
                 pipeline.delete(*(self._key(kind, project, session, each) for kind in ("state", "entries", "uuids")))

@@ -10,18 +10,17 @@ Each append is one object, numbered. The object is made only if its number is fr
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 import msgspec
 
 from bridle.errors import StoreConflictError
-from bridle.transcripts.stores.keys import Batch, Positions, in_thread, missing_extra, place_of
+from bridle.transcripts.stores.keys import Adapter, Batch, Positions, missing_extra
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bridle.options.stores import StoreKey, StoreListEntry
     from bridle.transcripts.stores.keys import Place
 
 __all__ = ["S3Store"]
@@ -34,7 +33,7 @@ _DELETED_AT_ONCE = 1_000
 _TAKEN = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
 
 
-class S3Store:
+class S3Store(Adapter):
     """Keep transcripts in a bucket, for the processes of any number of hosts.
 
     An append is one object, which is there as a whole or not at all. An append of another writer to the same session raises
@@ -76,46 +75,6 @@ class S3Store:
         """Close the connections, unless the client was given."""
         if self._owned:
             self._client.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    async def append(self, key: StoreKey, entries: list[Any]) -> None:
-        """Add entries to the end of a transcript, all or none.
-
-        Args:
-            key: the transcript.
-            entries: the entries, as dicts.
-
-        Raises:
-            StoreConflictError: another writer has added messages since this object saw the transcript last.
-            botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError: the storage refused it, or cannot be reached.
-        """
-        if entries:
-            await in_thread(self._append, place_of(key), entries)
-
-    async def load(self, key: StoreKey) -> list[Any] | None:
-        """Return the entries of a transcript in order; None if there are none. An entry with the `uuid` of an earlier one is left out."""
-        return await in_thread(self._load, place_of(key))
-
-    async def list_sessions(self, project_key: str) -> list[StoreListEntry]:
-        """Return the sessions of a project."""
-        return await in_thread(self._list_sessions, project_key)
-
-    async def list_subkeys(self, key: StoreKey) -> list[str]:
-        """Return the names of the parts of a session."""
-        return await in_thread(self._list_subkeys, place_of(key))
-
-    async def delete(self, key: StoreKey) -> None:
-        """Remove a transcript; that of a session with all of its parts."""
-        await in_thread(self._delete, place_of(key))
-
-    async def find_session(self, session_id: str) -> list[StoreKey]:
-        """Return the keys of a session in any project, the one with the last append first."""
-        return await in_thread(self._find_session, session_id)
 
     # -- in threads ----------------------------------------------------------------------------------------------------
 
@@ -188,30 +147,21 @@ class S3Store:
         body: bytes = self._client.get_object(Bucket=self._bucket, Key=key)["Body"].read()
         return body
 
-    def _list_sessions(self, project: str) -> list[StoreListEntry]:
-        return [
-            {
-                "session_id": unquote(each["Key"].rpartition("/")[2]),
-                "mtime": int(each["LastModified"].timestamp() * 1000),
-            }
-            for each in self._objects(f"{self._key('sessions', project)}/")
-        ]
+    def _sessions(self, project: str) -> list[tuple[str, int]]:
+        listed = self._objects(f"{self._key('sessions', project)}/")
+        return [(_last_part(each), int(each["LastModified"].timestamp() * 1000)) for each in listed]
 
-    def _list_subkeys(self, place: Place) -> list[str]:
-        prefix = f"{self._key('parts', *place[:2])}/="
+    def _parts(self, project: str, session: str) -> list[str]:
+        prefix = f"{self._key('parts', project, session)}/="
         pages = self._client.get_paginator("list_objects_v2").paginate(
             Bucket=self._bucket, Prefix=prefix, Delimiter="/"
         )
-        return sorted(
-            unquote(each["Prefix"][len(prefix) : -1]) for page in pages for each in page.get("CommonPrefixes", ())
-        )
+        return [unquote(each["Prefix"][len(prefix) : -1]) for page in pages for each in page.get("CommonPrefixes", ())]
 
-    def _find_session(self, session: str) -> list[StoreKey]:
-        found = [
-            (each["LastModified"], unquote(each["Key"].rpartition("/")[2]))
-            for each in self._objects(f"{self._key('projects', session)}/")
-        ]
-        return [{"project_key": project, "session_id": session} for _, project in sorted(found, reverse=True)]
+    def _projects(self, session: str) -> list[str]:
+        listed = self._objects(f"{self._key('projects', session)}/")
+        found = [(each["LastModified"], _last_part(each)) for each in listed]
+        return [project for _, project in sorted(found, reverse=True)]
 
     def _delete(self, place: Place) -> None:
         project, session, part = place
@@ -227,3 +177,7 @@ class S3Store:
             if problems := answer.get("Errors"):
                 raise OSError(f"{len(problems)} objects could not be deleted, such as {problems[0].get('Key')!r}")
         self._positions.forget(place)
+
+
+def _last_part(listed: Any) -> str:
+    return unquote(listed["Key"].rpartition("/")[2])

@@ -6,16 +6,15 @@ import os
 import sqlite3
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.transcripts.stores.keys import Batch, Positions, in_thread, milliseconds, place_of
+from bridle.transcripts.stores.keys import Adapter, Batch, Positions, milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bridle.options.stores import StoreKey, StoreListEntry
     from bridle.transcripts.stores.keys import Place
 
 __all__ = ["SQLiteStore"]
@@ -38,7 +37,7 @@ CREATE UNIQUE INDEX IF NOT EXISTS bridle_entries_uuid ON bridle_entries (project
 _OF_TRANSCRIPT = "project = ? AND session = ? AND part = ?"
 
 
-class SQLiteStore:
+class SQLiteStore(Adapter):
     """Keep transcripts in a SQLite file, which several processes of one host may use at the same time.
 
     An append is one transaction, on the disk when it returns. An append of another writer to the same session raises `StoreConflictError`.
@@ -72,52 +71,18 @@ class SQLiteStore:
             if connection is not None:
                 connection.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    async def append(self, key: StoreKey, entries: list[Any]) -> None:
-        """Add entries to the end of a transcript, all or none; entries with a known `uuid` are left out.
-
-        Args:
-            key: the transcript.
-            entries: the entries, as dicts.
-
-        Raises:
-            StoreConflictError: another writer has added messages since this object saw the transcript last.
-            sqlite3.Error: the file cannot be written.
-        """
-        if entries:
-            await in_thread(self._append, place_of(key), entries)
-
-    async def load(self, key: StoreKey) -> list[Any] | None:
-        """Return the entries of a transcript in order; None if there are none."""
-        return await in_thread(self._load, place_of(key))
-
-    async def list_sessions(self, project_key: str) -> list[StoreListEntry]:
-        """Return the sessions of a project."""
-        sql = "SELECT session, mtime FROM bridle_transcripts WHERE project = ? AND part = ''"
-        rows = await in_thread(self._rows, sql, (project_key,))
-        return [{"session_id": session, "mtime": mtime} for session, mtime in rows]
-
-    async def list_subkeys(self, key: StoreKey) -> list[str]:
-        """Return the names of the parts of a session."""
-        sql = "SELECT part FROM bridle_transcripts WHERE project = ? AND session = ? AND part != '' ORDER BY part"
-        return [part for (part,) in await in_thread(self._rows, sql, place_of(key)[:2])]
-
-    async def delete(self, key: StoreKey) -> None:
-        """Remove a transcript; that of a session with all of its parts."""
-        await in_thread(self._delete, place_of(key))
-
-    async def find_session(self, session_id: str) -> list[StoreKey]:
-        """Return the keys of a session in any project, the one with the last append first."""
-        sql = "SELECT project FROM bridle_transcripts WHERE session = ? AND part = '' ORDER BY mtime DESC"
-        rows = await in_thread(self._rows, sql, (session_id,))
-        return [{"project_key": project, "session_id": session_id} for (project,) in rows]
-
     # -- in threads ----------------------------------------------------------------------------------------------------
+
+    def _sessions(self, project: str) -> list[tuple[str, int]]:
+        return self._rows("SELECT session, mtime FROM bridle_transcripts WHERE project = ? AND part = ''", (project,))
+
+    def _parts(self, project: str, session: str) -> list[str]:
+        sql = "SELECT part FROM bridle_transcripts WHERE project = ? AND session = ? AND part != ''"
+        return [part for (part,) in self._rows(sql, (project, session))]
+
+    def _projects(self, session: str) -> list[str]:
+        sql = "SELECT project FROM bridle_transcripts WHERE session = ? AND part = '' ORDER BY mtime DESC"
+        return [project for (project,) in self._rows(sql, (session,))]
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is not None and self._pid != os.getpid():

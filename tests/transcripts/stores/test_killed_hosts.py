@@ -61,6 +61,7 @@ class Round:
         while sent <= turns:
             requests = len(self._model.requests)
             said = self._next()
+            assert said != [""], "the host has ended"
             sent += said[0] == "sent"
         if moment == "written":
             until = time.monotonic() + patience(30)
@@ -68,8 +69,10 @@ class Round:
                 assert time.monotonic() < until, "the CLI sent no request"
             time.sleep(self._chance.random() * 0.05)
         else:
-            while self._next(answer=False)[0] != "append":
-                pass
+            while (said := self._next(answer=False))[0] != "append":
+                assert said != [""], "the host has ended"
+                if said[0] == "appended":
+                    self._answer()
             if moment != "mirrored":
                 self._answer()
             if moment == "appending":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import tracemalloc
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from bridle import AssistantMessage, SessionNotFoundError, TranscriptError, UserMessage, transcripts
 from tests.contract import shows
+from tests.support.patience import patience
 from tests.transcripts.disk import Writer, some_id, tool_use
 
 if TYPE_CHECKING:
@@ -122,6 +124,18 @@ def test_a_rewound_conversation_has_branches(tmp_path: Path) -> None:
     assert ids(opened(tmp_path, writer, leaf=start).messages) == [start]
     with pytest.raises(TranscriptError, match="has no message 'x'"):
         opened(tmp_path, writer, leaf="x")
+
+
+@shows("transcripts.read.branches")
+def test_many_branches_cost_no_square(tmp_path: Path) -> None:
+    writer = Writer()
+    start = writer.user("start")
+    for number in range(10_000):
+        writer.assistant(f"answer {number}", parent=start)
+    transcript = opened(tmp_path, writer)
+    before = time.thread_time()
+    assert len(transcript.branches) == 10_000
+    assert time.thread_time() - before < patience(5)
 
 
 @shows("transcripts.read.branches")

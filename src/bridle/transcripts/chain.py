@@ -7,8 +7,9 @@ a child of that call's entry. With several calls in one reply the entries fork, 
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import chain as joined
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -133,52 +134,69 @@ class Links:
             way.append(here)
             here = self.by_uuid.get(here.parent) if here.parent else None
         way.reverse()
-        return _with_parallel_calls(self.by_uuid, way, seen)
+        return self._with_parallel_calls(way, seen)
+
+    @cached_property
+    def _parts(self) -> _Parts:
+        replies: dict[str, list[Node]] = {}
+        owners: dict[str, Node | None] = {}
+        results: list[Node] = []
+        for node in self.by_uuid.values():
+            if node.message_id:
+                replies.setdefault(node.message_id, []).append(node)
+                for call in node.calls:
+                    owner = owners.get(call, node)
+                    owners[call] = node if owner is not None and owner.message_id == node.message_id else None
+            elif node.results and node.parent:
+                results.append(node)
+        return _Parts(replies, owners, _results_beside(self.by_uuid, results, owners))
+
+    def _with_parallel_calls(self, way: list[Node], seen: set[str]) -> list[Node]:
+        last_of = {node.message_id: node for node in way if node.message_id}
+        if not last_of:
+            return way
+        replies, owners, beside = self._parts
+        answered = {call for node in way for call in node.results}
+        added: dict[str, list[Node]] = {}
+        for message_id, last in last_of.items():
+            parts = replies[message_id]
+            candidates = {
+                node.uuid: node for part in parts for node in beside.get(part.uuid, ()) if node.uuid not in seen
+            }
+            if len(parts) == 1 and not candidates:
+                continue
+            own = {part.uuid for part in parts}
+            calls = sorted((part for part in parts if part.uuid not in seen), key=lambda node: node.timestamp)
+            found = [node for node in candidates.values() if node.parent in own]
+            here = answered.union(*(node.results for node in found))
+            # A result whose parent is another entry belongs here if it is the only one of a call of this reply.
+            strays = sorted(
+                (node for node in candidates.values() if node.parent not in own), key=lambda node: node.offset
+            )
+            for node in strays:
+                owned = (owners.get(call) for call in node.results if call not in here)
+                if any(owner is not None and owner.uuid in own for owner in owned):
+                    found.append(node)
+                    here.update(node.results)
+            found.sort(key=lambda node: node.timestamp)
+            if calls or found:
+                added[last.uuid] = [*calls, *found]
+                seen.update(node.uuid for node in joined(calls, found))
+        return [part for node in way for part in (node, *added.get(node.uuid, ()))]
 
 
-def _with_parallel_calls(by_uuid: dict[str, Node], way: list[Node], seen: set[str]) -> list[Node]:
-    replies: dict[str, list[Node]] = {}
-    last_of: dict[str, Node] = {}
-    for node in way:
-        if node.message_id:
-            last_of[node.message_id] = node
-            replies.setdefault(node.message_id, [])
-    if not replies:
-        return way
-    owners: dict[str, Node | None] = {}  # of calls; None if two replies claim it
-    results: list[Node] = []
-    for node in by_uuid.values():
-        if node.message_id:
-            if node.message_id in replies:
-                replies[node.message_id].append(node)
-            for call in node.calls:
-                owner = owners.get(call, node)
-                owners[call] = node if owner is not None and owner.message_id == node.message_id else None
-        elif node.results and node.parent and node.uuid not in seen:
-            results.append(node)
-    if not results and all(len(parts) == 1 for parts in replies.values()):
-        return way
-    beside = _results_beside(by_uuid, results, owners)
-    answered = {call for node in way for call in node.results}
-    added: dict[str, list[Node]] = {}
-    for message_id, parts in replies.items():
-        own = {part.uuid for part in parts}
-        calls = sorted((part for part in parts if part.uuid not in seen), key=lambda node: node.timestamp)
-        candidates = {node.uuid: node for part in parts for node in beside.get(part.uuid, ()) if node.uuid not in seen}
-        found = [node for node in candidates.values() if node.parent in own]
-        here = answered.union(*(node.results for node in found))
-        # A result whose parent is another entry belongs here if it is the only one of a call of this reply.
-        strays = sorted((node for node in candidates.values() if node.parent not in own), key=lambda node: node.offset)
-        for node in strays:
-            owned = (owners.get(call) for call in node.results if call not in here)
-            if any(owner is not None and owner.uuid in own for owner in owned):
-                found.append(node)
-                here.update(node.results)
-        found.sort(key=lambda node: node.timestamp)
-        if calls or found:
-            added[last_of[message_id].uuid] = [*calls, *found]
-            seen.update(node.uuid for node in joined(calls, found))
-    return [part for node in way for part in (node, *added.get(node.uuid, ()))]
+class _Parts(NamedTuple):
+    """What the parts of parallel calls are found by: once for all branches.
+
+    Attributes:
+        replies: the entries of each reply, by message id.
+        owners: the entry of each call; None if two replies claim it.
+        beside: results by the entries that they may belong to.
+    """
+
+    replies: dict[str, list[Node]]
+    owners: dict[str, Node | None]
+    beside: dict[str, list[Node]]
 
 
 def _results_beside(

@@ -186,7 +186,7 @@ class Links:
 
 
 class _Parts(NamedTuple):
-    """What the parts of parallel calls are found by: once for all branches.
+    """Where the parts of parallel calls are found, once for all branches.
 
     Attributes:
         replies: the entries of each reply, by message id.

@@ -74,7 +74,7 @@ def test_a_server_that_is_killed(making: Callable[[str], Make], kind: str, reque
 
         thread = threading.Thread(target=run)
         thread.start()
-        assert begun.wait(patience(30))
+        assert begun.wait(patience(30)), failed
         thread.join(chance.random() * 0.1)
         server.kill()
         thread.join(patience(30))

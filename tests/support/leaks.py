@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SECONDS = 15.0
+KEPT = "bridle-stores"
+"""The thread with the loop of async stores in blocking programs: it stays for as long as the program runs."""
 
 
 def open_descriptors() -> dict[int, str]:
@@ -33,7 +35,7 @@ def join_library_threads() -> list[str]:
     """Wait for the library's own threads, which end when there is nothing to do; return the names of those that did not."""
     left: list[str] = []
     for thread in threading.enumerate():
-        if thread.name.startswith("bridle-"):
+        if thread.name.startswith("bridle-") and thread.name != KEPT:
             until = time.monotonic() + patience(SECONDS)
             while thread.is_alive() and time.monotonic() < until:
                 reaper.retire()

@@ -91,7 +91,8 @@ class Preparation:
         if self._find and self._options.version_check != "skip":
             answer = self._version(cli_path, plan)
             minimum = MINIMUM_SESSION if self._session else MINIMUM_ONE_SHOT
-            self.warnings += check(answer, self._options.version_check, minimum)
+            if not self._query.cancelled:  # else nobody reads any more
+                self.warnings += check(answer, self._options.version_check, minimum)
             if isinstance(answer, str) and (version := CLIVersion.parse(answer)) is not None:
                 plan = fit(plan, version)
         return plan

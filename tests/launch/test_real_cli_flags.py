@@ -182,6 +182,7 @@ HIDDEN = {
     "--project-config-root",
     "--resume-drops-turn",
     "--resume-session-at",
+    "--session-mirror",
     "--system-prompt-file",
     "--task-budget",
     "--thinking",

@@ -54,7 +54,12 @@ def test_random_kills(backend: str, options: Options, tmp_path: Path) -> None:
 
 def test_a_process_that_got_the_pid_of_a_stand_in_is_not_taken_for_it(tmp_path: Path) -> None:
     """A run of 1,000 conversations starts 11,000 stand-ins, so that numbers of processes come again."""
-    with subprocess.Popen(["sleep", "60"], env={**os.environ, "TALKER_HOME": str(tmp_path)}) as process:
+    pipe, variables = subprocess.PIPE, {**os.environ, "TALKER_HOME": str(tmp_path)}
+    with subprocess.Popen(["cat"], stdin=pipe, stdout=pipe, bufsize=0, env=variables) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"x")
+        assert process.stdout.read(1) == b"x"  # its variables cannot be read while it is being started
         assert talks_in(tmp_path, process.pid)
         assert not talks_in(tmp_path / "other", process.pid)
         process.kill()

@@ -67,7 +67,7 @@ def _output(home: Path) -> Iterator[bytes]:
     for number in range(MESSAGES):
         line = frames.assistant_5000(number)
         yield line
-        entry = {"parentUuid": None, "isSidechain": False, "cwd": "/work", **json.loads(line)}
+        entry = {"parentUuid": None, "isSidechain": False, "cwd": "/home/me", **json.loads(line)}
         frame = {"type": "transcript_mirror", "filePath": transcript, "entries": [entry]}
         yield json.dumps(frame, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
 

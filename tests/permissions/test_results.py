@@ -232,7 +232,7 @@ def test_all_suggestions_can_be_applied() -> None:
 
 
 SUGGESTED: list[dict[str, Any]] = [
-    {"type": "addDirectories", "directories": ["/work"], "destination": "session"},
+    {"type": "addDirectories", "directories": ["/home/me"], "destination": "session"},
     {
         "type": "addRules",
         "rules": [{"toolName": "Bash", "ruleContent": "touch a"}],

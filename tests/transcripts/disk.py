@@ -27,7 +27,7 @@ class Writer:
     """Writes a session entry by entry; every message follows the last one unless `parent` says otherwise."""
 
     session_id: str = field(default_factory=lambda: str(uuid.uuid4()))
-    cwd: str = "/work/project"
+    cwd: str = "/home/me/project"
     lines: list[str] = field(default_factory=list)
     last: str | None = None
     clock: int = 0

@@ -32,7 +32,7 @@ CONTROLS = "\x1b\x07\x00\x9b\x7f\u202e\u202c\u2028"
 
 
 def hostile() -> Writer:
-    writer = Writer(cwd="/work/<b>\x1b[31m")
+    writer = Writer(cwd="/home/me/<b>\x1b[31m")
     writer.user(HOSTILE)
     writer.assistant({"type": "thinking", "thinking": HOSTILE}, id="m")
     writer.assistant(HOSTILE, tool_use("t1", f"mcp__<i>{HOSTILE}", command=HOSTILE), id="m", model="<m>")
@@ -215,12 +215,12 @@ def test_an_import_is_the_same_conversation(tmp_path: Path) -> None:
     subagent(path, "a2")
     export = exported(tmp_path, writer)
     with pytest.raises(SessionExistsError, match="new_id=True"):
-        transcripts.import_(export, project="/work/other", config_dir=tmp_path)
+        transcripts.import_(export, project="/home/me/other", config_dir=tmp_path)
     other = tmp_path / "other"
-    assert transcripts.import_(export, project="/work/other", config_dir=other) == writer.session_id
+    assert transcripts.import_(export, project="/home/me/other", config_dir=other) == writer.session_id
     new = transcripts.info(writer.session_id, config_dir=other)
     assert new.path.read_bytes() == path.read_bytes()
-    assert (new.path.stat().st_mode & 0o777, new.project_key) == (0o600, transcripts.project_key("/work/other"))
+    assert (new.path.stat().st_mode & 0o777, new.project_key) == (0o600, transcripts.project_key("/home/me/other"))
     for name in ("agent-a1.jsonl", "agent-a1.meta.json", "agent-a2.jsonl"):
         old = path.with_suffix("") / "subagents" / name
         own = new.path.with_suffix("") / "subagents" / name
@@ -228,7 +228,7 @@ def test_an_import_is_the_same_conversation(tmp_path: Path) -> None:
             json.loads(each) for each in old.read_bytes().split(b"\n") if each
         ]
     with pytest.raises(SessionExistsError):
-        transcripts.import_(export, project="/work/third", config_dir=other)
+        transcripts.import_(export, project="/home/me/third", config_dir=other)
     copy = transcripts.import_(export, new_id=True, config_dir=other)
     read = transcripts.read(copy, config_dir=other)
     assert read.files.project_key == transcripts.project_key(os.getcwd())

@@ -206,7 +206,7 @@ def show(row: Callable[..., None], title: Callable[..., None], found: dict[str, 
         section,
         "memory of reading",
         f"{ours['memory'] / 1e6:8,.0f} MB {theirs['memory'] / 1e6:8,.0f} MB",
-        ratio=f"{ours['memory'] / theirs['memory']:.2f}",
+        ratio=f"{ours['memory'] / theirs['memory']:.2f}" if theirs["memory"] else "",
     )
     row(
         section,

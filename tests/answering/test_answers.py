@@ -55,7 +55,7 @@ class Asked:
         reach = Reach(lambda: None)
         return Jobs(
             2,
-            SessionParts(core.connection, core.deadlines, silence, core.warn, reach, core.post, core.log),
+            SessionParts(core.connection, core.deadlines, silence, core.warn, reach, core.post, core.log, None),
         )
 
     def codes(self) -> list[str]:

@@ -152,6 +152,8 @@ class Life(Generic[A]):
         try:
             if self._preparation is None or self._preparing is None:
                 options = await self._resumed()
+                if core.observers is not None:
+                    options = core.observers.options_with_variables(options)
                 self._preparation = Preparation(options, None, session=True, find=self._own_transport)
                 self._preparing = Preparing(self._preparation)
             plan = await self._preparing.plan()

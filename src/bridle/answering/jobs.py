@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bridle.checked.functions import AnswerError, callback_failure, place_of
 from bridle.errors import escape_terminal, text_of
+from bridle.options.observing import CallbackEnd
 from bridle.protocol.log import one_line
 from bridle.tools import ToolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from bridle.answering.observers import Observers
     from bridle.checked.functions import Reach
     from bridle.errors import StreamWarning
     from bridle.protocol.connection import Connection
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["Job", "Jobs", "SessionParts"]
 
 logger: logging.Logger = logging.getLogger("bridle")
+
+CANCELLED = CallbackEnd("cancelled", None, "")
 
 
 class SessionParts(NamedTuple):
@@ -42,6 +46,7 @@ class SessionParts(NamedTuple):
         session: leads callbacks to their session.
         post: runs a function where the core may be touched; safe from any thread.
         log: the log of the session.
+        observers: hear of each callback; None if nobody observes.
     """
 
     connection: Connection
@@ -51,6 +56,7 @@ class SessionParts(NamedTuple):
     session: Reach
     post: Callable[[Callable[[], None]], None]
     log: SessionLog
+    observers: Observers | None
 
 
 class Job:
@@ -74,6 +80,10 @@ class Job:
         begin: begins it in place of the shell, for calls that a running server takes.
         arrived: the time of its request.
         rpc: the owner of its JSON-RPC call, and the call's id; None if it is none.
+        event: the event of a hook.
+        tool: the name of the tool that it is about, as the model knows it.
+        tool_use_id: the id of the tool call.
+        request: the argument of the callback.
     """
 
     is_async = over = queued = cancelled = False
@@ -83,6 +93,9 @@ class Job:
     begin: Callable[[], None] | None = None
     rpc: tuple[object, Any] | None = None
     arrived: float | None = None
+    event = tool = ""
+    tool_use_id: str | None = None
+    request: Any = None
 
     def __init__(self, request_id: str, kind: str) -> None:
         self.request_id = request_id
@@ -100,7 +113,7 @@ class Job:
 
     def forget(self) -> None:
         """Drop the functions that make answers: they refer to the job, as it does to them."""
-        self.finish, self.fail, self.function = _nothing, _none, None
+        self.finish, self.fail, self.function, self.request = _nothing, _none, None, None
 
 
 def _none(_: object = None) -> None:
@@ -233,7 +246,7 @@ class Jobs:
         """End a job without an answer: the exchange is over."""
         job = self._open.get(request_id)
         if job is not None:
-            self._note(job, "cancelled")
+            self._note(job, "cancelled", CANCELLED)
             self._close(job)
             self._abandon(job)
 
@@ -259,7 +272,7 @@ class Jobs:
             ValueError: JSON cannot hold it; nothing has changed.
         """
         self._parts.connection.send_response(job.request_id, payload)
-        self._note(job, payload)
+        self._note(job, payload, None if self._parts.observers is None else CallbackEnd("answered", payload, ""))
         self._close(job)
 
     def fail(self, job: Job, reason: str) -> None:
@@ -269,7 +282,7 @@ class Jobs:
             self._parts.connection.fail_request(job.request_id, escape_terminal(reason, 1_000))
         else:
             self._parts.connection.send_response(job.request_id, payload)
-        self._note(job, f"failed ({reason})")
+        self._note(job, f"failed ({reason})", CallbackEnd("failed", payload, reason))
         self._close(job)
 
     def crash(self, job: Job, reason: str) -> None:
@@ -288,8 +301,10 @@ class Jobs:
         """Log the exception of a callback and return the warning about it."""
         return callback_failure(job.name, job.function, error, kind=job.kind, extra=self._parts.log.ids())
 
-    def _note(self, job: Job, answer: dict[str, Any] | str) -> None:
-        """Log the answer of a request and its duration."""
+    def _note(self, job: Job, answer: dict[str, Any] | str, end: CallbackEnd | None) -> None:
+        """Log the answer of a request and its duration, and tell observers."""
+        if end is not None and self._parts.observers is not None:
+            self._parts.observers.callback_ended(job.request_id, end)
         log, now = self._parts.log, self._parts.deadlines.now
         if log.isEnabledFor(logging.DEBUG):
             said = answer if isinstance(answer, str) else _decision(job.kind, answer)

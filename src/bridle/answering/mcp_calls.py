@@ -122,6 +122,8 @@ class McpCalls:
             return
         plan = job.plan = made
         job.rpc = (entry, plan.request_id)
+        job.tool, job.tool_use_id = f"mcp__{name}__{plan.tool.name}", plan.context.tool_use_id
+        job.request = plan.arguments
         job.name = f"tool `{name}.{plan.tool.name}`"
         job.is_async = plan.is_async
         job.function = plan.tool.function

@@ -55,6 +55,7 @@ class Callbacks:
 
     def __init__(self, options: Options, hooks: Registration, servers: dict[str, Any], parts: SessionParts) -> None:
         self._log = parts.log
+        self._observers = parts.observers
         self._jobs = jobs = Jobs(options.limits.inflight_callbacks, parts)
         self.to_run: deque[Job] = jobs.to_run
         self.to_stop: deque[Job] = jobs.to_stop
@@ -84,8 +85,11 @@ class Callbacks:
                 self._log.exception("preparing a callback failed")
             self._jobs.crash(job, f"{type(error).__name__}: {text_of(error)}")
             return
-        if not job.over:
-            self._jobs.open(job, timeout)
+        if job.over:
+            return
+        if self._observers is not None:
+            self._observers.callback_started(job)
+        self._jobs.open(job, timeout)
 
     def end(self) -> None:
         """End the servers: the session is over."""
@@ -131,9 +135,11 @@ class _UserCallbacks:
         job.function = hook.callback
         job.is_async = hook.is_async
         job.fail = lambda reason: fail_output(hook.on_failure, hook.event, reason)
+        job.tool_use_id = asked.tool_use_id
         context = HookContext(asked.tool_use_id, self._parts.session, lambda: job.cancelled)
         # Here and not in the callback's thread: a warning belongs to the session.
-        value = decode_hook_input(hook.event, asked.input_raw, self._parts.warn)
+        value = job.request = decode_hook_input(hook.event, asked.input_raw, self._parts.warn)
+        job.event, job.tool = hook.event, getattr(value, "tool_name", "")
 
         def finish(outcome: Any) -> dict[str, Any]:
             encoded = encode_hook_output(outcome, hook.event)
@@ -153,6 +159,7 @@ class _UserCallbacks:
             return None
         job.fail = deny
         request = self._question(job, event, decode_permission_request, "can_use_tool", callback)
+        job.tool, job.tool_use_id = request.tool_name, request.tool_use_id
         job.finish = lambda outcome: encode_permission_result(outcome, request)
         return self._options.timeouts.permission
 
@@ -182,6 +189,7 @@ class _UserCallbacks:
         job.name = f"`{option}` ({_name(callback)})"
         job.is_async = is_async(callback)
         job.function = callback
+        job.request = request
         job.call = lambda: callback(request)
         return request
 

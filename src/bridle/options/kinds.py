@@ -631,6 +631,13 @@ def session_store(value: Any, path: str) -> Any:
     return value
 
 
+def observer(value: Any, path: str) -> Any:
+    """Accept an object with the method `observe`."""
+    if isinstance(value, type) or not callable(getattr(value, "observe", None)):
+        raise fail(path, f"an object with the method `observe`, such as `bridle.{path.capitalize()}(...)`", value)
+    return value
+
+
 def user(value: Any, path: str) -> str | int:
     """Accept the name or number of a user of the operating system."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:

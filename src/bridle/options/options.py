@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         TaskBudget,
         ThinkingConfig,
     )
+    from bridle.options.observing import Observer
     from bridle.options.stores import SessionStore
     from bridle.permissions import Allow, Deny, PermissionRequest
 
@@ -630,6 +631,10 @@ class Options(Checked):
         checks.trace, host(refused="it names a file to write"), default=None
     )
     """A file that every frame is added to, with times and without secrets, or a function."""
+    telemetry: Observer | None = option(checks.observer, host(variable="function"), default=None)
+    """Spans and metrics of OpenTelemetry (`bridle.Telemetry`), or an observer of your own."""
+    budget: Observer | None = option(checks.observer, host(variable="function"), default=None)
+    """A limit of cost or tokens (`bridle.Budget`), which many queries and sessions may share."""
     timeouts: Timeouts = option(instance(Timeouts), host(), default=Timeouts())
     """All timeouts: `Timeouts`."""
     limits: Limits = option(instance(Limits), host(), default=Limits())

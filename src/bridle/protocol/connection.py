@@ -703,10 +703,8 @@ class Connection:
             ValueError: if JSON cannot hold it, or the id is taken.
             SessionClosedError: if the session is over, being stopped, or finishing.
         """
-        self._require_open()
-        if self._stopping or self.finishing:
-            raise self.closed_error()
-        record = PromptRecord(turn_id or self._uuid())
+        self.check_prompts()
+        record = PromptRecord(turn_id or self.new_uuid())
         if record.id in self.turns:
             raise ValueError(f"a prompt with the id {record.id!r} is open already")
         frame = frames.user_frame(content, record.id, fields)
@@ -714,7 +712,18 @@ class Connection:
         self._send(record, frame, flows=self._flows)
         return record.id
 
-    def _uuid(self) -> str:
+    def check_prompts(self) -> None:
+        """Check that a prompt can be sent.
+
+        Raises:
+            SessionClosedError: if the session is over, being stopped, or finishing.
+        """
+        self._require_open()
+        if self._stopping or self.finishing:
+            raise self.closed_error()
+
+    def new_uuid(self) -> str:
+        """Return a random uuid."""
         import uuid
 
         return str(uuid.UUID(bytes=self._random_bytes(16), version=4))

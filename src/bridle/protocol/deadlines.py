@@ -222,8 +222,12 @@ class TurnDeadlines:
                 self._waiting_in_vain.add(turn_id)
             self._deadlines.arm(kind, turn_id, seconds)
             return False
+        self.given_up(turn_id)
+        return True
+
+    def given_up(self, turn_id: str) -> None:
+        """Take that this side does not wait for a turn any more, which the CLI may still work on."""
         self._given_up.add(turn_id)
         self._waiting_in_vain.discard(turn_id)
-        for other in TURN_KINDS:
-            self._deadlines.disarm(other, turn_id)
-        return True
+        for kind in TURN_KINDS:
+            self._deadlines.disarm(kind, turn_id)

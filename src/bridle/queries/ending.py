@@ -19,7 +19,7 @@ from bridle.protocol.states.session import Ending
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from bridle.errors import BridleError, TurnTimeoutError, WarningCode
+    from bridle.errors import BridleError, WarningCode
     from bridle.messages import Message
     from bridle.options.bounds import Timeouts
     from bridle.options.options import Options
@@ -171,8 +171,8 @@ class QueryCore:
         """Apply that the CLI works on a further prompt."""
         self._happen(Happening.PROMPT)
 
-    def timed_out(self, error: TurnTimeoutError) -> None:
-        """Apply a timeout of the turn."""
+    def given_up(self, error: BridleError) -> None:
+        """Apply that this side does not wait for the turn any longer."""
         self._happen(Happening.DEADLINE, error)
 
     def still_running(self, seconds: float, stderr_tail: bytes) -> None:

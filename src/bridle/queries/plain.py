@@ -7,14 +7,16 @@ It never waits and knows no clock. A shell passes on the bytes of the transport 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, cast
 
+from bridle.answering.observers import observers_of
 from bridle.checked.functions import callback_failure, guarded
-from bridle.errors import TurnTimeoutError
+from bridle.errors import StreamWarning, TurnTimeoutError
 from bridle.launch import needs_session
 from bridle.launch.plan import encode_prompt
 from bridle.messages.base import frame_summary
 from bridle.messages.decode import prepare
+from bridle.options.observing import ONE_TURN
 from bridle.protocol import events
 from bridle.protocol.connection import Connection, Role
 from bridle.protocol.deadlines import TURN_KINDS, Deadlines
@@ -25,7 +27,8 @@ from bridle.queries.ending import Overtime, QueryCore
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from bridle.errors import StreamWarning
+    from bridle.answering.observers import Observers
+    from bridle.errors import BridleError, WarningCode
     from bridle.messages import Message
     from bridle.options.options import Options
 
@@ -94,6 +97,7 @@ class PlainQuery:
         connection: reads the output.
         core: the items and the ending.
         log: the log of the query.
+        observers: hear of everything; None if nobody observes.
         output_ended: True once the output has ended, and the exit is all that is left to come.
     """
 
@@ -101,6 +105,9 @@ class PlainQuery:
         self.connection: Connection = Connection(Role.HOST, limits=options.limits, one_way=True, judges_lines=False)
         self.core: QueryCore = QueryCore(self.connection, options)
         self.log: SessionLog = SessionLog(self.connection)
+        self.observers: Observers | None = observers_of(
+            options, _Observed(self, options), self.core.warned, self.log.ids
+        )
         self.output_ended: bool = False
         self._started_at = 0.0
         self._timeouts = options.timeouts
@@ -111,6 +118,8 @@ class PlainQuery:
     def begin(self, now: float) -> None:
         """Apply that the CLI was started."""
         self.log.debug("started")
+        if self.observers is not None:
+            self.observers.launched()
         self._started_at = self._deadlines.now = now
         self.connection.begin_start()
         prepare()
@@ -160,9 +169,25 @@ class PlainQuery:
                 return
             match kind:
                 case "first_message" | "idle" | "turn":
-                    self.core.timed_out(TurnTimeoutError(kind, seconds))
+                    self.core.given_up(TurnTimeoutError(kind, seconds))
                 case _:
                     self.core.still_running(seconds, stderr_tail)
+
+    def observed(self, prompt: str, options: Options) -> Options:
+        """Tell the observers of a prompt; return the options for the launch, with their variables.
+
+        Raises:
+            BridleError: an observer refuses the prompt.
+        """
+        if self.observers is None:
+            return options
+        self.observers.prompt_sending(ONE_TURN, prompt)
+        return self.observers.options_with_variables(options)
+
+    def closed(self) -> None:
+        """Tell the observers, if they do not know it, that the process is gone."""
+        if self.observers is not None:
+            self.observers.ended(self.core.terminal_error, self.connection.exit_code)
 
     def _pump(self, size: int = 0) -> None:
         noted = self.log.isEnabledFor(logging.DEBUG)
@@ -175,6 +200,8 @@ class PlainQuery:
                         for message in messages:
                             self.log.debug("%s", frame_summary(message))
                     self.core.messages(messages, size)
+                    if self.observers is not None:
+                        self.observers.messages(messages, (ONE_TURN,))
                     self._heard(messages)
                 case events.WarningRaised(warning=warning):
                     self.core.warned(warning)
@@ -198,3 +225,23 @@ class PlainQuery:
         elif self._limits_silence:
             deadlines.disarm("first_message", "")
             deadlines.arm("idle", "", self._timeouts.idle)
+
+
+class _Observed:
+    """A query as its observers see it."""
+
+    def __init__(self, query: PlainQuery, options: Options) -> None:
+        self._query = query
+        self.kind: Literal["query", "session"] = "query"
+        self.model: str | None = options.model
+
+    @property
+    def session_id(self) -> str | None:
+        return self._query.connection.session_id
+
+    def warn(self, code: str, message: str, **context: object) -> None:
+        self._query.core.warned(StreamWarning(cast("WarningCode", code), message, context))
+
+    def end_turn(self, turn_id: str, error: BridleError) -> None:
+        if turn_id == ONE_TURN:
+            self._query.core.given_up(error)

@@ -12,9 +12,10 @@ import sys
 from collections import deque
 from collections.abc import Mapping
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 from bridle.answering.jobs import SessionParts
+from bridle.answering.observers import observers_of
 from bridle.answering.routing import Callbacks
 from bridle.checked.functions import Reach, callback_failure
 from bridle.errors import (
@@ -58,6 +59,7 @@ from bridle.tools import server_kind
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from bridle.answering.observers import Observers
     from bridle.answering.routing import Job
     from bridle.errors import WarningCode
     from bridle.hooks.matchers import Registration
@@ -116,9 +118,11 @@ class SessionCore(Generic[A]):
 
     Attributes:
         audience: gets messages, warnings and endings.
+        kind: the kind of its user.
         connection: the connection.
         callbacks: the callbacks of the user.
         log: the log of the session.
+        observers: hear of everything; None if nobody observes.
         deadlines: the running timeouts.
         ready: set once the session is ready, or will not be.
         ended: set once the process is gone and everything was reported.
@@ -159,9 +163,13 @@ class SessionCore(Generic[A]):
         self.deadlines: Deadlines = Deadlines()
         self._turn_deadlines = TurnDeadlines(options.timeouts, self.deadlines, self.connection)
         self.audience = audience(self)
+        self.kind: Literal["query", "session"] = "query" if audience.in_order else "session"
         reach = Reach(lambda: self.session() if self.session is not None else None)
         self.log: SessionLog = SessionLog(self.connection)
-        parts = SessionParts(self.connection, self.deadlines, self._turn_deadlines, self.warn, reach, post, self.log)
+        self.observers: Observers | None = observers_of(options, _Observed(self), self.warn, self.log.ids)
+        parts = SessionParts(
+            self.connection, self.deadlines, self._turn_deadlines, self.warn, reach, post, self.log, self.observers
+        )
         self.callbacks: Callbacks = Callbacks(options, self.hooks, servers, parts)
         self.session: Callable[[], object] | None = None
         self.ready: Flag = Flag()
@@ -249,7 +257,7 @@ class SessionCore(Generic[A]):
                     self.connection.settle()
                 case "first_message" | "idle" | "turn":
                     if self._turn_deadlines.expired(kind, name, seconds):
-                        self.audience.turn_timed_out(name, TurnTimeoutError(kind, seconds))
+                        self.audience.turn_given_up(name, TurnTimeoutError(kind, seconds))
                 case "store" if self.storing is not None:
                     self.storing.expire(name, seconds)
                 case "background" | "after_result" | "finish" | "exit":
@@ -276,6 +284,8 @@ class SessionCore(Generic[A]):
         fields = dict(plan.initialize)
         if self.hooks.wire:
             fields["hooks"] = self.hooks.wire
+        if self.observers is not None:
+            self.observers.launched()
         request_id = self.connection.send_initialize(fields)
         self.deadlines.arm("request", request_id, self.options.timeouts.initialize)
 
@@ -418,6 +428,8 @@ class SessionCore(Generic[A]):
             raise CheckpointingNotEnabledError
         answer = Answer(self.connection.send_request(subtype, fields, operation=operation))
         self._answers[answer.request_id] = answer
+        if self.observers is not None:
+            self.observers.request_sent(answer.request_id, operation)
         if timeout is None:
             timeouts = self.options.timeouts
             timeout = timeouts.rewind if row is not None and row.deadline == "rewind" else timeouts.control
@@ -449,10 +461,33 @@ class SessionCore(Generic[A]):
         self.deadlines.now = now
         if self.options.verbatim_prompts:
             fields = {"client_composed": True, **(fields or {})}
-        turn = Progress(self.connection.send_prompt(checked_content(prompt), turn_id=turn_id, fields=fields))
+        content = checked_content(prompt)
+        if self.observers is None:
+            turn = Progress(self.connection.send_prompt(content, turn_id=turn_id, fields=fields))
+        else:
+            turn = Progress(self._send_observed(self.observers, content, turn_id, fields))
         self.audience.sent(turn)
         self._turn_deadlines.sent(turn.id)
         return turn
+
+    def _send_observed(
+        self, observers: Observers, content: Any, turn_id: str | None, fields: Mapping[str, Any] | None
+    ) -> str:
+        """Send a prompt that an observer may refuse; return its id."""
+        self.connection.check_prompts()
+        turn_id = turn_id or self.connection.new_uuid()
+        observers.prompt_sending(turn_id, content)
+        try:
+            return self.connection.send_prompt(content, turn_id=turn_id, fields=fields)
+        except Exception as error:
+            observers.turn_changed(turn_id, "failed", error if isinstance(error, BridleError) else None)
+            raise
+
+    def give_up_turn(self, turn_id: str, error: BridleError) -> None:
+        """End a turn with an error, and interrupt it; the session continues, a query is over."""
+        if turn_id in self.connection.turns:
+            self._turn_deadlines.given_up(turn_id)
+            self.audience.turn_given_up(turn_id, error)
 
     # -- what happened -------------------------------------------------------------------------------------------------
 
@@ -460,13 +495,15 @@ class SessionCore(Generic[A]):
         """Take what the connection reports, until there is nothing more."""
         self.deadlines.now = now
         connection = self.connection
-        storing = self.storing
+        storing, observers = self.storing, self.observers
         news = connection.has_news
         noted = news and self.log.isEnabledFor(logging.DEBUG)
         while connection.has_news:
             for event in connection.events_received():
                 if noted:
                     _log(self.log, event)
+                if observers is not None:
+                    observers.saw(event)
                 if storing is None or not storing.keeps(event):
                     self.handle(event)
         if storing is not None:
@@ -646,6 +683,25 @@ class SessionBase:
     def warnings(self) -> list[StreamWarning]:
         """The last thousand warnings."""
         return list(self._core.warnings)
+
+
+class _Observed:
+    """A session as its observers see it."""
+
+    def __init__(self, core: SessionCore[Any]) -> None:
+        self._core = core
+        self.kind: Literal["query", "session"] = core.kind
+        self.model: str | None = core.options.model
+
+    @property
+    def session_id(self) -> str | None:
+        return self._core.connection.session_id
+
+    def warn(self, code: str, message: str, **context: object) -> None:
+        self._core.warn(StreamWarning(cast("WarningCode", code), message, context))
+
+    def end_turn(self, turn_id: str, error: BridleError) -> None:
+        self._core.post(lambda: self._core.give_up_turn(turn_id, error))
 
 
 def driver_error(error: Exception) -> BridleError:

@@ -23,7 +23,7 @@ from bridle.session.events import BackgroundTasksChanged, SessionEvent, TurnComp
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from bridle.errors import BridleError, StreamWarning, TurnTimeoutError
+    from bridle.errors import BridleError, StreamWarning
     from bridle.messages import Message
     from bridle.protocol.results import ControlResult
     from bridle.session.core import SessionCore
@@ -276,8 +276,8 @@ class Audience(Protocol):
     def turn_changed(self, event: events.TurnStateChanged) -> None:
         """The state of a turn changed."""
 
-    def turn_timed_out(self, turn_id: str, error: TurnTimeoutError) -> None:
-        """A timeout of a turn passed."""
+    def turn_given_up(self, turn_id: str, error: BridleError) -> None:
+        """Nobody waits for a turn any longer: a timeout passed, or an observer ended it."""
 
     def happened(self, event: SessionEvent) -> None:
         """The session itself changed."""
@@ -393,7 +393,7 @@ class Readers:
                 turn.end(event.error)
             self.happened(TurnCompleted(event.turn_id, event.state))
 
-    def turn_timed_out(self, turn_id: str, error: TurnTimeoutError) -> None:
+    def turn_given_up(self, turn_id: str, error: BridleError) -> None:
         """End the turn with the error, and interrupt it; the session continues."""
         turn = self._turns.get(turn_id)
         if turn is not None:

@@ -17,7 +17,7 @@ from bridle.session.events import SessionStarted, WarningRaised
 from bridle.session.readers import Flag, Readers, size_of
 
 if TYPE_CHECKING:
-    from bridle.errors import StreamWarning, TurnTimeoutError
+    from bridle.errors import StreamWarning
     from bridle.messages import Message
     from bridle.protocol import events
     from bridle.queries.ending import Item
@@ -170,10 +170,10 @@ class SteeredQuery:
             if self._feeder is not None:
                 self._feeder.answered()
 
-    def turn_timed_out(self, turn_id: str, error: TurnTimeoutError) -> None:
+    def turn_given_up(self, turn_id: str, error: BridleError) -> None:
         """End the query."""
         self.core.prompt_taken()  # it may be one that waits behind an answered one
-        self.core.timed_out(error)
+        self.core.given_up(error)
         self._judged()
 
     def happened(self, event: SessionEvent) -> None:

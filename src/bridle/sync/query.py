@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
 from bridle.errors import BridleError, ConcurrentUseError, DecodeError, StreamWarning, short_traceback
@@ -21,7 +22,7 @@ from bridle.queries.plain import PlainQuery, is_steered, tell, warn_before_start
 from bridle.sync.waits import OtherShell, Preparing, check_loop, child_process, is_cancellation, receive, wait_exit
 from bridle.transports.opening import open_sync
 from bridle.transports.process.prepare import Preparation
-from bridle.waiting.threads import Mark
+from bridle.waiting.threads import Mark, starters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -69,6 +70,8 @@ class _Plain:
         self.preparation = Preparation(options, prompt, find=self._local)
         self._preparing = Preparing(self.preparation, self.transport)
         self._plan: LaunchPlan | None = None
+        self._prompt = prompt
+        self._observed = False
         self._begun = False
         self._fed = False
         self._closed = False
@@ -83,6 +86,9 @@ class _Plain:
         check_loop()
         self._begun = True
         if self._plan is None:
+            if not self._observed:
+                self._observed = True
+                self.preparation.options = self._query.observed(self._prompt, self._options)
             try:
                 plan = self._preparing.plan()
             except BaseException as error:
@@ -119,7 +125,8 @@ class _Plain:
             exited, exit_code = wait_exit(transport, seconds)
             if exited:
                 # Stopped first: then all of stderr has been read, and the diagnosis is complete.
-                self.stop(turn_open=query.crashed(exit_code))
+                transport.stop(turn_open=query.crashed(exit_code))
+                self.gone = True
                 query.process_exited(exit_code, transport.stderr_tail)
             else:
                 query.expire(time.monotonic(), transport.stderr_tail)
@@ -143,6 +150,7 @@ class _Plain:
         """Stop the CLI; `turn_open` tells whether the model may be at work (None: the core knows)."""
         self.transport.stop(turn_open=self._query.turn_open if turn_open is None else turn_open)
         self.gone = True
+        self._query.closed()
 
     def abandon(self) -> None:
         """End the CLI without waiting, if it was started."""
@@ -150,6 +158,10 @@ class _Plain:
             if self._plan is None:
                 self.preparation.cancel()
             self.transport.abandon()
+            if self._query.observers is not None:
+                # Elsewhere: the garbage collector may call this in the middle of an observer's own work.
+                with suppress(RuntimeError):  # no thread can be had: the interpreter ends
+                    starters.run(self._query.closed)
 
 
 class QueryStream(OtherShell):

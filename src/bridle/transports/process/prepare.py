@@ -46,10 +46,14 @@ class Preparation:
         prompt: the prompt of a one-shot; None for a session.
         session: True for the bidirectional protocol.
         find: False with a custom transport: then no CLI is looked for and no version asked.
+
+    Attributes:
+        options: the options; they may be replaced before `run`.
+        warnings: what to warn of before anything runs.
     """
 
     def __init__(self, options: Options, prompt: str | None, *, session: bool = False, find: bool = True) -> None:
-        self._options = options
+        self.options: Options = options
         self._prompt = prompt
         self._session = session
         self._find = find
@@ -59,7 +63,7 @@ class Preparation:
     @property
     def program(self) -> str:
         """The program as the options name it."""
-        return os.fspath(self._options.cli_path or "claude")
+        return os.fspath(self.options.cli_path or "claude")
 
     @property
     def may_block(self) -> bool:
@@ -77,9 +81,9 @@ class Preparation:
         cli_path = self.program
         if self._find:
             home = os.path.expanduser("~")
-            cli_path = find_cli(self._options.cli_path, environment, home).path
+            cli_path = find_cli(self.options.cli_path, environment, home).path
         plan = build_plan(
-            self._options,
+            self.options,
             prompt=self._prompt,
             cli_path=cli_path,
             session=self._session,
@@ -88,11 +92,11 @@ class Preparation:
             local=self._find,
         )
         self.warnings += plan.warnings
-        if self._find and self._options.version_check != "skip":
+        if self._find and self.options.version_check != "skip":
             answer = self._version(cli_path, plan)
             minimum = MINIMUM_SESSION if self._session else MINIMUM_ONE_SHOT
             if not self._query.cancelled:  # else nobody reads any more
-                self.warnings += check(answer, self._options.version_check, minimum)
+                self.warnings += check(answer, self.options.version_check, minimum)
             if isinstance(answer, str) and (version := CLIVersion.parse(answer)) is not None:
                 plan = fit(plan, version)
         return plan
@@ -106,7 +110,7 @@ class Preparation:
         known = cache.get(cli_path)
         if known is not None:
             return known
-        answer = ask_version(plan, self._options.timeouts.version_check, self._query)
+        answer = ask_version(plan, self.options.timeouts.version_check, self._query)
         if isinstance(answer, str):
             cache.put(cli_path, answer)
         return answer

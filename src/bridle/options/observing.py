@@ -1,0 +1,195 @@
+"""Observers of queries and sessions: what they are told, and what they may do. Telemetry and budgets are built on this.
+
+Everything is called where the session is: in the thread of the event loop, or under the lock of a blocking session. It must return at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from bridle.errors import BridleError
+    from bridle.messages import Message
+
+__all__ = ["ONE_TURN", "CallbackCall", "CallbackEnd", "Observation", "Observer", "Subject"]
+
+ONE_TURN = "query"
+"""The id of the turn of a query over the one-way launch."""
+
+
+class Subject(Protocol):
+    """What is observed: one query or session.
+
+    Attributes:
+        kind: `query` or `session`.
+        model: the model of the options; None if they name none.
+    """
+
+    kind: Literal["query", "session"]
+    model: str | None
+
+    @property
+    def session_id(self) -> str | None:
+        """The id of the session, once it is known."""
+
+    def warn(self, code: str, message: str, **context: object) -> None:
+        """Raise a warning: `on_warning` and the readers get it.
+
+        Args:
+            code: one of `bridle.errors.WarningCode`.
+            message: the text.
+            **context: facts for `StreamWarning.context`.
+        """
+
+    def end_turn(self, turn_id: str, error: BridleError) -> None:
+        """End a turn, soon: it is interrupted, and its reader gets the error after the messages so far.
+
+        A session can be used afterwards; a query is over. Nothing happens if the turn is over. It may be called from any thread.
+
+        Args:
+            turn_id: the turn.
+            error: what its reader gets.
+        """
+
+
+class CallbackCall(NamedTuple):
+    """A callback of the program that the CLI calls.
+
+    Attributes:
+        id: the id of the request; unique in its session.
+        kind: `hook`, `permission`, `mcp` (an in-process tool or server) or `dialog`.
+        name: the name of the callback, for people.
+        event: the event of a hook; empty for others.
+        tool: the name of the tool that it is about, as the model knows it; empty if there is none.
+        tool_use_id: the id of the tool call; None without one.
+        request: the argument of the callback: the input of a hook, a `PermissionRequest`, the arguments of a tool, ...
+    """
+
+    id: str
+    kind: str
+    name: str
+    event: str
+    tool: str
+    tool_use_id: str | None
+    request: Any
+
+
+class CallbackEnd(NamedTuple):
+    """How a callback ended.
+
+    Attributes:
+        how: `answered`, `failed` (it raised, or took too long; the safe answer was sent) or `cancelled` (by the CLI, or by the end).
+        answer: the answer as it was sent; None without one.
+        reason: why it failed.
+    """
+
+    how: Literal["answered", "failed", "cancelled"]
+    answer: Mapping[str, Any] | None
+    reason: str
+
+
+class Observation:
+    """What an observer is told of one query or session. The methods here do nothing: override the ones you need.
+
+    What a method raises is logged and becomes a warning; the session goes on. The exception is `prompt_sending`.
+    """
+
+    def prompt_sending(self, turn_id: str, content: str | Sequence[Any]) -> None:
+        """Take that a prompt is about to be sent. Called in the context of the caller.
+
+        Args:
+            turn_id: the id of its turn.
+            content: the text, or the content blocks. Of a query over an iterable of prompts each is reported when it is sent.
+
+        Raises:
+            BridleError: the prompt is refused; the caller gets this error.
+        """
+
+    def launching(self) -> Mapping[str, str]:
+        """Return variables for the CLI that is about to be started. Those of `Options.env` win.
+
+        Returns:
+            Names and values.
+        """
+        return {}
+
+    def launched(self) -> None:
+        """Take that the process runs."""
+
+    def ready(self) -> None:
+        """Take that the session has answered the handshake; a query over the one-way launch has none."""
+
+    def turn_changed(self, turn_id: str, state: str, error: BridleError | None) -> None:
+        """Take that a turn is in another state.
+
+        Args:
+            turn_id: the turn.
+            state: `started`, `completed`, `interrupted` or `failed`. A query over the one-way launch only ends.
+            error: the error of the session or of the start, if that ended the turn.
+        """
+
+    def messages_received(self, messages: Sequence[Message], turn_ids: tuple[str, ...]) -> None:
+        """Take messages, in the order of the wire.
+
+        Args:
+            messages: at least one.
+            turn_ids: the turns that they answer: none (the CLI works by itself), one, or all that are answered together.
+        """
+
+    def callback_started(self, call: CallbackCall) -> Callable[[], object] | None:
+        """Take that a callback is called.
+
+        Args:
+            call: the call.
+
+        Returns:
+            A function that Bridle calls first in the context of the callback, to set context variables for it; or None.
+        """
+
+    def callback_ended(self, call: CallbackCall, end: CallbackEnd) -> None:
+        """Take that a callback has ended.
+
+        Args:
+            call: the call, as `callback_started` got it.
+            end: how it ended.
+        """
+
+    def request_sent(self, request_id: str, operation: str) -> None:
+        """Take that the program asked for a control operation.
+
+        Args:
+            request_id: the id of the request.
+            operation: the method of the session.
+        """
+
+    def request_ended(self, request_id: str, error: BridleError | None) -> None:
+        """Take that a control operation is over.
+
+        Args:
+            request_id: the id of the request.
+            error: why it failed; None if it did not.
+        """
+
+    def ended(self, error: BridleError | None, exit_code: int | None) -> None:
+        """Take that everything is over. The last call, and it comes in any case once one of the others came.
+
+        Args:
+            error: why the session failed; None if it ended well or was stopped.
+            exit_code: the exit code of the CLI, if it is known.
+        """
+
+
+class Observer(Protocol):
+    """The methods of an observer, such as `bridle.Telemetry` or `bridle.Budget`. One object may observe many queries and sessions."""
+
+    def observe(self, subject: Subject) -> Observation:
+        """Begin to observe. Called when the query or session is made, in the context of the caller.
+
+        Args:
+            subject: the query or session.
+
+        Returns:
+            The object that is told.
+        """

@@ -36,7 +36,8 @@ def test_import_bridle_loads_nothing_that_is_not_used() -> None:
 
 
 def test_the_blocking_shell_needs_no_event_loop() -> None:
-    assert loaded_after("import bridle.sync; bridle.sync.query('x')") & {"asyncio", "anyio", "trio"} == set()
+    loaded = loaded_after("import bridle.sync; bridle.sync.query('x')")
+    assert loaded & {"asyncio", "anyio", "trio", "tempfile", "shutil", "random", "sqlite3"} == set()
 
 
 def test_the_async_shell_loads_no_extra() -> None:

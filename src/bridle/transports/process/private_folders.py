@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import time
 
 from bridle.transports.process.reaper import reaper
@@ -22,6 +20,8 @@ def make_folder() -> str:
     Raises:
         OSError: it cannot be made.
     """
+    import tempfile  # here, because it costs a program without such folders 4 ms; it loads `shutil` as well
+
     folder = tempfile.mkdtemp(prefix="bridle-session-")
     reaper.attend()  # it retires the watchdog
     watchdog.add_folder(folder)
@@ -30,6 +30,8 @@ def make_folder() -> str:
 
 def remove_folder(folder: str) -> None:
     """Remove a folder. Links in it are removed, and not followed."""
+    import shutil
+
     for attempt in range(_REMOVALS):
         if attempt:
             time.sleep(_REMOVAL_SECONDS)  # a child of the CLI may have written until now

@@ -885,6 +885,54 @@ def test_a_peer_that_stops_reading_gets_nothing_more_and_its_death_resolves_the_
     assert host.turn(turn) == [TurnState.FAILED]
 
 
+@pytest.mark.parametrize(
+    ("how", "expected", "reason"),
+    [
+        ("stopping", True, "it was stopped"),
+        ("completed", True, "it has ended"),
+        ("closing", True, "it ends, and takes nothing new"),
+        ("closed", True, "it ends, and takes nothing new"),
+        ("broken", False, "it ends, and takes nothing new"),
+        ("output ended", False, "it ends, and takes nothing new"),
+    ],
+)
+def test_a_refused_prompt_says_why_and_whether_the_program_asked_for_it(how: str, expected: bool, reason: str) -> None:
+    host = Host()
+    host.feed(assistant(session_id="s1"))
+    match how:
+        case "stopping":
+            host.connection.begin_stop()
+        case "completed":
+            host.connection.receive_eof()
+            host.connection.process_exited(0, b"some words")
+        case "closing":
+            host.connection.close_input()
+        case "closed":
+            host.connection.input_was_closed()
+        case "broken":
+            host.connection.input_broke()
+        case _:
+            host.connection.receive_eof()
+    with pytest.raises(SessionClosedError) as refused:
+        host.connection.send_prompt("late")
+    error = refused.value
+    assert (error.expected, error.reason, error.session_id) == (expected, reason, "s1")
+    if how == "completed":
+        assert (error.exit_code, error.stderr_tail) == (0, "some words")
+
+
+@pytest.mark.parametrize("internal", [False, True])
+def test_the_answer_to_an_interrupt_is_reported_if_a_caller_waits_for_it(internal: bool) -> None:
+    host = Host()
+    more = {"internal": True} if internal else {}
+    request = host.connection.interrupt(cancel_queued=internal, **more)
+    [frame] = host.take()
+    assert frame["request"] == {"subtype": "interrupt", **({"cancel_queued": True} if internal else {})}
+    assert [waiting.internal for waiting in host.connection.pending_requests] == [internal]
+    host.answer(request, {"still_queued": []})
+    assert [event.request_id for event in host.of(events.RequestResolved)] == ([] if internal else [request])
+
+
 # -- the other role ---------------------------------------------------------------------------------------------------
 
 

@@ -96,6 +96,28 @@ def test_null_only_where_it_means_something() -> None:
         encode_request("seed_read_state", {"path": "x", "mtime": True})
 
 
+@pytest.mark.parametrize(
+    ("subtype", "fields", "text"),
+    [
+        ("set_permission_mode", {"mode": 3}, "`mode` must be a str, got 3 (int). Write `"),
+        ("register_repo_root", {"directory": 3}, "`directory` must be a str, got 3 (int). Pass "),
+        (
+            "register_repo_root",
+            {"directory": "/x", "reload_skills": "yes"},
+            "`reload_skills` must be True or False, got 'yes' (str). Correct the value.",
+        ),
+        ("set_permission_mode", {}, "`mode` is missing"),
+        ("anything", {"subtype": "x"}, "`subtype` is not a field of a request"),
+    ],
+)
+def test_a_refused_request_names_the_field_the_value_and_the_fix(
+    subtype: str, fields: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(TypeError) as refused:
+        encode_request(subtype, fields)
+    assert str(refused.value).startswith(f"`{subtype}`: {text}")
+
+
 @shows("control.operations.typed")
 def test_every_answer_has_a_class_that_is_exported() -> None:
     assert {kind.__name__ for kind in RESULTS} <= set(control_results.__all__)

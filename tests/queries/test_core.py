@@ -18,6 +18,7 @@ from bridle import (
     OutputError,
     ProcessError,
     StreamWarning,
+    TurnTimeoutError,
 )
 from bridle.checked.schemas import schema_for
 from bridle.messages import Message, ResultMessage, from_data
@@ -350,3 +351,63 @@ def test_a_long_line_that_is_skipped_keeps_its_head() -> None:
     assert isinstance(head, bytes)
     assert head.startswith(b"yyyy")
     assert last.message == "Data that is not a message came after the result."
+
+
+# -- timeouts of a one-way query ---------------------------------------------------------------------------------------
+
+TEXT = json.dumps({"type": "assistant", "message": {"content": [{"type": "text", "text": "hi"}]}}).encode() + b"\n"
+
+
+def begun(**timeouts: float | None) -> PlainQuery:
+    query = PlainQuery(Options(timeouts={"after_result": None, "background": None, **timeouts}))
+    query.begin(100.0)
+    return query
+
+
+@pytest.mark.parametrize("timeouts", [{"first_message": 5.0}, {"first_message": 5.0, "idle": 7.0}, {"idle": 7.0}])
+def test_a_message_ends_the_wait_for_the_first_and_each_one_starts_the_silence_again(
+    timeouts: dict[str, float],
+) -> None:
+    query = begun(**timeouts)
+    assert query.wait_seconds(100.0) == timeouts.get("first_message")
+    for now in (104.0, 110.0):
+        query.receive_data(TEXT, now)
+        assert query.wait_seconds(now) == timeouts.get("idle")
+    query.expire(116.9)
+    assert not query.core.over
+    query.expire(117.0)
+    assert query.core.over is ("idle" in timeouts)
+
+
+@pytest.mark.parametrize(("kind", "seconds"), [("first_message", 5.0), ("turn", 9.0)])
+def test_a_query_that_is_silent_or_takes_long_ends_with_its_timeout(kind: str, seconds: float) -> None:
+    query = begun(**{kind: seconds})
+    assert query.wait_seconds(101.0) == seconds - 1.0
+    query.expire(100.0 + seconds)
+    error = query.core.terminal_error
+    assert isinstance(error, TurnTimeoutError)
+    assert (error.kind, error.seconds) == (kind, seconds)
+    assert query.wait_seconds(100.0 + seconds) is None
+
+
+def test_after_the_result_only_the_exit_is_limited() -> None:
+    query = begun(first_message=5.0, idle=5.0, turn=5.0, after_result=8.0)
+    query.receive_data(RESULT.encode() + b"\n", 101.0)
+    assert query.wait_seconds(102.0) == 7.0
+    query.receive_data(TEXT, 103.0)
+    assert query.wait_seconds(103.0) == 8.0
+    query.expire(111.0)
+    assert [item.code for item in query.core.items if isinstance(item, StreamWarning)] == ["CLI_DID_NOT_EXIT"]
+    assert query.core.terminal_error is None
+
+
+def test_the_exit_has_five_seconds_after_the_end_of_the_output() -> None:
+    query = begun(first_message=60.0, idle=60.0, turn=60.0)
+    query.receive_eof(101.0)
+    query.receive_eof(104.0)
+    assert query.wait_seconds(102.0) == 4.0
+    query.expire(105.9)
+    assert not query.core.over
+    query.expire(106.0, b"its last words")
+    assert isinstance(query.core.terminal_error, ProcessError)
+    assert query.core.terminal_error.diagnostic.stderr_tail == "its last words"

@@ -280,3 +280,31 @@ def test_a_callback_holds_up_the_timeout_of_silence_and_not_that_of_the_turn() -
     it.pass_by(0.2)
     assert isinstance(turn.inbox.error, TurnTimeoutError)
     assert turn.inbox.error.kind == "turn"
+
+
+@shows("session.deadlines.asked")
+def test_an_answered_callback_gives_the_turn_no_more_time() -> None:
+    it = Clocked(hooks={"PreToolUse": [HookMatcher(hooks=[lambda asked, context: None])]}, timeouts={"turn": 20.0})
+    turn = it.send()
+    it.take(lifecycle(turn, "started"), TEXT, {"type": "control_request", "request_id": "r0", "request": HOOK})
+    it.pass_by(15.0)
+    (job,) = it.core.callbacks.take()
+    it.core.callback_ended(job, None, None, it.now)
+    it.core.pump(it.now)
+    it.pass_by(4.9)
+    assert not turn.over.is_set
+    it.pass_by(0.2)
+    assert turn.over.is_set
+
+
+@shows("session.deadlines.asked")
+def test_an_answered_callback_gives_a_prompt_that_waits_no_more_time_for_its_turn() -> None:
+    it = Clocked(hooks={"PreToolUse": [HookMatcher(hooks=[lambda asked, context: None])]}, timeouts={"turn": 20.0})
+    turn = it.send()
+    it.take({"type": "control_request", "request_id": "r0", "request": HOOK})
+    it.pass_by(15.0)
+    (job,) = it.core.callbacks.take()
+    it.core.callback_ended(job, None, None, it.now)
+    it.core.pump(it.now)
+    it.pass_by(5.1)
+    assert turn.over.is_set

@@ -102,3 +102,40 @@ def test_a_callback_may_read_and_send_as_well() -> None:
     assert steered.take(TEXT, {**RESULT, "user_message_uuids": [turn.id]}) == ["AssistantMessage", "ResultMessage"]
     assert turn.over.is_set
     assert turn.result is not None
+
+
+def test_progress_counts_what_was_taken_and_what_was_not() -> None:
+    steered = Steered()
+    assert steered.query.progress() == (0, 0)
+    line = json.dumps(TEXT).encode()
+    steered.session.connection.receive_data((line + b"\n") * 3)
+    steered.session.pump(0.0)
+    assert steered.query.progress() == (3 * len(line), 0)
+    steered.query.take()
+    assert steered.query.progress() == (0, 3 * len(line))
+    steered.take(TEXT)
+    assert steered.query.progress() == (0, 4 * len(line))
+
+
+TASKS = {
+    "type": "system",
+    "subtype": "background_tasks_changed",
+    "tasks": [{"task_id": "t", "task_type": "local_bash"}],
+}
+
+
+@pytest.mark.parametrize(("frames", "seconds"), [([], 30.0), ([TASKS], 60.0)], ids=["silent", "busy"])
+def test_a_cli_that_stays_after_the_last_answer_is_limited(frames: list[dict[str, Any]], seconds: float) -> None:
+    steered = Steered(timeouts={"after_result": 30.0, "background": 60.0})
+    steered.take(*frames, {"type": "system", "subtype": "session_state_changed", "state": "running"}, TEXT, RESULT)
+    steered.session.expire(seconds - 0.1, b"")
+    assert not steered.query.over
+    steered.session.expire(seconds, b"")
+    (warning,) = steered.query.take()
+    assert isinstance(warning, StreamWarning)
+    assert (warning.code, warning.context) == (
+        "CLI_DID_NOT_EXIT",
+        {"seconds": seconds, "background_tasks": ["t"] if frames else []},
+    )
+    assert steered.query.over
+    assert steered.session.stop_asked

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -260,6 +261,30 @@ def test_output_is_not_read_while_too_much_waits() -> None:
     session.append()
     assert not storing.full
     assert session.warnings == ["STORE_SLOW"]
+
+
+def test_output_is_not_read_while_held_messages_are_too_many() -> None:
+    session = Stored(limits={"mirrored_bytes": 2_000})
+    storing = session.core.storing
+    assert storing is not None
+    turn = session.send()
+    session.take(started(turn.id), session.wrote(1), result(turn.id))
+    assert storing.holds
+    assert not storing.full
+    text = {**TEXT, "uuid": "x" * 900}
+    session.take(text, text)
+    assert storing.full
+    assert storing.full
+    (warning,) = session.core.warnings
+    assert warning.code == "STORE_SLOW"
+    held = sum(len(json.dumps(frame)) for frame in (result(turn.id), text, text))
+    assert warning.context == {"waiting": storing.mirror.waiting + held}
+    assert warning.message.startswith(f"{storing.mirror.waiting + held:,} bytes wait for the session store")
+    session.append()
+    assert not storing.holds
+    assert not storing.full
+    session.take(session.wrote(2), result(session.send().id))
+    assert not storing.full  # what was handed out does not count any more
 
 
 def test_without_a_store_no_frame_is_kept() -> None:

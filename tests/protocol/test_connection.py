@@ -150,7 +150,9 @@ def test_a_request_of_the_cli_confirms_implicitly() -> None:
     assert host.stage() is SessionState.INITIALIZING
     assert host.connection.handshake is Handshake.IMPLICIT
     assert host.connection.expire(host.initialize_id, 60.0)
-    assert [event.warning.code for event in host.of(events.WarningRaised)] == ["INIT_UNCONFIRMED"]
+    [warning] = [event.warning for event in host.of(events.WarningRaised)]
+    assert (warning.code, warning.context) == ("INIT_UNCONFIRMED", {"seconds": 60.0})
+    assert warning.message == "The CLI works but has not answered `initialize`: its capabilities are unknown."
     assert [event.server_info for event in host.of(events.HandshakeCompleted)] == [None]
     assert host.stage() is SessionState.RUNNING
     host.answer(host.initialize_id, {})
@@ -502,7 +504,13 @@ def test_a_request_that_cannot_be_read_gets_the_safe_answer(subtype: str, fields
     host.ask("r", subtype, **fields)
     [frame] = host.take()
     assert part in json.dumps(frame["response"]["response"])
-    assert [event.warning.code for event in host.of(events.WarningRaised)] == ["CALLBACK_FAILED"]
+    [warning] = [event.warning for event in host.of(events.WarningRaised)]
+    reason = str(warning.context["reason"])
+    assert (warning.code, warning.context["subtype"]) == ("CALLBACK_FAILED", subtype)
+    assert reason.endswith((" is missing", " is not string", " is not object"))
+    assert warning.message == f"A `{subtype}` request cannot be read: {reason}."
+    if part in ("deny", "-32603"):
+        assert f"the request cannot be read: {reason}" in json.dumps(frame["response"]["response"])
     assert not host.of(events.RequestReceived)
 
 
@@ -517,9 +525,9 @@ def test_a_deadline_gives_the_safe_answer_and_a_cancellation_none() -> None:
     [frame] = host.take()
     assert frame["response"]["request_id"] == "late"
     assert "60 s" in frame["response"]["response"]["message"]
-    assert [(e.request_id, e.reason) for e in host.of(events.RequestCancelled)] == [
-        ("late", "expired"),
-        ("gone", "cancelled"),
+    assert [(e.request_id, e.subtype, e.reason) for e in host.of(events.RequestCancelled)] == [
+        ("late", "can_use_tool", "expired"),
+        ("gone", "can_use_tool", "cancelled"),
     ]
 
 
@@ -655,6 +663,9 @@ def test_a_deadline_of_a_turn_interrupts_or_withdraws_it() -> None:
         {"subtype": "interrupt"},
         {"subtype": "cancel_async_message", "message_uuid": two},
     ]
+    for request in host.connection.pending_requests:
+        host.answer(request.request_id, {})
+    assert not host.connection.pending_requests
     assert not host.of(events.RequestResolved)
 
 

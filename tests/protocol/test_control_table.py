@@ -16,7 +16,7 @@ from bridle.options.bounds import Timeouts
 from bridle.protocol import frames
 from bridle.protocol import results as control_results
 from bridle.protocol.control import encode_request, malformed, row_for
-from bridle.protocol.control_table import ROWS, ControlRow, Direction, FailPolicy
+from bridle.protocol.control_table import ROWS, ControlRow, Direction, FailPolicy, Field, _op, _par, _theirs
 from bridle.protocol.results import ControlResult, RewindResult, decode_result
 from tests.contract import shows
 from tests.support.examples import examples
@@ -62,6 +62,54 @@ def test_rows_are_complete(row: ControlRow) -> None:
         assert field.name.isidentifier()
         assert field.name == field.name.lower()
         assert field.kind.removesuffix("?") in EXAMPLES
+
+
+def test_a_row_is_read_from_its_words() -> None:
+    name = _par("server_name=serverName*:string", "str", "name of the server.", positional=True)
+    flag = _par("enabled:boolean?", "bool = False", "whether.", always=True)
+    assert name == Field("server_name", "serverName", "string", True, "str", "name of the server.", positional=True)
+    assert flag == Field("enabled", "enabled", "boolean?", False, "bool = False", "whether.", always=True)
+    plain = _op("do_it", "Do it.", name, more="a*:object b=bAndC:number?")
+    further = (Field("a", "a", "object", True), Field("b", "bAndC", "number?", False))
+    assert plain == ControlRow(
+        "do_it",
+        Direction.HOST_TO_CLI,
+        "Do it.",
+        (name, *further),
+        ControlResult,
+        "control",
+        FailPolicy.ERROR,
+        method="do_it",
+    )
+    assert _op(
+        "do_it",
+        "Do it.",
+        result=RewindResult,
+        shows="error",
+        deadline="rewind",
+        method="",
+        note="Not twice.",
+        by_hand=True,
+        needs="model",
+        example="do_it()",
+    ) == ControlRow(
+        "do_it",
+        Direction.HOST_TO_CLI,
+        "Do it.",
+        (),
+        RewindResult,
+        "rewind",
+        FailPolicy.ERROR,
+        "",
+        "Not twice.",
+        "error",
+        by_hand=True,
+        needs="model",
+        example="do_it()",
+    )
+    for subtype, direction in (("mcp_message", Direction.BOTH), ("hook_callback", Direction.CLI_TO_HOST)):
+        theirs = _theirs(subtype, "Asked.", "a*:object b=bAndC:number?", "hook", FailPolicy.DECLINED)
+        assert theirs == ControlRow(subtype, direction, "Asked.", further, ControlResult, "hook", FailPolicy.DECLINED)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.subtype)

@@ -12,7 +12,7 @@ from bridle.messages import AssistantMessage, ResultMessage, TextBlock, UserMess
 from bridle.protocol import events, results
 from bridle.protocol.connection import Connection
 from bridle.protocol.control_table import ROWS, Direction
-from bridle.protocol.states.session import Ending, Half, SessionActivity, TurnState
+from bridle.protocol.states.session import Ending, SessionActivity, TurnState
 from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
 from tests.contract import shows
 from tests.protocol.driving import Driver
@@ -400,7 +400,7 @@ def test_a_killed_cli_fails_everything_that_is_open(drive: Any) -> None:
     assert (ended.ending, ended.exit_code) == (Ending.FAILED, -9)
     assert state(driver, turn) is TurnState.FAILED
     assert isinstance(driver.connection, Connection)
-    assert driver.connection.snapshot().output is Half.CLOSED
+    assert driver.connection.exited
 
 
 @shows("session.idle.background")

@@ -18,6 +18,7 @@ from bridle import (
     OutputError,
     ProcessError,
     StreamWarning,
+    Timeouts,
     TurnTimeoutError,
 )
 from bridle.checked.schemas import schema_for
@@ -358,8 +359,8 @@ def test_a_long_line_that_is_skipped_keeps_its_head() -> None:
 TEXT = json.dumps({"type": "assistant", "message": {"content": [{"type": "text", "text": "hi"}]}}).encode() + b"\n"
 
 
-def begun(**timeouts: float | None) -> PlainQuery:
-    query = PlainQuery(Options(timeouts={"after_result": None, "background": None, **timeouts}))
+def begun(**timeouts: Any) -> PlainQuery:
+    query = PlainQuery(Options(timeouts=Timeouts(**{"after_result": None, "background": None, **timeouts})))
     query.begin(100.0)
     return query
 

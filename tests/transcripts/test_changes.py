@@ -271,7 +271,9 @@ def test_a_running_session_is_not_deleted(tmp_path: Path, talk: Writer) -> None:
     assert not path.exists()
 
 
-def aged(tmp_path: Path, days: float, *, tag: str | None = None, filler: int = 0, cwd: str = "/home/me/project") -> Path:
+def aged(
+    tmp_path: Path, days: float, *, tag: str | None = None, filler: int = 0, cwd: str = "/home/me/project"
+) -> Path:
     writer = Writer(cwd=cwd)
     writer.user("prompt")
     if tag is not None:
@@ -297,7 +299,9 @@ def test_prune_is_a_dry_run_unless_told(tmp_path: Path) -> None:
     assert {each.path for each in found.tagged} == {tagged, hidden}
     assert found.bytes == sum(path.stat().st_size + 1000 for path in (oldest, old, untagged))
     assert all(path.exists() for path in (oldest, old, young, untagged))
-    done = transcripts.prune(older_than=timedelta(days=30), project="/home/me/project", dry_run=False, config_dir=tmp_path)
+    done = transcripts.prune(
+        older_than=timedelta(days=30), project="/home/me/project", dry_run=False, config_dir=tmp_path
+    )
     assert (done.sessions, done.bytes, done.dry_run) == (found.sessions, found.bytes, False)
     assert {path.exists() for path in (oldest, old, untagged)} == {False}
     assert not any(path.with_suffix("").exists() for path in (oldest, old, untagged))

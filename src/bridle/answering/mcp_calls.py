@@ -78,10 +78,6 @@ class McpCalls:
             answer = rpc_error(head.id, METHOD_NOT_FOUND, f"There is no server {escape_terminal(name, 200)!r} here.")
             self._jobs.answer(job, answered(answer))
             return None
-        if bytes(asked.message).lstrip()[:1] != b"{":
-            answer = rpc_error(None, INTERNAL_ERROR, "The message is not a JSON-RPC object.")
-            self._jobs.answer(job, answered(answer))
-            return None
         job.name = f"server {name!r}"
         job.fail = lambda reason: failed(head.id, reason)
         match server_kind(entry.server):

@@ -342,19 +342,13 @@ class Connection:
     def snapshot(self) -> Snapshot:
         """Return what the joint rules look at."""
         return Snapshot(
-            lifecycle=self.lifecycle,
-            handshake=self.handshake,
             input=self._input,
-            output=self._output,
-            process=self._process,
             activity=self.activity,
             open_turns=len(self.turns),
             pending_requests=self._waited_for,
             in_flight_requests=len(self._in_flight) + len(self._early),
             background_tasks=self._busy_tasks,
             unsettled=self.unsettled,
-            hold_until_confirmed=self._hold_until_confirmed,
-            peer_only_listens=self._peer_only_listens,
         )
 
     # -- the machines --------------------------------------------------------------------------------------------------

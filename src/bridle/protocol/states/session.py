@@ -364,11 +364,7 @@ ENDINGS: dict[tuple[SessionState, bool, Exit], Ending] = {
 class Snapshot(NamedTuple):
     """The facts that the joint rules use."""
 
-    lifecycle: SessionState = SessionState.NEW
-    handshake: Handshake = Handshake.UNSENT
     input: Half = Half.OPEN
-    output: Half = Half.OPEN
-    process: Process = Process.ALIVE
     activity: SessionActivity = SessionActivity.UNKNOWN
     open_turns: int = 0
     pending_requests: int = 0
@@ -376,9 +372,6 @@ class Snapshot(NamedTuple):
     background_tasks: int = 0
     unsettled: bool = False
     """A background task has reported its end, and the CLI has not said since then what it is doing."""
-    hold_until_confirmed: bool = False
-    peer_only_listens: bool = False
-    """Role CLI: a host that has closed its side still reads."""
 
 
 def operations_flow(handshake: Handshake, hold_until_confirmed: bool) -> bool:
@@ -389,7 +382,7 @@ def operations_flow(handshake: Handshake, hold_until_confirmed: bool) -> bool:
 
 
 def somebody_reads(input: Half, output: Half, process: Process, peer_only_listens: bool) -> bool:  # noqa: A002 - its name
-    """Return whether a frame that is written may still be read. It uses only the facts it depends on, because it runs for every frame."""
+    """Return whether a frame that is written may still be read. A host that has closed its side (`peer_only_listens`) still reads."""
     listens = output is not Half.CLOSED or peer_only_listens
     return (input is Half.OPEN or input is Half.CLOSING) and listens and process is Process.ALIVE
 

@@ -13,29 +13,36 @@ from bridle import (
     ControlError,
     ControlTimeoutError,
     HookMatcher,
+    InitializationError,
     InitializationTimeoutError,
     Limits,
+    NotSupportedError,
     Options,
     SessionClosedError,
     SlowConsumerError,
     StreamWarning,
+    Timeouts,
     TurnTimeoutError,
+    tool_server,
 )
+from bridle.launch import build_plan
 from bridle.protocol.states.session import SessionState, TurnState
-from bridle.session.core import EXIT_SECONDS, SessionCore, checked_content, driver_error, prompt_fields
+from bridle.session.core import EXIT_SECONDS, SessionCore, checked_content, driver_error, prompt_fields, sent_servers
 from bridle.session.events import (
     ActivityChanged,
     BackgroundTasksChanged,
     SessionCompleted,
     SessionEvent,
     SessionFailed,
+    SessionStarted,
     SessionStopped,
     TurnCompleted,
     TurnStarted,
     WarningRaised,
 )
 from bridle.session.readers import Answer, Flag, Inbox, Readers, size_of
-from tests.session.test_deadlines import HOOK, IDLE, RESULT, RUNNING, TEXT, Clocked
+from bridle.session.steering import SteeredQuery
+from tests.session.test_deadlines import HOOK, IDLE, RESULT, RUNNING, TASK_ENDED, TEXT, Clocked
 
 TASKS = {
     "type": "system",
@@ -620,3 +627,160 @@ def test_prompts_wait_for_the_handshake_only_behind_a_hook_that_blocks(guard: Ho
     core.connection.receive_data(json.dumps(request).encode() + b"\n")
     core.send("hi", None, 0.0)
     assert (b'"type":"user"' in core.connection.data_to_send()) is (guard.on_failure != "block")
+
+
+# -- starting ----------------------------------------------------------------------------------------------------------
+
+
+def starting(**options: Any) -> tuple[SessionCore[Readers], dict[str, Any]]:
+    """Return a core that has written `initialize`, and the frame."""
+    given = Options(**options)
+    core: SessionCore[Readers] = SessionCore(given, lambda function: function(), Readers)
+    plan = build_plan(given, prompt=None, session=True, base_environment={}, child_id="one", local=False)
+    core.connection.begin_start()
+    core.initialize(plan, 50.0)
+    (frame,) = core.connection.data_to_send().splitlines()
+    return core, json.loads(frame)
+
+
+def answer_start(core: SessionCore[Readers], frame: dict[str, Any], **info: Any) -> None:
+    response = {"subtype": "success", "request_id": frame["request_id"], "response": info}
+    core.connection.receive_data(json.dumps({"type": "control_response", "response": response}).encode() + b"\n")
+    core.pump(51.0)
+
+
+def test_the_start_sends_hooks_and_options_within_the_timeout_of_the_start() -> None:
+    core, frame = starting(
+        hooks={"PreToolUse": [HookMatcher(hooks=[lambda *_: None])]},
+        mcp_servers={"own": tool_server("inner", [])},
+        timeouts=Timeouts(initialize=8.0),
+    )
+    assert frame["request"]["subtype"] == "initialize"
+    assert frame["request"]["hooks"]["PreToolUse"][0]["hookCallbackIds"] == ["hook_0"]
+    assert frame["request"]["sdkMcpServers"] == ["own"]
+    assert core.deadlines.seconds_of("request", frame["request_id"]) == 8.0
+    assert core.deadlines.wait_seconds(50.0) == 8.0
+    assert "hooks" not in starting()[1]["request"]
+
+
+def test_a_session_that_is_ready_says_so_once_and_starts_no_timeout() -> None:
+    core, frame = starting()
+    events = Inbox()
+    core.audience.add(events, events=True)
+    answer = core.ask("mcp_status", {}, "mcp_status", None, 50.0)
+    assert not core.ready.is_set
+    answer_start(core, frame, pid=7)
+    assert core.ready.is_set
+    assert core.start_error is None
+    (ready,) = events.items
+    assert isinstance(ready, SessionStarted)
+    assert ready.server_info is not None
+    assert ready.server_info.pid == 7
+    assert core.deadlines.names("request") == [answer.request_id]
+
+
+@pytest.mark.parametrize(
+    ("info", "starts"),
+    [
+        ({}, False),
+        ({"hook_on_failure_supported": False}, False),
+        ({"hook_on_failure_supported": True}, True),
+        ({"hook_on_failure_supported": True, "hooks_applied": True}, True),
+        ({"hook_on_failure_supported": True, "hooks_applied": False}, False),
+    ],
+)
+@pytest.mark.parametrize("on_failure", ["block", "continue"])
+def test_a_hook_that_blocks_needs_a_cli_that_honours_it(info: dict[str, Any], starts: bool, on_failure: Any) -> None:
+    hooks = {"PreToolUse": [HookMatcher(hooks=[lambda *_: None], on_failure=on_failure)]}
+    core, frame = starting(hooks=hooks)
+    answer_start(core, frame, **info)
+    assert core.ready.is_set
+    if starts or on_failure == "continue":
+        assert core.start_error is None
+        assert core.connection.lifecycle is SessionState.RUNNING
+    else:
+        assert isinstance(core.start_error, InitializationError)
+        assert "a hook has `on_failure='block'`, and this CLI does not say" in str(core.start_error)
+        assert core.connection.over
+
+
+def test_a_start_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "bridle")
+    starting()
+    assert [message for message in caplog.messages if message.startswith("started; ")]
+
+
+def test_the_shortest_timeout_that_may_start_late_is_known() -> None:
+    def poll(audience: Any = Readers, **timeouts: Any) -> float | None:
+        given = {"after_result": 20.0, "background": None, **timeouts}
+        core: SessionCore[Any] = SessionCore(Options(timeouts=Timeouts(**given)), lambda function: function(), audience)
+        return core.poll
+
+    assert poll() is None
+    assert poll(turn=9.0, idle=4.0, first_message=6.0) == 4.0
+    assert poll(SteeredQuery, turn=30.0) == 20.0
+    assert poll(SteeredQuery, background=3.0) == 3.0
+
+
+# -- servers -----------------------------------------------------------------------------------------------------------
+
+
+def test_servers_are_sent_by_name_and_those_of_this_process_are_kept() -> None:
+    inside = tool_server("inner", [])
+    outside = {"type": "http", "url": "https://example.org"}
+    wire, own = sent_servers({"a": inside, "b": outside})
+    assert wire == {"a": {"type": "sdk", "name": "a"}, "b": outside}
+    assert own == {"a": inside}
+
+
+def test_an_object_that_is_no_server_is_refused() -> None:
+    class Nothing:
+        """Not a server."""
+
+    with pytest.raises(NotSupportedError) as refused:
+        sent_servers({"bad": Nothing()})
+    assert refused.value.operation == "mcp_servers"
+    assert "A Nothing (`bad`) is not supported: use `bridle.tool_server`" in str(refused.value)
+
+
+# -- waking ------------------------------------------------------------------------------------------------------------
+
+
+def woken(session: Clocked) -> Woken:
+    waiter = Woken()
+    session.core.settled.waiters.append(waiter)
+    return waiter
+
+
+def test_who_waits_for_quiet_is_woken_when_nothing_is_open_or_all_is_quiet() -> None:
+    session = Clocked()
+    turn = session.send()
+    waiter = woken(session)
+    session.take(started(turn.id), RUNNING, TEXT)
+    assert waiter.times == 0
+    session.take({**RESULT, "user_message_uuids": [turn.id]})
+    assert waiter.times == 1  # no turn is open, and the CLI has not said that it is idle
+    waiter = woken(session)
+    session.take(TASKS, IDLE)
+    assert waiter.times == 1
+
+
+def test_who_waits_for_quiet_is_woken_at_the_end_though_a_turn_is_open() -> None:
+    session = Clocked()
+    session.send()
+    waiter = woken(session)
+    session.core.lost("gone", session.now)
+    assert waiter.times == 1
+
+
+def test_the_end_of_a_task_is_believed_after_five_seconds_of_silence() -> None:
+    session = Clocked()
+    session.take(IDLE, TASKS, TASK_ENDED)
+    session.take({**TASKS, "tasks": []})
+    assert session.core.deadlines.is_armed("settle", "")
+    session.pass_by(4.9)
+    assert not session.core.quiet
+    session.pass_by(0.2)
+    assert session.core.quiet
+    session.take(TASK_ENDED, RUNNING)
+    assert not session.core.deadlines.is_armed("settle", "")

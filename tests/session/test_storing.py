@@ -195,7 +195,12 @@ def test_a_store_that_fails_gives_a_message_a_warning_and_the_result() -> None:
         assert message.key.subpath == "subagents/agent-a"
         assert kinds(inbox).index("system") < kinds(inbox).index("result")
     (warning,) = session.core.warnings
-    assert warning.code == "STORE_FAILED"
+    assert (warning.code, warning.context["given_up"]) == ("STORE_FAILED", False)
+    assert warning.context["key"] == {"project_key": "-work", "session_id": "s", "subpath": "subagents/agent-a"}
+    assert warning.message == (
+        "The session store did not take entries of s (subagents/agent-a): OSError: down. "
+        "The entries wait for the next write."
+    )
     assert warning.exception is problem
     second = session.send()
     session.take(started(second.id), session.wrote(2, path=SUB), result(second.id))
@@ -214,6 +219,8 @@ def test_two_writers_are_not_tried_again() -> None:
     assert session.jobs() == []
     (warning,) = session.core.warnings
     assert warning.context["given_up"] is True
+    assert warning.message.startswith("The session store did not take entries of s: ")
+    assert "No more of it is copied in this session." in warning.message
 
 
 def test_an_append_that_does_not_return_is_stopped_and_its_entries_wait() -> None:
@@ -285,6 +292,108 @@ def test_output_is_not_read_while_held_messages_are_too_many() -> None:
     assert not storing.full
     session.take(session.wrote(2), result(session.send().id))
     assert not storing.full  # what was handed out does not count any more
+
+
+def test_a_stop_closes_the_input_and_reads_on_for_what_the_cli_writes_at_its_end() -> None:
+    session = Stored(timeouts={"stop_grace": 4.0})
+    core = session.core
+    assert core.stop_seconds == 6.0
+    turn = session.send()
+    session.take(started(turn.id), RUNNING)
+    assert not core.has_last_words
+    core.begin_stop(session.now)
+    assert not core.has_last_words  # the turn is interrupted first
+    session.take(result(turn.id))
+    assert core.has_last_words
+    assert not core.may_end
+    core.hears_last_words(session.now)
+    assert not core.has_last_words
+    assert core.connection.input_closed
+    session.take(session.wrote(1))
+    session.pass_by(3.9)
+    assert not core.may_end
+    session.pass_by(0.2)
+    assert core.may_end
+
+
+def test_a_session_that_is_abandoned_or_over_hears_no_last_words() -> None:
+    session = Stored()
+    session.core.ask_stop(abandon=True)
+    session.core.begin_stop(session.now)
+    assert not session.core.has_last_words
+    other = Stored()
+    other.core.begin_stop(other.now)
+    assert other.core.has_last_words
+    other.core.process_gone(0, b"")
+    assert not other.core.has_last_words
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_entries_without_time_at_the_end_are_a_warning(running: bool) -> None:
+    session = Stored()
+    storing = session.core.storing
+    assert storing is not None
+    session.take(session.wrote(1))
+    session.core.process_gone(0, b"")
+    session.core.pump(session.now)
+    session.core.begin_last_writes(session.now)
+    assert not storing.ended
+    (job,) = session.jobs()
+    stopped: list[bool] = []
+    job.stop = lambda: stopped.append(True)
+    if not running:
+        session.end(job, OSError("down"))
+        assert session.core.deadlines.is_armed("store", "rest")
+    storing.end()
+    assert not len(session.core.deadlines)
+    assert storing.ended
+    assert (job.over, job.cancelled) == (True, running)
+    assert session.jobs() == []
+    assert stopped == ([True] if running else [])
+    (warning,) = session.core.warnings
+    assert (warning.code, warning.context["given_up"]) == ("STORE_FAILED", True)
+    assert "the session has ended, and there was no time left" in warning.message
+    assert session.core.has_to_tell
+
+
+def test_nothing_is_said_at_the_end_if_nothing_waits() -> None:
+    session = Stored()
+    storing = session.core.storing
+    assert storing is not None
+    session.take(session.wrote(1), RESULT)
+    session.append()
+    session.core.begin_last_writes(session.now)
+    storing.end()
+    assert session.warnings == []
+
+
+@pytest.mark.parametrize("when", ["running", "resting"])
+def test_the_last_writes_have_the_whole_time_of_the_store(when: str) -> None:
+    session = Stored(timeouts={"store": 30})
+    session.take(session.wrote(1), RESULT)
+    (job,) = session.jobs()
+    if when == "resting":
+        session.end(job, OSError("down"))
+    session.pass_by(0.125)
+    session.core.lost("gone", session.now)
+    session.core.begin_last_writes(session.now)
+    if when == "resting":
+        (job,) = session.jobs()
+    assert session.core.deadlines.wait_seconds(session.now) == 30
+    session.end(job)
+    assert session.store.taken == [("", [1])]
+    assert not len(session.core.deadlines)
+
+
+def test_the_warning_about_a_slow_store_comes_again_after_it_has_taken_something() -> None:
+    session = Stored(limits={"mirrored_bytes": 1_000})
+    storing = session.core.storing
+    assert storing is not None
+    for count in (1, 2):
+        session.take(session.wrote(*range(500)))
+        assert storing.full
+        assert session.warnings == ["STORE_SLOW"] * count
+        session.append()
 
 
 def test_without_a_store_no_frame_is_kept() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bridle import HookMatcher, Limits, Options
+from bridle import Allow, ElicitationResult, HookMatcher, Limits, Options, Timeouts, UserDialogResult
 from bridle.answering.jobs import Job, Jobs, SessionParts
 from bridle.checked.functions import Reach
 from bridle.protocol.deadlines import TurnDeadlines
@@ -30,7 +30,9 @@ class Asked:
         self.core: SessionCore[Readers] = SessionCore(options, lambda function: function(), Readers)
         self.core.connection.begin_start()
         started = self.core.connection.send_initialize({})
-        self.feed({"type": "control_response", "response": {"subtype": "success", "request_id": started}}, now=0.0)
+        info = {"hook_on_failure_supported": True}
+        response = {"subtype": "success", "request_id": started, "response": info}
+        self.feed({"type": "control_response", "response": response}, now=0.0)
         self.core.connection.data_to_send()
 
     def feed(self, frame: dict[str, Any], now: float) -> None:
@@ -259,3 +261,239 @@ def test_jobs_are_named_after_their_callbacks() -> None:
     assert "guard" in job.name
     assert job.function is guard
     assert not job.is_async
+
+
+# -- permissions and dialogs with callbacks ----------------------------------------------------------------------------
+
+
+class Questioned(Asked):
+    """A ready session with callbacks for permissions and dialogs."""
+
+    def __init__(self, **callbacks: Any) -> None:
+        options = Options(timeouts=Timeouts(permission=9.0), **callbacks)
+        self.core = SessionCore(options, lambda function: function(), Readers)
+        self.core.connection.begin_start()
+        started = self.core.connection.send_initialize({})
+        self.feed({"type": "control_response", "response": {"subtype": "success", "request_id": started}}, now=0.0)
+        self.core.connection.data_to_send()
+        self.owner = object()
+        self.core.session = lambda: self.owner
+
+    def question(self, request: dict[str, Any]) -> Job:
+        self.feed({"type": "control_request", "request_id": "r0", "request": request}, 0.0)
+        (job,) = self.started()
+        return job
+
+
+PERMISSION = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "ls"}, "tool_use_id": "t"}
+ELICITATION = {"subtype": "elicitation", "mcp_server_name": "s", "message": "which one?"}
+DIALOG = {"subtype": "request_user_dialog", "dialog_kind": "k", "payload": {"a": 1}}
+
+
+@pytest.mark.parametrize(
+    ("option", "request_", "outcome", "answer", "refusal"),
+    [
+        (
+            "can_use_tool",
+            PERMISSION,
+            Allow(),
+            {"behavior": "allow", "updatedInput": {"command": "ls"}, "toolUseID": "t"},
+            {"behavior": "deny"},
+        ),
+        (
+            "on_elicitation",
+            ELICITATION,
+            ElicitationResult.accept({"n": 1}),
+            {"action": "accept", "content": {"n": 1}},
+            {"action": "decline"},
+        ),
+        (
+            "on_user_dialog",
+            DIALOG,
+            UserDialogResult.completed({"a": 2}),
+            {"behavior": "completed", "result": {"a": 2}},
+            {"behavior": "cancelled"},
+        ),
+    ],
+)
+def test_a_question_reaches_its_callback_and_the_outcome_its_asker(
+    option: str, request_: dict[str, Any], outcome: Any, answer: dict[str, Any], refusal: dict[str, Any]
+) -> None:
+    asked: list[Any] = []
+
+    def decide(request: Any) -> Any:
+        asked.append(request)
+        return outcome
+
+    async def later(request: Any) -> Any:
+        return outcome
+
+    it = Questioned(**{option: decide})
+    job = it.question(request_)
+    assert (job.function, job.is_async) == (decide, False)
+    assert job.name.startswith(f"`{option}` (")
+    assert job.name.endswith("decide)")
+    assert it.core.deadlines.seconds_of("callback", "r0") == 9.0
+    it.core.callbacks.finish(job, job.take()(), None)
+    (given,) = it.answers()
+    assert {name: given["response"][name] for name in answer if name in given["response"]} == {
+        name: value for name, value in answer.items() if name in given["response"]
+    }
+    assert given["response"].keys() <= answer.keys()
+    assert asked[0].request_id == "r0"
+    assert asked[0].session is it.owner
+    assert not asked[0].cancelled
+
+    it = Questioned(**{option: later})
+    job = it.question(request_)
+    assert job.is_async
+    it.core.expire(9.0, b"")
+    (given,) = it.answers()
+    assert refusal.items() <= given["response"].items()
+    (warning,) = it.core.warnings
+    assert (warning.code, warning.context["callback"]) == ("CALLBACK_TIMED_OUT", job.name)
+
+    it = Questioned(**{option: decide})
+    job = it.question(request_)
+    job.take()()
+    it.feed({"type": "control_cancel_request", "request_id": "r0"}, 1.0)
+    assert asked[1].cancelled
+    assert it.answers() == []
+
+    it = Questioned(**{option: decide})
+    job = it.question(request_)
+    it.core.callbacks.finish(job, 5, None)
+    (given,) = it.answers()
+    assert refusal.items() <= given["response"].items()
+    assert it.codes() == ["CALLBACK_FAILED"]
+
+
+def test_a_callback_object_is_named_by_its_class() -> None:
+    class Guard:
+        def __call__(self, request: Any) -> Any:
+            return Allow()
+
+    it = Questioned(can_use_tool=Guard())
+    assert it.question(PERMISSION).name.endswith("Guard)")
+
+
+def test_a_user_dialog_without_a_callback_is_cancelled() -> None:
+    it = Questioned()
+    it.feed({"type": "control_request", "request_id": "r0", "request": DIALOG}, 0.0)
+    (given,) = it.answers()
+    assert given["response"] == {"behavior": "cancelled"}
+
+
+@pytest.mark.parametrize("input_", [{}, {"hook_event_name": "PreToolUse", "tool_name": 7, "tool_input": {}}])
+def test_a_hook_whose_input_is_odd_is_called_all_the_same(input_: dict[str, Any]) -> None:
+    asked = Asked(lambda asked, context: None)
+    request = {"subtype": "hook_callback", "callback_id": "hook_0", "input": input_}
+    asked.feed({"type": "control_request", "request_id": "r0", "request": request}, 0.0)
+    (job,) = asked.started()
+    job.take()()
+    asked.core.callbacks.finish(job, None, None)
+    (given,) = asked.answers()
+    assert given["response"] == {}
+
+
+def test_a_hook_gets_its_input_and_its_context() -> None:
+    seen: list[Any] = []
+    asked = Asked(lambda *arguments: seen.append(arguments))
+    asked.core.session = lambda: "the session"
+    fields = {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": "ls"}}
+    request = {"subtype": "hook_callback", "callback_id": "hook_0", "input": fields, "tool_use_id": "t"}
+    asked.feed({"type": "control_request", "request_id": "r0", "request": request}, 0.0)
+    (job,) = asked.started()
+    job.take()()
+    ((value, context),) = seen
+    assert (value.tool_name, value.tool_input) == ("Bash", {"command": "ls"})
+    assert (context.tool_use_id, context.session, context.cancelled) == ("t", "the session", False)
+    asked.feed({"type": "control_cancel_request", "request_id": "r0"}, 1.0)
+    assert context.cancelled
+
+
+def test_an_unknown_field_of_an_output_is_a_warning_and_the_answer_is_sent() -> None:
+    asked = Asked(on_failure="block")
+    asked.hook("r0")
+    (job,) = asked.started()
+    asked.core.callbacks.finish(job, {"continue": True, "noSuchField": 1}, None)
+    (given,) = asked.answers()
+    assert given["response"]["continue"] is True
+    asked.hook("r1")
+    (job,) = asked.started()
+    asked.core.callbacks.finish(job, None, ValueError("bad"))
+    (given,) = asked.answers()
+    assert given["response"]["hookSpecificOutput"]["permissionDecision"] == "deny"
+    assert "bad" in json.dumps(given)
+
+
+def test_each_kind_of_callback_has_room_of_its_own() -> None:
+    asked = Asked()
+    jobs = asked.jobs()
+    for number, kind in enumerate(["hook", "hook", "hook", "permission", "mcp", "dialog"]):
+        jobs.open(Job(f"j{number}", kind), None)
+    assert [job.request_id for job in jobs.take()] == ["j0", "j1", "j3", "j4", "j5"]
+    assert asked.codes() == ["CALLBACK_QUEUE_FULL"]
+    assert asked.core.warnings[0].context == {"kind": "hook", "limit": 2}
+
+
+def test_a_timeout_counts_while_a_callback_waits_for_its_turn() -> None:
+    asked = Asked(timeout=4.0)
+    asked.hook("r0", 0.0)
+    asked.hook("r1", 1.0)
+    (first,) = asked.started()
+    asked.core.expire(4.0, b"")
+    (second,) = asked.started()
+    assert second.request_id == "r1"
+    asked.core.expire(5.0, b"")
+    assert asked.codes() == ["CALLBACK_QUEUE_FULL", "CALLBACK_TIMED_OUT", "CALLBACK_TIMED_OUT"]
+    assert first.cancelled
+    assert second.cancelled
+
+
+def test_a_cancelled_request_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "bridle")
+    asked = Asked()
+    asked.hook("r0", 1.0)
+    (job,) = asked.started()
+    asked.feed({"type": "control_cancel_request", "request_id": "r0"}, 1.5)
+    assert f"{job.name}: cancelled, after 0.500 s" in caplog.messages
+    asked.hook("r1", 2.0)
+    (job,) = asked.started()
+    asked.core.deadlines.now = 4.0
+    asked.core.callbacks.finish(job, None, ValueError("bad"))
+    assert f"{job.name}: failed ({job.name} raised ValueError: bad), after 2.000 s" in caplog.messages
+
+
+class Unprintable:
+    """An outcome whose methods end the program."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise SystemExit(3)
+
+
+def test_an_outcome_that_ends_the_program_is_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    asked = Asked()
+    job = Job("r0", "hook")
+
+    def finish(outcome: Any) -> dict[str, Any]:
+        raise SystemExit(3)
+
+    job.finish = finish
+    job.name = "the callback"
+    jobs = asked.jobs()
+    jobs.open(job, None)
+    jobs.finish(job, Unprintable(), None)
+    assert job.over
+    (warning,) = asked.core.warnings
+    assert (warning.code, warning.context["reason"]) == ("CALLBACK_FAILED", "the callback: 3")
+    assert "the answer of a callback could not be made" in caplog.messages
+    other = Job("r1", "hook")
+
+    def interrupted(outcome: Any) -> dict[str, Any]:
+        raise KeyboardInterrupt
+
+    other.finish = interrupted
+    jobs.open(other, None)
+    with pytest.raises(KeyboardInterrupt):
+        jobs.finish(other, None, None)

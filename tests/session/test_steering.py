@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from bridle import Limits, Options, StreamWarning, TurnTimeoutError
-from bridle.errors import DecodeErrorLimitError, LineTooLongError, SlowConsumerError
+from bridle import HookMatcher, Limits, Options, ProcessError, StreamWarning, TurnTimeoutError
+from bridle.errors import DecodeErrorLimitError, LineTooLongError, PromptIterableError, SlowConsumerError
 from bridle.session.core import SessionCore
+from bridle.session.events import WarningRaised
+from bridle.session.readers import Inbox
 from bridle.session.steering import SteeredQuery
 
 TEXT = {"type": "assistant", "message": {"role": "assistant", "content": [{"type": "text", "text": "hello"}]}}
@@ -21,8 +25,13 @@ class Steered:
     """A query whose session is ready, and which has sent its prompt."""
 
     def __init__(self, prompt: object = "hello", **options: Any) -> None:
+        self.posted: deque[Callable[[], None]] = deque()
+
         def post(function: Callable[[], None]) -> None:
-            function()
+            if threading.current_thread() is threading.main_thread():
+                function()
+            else:
+                self.posted.append(function)
 
         self.session = SessionCore(Options(**options), post, SteeredQuery)
         self.query = self.session.audience
@@ -139,3 +148,206 @@ def test_a_cli_that_stays_after_the_last_answer_is_limited(frames: list[dict[str
     )
     assert steered.query.over
     assert steered.session.stop_asked
+
+
+# -- prompts -----------------------------------------------------------------------------------------------------------
+
+
+def feeder(steered: Steered) -> Any:
+    """Return the job that reads the prompts."""
+    (job,) = steered.session.callbacks.take()
+    return job
+
+
+def sent(steered: Steered) -> list[Any]:
+    frames = [json.loads(line) for line in steered.session.connection.data_to_send().splitlines()]
+    return [frame["message"]["content"] for frame in frames if frame["type"] == "user"]
+
+
+def test_one_prompt_is_sent_with_its_fields_and_closes_the_input() -> None:
+    frame = {"type": "user", "message": {"content": "hello"}, "uuid": "mine", "priority": "now"}
+    steered = Steered(iter([frame]))
+    job = feeder(steered)
+    job.take()()
+    (written,) = [
+        json.loads(line)
+        for line in steered.session.connection.data_to_send().splitlines()
+        if json.loads(line)["type"] == "user"
+    ]
+    assert (written["uuid"], written["priority"], written["message"]["content"]) == ("mine", "now", "hello")
+    assert not steered.session.connection.finishing
+    steered.session.callback_ended(job, None, None, 0.0)
+    assert steered.session.connection.finishing
+    alone = Steered("hello")
+    assert sent(alone) == ["hello"]
+    assert alone.session.connection.finishing
+    assert list(alone.session.callbacks.take()) == []
+
+
+def test_prompts_are_read_once_the_session_is_ready() -> None:
+    def post(function: Callable[[], None]) -> None:
+        function()
+
+    session = SessionCore(Options(), post, SteeredQuery)
+    session.audience.send_all(iter(["one"]), 0.0)
+    session.connection.begin_start()
+    session.connection.send_initialize({})
+    assert list(session.callbacks.take()) == []
+
+
+def test_a_prompt_that_cannot_be_sent_ends_the_query_with_its_place_and_reason() -> None:
+    steered = Steered(iter(["one", [{"type": "text", "text": "\ud800"}], "three"]))
+    job = feeder(steered)
+    job.take()()
+    steered.session.pump(0.0)
+    error = steered.query.core.terminal_error
+    assert isinstance(error, PromptIterableError)
+    assert error.count == 1
+    assert "half a character" in error.reason
+    assert isinstance(error.__cause__, ValueError)
+    assert sent(steered) == []  # nothing is written to a session that is over
+
+
+def test_an_iterable_that_raises_ends_the_query_and_keeps_what_came() -> None:
+    steered = Steered(iter(["one"]))
+    job = feeder(steered)
+    job.take()()
+    steered.take(TEXT)
+    problem = LookupError("no more")
+    steered.session.callback_ended(job, None, problem, 0.0)
+    steered.session.pump(0.0)
+    error = steered.query.core.terminal_error
+    assert isinstance(error, PromptIterableError)
+    assert (error.count, error.reason, error.__cause__) == (1, "LookupError: no more", problem)
+
+
+def test_prompts_that_come_after_the_end_change_nothing() -> None:
+    steered = Steered(iter(["one", "two"]))
+    job = feeder(steered)
+    steered.session.begin_stop(0.0)
+    job.take()()
+    assert sent(steered) == []
+    steered.session.connection.receive_eof()
+    steered.session.connection.process_exited(0)
+    steered.session.pump(0.0)
+    assert job.cancelled
+    assert steered.query.core.terminal_error is None
+    steered.session.callback_ended(job, None, None, 0.0)
+    assert steered.query.over
+
+
+def test_the_end_of_a_query_stops_the_reader_of_its_prompts() -> None:
+    steered = Steered(iter(["one"]))
+    job = feeder(steered)
+    stopped: list[None] = []
+    job.stop = lambda: stopped.append(None)
+    steered.session.lost("gone", 0.0)
+    assert job.cancelled
+    list(steered.session.callbacks.take())
+    assert stopped == [None]
+
+
+def test_the_reader_of_prompts_has_room_again_for_each_answer() -> None:
+    steered = Steered(iter([str(number) for number in range(40)]))
+    job = feeder(steered)
+    reader = threading.Thread(target=job.take())
+    reader.start()
+    try:
+        answered = 0
+        while answered < 40:
+            if steered.posted:
+                steered.posted.popleft()()
+            turns = steered.session.connection.turns.open
+            if turns:
+                answered += len(turns)
+                assert len(turns) <= 16
+                steered.take({**RESULT, "user_message_uuids": [turn.id for turn in turns]})
+    finally:
+        steered.session.lost("gone", 0.0)
+        reader.join(30)
+    assert not reader.is_alive()
+
+
+# -- endings -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["after_result", "background"])
+def test_a_cli_that_waits_for_a_callback_may_stay(kind: str) -> None:
+    steered = Steered(
+        timeouts={"after_result": 30.0, "background": 30.0},
+        hooks={"PreToolUse": [HookMatcher(hooks=[lambda *_: None], timeout=500.0)]},
+    )
+    request = {"subtype": "hook_callback", "callback_id": "hook_0", "input": {"hook_event_name": "PreToolUse"}}
+    ask = {"type": "control_request", "request_id": "r", "request": request}
+    steered.take(*([TASKS] if kind == "background" else []), TEXT, RESULT, ask)
+    for now in (30.0, 60.0):
+        steered.session.expire(now, b"")
+        assert not steered.query.core.over
+    (job,) = steered.session.callbacks.take()
+    steered.session.callback_ended(job, None, None, 60.0)
+    steered.session.expire(90.0, b"")
+    assert steered.items() == ["CLI_DID_NOT_EXIT"]
+
+
+def test_an_exit_before_the_answer_to_a_later_prompt_is_an_error() -> None:
+    steered = Steered(iter(()))
+    first = steered.session.send("one", None, 0.0)
+    steered.session.send("two", None, 0.0)
+    steered.take({**RESULT, "user_message_uuids": [first.id]})
+    steered.session.process_gone(3, b"it broke")
+    steered.session.pump(0.0)
+    error = steered.query.core.terminal_error
+    assert isinstance(error, ProcessError)
+    assert (error.exit_code, error.diagnostic.stderr_tail) == (3, "it broke")
+
+
+@pytest.mark.parametrize("exit_code", [0, 1])
+def test_an_exit_after_all_answers_is_the_end(exit_code: int) -> None:
+    steered = Steered()
+    (turn,) = steered.session.connection.turns.open
+    steered.take({**RESULT, "user_message_uuids": [turn.id]})
+    steered.session.process_gone(exit_code, b"")
+    steered.session.pump(0.0)
+    assert steered.query.core.terminal_error is None
+    assert steered.items() == ([] if exit_code == 0 else ["NONZERO_EXIT_AFTER_RESULT"])
+    assert steered.query.over
+
+
+def test_the_stream_says_how_a_start_failed_unless_the_cli_did_not_start() -> None:
+    def failed(*frames: dict[str, Any], exit_code: int | None) -> SteeredQuery:
+        session = SessionCore(Options(), lambda function: function(), SteeredQuery)
+        session.audience.send_all("hello", 0.0)
+        session.connection.begin_start()
+        session.connection.send_initialize({})
+        session.connection.receive_data(b"".join(json.dumps(frame).encode() + b"\n" for frame in frames))
+        session.process_gone(exit_code, b"")
+        session.pump(0.0)
+        assert session.start_error is not None
+        return session.audience
+
+    assert not failed(exit_code=1).tells_the_end
+    assert failed({**RESULT, "is_error": True, "errors": ["not with me"]}, exit_code=1).tells_the_end
+    steered = Steered()
+    assert steered.query.tells_the_end
+
+
+def test_warnings_are_items_and_events_and_wake_the_reader() -> None:
+    steered = Steered()
+    events = Inbox()
+    steered.query.add(events, events=True)
+    wakes = steered.query.more.wakes
+    steered.session.warn("INCOMPLETE_LAST_LINE", "w")
+    assert steered.query.more.wakes > wakes
+    assert steered.items() == ["INCOMPLETE_LAST_LINE"]
+    (event,) = events.items
+    assert isinstance(event, WarningRaised)
+    assert event.warning.code == "INCOMPLETE_LAST_LINE"
+
+
+def test_bad_lines_count_as_unread_until_they_are_taken() -> None:
+    steered = Steered(limits=Limits(consecutive_decode_errors=100))
+    steered.session.connection.receive_data(b"x" * 50 + b"\n")
+    steered.session.pump(0.0)
+    assert steered.query.progress()[0] == 50
+    steered.query.take()
+    assert steered.query.progress()[0] == 0

@@ -24,9 +24,15 @@ from bridle import (
 )
 from bridle.hooks import HookMatcher
 from bridle.options.kinds import SandboxNetworkConfig
+from bridle.options.observing import Observation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+class _Observer:
+    def observe(self, subject: Any) -> Observation:
+        return Observation()
 
 
 class _Store:
@@ -153,6 +159,8 @@ EXPECTED: dict[str, Expected] = {
     "on_warning": Expected("host", None),
     "stderr": Expected("host", None),
     "trace": Expected("host", None, "t.jsonl", "t.jsonl", refused=True),
+    "telemetry": Expected("host", None),
+    "budget": Expected("host", None),
     "timeouts": Expected("host", Timeouts(), '{"turn": 5}', Timeouts(turn=5)),
     "limits": Expected("host", Limits(), '{"line_bytes": 5}', Limits(line_bytes=5)),
 }
@@ -453,6 +461,8 @@ CASES: dict[str, list[Case]] = {
     "on_warning": [Case({"on_warning": nothing})],
     "stderr": [Case({"stderr": nothing})],
     "trace": [Case({"trace": "t.jsonl"}), Case({"trace": nothing})],
+    "telemetry": [Case({"telemetry": _Observer()})],
+    "budget": [Case({"budget": _Observer()})],
     "timeouts": [Case({"timeouts": Timeouts(turn=3)}), Case({"timeouts": {"turn": 3}})],
     "limits": [Case({"limits": Limits(line_bytes=3)})],
 }

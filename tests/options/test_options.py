@@ -29,6 +29,7 @@ from bridle import (
 )
 from bridle.errors import OptionsError
 from bridle.hooks import HookMatcher
+from bridle.options.observing import Observation
 from bridle.tools import Tool, ToolServer, tool
 from tests.contract import shows
 from tests.support.examples import examples
@@ -198,6 +199,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"version_check": "lenient"}, "version_check"),
     ({"on_oversize": "warn"}, "on_oversize"),
     ({"strict_exit_status": 1}, "strict_exit_status"),
+    ({"telemetry": 5}, "telemetry"),
+    ({"budget": 0.5}, "budget"),
+    ({"budget": Observation}, "budget"),
     ({"timeouts": 5}, "timeouts"),
     ({"timeouts": {"turn": 0}}, "timeouts.turn"),
     ({"timeouts": {"turns": 5}}, "timeouts.turns"),

@@ -26,17 +26,20 @@ PLACES: dict[str, str] = {
         "bridle.aio.pool": "SessionPool",
         "bridle.aio.query": "QueryStream query run",
         "bridle.aio.session": "Session Turn start_session",
+        "bridle.budgets.budget": "Budget",
+        "bridle.budgets.prices": "Price",
         "bridle.options.bounds": "Limits Timeouts",
         "bridle.dialogs": "ElicitationRequest ElicitationResult UserDialogRequest UserDialogResult",
         "bridle.errors": (
             "AmbiguousSessionError SessionExistsError SessionInUseError "
-            "BridleError CLIExitedDuringInitError CLINotFoundError CheckpointingNotEnabledError ConcurrentUseError ControlError "
+            "BridleError BudgetError BudgetExceededError "
+            "CLIExitedDuringInitError CLINotFoundError CheckpointingNotEnabledError ConcurrentUseError ControlError "
             "ControlRejectedError ControlTimeoutError DecodeError DecodeErrorLimitError Diagnostic InitQueueOverflowError "
             "InitializationError InitializationTimeoutError LineTooLongError NotSupportedError OptionsError PartialResult "
             "PoolClosedError PoolError PoolTimeoutError ProcessError PromptIterableError RegistryError SessionClosedError "
             "SessionNotFoundError SessionNotStartedError SessionReturnedError SlowConsumerError SpawnError StartError StoreConflictError "
             "StoreError StreamError StreamWarning TooManyPendingRequestsError TranscriptError TurnCancelledError TurnTimeoutError "
-            "UnknownVersionError UnsupportedCLIVersionError VersionDetectionError"
+            "UnknownPriceError UnknownVersionError UnsupportedCLIVersionError VersionDetectionError"
         ),
         "bridle.hooks": "HookContext HookMatcher HookOutput",
         "bridle.launch.versions": "CLIVersion version_meets_minimum",
@@ -65,7 +68,7 @@ PLACES: dict[str, str] = {
     }.items()
     for name in names.split()
 }
-_SUBMODULES = ("hooks", "messages", "pool", "sync", "testing", "transcripts")
+_SUBMODULES = ("budgets", "hooks", "messages", "pool", "sync", "testing", "transcripts")
 
 __all__ = ["__version__", *_SUBMODULES, *PLACES]  # noqa: PLE0604 - all of them are strings
 

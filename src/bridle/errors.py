@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = [
     "AmbiguousSessionError",
     "BridleError",
+    "BudgetError",
+    "BudgetExceededError",
     "CLIExitedDuringInitError",
     "CLINotFoundError",
     "CheckpointingNotEnabledError",
@@ -58,6 +60,7 @@ __all__ = [
     "TranscriptError",
     "TurnCancelledError",
     "TurnTimeoutError",
+    "UnknownPriceError",
     "UnknownVersionError",
     "UnsupportedCLIVersionError",
     "VersionDetectionError",
@@ -138,6 +141,8 @@ WarningCode = Literal[
     "STORE_SLOW",
     "STORE_INCOMPLETE",
     "SESSION_IN_USE",
+    "BUDGET_LOW",
+    "BUDGET_SPENT",
 ]
 
 
@@ -1042,3 +1047,64 @@ class SessionReturnedError(PoolError, RuntimeError):
 
 class RegistryError(PoolError):
     """The registry of a pool failed: its file cannot be used, or has another version."""
+
+
+class BudgetError(BridleError):
+    """A `Budget` cannot be used: its file fails, or it belongs to another process."""
+
+
+class UnknownPriceError(BudgetError):
+    """A model has no price, so its cost cannot be limited. The turn was interrupted.
+
+    Attributes:
+        model: the name of the model, as the API reports it.
+    """
+
+    def __init__(self, model: str) -> None:
+        self.model: str = model
+        name = escape_terminal(repr(model), 200)
+        super().__init__(
+            f"The model {name} has no price, and a budget in US dollars needs one. Pass it: `Budget(..., prices={{{name}: "
+            "Price(input=3, output=15)}})`, in US dollars for a million tokens; or limit `tokens` instead of dollars."
+        )
+
+
+class BudgetExceededError(BudgetError):
+    """A limit of a `Budget` is reached: the prompt was not sent, or its turn was interrupted.
+
+    Attributes:
+        spent: the spending so far, in `unit`.
+        reserved: the part of the rest that running turns have reserved, in `unit`.
+        limit: the limit, in `unit`.
+        unit: `usd` for US dollars, or `tokens`.
+        key: the key that the limit is for, such as `tenant=acme`; empty for the whole budget.
+        sent: True if the prompt was sent: the turn was interrupted, and `partial` has its messages.
+    """
+
+    def __init__(
+        self, *, spent: float, limit: float, reserved: float = 0, unit: str = "usd", key: str = "", sent: bool = False
+    ) -> None:
+        self.spent: float = spent
+        self.reserved: float = reserved
+        self.limit: float = limit
+        self.unit: str = unit
+        self.key: str = key
+        self.sent: bool = sent
+        name = f"The budget of {escape_terminal(repr(key), 200)}" if key else "The budget"
+        fix = f"Raise the limit with `Budget.set_limits({'per' if key else unit}=...)`"
+        action = "The turn was interrupted" if sent else "The prompt was not sent"
+        if spent >= limit or not reserved:
+            text = f"{name} is spent: {_amount(spent, unit)} of {_amount(limit, unit)}. {action}. {fix}."
+        else:
+            text = (
+                f"{name} has no room for another turn: {_amount(spent, unit)} of {_amount(limit, unit)} are spent, and running turns have "
+                f"reserved {_amount(reserved, unit)}. {action}. Wait until one of them ends, or {fix[0].lower()}{fix[1:]}."
+            )
+        super().__init__(text)
+
+
+def _amount(value: float, unit: str) -> str:
+    """Return an amount as a text shows it: cents where that is enough."""
+    if unit == "tokens":
+        return f"{value:,.0f} tokens"
+    return f"${value:,.2f}" if round(value, 2) == round(value, 6) else f"${value:,.6f}".rstrip("0")

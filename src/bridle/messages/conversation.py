@@ -479,6 +479,7 @@ class ResultMessage(Message, frozen=True, kw_only=True, tag="result"):
         total_cost_usd: the estimated price of the conversation so far, in US dollars; after `resume` what came before is in it (2.1.328).
         usage: tokens of the main conversation in this turn.
         model_usage: usage of each model in the conversation so far; use these numbers for accounting.
+        model_usage_since_last_result: the part of it since the last result of this process; None from a CLI that does not send it.
         permission_denials: tool calls that were not allowed.
         deferred_tool_use: a tool call that a hook put off.
         user_message_uuid: the prompt that was answered.
@@ -530,6 +531,7 @@ class ResultMessage(Message, frozen=True, kw_only=True, tag="result"):
     total_cost_usd: float | None = None
     usage: Usage | None = None
     model_usage: dict[str, ModelUsage] = msgspec.field(default_factory=dict, name="modelUsage")
+    model_usage_since_last_result: dict[str, ModelUsage] | None = None
     permission_denials: list[PermissionDenial] = msgspec.field(default_factory=list)
     deferred_tool_use: DeferredToolUse | None = None
     user_message_uuid: str | None = None

@@ -43,14 +43,14 @@ class Subject(Protocol):
             **context: facts for `StreamWarning.context`.
         """
 
-    def end_turn(self, turn_id: str, error: BridleError) -> None:
+    def end_turn(self, turn_id: str | None, error: BridleError) -> None:
         """End a turn, soon: it is interrupted, and its reader gets the error after the messages so far.
 
         A session can be used afterwards; a query is over. Nothing happens if the turn is over. It may be called from any thread.
 
         Args:
-            turn_id: the turn.
-            error: what its reader gets.
+            turn_id: the turn; None for work that no prompt started: background agents, and turns that the CLI begins itself.
+            error: what its reader gets; such work of a session has none.
         """
 
 

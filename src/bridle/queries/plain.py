@@ -242,6 +242,6 @@ class _Observed:
     def warn(self, code: str, message: str, **context: object) -> None:
         self._query.core.warned(StreamWarning(cast("WarningCode", code), message, context))
 
-    def end_turn(self, turn_id: str, error: BridleError) -> None:
-        if turn_id == ONE_TURN:
+    def end_turn(self, turn_id: str | None, error: BridleError) -> None:
+        if turn_id in (ONE_TURN, None):
             self._query.core.given_up(error)

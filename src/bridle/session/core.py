@@ -483,11 +483,25 @@ class SessionCore(Generic[A]):
             observers.turn_changed(turn_id, "failed", error if isinstance(error, BridleError) else None)
             raise
 
-    def give_up_turn(self, turn_id: str, error: BridleError) -> None:
-        """End a turn with an error, and interrupt it; the session continues, a query is over."""
-        if turn_id in self.connection.turns:
+    def give_up_turn(self, turn_id: str | None, error: BridleError) -> None:
+        """End a turn with an error, and interrupt it; the session continues, a query is over. None is work that no prompt started."""
+        if turn_id is None:
+            self._give_up_own_work(error)
+        elif turn_id in self.connection.turns:
             self._turn_deadlines.given_up(turn_id)
             self.audience.turn_given_up(turn_id, error)
+
+    def _give_up_own_work(self, error: BridleError) -> None:
+        connection = self.connection
+        if connection.over or self.stop_asked:
+            return
+        if self.kind == "query":
+            self.audience.turn_given_up("", error)
+            return
+        connection.interrupt(internal=True)
+        for task in connection.background_tasks:
+            if task.task_type != "local_bash":  # a command costs nothing
+                connection.send_request("stop_task", {"task_id": task.task_id}, internal=True)
 
     # -- what happened -------------------------------------------------------------------------------------------------
 
@@ -700,7 +714,7 @@ class _Observed:
     def warn(self, code: str, message: str, **context: object) -> None:
         self._core.warn(StreamWarning(cast("WarningCode", code), message, context))
 
-    def end_turn(self, turn_id: str, error: BridleError) -> None:
+    def end_turn(self, turn_id: str | None, error: BridleError) -> None:
         self._core.post(lambda: self._core.give_up_turn(turn_id, error))
 
 

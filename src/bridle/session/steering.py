@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bridle.errors import BridleError, PromptIterableError, SessionClosedError, StartError, escape_terminal, text_of
+from bridle.errors import (
+    BridleError,
+    BudgetError,
+    PromptIterableError,
+    SessionClosedError,
+    StartError,
+    escape_terminal,
+    text_of,
+)
 from bridle.protocol.deadlines import TURN_KINDS
 from bridle.protocol.states.session import TurnState
 from bridle.queries.ending import Overtime, QueryCore
@@ -107,6 +115,8 @@ class SteeredQuery:
                 self._send(prompt, self._session.deadlines.now)
             except SessionClosedError:
                 pass  # the reader gets the reason
+            except BudgetError as error:
+                self._connection.fail(error)
             except (BridleError, ValueError) as error:
                 problem = PromptIterableError(self._sent, escape_terminal(text_of(error), 500))
                 problem.__cause__ = error

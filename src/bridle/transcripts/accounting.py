@@ -1,19 +1,20 @@
 """Tokens and cost of conversations, added up by day, project, model or session.
 
 The CLI writes one entry for each block of a reply, and copies entries when it forks a conversation: a reply counts once, by its message id.
-Bridle has no price list. Prices come from the caller, or from the CLI's own records: it notes the cost and the tokens of each model when it
-exits. Tokens of a model without a price are listed, and are not part of the cost.
+Prices come from the caller, or from the CLI's own records: it notes the cost and the tokens of each model when it exits, and that counts
+older prices as they were. Tokens of a model without a price are listed, and are not part of the cost.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from bridle.budgets.prices import KINDS, SEARCH, SYNTHETIC, Price, Tokens, larger, sum_of, tokens_of
 from bridle.messages import AssistantMessage, ModelUsage
 from bridle.transcripts.entries import lines_of
 from bridle.transcripts.places import StrPath, all_project_folders, conversation_files, directory_of, project_folders
@@ -26,86 +27,6 @@ __all__ = ["Price", "TokenCounter", "Tokens", "UsageReport", "UsageRow", "usage"
 
 _TIMESTAMP = re.compile(rb'"timestamp": ?"([^"\\]*)"')
 
-SYNTHETIC = "<synthetic>"
-"""The model of messages that the CLI writes itself."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tokens:
-    """Tokens by kind.
-
-    Attributes:
-        input: read, apart from the cache.
-        output: written.
-        cache_read: read from the cache.
-        cache_write_5m: written to the cache for five minutes.
-        cache_write_1h: written to the cache for an hour.
-        web_searches: searches at the API.
-        replies: replies of the model.
-    """
-
-    input: int = 0
-    output: int = 0
-    cache_read: int = 0
-    cache_write_5m: int = 0
-    cache_write_1h: int = 0
-    web_searches: int = 0
-    replies: int = 0
-
-    @property
-    def cache_write(self) -> int:
-        """Tokens written to the cache."""
-        return self.cache_write_5m + self.cache_write_1h
-
-    @property
-    def total(self) -> int:
-        """All tokens."""
-        return self.input + self.output + self.cache_read + self.cache_write
-
-    def __add__(self, other: Tokens) -> Tokens:
-        return Tokens(**{name: getattr(self, name) + getattr(other, name) for name in _KINDS})
-
-
-_KINDS = tuple(each.name for each in fields(Tokens))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
-    """The price of a model, in US dollars for a million tokens.
-
-    Attributes:
-        input: tokens that are read.
-        output: tokens that are written.
-        cache_read: tokens that are read from the cache; None for a tenth of `input`.
-        cache_write_5m: tokens that are written to the cache for five minutes; None for 1.25 times `input`.
-        cache_write_1h: tokens that are written to the cache for an hour; None for twice `input`.
-    """
-
-    input: float
-    output: float
-    cache_read: float | None = None
-    cache_write_5m: float | None = None
-    cache_write_1h: float | None = None
-
-    def cost(self, tokens: Tokens) -> float:
-        """Return the cost of tokens, in US dollars.
-
-        Args:
-            tokens: the tokens. Web searches cost 0.01 dollars each.
-
-        Returns:
-            The cost.
-        """
-        read = self.input / 10 if self.cache_read is None else self.cache_read
-        short = self.input * 1.25 if self.cache_write_5m is None else self.cache_write_5m
-        long = self.input * 2 if self.cache_write_1h is None else self.cache_write_1h
-        dollars = tokens.input * self.input + tokens.output * self.output + tokens.cache_read * read
-        return (
-            dollars + tokens.cache_write_5m * short + tokens.cache_write_1h * long
-        ) / 1e6 + _SEARCH * tokens.web_searches
-
-
-_SEARCH = 0.01
 _WEIGHTS = Price(input=1e6, output=5e6)
 """The ratios between the kinds of tokens in the price lists of the API: one price follows from one cost."""
 
@@ -184,26 +105,6 @@ _reply: Callable[[bytes], _Reply] = msgspec.json.Decoder(_Reply).decode
 _cost_state: Callable[[bytes], _CostState] = msgspec.json.Decoder(_CostState).decode
 
 
-def _tokens_of(usage: Any) -> Tokens:
-    written = usage.cache_creation_input_tokens or 0
-    long = (usage.cache_creation.ephemeral_1h_input_tokens or 0) if usage.cache_creation is not None else 0
-    searches = (usage.server_tool_use.web_search_requests or 0) if usage.server_tool_use is not None else 0
-    return Tokens(
-        input=usage.input_tokens or 0,
-        output=usage.output_tokens or 0,
-        cache_read=usage.cache_read_input_tokens or 0,
-        cache_write_5m=max(written - long, 0),
-        cache_write_1h=long,
-        web_searches=searches,
-        replies=1,
-    )
-
-
-def _larger(one: Tokens, other: Tokens) -> Tokens:
-    """Return the larger number of each kind: the entries of a reply repeat its usage, which grows until the reply is complete."""
-    return one if one == other else Tokens(**{name: max(getattr(one, name), getattr(other, name)) for name in _KINDS})
-
-
 class TokenCounter:
     """Adds up messages; each reply counts once."""
 
@@ -218,9 +119,9 @@ class TokenCounter:
         """
         if isinstance(message, AssistantMessage) and message.usage is not None and message.model != SYNTHETIC:
             key = message.message_id or message.uuid or ""
-            tokens = _tokens_of(message.usage)
+            tokens = tokens_of(message.usage)
             known = self._replies.get(key)
-            self._replies[key] = tokens if known is None else _larger(known, tokens)
+            self._replies[key] = tokens if known is None else larger(known, tokens)
 
     def total(self) -> Tokens:
         """Return the sum.
@@ -228,15 +129,7 @@ class TokenCounter:
         Returns:
             The tokens of all replies.
         """
-        return _sum(self._replies.values())
-
-
-def _sum(parts: Any) -> Tokens:
-    sums = dict.fromkeys(_KINDS, 0)
-    for part in parts:
-        for name in _KINDS:
-            sums[name] += getattr(part, name)
-    return Tokens(**sums)
+        return sum_of(self._replies.values())
 
 
 class _Counted(msgspec.Struct, gc=False):
@@ -286,14 +179,14 @@ class _Scan:
         if reply.type != "assistant" or body is None or body.usage is None or body.model == SYNTHETIC:
             return
         key = body.id or reply.uuid or ""
-        tokens = _tokens_of(body.usage)
+        tokens = tokens_of(body.usage)
         # An entry that is older than the beginning of its file was copied from another one.
         copied = reply.forked_from is not None or reply.timestamp < begun
         known = self.replies.get(key)
         if known is None:
             self.replies[key] = _Counted(reply.timestamp, project, session_id, body.model, tokens, copied)
             return
-        known.tokens = _larger(known.tokens, tokens)
+        known.tokens = larger(known.tokens, tokens)
         if known.copied and not copied:
             known.project, known.session_id, known.copied = project, session_id, False
 
@@ -315,7 +208,7 @@ class _Scan:
                     cache_write_1h=long,
                 )
             )
-            cost = used.cost_usd - _SEARCH * used.web_search_requests
+            cost = used.cost_usd - SEARCH * used.web_search_requests
             if weight > 0 and cost > 0:
                 for name in {model, used.canonical_model or model}:
                     before = self.recorded.get(name, (0.0, 0.0))
@@ -382,10 +275,10 @@ def usage(
             key = f"{moment.astimezone(zone):%Y-%m-%d}" if moment is not None else ""
         else:
             key = {"project": counted.project, "model": counted.model, "session": counted.session_id}[by]
-        row = sums.setdefault((key, counted.model), [0] * len(_KINDS))
-        for place, name in enumerate(_KINDS):
+        row = sums.setdefault((key, counted.model), [0] * len(KINDS))
+        for place, name in enumerate(KINDS):
             row[place] += getattr(counted.tokens, name)
-    parts = {where: Tokens(**dict(zip(_KINDS, row, strict=True))) for where, row in sums.items()}
+    parts = {where: Tokens(**dict(zip(KINDS, row, strict=True))) for where, row in sums.items()}
     keys = dict.fromkeys(key for key, _ in parts)
     rows = [_row(key, {model: part for (own, model), part in parts.items() if own == key}, known) for key in keys]
     rows.sort(key=(lambda row: row.key) if by == "day" else (lambda row: (-row.cost, -row.tokens.total, row.key)))
@@ -403,7 +296,7 @@ def usage(
 def _row(key: str, models: dict[str, Tokens], prices: Mapping[str, Price]) -> UsageRow:
     return UsageRow(
         key=key,
-        tokens=_sum(models.values()),
+        tokens=sum_of(models.values()),
         cost=sum(prices[model].cost(tokens) for model, tokens in models.items() if model in prices),
         unpriced=tuple(sorted(model for model in models if model not in prices)),
     )

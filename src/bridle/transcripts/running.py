@@ -7,14 +7,13 @@ is gone, or another one has its id since. A process of another machine or contai
 from __future__ import annotations
 
 import os
-import sys
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from bridle.transcripts.places import StrPath, config_folder
+from bridle.waiting.processes import is_running, process_domain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +49,7 @@ def running_sessions(config_dir: StrPath | None = None) -> dict[str, int]:
         names = os.listdir(folder)
     except OSError:
         return found
-    here = _domain()
+    here = process_domain()
     for name in names:
         if not name.endswith(".json"):
             continue
@@ -60,7 +59,7 @@ def running_sessions(config_dir: StrPath | None = None) -> dict[str, int]:
         except (OSError, ValueError, RecursionError):
             continue
         elsewhere = entry.pid_domain is not None and here is not None and entry.pid_domain != here
-        if _is_young(path) if elsewhere else _is_alive(entry):
+        if _is_young(path) if elsewhere else is_running(entry.pid, entry.proc_start):
             found[entry.session_id] = entry.pid
     return found
 
@@ -70,31 +69,3 @@ def _is_young(path: Path) -> bool:
         return time.time() - path.stat().st_mtime < ELSEWHERE_SECONDS
     except OSError:
         return False
-
-
-def _is_alive(entry: _Entry) -> bool:
-    if entry.pid <= 0:
-        return False
-    try:
-        os.kill(entry.pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        pass
-    if entry.proc_start is None or not sys.platform.startswith("linux"):
-        return True
-    try:
-        with open(f"/proc/{entry.pid}/stat", "rb") as file:
-            # The name of the program comes second, in parentheses, and may hold anything.
-            rest = file.read().rpartition(b")")[2].split()
-    except OSError:
-        return False
-    return rest[19].decode() == entry.proc_start
-
-
-def _domain() -> str | None:
-    with suppress(OSError):
-        with open("/etc/machine-id", encoding="ascii", errors="replace") as file:
-            machine = file.read().strip()
-        return f"linux:{machine}:{os.readlink('/proc/self/ns/pid')}"
-    return None

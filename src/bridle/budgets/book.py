@@ -1,0 +1,264 @@
+"""The book of a budget: its limits, and the ledger behind them. Budgets and the watches of their sessions share it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from bridle.budgets.amounts import Account, Allowance, Spend
+from bridle.budgets.ledger import NANO, Bounds, Row
+from bridle.budgets.prices import Price
+from bridle.checked.fields import fail, wrong
+from bridle.errors import BudgetExceededError, OptionsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bridle.budgets.ledger import Ledger
+
+__all__ = ["Book", "Limits", "checked_keys", "checked_per", "checked_prices", "checked_tokens", "checked_usd", "nano"]
+
+_FIRST_CALL = (NANO // 20, 20_000)
+"""Price and tokens that are reserved for a model call before one was seen: five cents."""
+_MOST = 1e9
+"""The highest limit in dollars; more is an error in a program, and would not fit the file."""
+
+
+class Limits(NamedTuple):
+    """The limits of a budget; replaced as a whole.
+
+    Attributes:
+        total: the limits of the whole budget.
+        per: the limits by name, or by name and value.
+    """
+
+    total: Allowance
+    per: Mapping[str, Allowance]
+
+    def of(self, key: str) -> Allowance:
+        """Return the limits of a key; the empty key is the whole budget."""
+        if not key:
+            return self.total
+        return self.per.get(key) or self.per.get(key.partition("=")[0]) or Allowance()
+
+    @property
+    def in_dollars(self) -> bool:
+        """True if a limit is in dollars: then each model needs a price."""
+        return any(each.usd is not None for each in (self.total, *self.per.values()))
+
+
+class Book:
+    """Limits and ledger.
+
+    Args:
+        limits: the limits.
+        warn_at: the part of a limit at which it warns; None for no warning.
+        prices: prices of the caller.
+        reserve: billionths of a dollar to reserve for a turn; None for the mean of recent model calls.
+        ledger: makes the ledger.
+
+    Attributes:
+        limits: the limits; assign others to change them.
+        prices: prices of the caller.
+        ledger: the ledger.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        *,
+        warn_at: float | None,
+        prices: Mapping[str, Price],
+        reserve: int | None,
+        ledger: Callable[[], Ledger],
+    ) -> None:
+        self.limits: Limits = limits
+        self.prices: Mapping[str, Price] = prices
+        self._warn_at = warn_at
+        self._reserve = reserve
+        self.ledger: Ledger = ledger()
+
+    def reserve(self, turn: str, keys: Sequence[str]) -> None:
+        """Reserve one model call for a turn.
+
+        Raises:
+            BudgetExceededError: a limit is spent or reserved.
+            BudgetError: the file cannot be used.
+        """
+        full = self.ledger.reserve(turn, self._bounds(keys, 1.0), self._reserve, _FIRST_CALL)
+        if full is not None:
+            raise self._exceeded(full, sent=False)
+
+    def charge(
+        self, turns: Sequence[str], keys: Sequence[str], usd: int, tokens: int, call: tuple[float, float] | None
+    ) -> list[tuple[Account, str]]:
+        """Add spending; return the account and the unit of each warning that is due.
+
+        Raises:
+            BudgetError: the file cannot be used.
+        """
+        points = self._bounds(keys, self._warn_at)
+        rows, due = self.ledger.charge(turns, points, usd, tokens, call)
+        accounts = {row.key: self._account(row) for row in rows}
+        return [(accounts[key], unit) for key, unit in due]
+
+    def over(self, keys: Sequence[str]) -> BudgetExceededError | None:
+        """Return the error for a turn that goes on although a limit is spent; None if none is.
+
+        Raises:
+            BudgetError: the file cannot be used.
+        """
+        for row in self.ledger.spent(keys):
+            limit = self.limits.of(row.key)
+            if (limit.usd is not None and row.usd >= nano(limit.usd)) or (
+                limit.tokens is not None and row.tokens >= limit.tokens
+            ):
+                return self._exceeded(row, sent=True)
+        return None
+
+    def accounts(self, keys: Sequence[str] | None) -> list[Account]:
+        """Return the accounts of keys; None for all of the ledger.
+
+        Raises:
+            BudgetError: the file cannot be used.
+        """
+        return [self._account(row) for row in self.ledger.rows(keys)]
+
+    def _account(self, row: Row) -> Account:
+        return Account(
+            key=row.key,
+            limit=self.limits.of(row.key),
+            spent=Spend(row.usd / NANO, row.tokens),
+            reserved=Spend(row.reserved_usd / NANO, row.reserved_tokens),
+            turns=row.turns,
+        )
+
+    def _bounds(self, keys: Sequence[str], part: float | None) -> list[tuple[str, Bounds]]:
+        if part is None:
+            return [(key, Bounds(None, None)) for key in keys]
+        found = []
+        for key in keys:
+            limit = self.limits.of(key)
+            usd = None if limit.usd is None else nano(limit.usd * part)
+            found.append((key, Bounds(usd, None if limit.tokens is None else math.ceil(limit.tokens * part))))
+        return found
+
+    def _exceeded(self, row: Row, *, sent: bool) -> BudgetExceededError:
+        limit = self.limits.of(row.key)
+        in_dollars = limit.usd is not None and row.usd + row.reserved_usd >= nano(limit.usd)
+        if limit.usd is not None and in_dollars:
+            return BudgetExceededError(
+                spent=row.usd / NANO, limit=limit.usd, reserved=row.reserved_usd / NANO, key=row.key, sent=sent
+            )
+        return BudgetExceededError(
+            spent=row.tokens,
+            limit=limit.tokens or 0,
+            reserved=row.reserved_tokens,
+            unit="tokens",
+            key=row.key,
+            sent=sent,
+        )
+
+
+# -- checks of what users hand in --------------------------------------------------------------------------------------
+
+
+def nano(usd: float) -> int:
+    """Return dollars as billionths."""
+    return round(usd * NANO)
+
+
+def checked_usd(value: object, path: str) -> float | None:
+    """Return a limit in dollars; None for no limit.
+
+    Raises:
+        OptionsError: it is not a number from zero on.
+    """
+    if value is None or value == math.inf:
+        return None
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise fail(path, "a number of US dollars", value)
+    if not 0 <= value <= _MOST:
+        raise wrong(path, "must be from 0 to 1,000,000,000 US dollars, or `math.inf` for no limit", value)
+    return float(value)
+
+
+def checked_tokens(value: object, path: str) -> int | None:
+    """Return a limit in tokens; None for no limit.
+
+    Raises:
+        OptionsError: it is not a whole number from zero on.
+    """
+    if value is None or value == math.inf:
+        return None
+    if isinstance(value, bool) or not (isinstance(value, int) or (isinstance(value, float) and value.is_integer())):
+        raise fail(path, "a whole number of tokens", value)
+    if not 0 <= value <= 10**15:
+        raise wrong(path, "must be from 0 to 10**15 tokens, or `math.inf` for no limit", value)
+    return int(value)
+
+
+def checked_per(per: object) -> dict[str, Allowance]:
+    """Return limits by key.
+
+    Raises:
+        OptionsError: a name or a limit is wrong.
+    """
+    if not isinstance(per, Mapping):
+        raise fail("per", 'a dict of limits, such as {"tenant": 2.0}', per)
+    found = {}
+    for name, limit in per.items():
+        if not isinstance(name, str) or not name.partition("=")[0].isidentifier():
+            raise fail("per", 'a dict with names of keys, such as {"tenant": 2.0}', name)
+        path = f"per[{name!r}]"
+        if isinstance(limit, Allowance):
+            found[name] = Allowance(
+                usd=checked_usd(limit.usd, f"{path}.usd"), tokens=checked_tokens(limit.tokens, f"{path}.tokens")
+            )
+        else:
+            found[name] = Allowance(usd=checked_usd(limit, path))
+    return found
+
+
+def checked_prices(prices: object) -> dict[str, Price]:
+    """Return prices by model.
+
+    Raises:
+        OptionsError: a name or a price is wrong.
+    """
+    if not isinstance(prices, Mapping):
+        raise fail("prices", 'a dict of prices, such as {"my-model": Price(input=3, output=15)}', prices)
+    for model, price in prices.items():
+        if not isinstance(model, str) or not model:
+            raise fail("prices", "a dict with names of models", model)
+        path = f"prices[{model!r}]"
+        if not isinstance(price, Price):
+            raise fail(path, "a `bridle.Price(input=..., output=...)` in US dollars for a million tokens", price)
+        for name in ("input", "output", "cache_read", "cache_write_5m", "cache_write_1h"):
+            value = getattr(price, name)
+            if value is None and name not in ("input", "output"):
+                continue
+            if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= _MOST:
+                raise fail(f"{path}.{name}", "a number of US dollars for a million tokens", value)
+    return dict(prices)
+
+
+def checked_keys(limits: Limits, keys: Mapping[str, object]) -> tuple[str, ...]:
+    """Return keys as the ledger has them.
+
+    Raises:
+        OptionsError: `per` does not have a name, or its value is not a text.
+    """
+    names = sorted({name.partition("=")[0] for name in limits.per})
+    for name, value in keys.items():
+        if name not in names:
+            known = f"It has {', '.join(map(repr, names))}" if names else "It has none"
+            raise OptionsError(
+                f"The budget has no key {name!r}. {known}. Add it with a limit: `Budget(per={{{name!r}: 2.0}})`; None instead of a number "
+                "counts without a limit.",
+                field=name,
+            )
+        if not isinstance(value, str) or not value:
+            raise fail(name, "a text that is not empty", value)
+    return tuple(f"{name}={value}" for name, value in keys.items())

@@ -1,0 +1,348 @@
+"""The ledger of a budget: spending and reservations by key, in a SQLite database in memory or in a file that programs share.
+
+Each method is one transaction, and holds no lock afterwards. Dollars are counted in whole billionths: sums of many small parts stay exact.
+A reservation belongs to a process, and ends with it: the ledger looks whether processes of reservations still run before it counts them.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from bridle.errors import BudgetError
+from bridle.waiting.processes import is_running, process_domain, start_time
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Sequence
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+__all__ = ["NANO", "Bounds", "Ledger", "Row"]
+
+NANO = 1_000_000_000
+"""Billionths of a dollar in a dollar."""
+_ELSEWHERE_SECONDS = 600.0
+"""How long a reservation counts after the last sign of its turn, where its process cannot be looked at: it runs in another container."""
+_BUSY_SECONDS = 5.0
+_SCHEMA = 1
+_CREATE = (
+    """CREATE TABLE IF NOT EXISTS accounts (
+        key TEXT PRIMARY KEY,
+        usd INTEGER NOT NULL DEFAULT 0,
+        tokens INTEGER NOT NULL DEFAULT 0,
+        warned_usd INTEGER NOT NULL DEFAULT -1,
+        warned_tokens INTEGER NOT NULL DEFAULT -1
+    ) WITHOUT ROWID""",
+    """CREATE TABLE IF NOT EXISTS reservations (
+        turn TEXT NOT NULL,
+        key TEXT NOT NULL,
+        usd INTEGER NOT NULL,
+        tokens INTEGER NOT NULL,
+        holder TEXT NOT NULL,
+        seen REAL NOT NULL,
+        PRIMARY KEY (turn, key)
+    ) WITHOUT ROWID""",
+    "CREATE TABLE IF NOT EXISTS calls (id INTEGER PRIMARY KEY CHECK (id = 1), usd REAL NOT NULL, tokens REAL NOT NULL)",
+)
+_WEIGHT = 0.2
+"""The weight of the newest model calls in the mean."""
+
+
+class Bounds(NamedTuple):
+    """The limits of a key, or the points at which it warns.
+
+    Attributes:
+        usd: billionths of a dollar; None for no limit.
+        tokens: tokens; None for no limit.
+    """
+
+    usd: int | None
+    tokens: int | None
+
+
+class Row(NamedTuple):
+    """The numbers of a key, in billionths of a dollar and tokens.
+
+    Attributes:
+        key: the key; empty for the whole budget.
+        usd: spent.
+        tokens: spent.
+        reserved_usd: reserved by running turns.
+        reserved_tokens: reserved by running turns.
+        turns: the number of those turns.
+    """
+
+    key: str
+    usd: int = 0
+    tokens: int = 0
+    reserved_usd: int = 0
+    reserved_tokens: int = 0
+    turns: int = 0
+
+
+class Ledger:
+    """Spending and reservations.
+
+    Args:
+        path: the file; None for a ledger in memory.
+
+    Raises:
+        BudgetError: the file cannot be used, or a newer version of Bridle wrote it.
+    """
+
+    def __init__(self, path: str | None) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._pid = os.getpid()
+        self._domain = process_domain() or ""
+        self._holder = self._new_holder()
+        with self._lock:
+            self._open()
+
+    @property
+    def path(self) -> str | None:
+        """The file; None for a ledger in memory."""
+        return self._path
+
+    def _new_holder(self) -> str:
+        return f"{self._domain}|{self._pid}|{start_time(self._pid) or ''}|{secrets.token_hex(4)}"
+
+    # -- the file ------------------------------------------------------------------------------------------------------
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is not None and self._pid == os.getpid():
+            return self._connection
+        import sqlite3
+
+        if self._connection is not None:  # a forked copy of the program: a connection must not be used in it
+            if self._path is None:
+                raise BudgetError(
+                    "This budget was made before the process was forked, and is kept in memory: it would not see what other processes "
+                    "spend. Give processes that share a budget a file: `Budget(path=...)`."
+                )
+            self._pid = os.getpid()
+            self._holder = self._new_holder()
+        connection: sqlite3.Connection | None = None
+        try:
+            if self._path is not None:
+                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            connection = sqlite3.connect(
+                self._path or ":memory:", timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
+            if self._path is not None:
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = NORMAL")
+            self._prepare(connection)
+        except (OSError, sqlite3.Error) as error:
+            if connection is not None:
+                connection.close()
+            raise self._failed(error) from error
+        except BudgetError:
+            if connection is not None:
+                connection.close()
+            raise
+        self._connection = connection
+        return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if version > _SCHEMA:
+            raise BudgetError(
+                f"The budget file {self._path!r} has version {version}, and this Bridle knows up to {_SCHEMA}. Update Bridle, or use "
+                "another file."
+            )
+        for statement in _CREATE:
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {_SCHEMA}")
+        connection.execute("COMMIT")
+
+    def _failed(self, error: Exception) -> BudgetError:
+        return BudgetError(
+            f"The budget file {self._path or ':memory:'!r} cannot be used: {error}. Check that it is a SQLite file of Bridle on a local "
+            f"disk, that its folder is writable, and that no other program locks it for more than {_BUSY_SECONDS:g} s."
+        )
+
+    def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do something in one transaction."""
+        import sqlite3
+
+        with self._lock:
+            connection = self._open()
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                try:
+                    result = work(connection)
+                except BaseException:
+                    connection.execute("ROLLBACK")
+                    raise
+                connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                raise self._failed(error) from error
+            return result
+
+    def close(self) -> None:
+        """Close the file; the next call opens it again. A ledger in memory stays."""
+        with self._lock:
+            if self._connection is not None and self._path is not None:
+                self._connection.close()
+                self._connection = None
+
+    # -- turns ---------------------------------------------------------------------------------------------------------
+
+    def reserve(
+        self, turn: str, limits: Sequence[tuple[str, Bounds]], fixed: int | None, first: tuple[int, int]
+    ) -> Row | None:
+        """Reserve one model call for a turn, if no limit is reached.
+
+        Args:
+            turn: the turn.
+            limits: its keys, with their limits.
+            fixed: the price of a model call; None for the mean of those that were made.
+            first: price and tokens of a model call while none was made.
+
+        Returns:
+            None, or the row of the key that has no room: nothing was reserved then.
+        """
+
+        def work(connection: sqlite3.Connection) -> Row | None:
+            self._release_dead(connection)
+            for key, limit in limits:
+                row = _row(connection, key)
+                if _full(row.usd + row.reserved_usd, limit.usd) or _full(
+                    row.tokens + row.reserved_tokens, limit.tokens
+                ):
+                    return row
+            mean = connection.execute("SELECT usd, tokens FROM calls").fetchone() or first
+            usd, tokens = int(mean[0]) if fixed is None else fixed, int(mean[1])
+            connection.executemany(
+                "INSERT OR REPLACE INTO reservations VALUES (?, ?, ?, ?, ?, ?)",
+                [(turn, key, usd, tokens, self._holder, time.time()) for key, _ in limits],
+            )
+            return None
+
+        return self._do(work)
+
+    def release(self, turn: str) -> None:
+        """Give the reservation of a turn back, if it has one."""
+        self._do(lambda connection: connection.execute("DELETE FROM reservations WHERE turn = ?", (turn,)))
+
+    def charge(
+        self,
+        turns: Sequence[str],
+        keys: Sequence[tuple[str, Bounds]],
+        usd: int,
+        tokens: int,
+        call: tuple[float, float] | None = None,
+    ) -> tuple[list[Row], list[tuple[str, str]]]:
+        """Add spending.
+
+        Args:
+            turns: the turns that spent it: their reservations were seen now.
+            keys: the keys, with the points at which they warn.
+            usd: billionths of a dollar; negative for a correction.
+            tokens: tokens; negative for a correction.
+            call: the mean price and tokens of the latest model calls, if they are known.
+
+        Returns:
+            The rows of the keys, without reservations, and the key and unit of each warning that is due.
+        """
+
+        def work(connection: sqlite3.Connection) -> tuple[list[Row], list[tuple[str, str]]]:
+            connection.executemany("INSERT OR IGNORE INTO accounts (key) VALUES (?)", [(key,) for key, _ in keys])
+            connection.executemany(
+                "UPDATE accounts SET usd = max(usd + ?, 0), tokens = max(tokens + ?, 0) WHERE key = ?",
+                [(usd, tokens, key) for key, _ in keys],
+            )
+            connection.executemany(
+                "UPDATE reservations SET seen = ? WHERE turn = ?", [(time.time(), turn) for turn in turns]
+            )
+            if call is not None:
+                connection.execute(
+                    "INSERT INTO calls VALUES (1, :usd, :tokens) ON CONFLICT (id) DO UPDATE SET "
+                    "usd = usd + :weight * (excluded.usd - usd), tokens = tokens + :weight * (excluded.tokens - tokens)",
+                    {"usd": call[0], "tokens": call[1], "weight": _WEIGHT},
+                )
+            rows, due = [], []
+            for key, point in keys:
+                spent = connection.execute(
+                    "SELECT usd, tokens, warned_usd, warned_tokens FROM accounts WHERE key = ?", (key,)
+                ).fetchone()
+                rows.append(Row(key, spent[0], spent[1]))
+                for unit, value, warned, at in (
+                    ("usd", spent[0], spent[2], point.usd),
+                    ("tokens", spent[1], spent[3], point.tokens),
+                ):
+                    if at is not None and value >= at > warned:
+                        due.append((key, unit))
+                        connection.execute(f"UPDATE accounts SET warned_{unit} = ? WHERE key = ?", (at, key))  # noqa: S608
+            return rows, due
+
+        return self._do(work)
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    def rows(self, keys: Sequence[str] | None = None) -> list[Row]:
+        """Return the rows of keys; None for all that anything was spent or reserved for."""
+
+        def work(connection: sqlite3.Connection) -> list[Row]:
+            self._release_dead(connection)
+            found = keys
+            if found is None:
+                every = "SELECT key FROM accounts UNION SELECT key FROM reservations ORDER BY key"
+                found = [key for (key,) in connection.execute(every)]
+            return [_row(connection, key) for key in found]
+
+        return self._do(work)
+
+    def spent(self, keys: Sequence[str]) -> list[Row]:
+        """Return the rows of keys without reservations; no other program has to wait for it."""
+        import sqlite3
+
+        with self._lock:
+            connection = self._open()
+            try:
+                text = "SELECT usd, tokens FROM accounts WHERE key = ?"
+                return [Row(key, *(connection.execute(text, (key,)).fetchone() or (0, 0))) for key in keys]
+            except sqlite3.Error as error:
+                raise self._failed(error) from error
+
+    def reset(self, key: str | None) -> None:
+        """Forget what was spent for a key, or for all with None. Reservations stay."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            if key is None:
+                connection.execute("DELETE FROM accounts")
+            else:
+                connection.execute("DELETE FROM accounts WHERE key = ?", (key,))
+
+        self._do(work)
+
+    def _release_dead(self, connection: sqlite3.Connection) -> None:
+        """Release the reservations of processes that do not run any more."""
+        holders = connection.execute("SELECT holder, max(seen) FROM reservations GROUP BY holder").fetchall()
+        for holder, seen in holders:
+            if holder != self._holder and not self._lives(str(holder), float(seen)):
+                connection.execute("DELETE FROM reservations WHERE holder = ?", (holder,))
+
+    def _lives(self, holder: str, seen: float) -> bool:
+        domain, pid, started, _ = holder.rsplit("|", 3)
+        if domain != self._domain:
+            return abs(time.time() - seen) < _ELSEWHERE_SECONDS
+        return is_running(int(pid), started or None)
+
+
+def _row(connection: sqlite3.Connection, key: str) -> Row:
+    spent = connection.execute("SELECT usd, tokens FROM accounts WHERE key = ?", (key,)).fetchone() or (0, 0)
+    total = "SELECT coalesce(sum(usd), 0), coalesce(sum(tokens), 0), count(*) FROM reservations WHERE key = ?"
+    return Row(key, *spent, *connection.execute(total, (key,)).fetchone())
+
+
+def _full(used: int, limit: int | None) -> bool:
+    return limit is not None and used >= limit

@@ -1,0 +1,201 @@
+"""Tokens by kind, and prices of models."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["PRICES", "PRICES_FROM", "SYNTHETIC", "Price", "Tokens", "larger", "price_of", "sum_of", "tokens_of"]
+
+SYNTHETIC = "<synthetic>"
+"""The model of messages that the CLI writes itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """Tokens by kind.
+
+    Attributes:
+        input: read, apart from the cache.
+        output: written.
+        cache_read: read from the cache.
+        cache_write_5m: written to the cache for five minutes.
+        cache_write_1h: written to the cache for an hour.
+        web_searches: searches at the API.
+        replies: replies of the model.
+    """
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write_5m: int = 0
+    cache_write_1h: int = 0
+    web_searches: int = 0
+    replies: int = 0
+
+    @property
+    def cache_write(self) -> int:
+        """Tokens written to the cache."""
+        return self.cache_write_5m + self.cache_write_1h
+
+    @property
+    def total(self) -> int:
+        """All tokens."""
+        return self.input + self.output + self.cache_read + self.cache_write
+
+    def __add__(self, other: Tokens) -> Tokens:
+        return Tokens(**{name: getattr(self, name) + getattr(other, name) for name in KINDS})
+
+    def __sub__(self, other: Tokens) -> Tokens:
+        return Tokens(**{name: getattr(self, name) - getattr(other, name) for name in KINDS})
+
+
+KINDS: tuple[str, ...] = tuple(each.name for each in fields(Tokens))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """The price of a model, in US dollars for a million tokens.
+
+    Attributes:
+        input: tokens that are read.
+        output: tokens that are written.
+        cache_read: tokens that are read from the cache; None for a tenth of `input`.
+        cache_write_5m: tokens that are written to the cache for five minutes; None for 1.25 times `input`.
+        cache_write_1h: tokens that are written to the cache for an hour; None for twice `input`.
+    """
+
+    input: float
+    output: float
+    cache_read: float | None = None
+    cache_write_5m: float | None = None
+    cache_write_1h: float | None = None
+
+    def cost(self, tokens: Tokens) -> float:
+        """Return the cost of tokens, in US dollars.
+
+        Args:
+            tokens: the tokens. Web searches cost 0.01 dollars each.
+
+        Returns:
+            The cost.
+        """
+        read = self.input / 10 if self.cache_read is None else self.cache_read
+        short = self.input * 1.25 if self.cache_write_5m is None else self.cache_write_5m
+        long = self.input * 2 if self.cache_write_1h is None else self.cache_write_1h
+        dollars = tokens.input * self.input + tokens.output * self.output + tokens.cache_read * read
+        return (
+            dollars + tokens.cache_write_5m * short + tokens.cache_write_1h * long
+        ) / 1e6 + SEARCH * tokens.web_searches
+
+
+SEARCH = 0.01
+"""The price of a web search."""
+_OPUS = Price(input=5, output=25)
+_SONNET = Price(input=3, output=15)
+_MYTHOS = Price(input=10, output=50)
+_MYTHOS_1 = Price(input=10, output=50, cache_read=0.25)
+_MYTHOS_2 = Price(input=8, output=40, cache_read=0.2)
+
+PRICES_FROM = "Claude Code 2.1.330, 2026-11-22"
+"""The price list that `PRICES` is a copy of."""
+PRICES: Mapping[str, Price] = {
+    "claude-opus-5-5": Price(input=4, output=20, cache_read=0.2),
+    "claude-opus-5": _OPUS,
+    "claude-opus-4-8": _OPUS,
+    "claude-opus-4-7": _OPUS,
+    "claude-opus-4-6": _OPUS,
+    "claude-opus-4-5": _OPUS,
+    "claude-sonnet-5-5": Price(input=2, output=10, cache_read=0.1),
+    "claude-sonnet-5": Price(input=2, output=10),
+    "claude-sonnet-4-6": _SONNET,
+    "claude-sonnet-4-5": _SONNET,
+    "claude-sonnet-4-0": _SONNET,
+    "claude-sonnet-4": _SONNET,
+    "claude-3-7-sonnet": _SONNET,
+    "claude-fable-5-2": _MYTHOS_2,
+    "claude-fable-5-1": _MYTHOS_1,
+    "claude-fable-5": _MYTHOS,
+    "claude-mythos-5-2": _MYTHOS_2,
+    "claude-mythos-5-1": _MYTHOS_1,
+    "claude-mythos-5": _MYTHOS,
+    "claude-haiku-5-5": Price(input=0.1, output=0.5),
+    "claude-haiku-4-5": Price(input=1, output=5),
+    "claude-3-5-haiku": Price(input=0.8, output=4),
+}
+"""List prices by model. Dates, regions and versions of other providers in the name of a model do not count."""
+
+_PREFIX = re.compile(r"^.*(?=claude-)")
+_SUFFIX = re.compile(r"(\[1m\]|-latest|-v\d+(:\d+)?|[-@]\d{8})+$")
+
+
+def short_name(model: str) -> str:
+    """Return the name of a model without dates, regions and versions: the name in the price list.
+
+    Args:
+        model: the name, as a message or a provider has it: `us.anthropic.claude-haiku-4-5-20251001-v1:0`.
+
+    Returns:
+        The name: `claude-haiku-4-5`.
+    """
+    return _SUFFIX.sub("", _PREFIX.sub("", model))
+
+
+def price_of(model: str, prices: Mapping[str, Price], default: Mapping[str, Price] = PRICES) -> Price | None:
+    """Return the price of a model.
+
+    Args:
+        model: its name.
+        prices: prices of the caller; they win.
+        default: the prices of other models.
+
+    Returns:
+        The price; None if neither has one.
+    """
+    short = short_name(model)
+    for table in (prices, default):
+        found = table.get(model) or table.get(short)
+        if found is not None:
+            return found
+    return None
+
+
+def tokens_of(usage: Any) -> Tokens:
+    """Return the tokens of the usage of one reply.
+
+    Args:
+        usage: an object with the attributes of `bridle.messages.Usage`.
+
+    Returns:
+        The tokens.
+    """
+    written = usage.cache_creation_input_tokens or 0
+    long = (usage.cache_creation.ephemeral_1h_input_tokens or 0) if usage.cache_creation is not None else 0
+    searches = (usage.server_tool_use.web_search_requests or 0) if usage.server_tool_use is not None else 0
+    return Tokens(
+        input=usage.input_tokens or 0,
+        output=usage.output_tokens or 0,
+        cache_read=usage.cache_read_input_tokens or 0,
+        cache_write_5m=max(written - long, 0),
+        cache_write_1h=long,
+        web_searches=searches,
+        replies=1,
+    )
+
+
+def larger(one: Tokens, other: Tokens) -> Tokens:
+    """Return the larger number of each kind: the frames of a reply repeat its usage, which grows until the reply is complete."""
+    return one if one == other else Tokens(**{name: max(getattr(one, name), getattr(other, name)) for name in KINDS})
+
+
+def sum_of(parts: Iterable[Tokens]) -> Tokens:
+    """Return the sum of tokens."""
+    sums = dict.fromkeys(KINDS, 0)
+    for part in parts:
+        for name in KINDS:
+            sums[name] += getattr(part, name)
+    return Tokens(**sums)

@@ -1,0 +1,66 @@
+"""Which processes run: the ids of processes are used again, so the start time of a process belongs to its id."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+
+__all__ = ["is_running", "process_domain", "start_time"]
+
+
+def process_domain() -> str | None:
+    """Return the name of the space that process ids of this program are valid in; None if it has none.
+
+    Returns:
+        Machine and namespace of process ids, on Linux.
+    """
+    with suppress(OSError):
+        with open("/etc/machine-id", encoding="ascii", errors="replace") as file:
+            machine = file.read().strip()
+        return f"linux:{machine}:{os.readlink('/proc/self/ns/pid')}"
+    return None
+
+
+def start_time(pid: int) -> str | None:
+    """Return the start time of a process in ticks since the machine started; None if it is gone, or cannot be known.
+
+    Args:
+        pid: the process.
+    """
+    status = _status(pid)
+    return None if status is None or status[0] in ("Z", "X") else status[1]
+
+
+def is_running(pid: int, started: str | None) -> bool:
+    """Return whether a process runs.
+
+    Args:
+        pid: its id.
+        started: its start time; None if that is not known.
+
+    Returns:
+        True if it runs, as far as that can be seen. A process that has exited and was not waited for does not run.
+    """
+    if pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    if started is None or not sys.platform.startswith("linux"):
+        return True
+    return start_time(pid) == started
+
+
+def _status(pid: int) -> tuple[str, str] | None:
+    """Return state and start time, on Linux."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The name of the program comes second, in parentheses, and may hold anything.
+            rest = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return (rest[0].decode(), rest[19].decode()) if len(rest) > 19 else None

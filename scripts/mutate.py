@@ -236,6 +236,7 @@ class Trial:
         self.until = until
         self.failed = False
         self.by_function: dict[tuple[str, str, int], list[Ran]] = {}
+        self.slow = 1.0
         self._at = mmap.mmap(-1, 4)  # the test that a fork runs, for this process
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -251,7 +252,7 @@ class Trial:
             importlib.import_module(".".join(part for part in parts if part != "__init__"))
         from tests.support.patience import slow_start
 
-        slow_start()  # measured once, and not in each fork
+        self.slow = slow_start()  # measured once, and not in each fork
         with tempfile.TemporaryDirectory() as folder:
             self._record(session.items, Path(folder) / "record.json")
         for number, mutant in enumerate(self.mutants):
@@ -308,7 +309,7 @@ class Trial:
         old, new = mutant.changed
         tests: list[Ran] = []
         for ran in self.by_function.get(place(old), ()):
-            if tests and sum(one.seconds for one in tests) + ran.seconds > self.each:
+            if tests and sum(one.seconds for one in tests) + ran.seconds > self.each * self.slow:
                 break
             tests.append(ran)
         mutant.outcome = self._judge(old, new, tests) if tests else NO_TESTS
@@ -320,7 +321,7 @@ class Trial:
             code = in_a_fork(functools.partial(self._run_changed, tests, old, new), 30 + 4 * seconds)
             outcome = TIMEOUT if code is None else EXIT.get(code, KILLED)
             at = int.from_bytes(self._at[:4], "little")
-            if outcome not in {KILLED, TIMEOUT} or (code is not None and tests[at].seconds < QUICK_SECONDS):
+            if outcome not in {KILLED, TIMEOUT} or (code is not None and tests[at].seconds < QUICK_SECONDS * self.slow):
                 return outcome
             unchanged = functools.partial(self._run_changed, tests[: at + 1], old, old)
             if in_a_fork(unchanged, 60 + 4 * seconds) == 0:
@@ -392,7 +393,13 @@ def main() -> int:
     parser.add_argument("--most", type=int, metavar="N", help="try at most N mutants of each path (default: all)")
     parser.add_argument("--minutes", type=float, metavar="M", help="stop after M minutes (default: when all are tried)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="number that chooses the mutants (default: 0)")
-    parser.add_argument("--each", type=float, default=20, metavar="SECONDS", help="tests for a mutant (default: 20 s)")
+    parser.add_argument(
+        "--each",
+        type=float,
+        default=20,
+        metavar="SECONDS",
+        help="time of tests for a mutant, without other load (default: 20 s)",
+    )
     chosen = parser.parse_args()
     until = chosen.minutes and time.monotonic() + chosen.minutes * 60
     paths = [path.resolve() for path in chosen.paths]

@@ -46,12 +46,26 @@ EQUIVALENT = PROJECT / "scripts" / "equivalent_mutants.toml"
 MORE_TESTS = {
     "protocol": (
         "tests/queries/test_core.py",
+        "tests/session/test_core.py",
         "tests/session/test_deadlines.py",
         "tests/session/test_long_sessions.py",
+        "tests/session/test_steering.py",
     ),
-    "queries": ("tests/protocol/test_states.py", "tests/protocol/test_fast_paths.py", "tests/protocol/test_golden.py"),
+    "queries": (
+        "tests/answering/test_observers.py",
+        "tests/protocol/test_fast_paths.py",
+        "tests/protocol/test_golden.py",
+        "tests/protocol/test_states.py",
+        "tests/session/test_steering.py",
+    ),
     "session": ("tests/answering", "tests/protocol", "tests/queries"),
-    "answering": ("tests/contract/test_asked.py", "tests/contract/test_from_inside.py"),
+    "answering": (
+        "tests/contract/test_asked.py",
+        "tests/contract/test_from_inside.py",
+        "tests/session/test_core.py",
+        "tests/session/test_observers.py",
+        "tests/session/test_storing.py",
+    ),
     "checked": ("tests/options", "tests/tools", "tests/hooks"),
     "launch": ("tests/options",),
     "options": ("tests/launch",),

@@ -24,8 +24,14 @@ from bridle.cli.flags import (
     OUTPUT,
     PROMPT,
     SHAPE,
-    TRACE,
-    TRACE_EPILOG,
+    TRACE_DIFF,
+    TRACE_DIFF_EPILOG,
+    TRACE_HTML,
+    TRACE_HTML_EPILOG,
+    TRACE_INSPECT,
+    TRACE_INSPECT_EPILOG,
+    TRACE_SHOW,
+    TRACE_SHOW_EPILOG,
     Flags,
 )
 from bridle.cli.help import CommandWithHelp, GroupWithHelp
@@ -153,7 +159,34 @@ COMMANDS = (
         "Check a Claude Code version against the behaviour Bridle depends on (offline).",
         _CONFORMANCE_CODES,
     ),
-    Command("trace", "bridle.cli.trace:trace", TRACE, "Show a trace or a cassette as a timeline.", TRACE_EPILOG),
+    Command(
+        "trace show",
+        "bridle.cli.trace:trace",
+        TRACE_SHOW,
+        "Show a trace or a cassette as a timeline in the terminal.",
+        TRACE_SHOW_EPILOG,
+    ),
+    Command(
+        "trace html",
+        "bridle.cli.trace_page:html_",
+        TRACE_HTML,
+        "Write a trace or a conversation as one HTML file.",
+        TRACE_HTML_EPILOG,
+    ),
+    Command(
+        "trace inspect",
+        "bridle.cli.trace_page:inspect_",
+        TRACE_INSPECT,
+        "Serve the page of a trace on this machine, also of one that still grows.",
+        TRACE_INSPECT_EPILOG,
+    ),
+    Command(
+        "trace diff",
+        "bridle.cli.trace_page:diff_",
+        TRACE_DIFF,
+        "Compare two runs: prompts, replies, tools, decisions, results.",
+        TRACE_DIFF_EPILOG,
+    ),
     _sessions("list", "List conversations, newest first.", session_flags.LIST, session_flags.LIST_EPILOG),
     _sessions("show", "Show a conversation.", session_flags.SHOW),
     _sessions("search", "Search the texts of all conversations.", session_flags.SEARCH, session_flags.SEARCH_EPILOG),
@@ -169,7 +202,10 @@ COMMANDS = (
     Command("version", "bridle.cli.doctor:version", {}, "Show the versions of Bridle, the CLI and Python."),
 )
 
-GROUPS = {"sessions": "List, read, search, change and export the conversations that the CLI keeps."}
+GROUPS = {
+    "sessions": "List, read, search, change and export the conversations that the CLI keeps.",
+    "trace": "Show, open and compare traces, cassettes and conversations.",
+}
 """The groups of commands, with their help."""
 
 # A command only says what is to be done. Doing it inside the parser would hand Ctrl-C and broken pipes to the parser.

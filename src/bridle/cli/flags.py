@@ -238,8 +238,7 @@ CHAT: Flags = {
 _FILTERS = "Filters"
 _KINDS = ("prompt", "text", "tool", "hook", "permission", "mcp", "control", "background", "result")
 
-TRACE: Flags = {
-    "action": argument("show", "The action: `show`.", required=True),
+TRACE_SHOW: Flags = {
     "file": argument("FILE", "A trace (`Options(trace=...)`) or a cassette.", required=True),
     "session": flag(list[int], "--session", help="Show only session N, counted from 0. Repeatable.", panel=_FILTERS),
     "kind": flag(
@@ -256,7 +255,7 @@ TRACE: Flags = {
     "raw": flag(bool, "--raw", help="Write the recorded lines.", panel=OUTPUT_PANEL),
 }
 
-TRACE_EPILOG = """Examples:
+TRACE_SHOW_EPILOG = """Examples:
   bridle trace show run.jsonl
   bridle trace show run.jsonl --kind hook --kind permission
   bridle trace show run.jsonl --session 1 --full
@@ -266,6 +265,57 @@ Exit codes:
   0  shown, even if the file is damaged or incomplete
   1  nothing in the file can be read
   2  the command line is wrong, or the file cannot be opened
+"""
+
+_TRACE = "A trace, a cassette, or a session id."
+_TITLE_OF_PAGE = flag(str, "--title", metavar="TEXT", help="Set the title of the page.", panel=OUTPUT_PANEL)
+TRACE_HTML: Flags = {
+    "file": argument("FILE", _TRACE, required=True),
+    "output": flag(Path, "--output", "-o", help="Write to PATH (default: FILE with .html here).", panel=OUTPUT_PANEL),
+    "force": flag(bool, "--force", help="Replace PATH if it exists.", panel=OUTPUT_PANEL),
+    "title": _TITLE_OF_PAGE,
+}
+TRACE_HTML_EPILOG = """Examples:
+  bridle trace html run.jsonl
+  bridle trace html run.jsonl -o run.html
+  bridle trace html 3f2a1b4c-0000-4000-8000-000000000000 -o talk.html
+  bridle trace html run.jsonl -o - | ssh host "cat > run.html"
+
+Exit codes:
+  0  written, even if the trace is damaged or incomplete
+  1  nothing in the file can be read
+  2  the command line is wrong, or a file cannot be opened
+"""
+TRACE_INSPECT: Flags = {
+    "file": argument("FILE", _TRACE, required=True),
+    "follow": flag(bool, "--follow", "-f", help="Show what is added to the file while the page is open."),
+    "port": flag(int, "--port", help="Listen on port N of 127.0.0.1 (default: a free one)."),
+}
+TRACE_INSPECT_EPILOG = """Examples:
+  bridle trace inspect run.jsonl
+  bridle trace inspect run.jsonl --follow
+
+The address has a token. It works on this machine alone, until you press Ctrl-C.
+
+Exit codes:
+  1  nothing in the file can be read
+  2  the command line is wrong, the file cannot be opened, or the port is taken
+  130  Ctrl-C
+"""
+TRACE_DIFF: Flags = {
+    "one": argument("A", _TRACE, required=True),
+    "other": argument("B", "The run to compare with.", required=True),
+    "no_results": flag(bool, "--no-results", help="Ignore what tools returned.", panel=_FILTERS),
+    "full": flag(bool, "--full", help="Compare and show texts in full.", panel=OUTPUT_PANEL),
+}
+TRACE_DIFF_EPILOG = """Examples:
+  bridle trace diff monday.jsonl tuesday.jsonl
+  bridle trace diff before.jsonl after.jsonl --no-results
+
+Exit codes:
+  0  the runs are the same
+  1  they differ
+  2  the command line is wrong, or a file cannot be read
 """
 
 

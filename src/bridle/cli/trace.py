@@ -15,13 +15,13 @@ import msgspec
 from bridle.cli.running import FAILED, USAGE
 from bridle.cli.terminal import escape_json
 from bridle.errors import escape_terminal
-from bridle.testing.cassettes.file import frame_of, read_recording
+from bridle.transports.recording.reading import frame_of, read_recording
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from bridle.cli.terminal import Terminal
-    from bridle.testing.cassettes.file import Entry, RecordedSession, Recording
+    from bridle.transports.recording.reading import Entry, RecordedSession, Recording
 
 _FAILED_STATES = frozenset({"failed", "killed", "error"})
 
@@ -360,9 +360,6 @@ _COUNTED = {
 
 def trace(given: Mapping[str, Any], terminal: Terminal) -> int:
     """Show a recording; return the exit code."""
-    if given["action"] != "show":
-        terminal.error(f"there is no `bridle trace {given['action']}`; try `bridle trace show FILE`")
-        return USAGE
     path = str(given["file"])
     try:
         recording = read_recording(path)

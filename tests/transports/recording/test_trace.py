@@ -20,9 +20,9 @@ import bridle
 from bridle import Options
 from bridle.errors import OptionsError
 from bridle.testing import CassetteError, cassette
-from bridle.testing.cassettes.file import read_recording
 from bridle.transports.opening import open_async, open_sync
 from bridle.transports.process.prepare import Preparation
+from bridle.transports.recording.reading import read_recording
 from bridle.transports.recording.recorder import header_line
 from tests.contract import shows
 from tests.support import stand_in, stand_in_session

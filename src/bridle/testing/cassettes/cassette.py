@@ -21,11 +21,11 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from bridle.errors import escape_terminal
-from bridle.testing.cassettes.file import Recording, read_recording
 from bridle.testing.cassettes.player import Player
 from bridle.testing.errors import CassetteError, CassetteMismatchError
 from bridle.testing.memory import AsyncMemoryTransport, SyncMemoryTransport
 from bridle.transports.opening import RecordedBy, recorder
+from bridle.transports.recording.reading import Recording, read_recording
 from bridle.transports.recording.recorder import RecordedAsync, RecordedSync, SessionRecord, TapeFile, header_line
 from bridle.transports.recording.redaction import Redactor, Vault
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
     from bridle.launch.plan import LaunchPlan
     from bridle.options.options import Options
-    from bridle.testing.cassettes.file import RecordedSession
     from bridle.transports.base import AsyncTransport, SyncTransport, TransportSource
     from bridle.transports.opening import Recorder
+    from bridle.transports.recording.reading import RecordedSession
 
 Mode = Literal["once", "none", "all", "new"]
 F = TypeVar("F", bound="Callable[..., Any]")

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from bridle import errors
 from bridle.errors import StartError
-from bridle.testing.cassettes.file import frame_of, object_of
 from bridle.testing.cassettes.match import Matcher
 from bridle.testing.errors import CassetteMismatchError
+from bridle.transports.recording.reading import frame_of, object_of
 from bridle.transports.recording.recorder import shown_arguments
 from bridle.transports.recording.redaction import Redactor, Vault
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from bridle.launch.plan import LaunchPlan
     from bridle.options.options import Options
-    from bridle.testing.cassettes.file import Entry, RecordedSession
+    from bridle.transports.recording.reading import Entry, RecordedSession
 
 _BATCH = 256 * 1024
 _SHORT = 2_000

@@ -107,12 +107,22 @@ def read_recording(path: str | os.PathLike[str]) -> Recording:
     return recording
 
 
-def _take(recording: Recording, known: dict[int | str, RecordedSession], number: int, line: bytes) -> None:
+def entry_of(number: int, line: bytes) -> tuple[int | str, Entry] | dict[str, Any]:
+    """Return the session and the happening of a line, or the fields of a header.
+
+    Args:
+        number: its number in the file, counted from 1.
+        line: the line.
+
+    Raises:
+        ValueError: it cannot be read; the text is the reason.
+    """
     try:
         fields, frame = _parts(line)
         if "format" in fields:
-            _take_header(recording, number, fields)
-            return
+            if fields["format"] != FORMAT:
+                raise ValueError("it is the header of something else")
+            return fields
         key, seconds, kind = fields.pop("s"), float(fields.pop("t")), fields.pop("k")
         if not isinstance(key, (int, str)) or not isinstance(kind, str):
             raise ValueError("its marks have wrong types")
@@ -124,10 +134,21 @@ def _take(recording: Recording, known: dict[int | str, RecordedSession], number:
         elif "base64" in fields:
             entry.data = base64.b64decode(str(fields.pop("base64")))
     except (ValueError, KeyError, TypeError, RecursionError, binascii.Error, OverflowError, MemoryError) as error:
+        raise ValueError(f"{error} is missing" if isinstance(error, KeyError) else str(error)) from None
+    return key, entry
+
+
+def _take(recording: Recording, known: dict[int | str, RecordedSession], number: int, line: bytes) -> None:
+    try:
+        found = entry_of(number, line)
+    except ValueError as error:
         if len(recording.problems) < _MOST_PROBLEMS:
-            reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-            recording.problems.append(f"line {number} cannot be read: {reason}")
+            recording.problems.append(f"line {number} cannot be read: {error}")
         return
+    if isinstance(found, dict):
+        _take_header(recording, number, found)
+        return
+    key, entry = found
     session = known.get(key)
     if session is None or entry.kind == "start":
         session = known[key] = RecordedSession(len(recording.sessions), key, [])
@@ -138,8 +159,6 @@ def _take(recording: Recording, known: dict[int | str, RecordedSession], number:
 
 
 def _take_header(recording: Recording, number: int, fields: dict[str, Any]) -> None:
-    if fields["format"] != FORMAT:
-        raise ValueError("it is the header of something else")
     recording.header = recording.header or fields
     version = fields.get("version")
     if not isinstance(version, int) or version > VERSION:

@@ -1,0 +1,170 @@
+"""Two runs compared: prompts, replies, tool calls, decisions and results, in order. Ids and times are ignored."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from bridle.traces.items import as_object, blocks_of, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bridle.traces.items import Item
+    from bridle.traces.reading import Trace
+
+__all__ = ["difference", "outline"]
+
+_LONGEST = 200
+_MOST_LINES = 40
+_CONTEXT = 3
+_VOLATILE = (
+    (re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"), "<id>"),
+    (re.compile(r"\b(?:toolu|msg|req|call|srvtoolu)_[A-Za-z0-9_]+"), "<id>"),
+    (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?"), "<time>"),
+    (re.compile(r"<bridle-([a-z-]+?)[~-]\d+>"), r"<bridle-\1>"),
+    (re.compile(r"(?<=with ID: )\w+|(?<=/tasks/)\w+(?=\.output)|(?<=agentId: )\w+"), "<id>"),
+    (re.compile(r"\b[a-z][0-9a-f]{16}\b"), "<id>"),
+    (re.compile(r"(?<=duration_ms: )\d+|(?<=_tokens: )\d+"), "<n>"),
+    (re.compile(r"\b\d+(?:\.\d+)? ?(?:ms|seconds?)\b"), "<time>"),
+)
+
+
+def _stable(text: str) -> str:
+    for pattern, instead in _VOLATILE:
+        text = pattern.sub(instead, text)
+    return text
+
+
+def _shown(text: str, *, full: bool) -> list[str]:
+    """Return the lines of a text; what is left out still counts, by its hash."""
+    text = _stable(text).rstrip("\n")
+    lines = text.split("\n")
+    if full:
+        return lines
+    kept = [line if len(line) <= _LONGEST else f"{line[:_LONGEST]} ... {_mark(line)}" for line in lines[:_MOST_LINES]]
+    if len(lines) > _MOST_LINES:
+        rest = lines[_MOST_LINES:]
+        kept.append(f"... {len(rest)} more lines {_mark(chr(10).join(rest))}")
+    return kept
+
+
+def _mark(text: str) -> str:
+    return f"[{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:8]}]"
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def _arguments(fields: Any) -> Iterator[str]:
+    if not isinstance(fields, dict):
+        return
+    for name, value in sorted(fields.items()):
+        yield f"{name}: {value if isinstance(value, str) else _canonical(value)}"
+
+
+def outline(trace: Trace, *, results: bool = True, full: bool = False) -> list[str]:
+    """Return what happened, as lines that do not depend on ids and times.
+
+    Args:
+        trace: the trace.
+        results: False to leave out what tools returned.
+        full: True for texts in full.
+    """
+    lines: list[str] = []
+    for number, session in enumerate(trace.builder.sessions):
+        if len(trace.builder.sessions) > 1:
+            lines.append(f"session {number} {session.info.name}")
+        for item in trace.builder.items:
+            if item.session == number:
+                lines += _block(trace, item, results=results, full=full)
+    return lines
+
+
+def _block(trace: Trace, item: Item, *, results: bool, full: bool) -> Iterator[str]:
+    indent = "  " * (item.parent >= 0)
+    parts: list[tuple[str, str]]
+    match item.kind:
+        case "prompt" | "message":
+            parts = [(item.kind, _content(trace, item, 0))]
+        case "model":
+            texts = [
+                str(block.get("text", ""))
+                for block in (_at(trace, line, place) for role, line, place in item.refs if role == "block")
+                if block.get("type") == "text"
+            ]
+            parts = [("reply", text) for text in texts]
+        case "tool" | "subagent":
+            parts = list(_call(trace, item, results=results))
+        case "result":
+            parts = [("outcome", item.outcome)]
+        case "interrupt" | "retry" | "compaction":
+            parts = [(item.kind, item.title)]
+        case "hook" if item.status == "denied":
+            parts = [("hook", f"{item.name} {item.outcome}")]
+        case "exit":
+            parts = [("exit", item.title)]
+        case "control" if item.name not in ("initialize", ""):
+            parts = [("operation", f"{item.name} {item.title}".strip())]
+        case _:
+            return
+    for head, text in parts:
+        first, *rest = _shown(text, full=full)
+        yield f"{indent}{head}: {first}"
+        yield from (f"{indent}    {line}" for line in rest)
+
+
+def _call(trace: Trace, item: Item, *, results: bool) -> Iterator[tuple[str, str]]:
+    fields: Any = None
+    result: str | None = None
+    for role, line, place in item.refs:
+        if role == "call":
+            fields = _at(trace, line, place).get("input")
+        elif role == "result":
+            result = text_of(_at(trace, line, place).get("content"))
+    yield item.kind, "\n".join([item.name, *_arguments(fields)])
+    if item.decision:
+        yield "  decision", item.decision
+    if result is None:
+        yield "  no result", ""
+    elif results:
+        yield "  failed" if item.status in ("failed", "denied") else "  result", result
+
+
+def _frame(trace: Trace, line: int) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(trace.builder.lines.line(line))
+    except (ValueError, RecursionError):
+        try:
+            value = json.loads(trace.builder.lines.line(line))
+        except (ValueError, RecursionError):
+            return {}
+    return (as_object(value, "f") or as_object(value)) if trace.reader.kind == "recording" else as_object(value)
+
+
+def _at(trace: Trace, line: int, place: int) -> dict[str, Any]:
+    blocks = blocks_of(as_object(_frame(trace, line), "message").get("content"))
+    return blocks[place] if 0 <= place < len(blocks) else {}
+
+
+def _content(trace: Trace, item: Item, ref: int) -> str:
+    frame = _frame(trace, item.refs[ref][1])
+    content = as_object(frame, "message").get("content")
+    return text_of(content) if content is not None else str(frame.get("text", item.title))
+
+
+def difference(one: list[str], other: list[str], names: tuple[str, str]) -> list[str]:
+    """Return a unified diff of two outlines; empty if they are the same.
+
+    Args:
+        one: the first outline.
+        other: the second.
+        names: their names.
+    """
+    return list(difflib.unified_diff(one, other, *names, n=_CONTEXT, lineterm=""))

@@ -1,0 +1,129 @@
+"""The page: one file of HTML with its style, its script and its data, which loads nothing.
+
+The content security policy names the hashes of the one style and the one script, and allows nothing else: no request, no other script, no
+form, no frame. Trusted types are required, so that no text can become markup by mistake. The data is compressed and in base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import zlib
+from functools import cache
+from importlib.resources import files
+from string import Template
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from bridle.traces.items import LEVEL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bridle.traces.reading import Trace
+
+__all__ = ["index_of", "page_headers", "page_pieces"]
+
+SCRIPTS = ("text.js", "data.js", "list.js", "lanes.js", "panel.js", "main.js")
+_LESS_THAN = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+
+
+@cache
+def _asset(*names: str) -> str:
+    folder = files("bridle.traces") / "assets"
+    return "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+@cache
+def _policy(*, live: bool) -> str:
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src {_hash(_asset(*SCRIPTS))}",
+            f"style-src {_hash(_asset('page.css'))}",
+            "connect-src 'self'" if live else "connect-src 'none'",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "require-trusted-types-for 'script'",
+            "trusted-types 'none'",
+        )
+    )
+
+
+def page_headers() -> dict[str, str]:
+    """Return the headers of a page that is served."""
+    return {
+        "Content-Security-Policy": f"{_policy(live=True)}; frame-ancestors 'none'",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+        "X-Frame-Options": "DENY",
+        "Cache-Control": "no-store",
+    }
+
+
+def _script_json(value: Any) -> str:
+    text = json.dumps(value)
+    for character, escape in _LESS_THAN.items():
+        text = text.replace(character, escape)
+    return text
+
+
+def index_of(trace: Trace) -> dict[str, Any]:
+    """Return everything but the lines, as JSON values.
+
+    Args:
+        trace: the trace.
+    """
+    builder = trace.builder
+    return {
+        "title": trace.title,
+        "kind": trace.reader.kind,
+        "facts": trace.reader.facts,
+        "problems": builder.problems,
+        "sessions": [session.finished() for session in builder.sessions],
+        "labels": builder.lines.labels,
+        "starts": builder.lines.starts,
+        "items": builder.items,
+        "samples": builder.samples,
+        "table": builder.lines.table,
+    }
+
+
+def page_pieces(trace: Trace | None, title: str, *, live: bool = False) -> Iterator[bytes]:
+    """Return the page in pieces.
+
+    Args:
+        trace: the trace; None for a page that asks its server.
+        title: the name of the page.
+        live: True for a page that asks its server.
+    """
+    marker = "\0data\0"
+    page = Template(_asset("page.html")).substitute(
+        csp=html.escape(_policy(live=live), quote=True),
+        title=html.escape(title),
+        style=_asset("page.css"),
+        config=_script_json({"live": live}),
+        script=_asset(*SCRIPTS),
+        data=marker,
+    )
+    head, _, tail = page.partition(marker)
+    yield head.encode()
+    if trace is not None:
+        trace.builder.lines.close()
+        yield _data("index", zlib.compress(msgspec.json.encode(index_of(trace)), LEVEL))
+        for number, chunk in enumerate(trace.builder.lines.chunks):
+            yield _data(f"chunk-{number}", chunk)
+    yield tail.encode()
+
+
+def _data(name: str, data: bytes) -> bytes:
+    return b'<script type="text/plain" id="%s">%s</script>\n' % (name.encode(), base64.b64encode(data))

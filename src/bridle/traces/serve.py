@@ -1,0 +1,228 @@
+"""Serves the page of a trace that still grows, on the loopback interface.
+
+The address has a random token, which every request must have. The `Host` header must name the loopback address, so that a web page that
+points a name of its own at 127.0.0.1 reaches nothing. Requests from other origins are refused. Answers, connections and times are limited.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import threading
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+
+from bridle.traces.page import page_headers, page_pieces
+from bridle.traces.reading import GrowingTrace
+
+if TYPE_CHECKING:
+    import socket
+
+    from bridle.traces.reading import Trace
+
+__all__ = ["Live", "PageServer"]
+
+_MOST_ITEMS = 5_000
+_MOST_LINES = 50_000
+_MOST_CONNECTIONS = 16
+_SECONDS = 10.0
+
+
+class Live:
+    """A growing trace, and the moment at which each of its items changed last.
+
+    Args:
+        source: the file.
+    """
+
+    def __init__(self, source: GrowingTrace) -> None:
+        self._source = source
+        self._lock = threading.Lock()
+        self._epoch = 0
+        self._clock = 0
+        self._changed: dict[int, int] = {}
+        self.error = ""
+
+    def _update(self) -> None:
+        try:
+            self._source.update()
+            self.error = ""
+        except OSError as error:
+            self.error = f"the file cannot be read: {error.strerror or error}"
+        if self._epoch != self._source.epoch:
+            self._epoch = self._source.epoch
+            self._changed = {}
+        builder = self._source.trace.builder
+        for number in sorted(builder.changed):
+            self._clock += 1
+            self._changed.pop(number, None)
+            self._changed[number] = self._clock  # in the order of their changes
+        builder.changed.clear()
+        for session in builder.sessions:
+            session.live = True
+
+    def index(self, epoch: int, since: int, lines: int, samples: int) -> bytes:
+        """Return everything that is new, as JSON; there is a limit, and `more` tells that it was reached.
+
+        Args:
+            epoch: the epoch of the caller's data; another one counts from the beginning.
+            since: the version of it.
+            lines: how many lines the caller knows.
+            samples: how many samples the caller keeps.
+        """
+        with self._lock:
+            self._update()
+            trace = self._source.trace
+            builder = trace.builder
+            if epoch != self._epoch:
+                since = lines = samples = 0
+            numbers: list[int] = []
+            version = since
+            more = False
+            for number, moment in reversed(self._changed.items()):
+                if moment <= since:
+                    break
+                numbers.append(number)
+            numbers.reverse()
+            if len(numbers) > _MOST_ITEMS:
+                numbers, more = numbers[:_MOST_ITEMS], True
+            if numbers:
+                version = self._changed[numbers[-1]]
+            end = min(len(builder.lines), lines + _MOST_LINES)
+            more = more or end < len(builder.lines)
+            samples = min(samples, len(builder.samples))
+            answer = {
+                "epoch": self._epoch,
+                "version": version,
+                "more": more,
+                "title": trace.title,
+                "kind": trace.reader.kind,
+                "facts": trace.reader.facts,
+                "problems": [*builder.problems, *([self.error] if self.error else [])],
+                "sessions": [session.finished() for session in builder.sessions],
+                "labels": builder.lines.labels,
+                "starts": builder.lines.starts,
+                "numbers": numbers,
+                "items": [builder.items[number] for number in numbers],
+                "samples_from": samples,
+                "samples": builder.samples[samples:],
+                "table": builder.lines.table[4 * lines : 4 * end],
+            }
+            return msgspec.json.encode(answer)
+
+    def chunk(self, number: int) -> bytes | None:
+        """Return a chunk of lines, compressed; None for one that does not exist."""
+        with self._lock:
+            return self._source.trace.builder.lines.chunk(number)
+
+
+class PageServer(ThreadingHTTPServer):
+    """Serves one page.
+
+    Args:
+        source: a file that grows, or a trace that was read.
+        port: the port; 0 for a free one.
+
+    Raises:
+        OSError: the port is taken.
+
+    Attributes:
+        url: the address, with its token.
+    """
+
+    daemon_threads = True
+    request_queue_size = _MOST_CONNECTIONS
+    allow_reuse_address = True
+
+    def __init__(self, source: GrowingTrace | Trace, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
+        grows = isinstance(source, GrowingTrace)
+        trace = source.trace if isinstance(source, GrowingTrace) else source
+        self.live: Live | None = Live(source) if isinstance(source, GrowingTrace) else None
+        self.page: bytes = b"".join(page_pieces(None if grows else trace, trace.title, live=grows))
+        self.token: str = secrets.token_urlsafe(24)
+        self.port: int = int(self.server_address[1])
+        self.url: str = f"http://127.0.0.1:{self.port}/{self.token}/"
+        self._slots = threading.BoundedSemaphore(_MOST_CONNECTIONS)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Handle a connection in a thread, or close it if there are too many."""
+        if not self._slots.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Handle a connection."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._slots.release()
+
+    def handle_error(self, request: socket.socket | tuple[bytes, socket.socket], client_address: Any) -> None:
+        """Ignore a browser that went away."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: PageServer
+    server_version = "bridle"
+    sys_version = ""
+    timeout = _SECONDS
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the base class
+        """Log nothing: the token is part of each request."""
+
+    def do_GET(self) -> None:
+        """Answer a request."""
+        port = self.server.port
+        allowed = {f"127.0.0.1:{port}", f"localhost:{port}"}
+        if self.headers.get_all("Host", []) not in [[host] for host in allowed]:
+            self._refuse(HTTPStatus.MISDIRECTED_REQUEST, "The Host header must name the loopback address.")
+            return
+        origin = self.headers.get("Origin")
+        site = self.headers.get("Sec-Fetch-Site", "none")
+        if (origin is not None and origin not in {f"http://{host}" for host in allowed}) or site == "cross-site":
+            self._refuse(HTTPStatus.FORBIDDEN, "Requests of other sites are refused.")
+            return
+        parts = urlsplit(self.path)
+        _, token, *rest = parts.path.split("/", 3)
+        if not hmac.compare_digest(token.encode("utf-8", "replace"), self.server.token.encode()):
+            self._refuse(HTTPStatus.NOT_FOUND, "Not found. Use the address that `bridle trace inspect` printed.")
+            return
+        live = self.server.live
+        match rest:
+            case [""]:
+                self._send(self.server.page, "text/html; charset=utf-8")
+            case ["index"] if live is not None:
+                given = parse_qs(parts.query, max_num_fields=8)
+                numbers = [_number(given, name) for name in ("epoch", "since", "lines", "samples")]
+                self._send(live.index(*numbers), "application/json")
+            case ["chunk", number] if live is not None and number.isascii() and number.isdigit() and len(number) < 9:
+                chunk = live.chunk(int(number))
+                if chunk is None:
+                    self._refuse(HTTPStatus.NOT_FOUND, "Not found.")
+                else:
+                    self._send(chunk, "application/octet-stream")
+            case _:
+                self._refuse(HTTPStatus.NOT_FOUND, "Not found.")
+
+    def _refuse(self, status: HTTPStatus, text: str) -> None:
+        self._send(f"{text}\n".encode(), "text/plain; charset=utf-8", status)
+
+    def _send(self, body: bytes, kind: str, status: HTTPStatus = HTTPStatus.OK) -> None:
+        self.send_response(status)
+        for name, value in page_headers().items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def _number(given: dict[str, list[str]], name: str) -> int:
+    text = given.get(name, ["0"])[0]
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0

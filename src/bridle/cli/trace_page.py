@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from bridle import transcripts
 from bridle.cli.running import FAILED, USAGE
 from bridle.errors import AmbiguousSessionError, SessionNotFoundError, TranscriptError, escape_terminal
 from bridle.traces.compare import difference, outline
-from bridle.traces.page import page_pieces
+from bridle.traces.page import page_pieces, write_page
 from bridle.traces.reading import GrowingTrace, read_trace
 from bridle.traces.serve import PageServer
 
@@ -88,42 +87,19 @@ def html_(given: Mapping[str, Any], terminal: Terminal) -> int:
     if not trace.builder.items:
         terminal.error(f"nothing in {escape_terminal(text)} can be read")
         return FAILED
-    pieces = page_pieces(trace, trace.title)
     if to_stdout:
-        for piece in pieces:
+        for piece in page_pieces(trace, trace.title):
             sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()
         return 0
     try:
-        size = write_private(output, pieces)
+        size = write_page(output, trace)
     except OSError as error:
         terminal.error(f"{escape_terminal(str(output))} cannot be written: {error.strerror or error}")
         return USAGE
     counts = f"{len(trace.builder.items)} items, {size / 1e6:.1f} MB"
     terminal.line(f"{output}{terminal.dot}{counts}")
     return 0
-
-
-def write_private(path: Path, pieces: Any) -> int:
-    """Write a file that only its owner may read, whole or not at all; return its size in bytes.
-
-    Args:
-        path: the file; one that exists is replaced.
-        pieces: its content.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}-")
-    try:
-        with open(descriptor, "wb") as file:
-            size = sum(file.write(piece) for piece in pieces)
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
-    return size
 
 
 def _followed(text: str) -> GrowingTrace:

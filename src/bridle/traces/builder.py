@@ -54,7 +54,7 @@ class Builder:
         sessions: the sessions.
         lines: the lines.
         problems: parts that could not be read.
-        changed: items that changed since somebody emptied it.
+        changed: items that changed since it was emptied.
     """
 
     def __init__(self) -> None:

@@ -47,7 +47,7 @@ class Item(msgspec.Struct, array_like=True, gc=False):
         status: `ok`, `failed`, `denied`, `open` or `note`.
         parent: the item that it belongs to, counted from 0; -1 for none.
         name: the tool, hook event or operation.
-        decision: who allowed or denied a tool call, and why.
+        decision: the actor that allowed or denied a tool call, and the reason.
         refs: the lines: what is on the line, its number from 0, and the place of the content block or -1.
     """
 

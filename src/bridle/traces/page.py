@@ -10,7 +10,10 @@ import base64
 import hashlib
 import html
 import json
+import os
+import tempfile
 import zlib
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from string import Template
@@ -22,10 +25,11 @@ from bridle.traces.items import LEVEL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from bridle.traces.reading import Trace
 
-__all__ = ["index_of", "page_headers", "page_pieces"]
+__all__ = ["index_of", "page_headers", "page_pieces", "write_page"]
 
 SCRIPTS = ("text.js", "data.js", "list.js", "lanes.js", "panel.js", "main.js")
 _LESS_THAN = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -58,7 +62,7 @@ def _policy(*, live: bool) -> str:
 
 
 def page_headers() -> dict[str, str]:
-    """Return the headers of a page that is served."""
+    """Return the HTTP headers of a page."""
     return {
         "Content-Security-Policy": f"{_policy(live=True)}; frame-ancestors 'none'",
         "Cross-Origin-Opener-Policy": "same-origin",
@@ -123,6 +127,31 @@ def page_pieces(trace: Trace | None, title: str, *, live: bool = False) -> Itera
         for number, chunk in enumerate(trace.builder.lines.chunks):
             yield _data(f"chunk-{number}", chunk)
     yield tail.encode()
+
+
+def write_page(path: Path, trace: Trace) -> int:
+    """Write the page to a file that only its owner may read, whole or not at all.
+
+    Args:
+        path: the file; one that exists is replaced.
+        trace: the trace.
+
+    Returns:
+        The size of the file in bytes.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}-")
+    try:
+        with open(descriptor, "wb") as file:
+            size = sum(file.write(piece) for piece in page_pieces(trace, trace.title))
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+    return size
 
 
 def _data(name: str, data: bytes) -> bytes:

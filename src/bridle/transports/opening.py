@@ -62,6 +62,19 @@ recorder: ContextVar[Recorder | None] = ContextVar("bridle_recorder", default=No
 """Records what is opened in this context."""
 
 
+class Everywhere:
+    """Where everything that is opened in this process is traced, unless its options name a trace.
+
+    Attributes:
+        path: the file; None for none.
+    """
+
+    path: str | None = None
+
+
+everywhere: Everywhere = Everywhere()
+
+
 class RecordedBy:
     """A value for `transport=` that is recorded wherever it is opened: threads do not inherit the context.
 
@@ -122,7 +135,8 @@ def open_sync(
 
 def _open(given: object, make_child: Callable[[], Any], options: Options, *, blocking: bool) -> tuple[Any, bool]:
     active, source, name = recorder.get(), given, None
-    if given is None and active is None and options.trace is None:
+    trace = options.trace if options.trace is not None else everywhere.path
+    if given is None and active is None and trace is None:
         return make_child(), True
     if isinstance(given, RecordedBy):
         active, source, name = given.by, given.inner, given.name
@@ -140,10 +154,10 @@ def _open(given: object, make_child: Callable[[], Any], options: Options, *, blo
     else:
         opened, local = active.open(make, options, local=local, blocking=blocking, name=name)
     check_shape(opened, blocking=blocking)
-    if options.trace is not None:
+    if trace is not None:
         from bridle.transports.recording.recorder import traced
 
-        opened = traced(opened, options, local=local, blocking=blocking)
+        opened = traced(opened, trace, options.limits.line_bytes, local=local, blocking=blocking)
     return opened, local
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bridle.testing.cassettes.cassette import Cassette
     from bridle.testing.model.scripted_model import ScriptedModel
     from bridle.testing.plugin.parts import LeakCheck
+    from bridle.testing.plugin.traces import TestTrace
     from bridle.testing.script.script import Script
     from bridle.testing.simulation.simulated_cli import SimulatedCLI
 
@@ -28,6 +29,8 @@ _BLOCKS = pytest.StashKey["list[AbstractContextManager[Any]]"]()
 _CHECK = pytest.StashKey["LeakCheck | None"]()
 _LEAKS = "bridle_leak_check"
 _MODES = ("once", "none", "all", "new")
+_TRACE_MODES = ("off", "on", "retain-on-failure")
+_TRACE: pytest.StashKey[TestTrace] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -52,6 +55,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=None,
         help="Fail every test that leaves a process, a thread, a task or a descriptor behind.",
     )
+    group.addoption(
+        "--bridle-trace",
+        choices=_TRACE_MODES,
+        default=None,
+        help="Keep a trace of the sessions of each test, as JSONL and as a page: `on`, or `retain-on-failure` for failed tests alone. "
+        "Default: the ini setting bridle_trace, else `off`.",
+    )
+    group.addoption(
+        "--bridle-trace-dir",
+        metavar="PATH",
+        default=None,
+        help="The folder of these traces. Default: the ini setting bridle_trace_dir, else `bridle-traces` in the root folder.",
+    )
+    parser.addini("bridle_trace", f"As --bridle-trace: {', '.join(_TRACE_MODES)}.", default="")
+    parser.addini("bridle_trace_dir", "As --bridle-trace-dir.", default="")
     parser.addini("bridle_record", f"As --bridle-record: {', '.join(_MODES)}.", default="")
     parser.addini("bridle_no_leaks", "As --bridle-no-leaks, for every run.", type="bool", default=False)
     parser.addini("bridle_leak_seconds", "How long what ends by itself may take after a test.", default="2")
@@ -135,7 +153,26 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         blocks = item.stash.get(_BLOCKS, [])
         while blocks:
             blocks.pop().__exit__(type(error), error, error.__traceback__)
-    return (yield)
+    report = yield
+    trace = item.stash.get(_TRACE, None)
+    if trace is not None:
+        trace.take(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Trace the sessions of a test, with `--bridle-trace`."""
+    mode = item.config.getoption("bridle_trace") or item.config.getini("bridle_trace") or "off"
+    if mode == "off":
+        return (yield)
+    from bridle.testing.plugin import traces
+
+    if mode not in _TRACE_MODES:
+        raise pytest.UsageError(f"The ini setting bridle_trace must be one of {', '.join(_TRACE_MODES)}, not {mode!r}.")
+    trace = item.stash[_TRACE] = traces.TestTrace(item, keep=mode == "on")
+    with trace:
+        return (yield)
 
 
 @contextmanager

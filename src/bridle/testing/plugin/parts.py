@@ -114,14 +114,20 @@ def record_mode(config: pytest.Config) -> Mode:
     return cast("Mode", mode)
 
 
-def cassette_of(item: pytest.Item, mode: Mode) -> Cassette:
-    """Return the cassette of a test: `cassettes/<file>.<class>.<test>.jsonl` beside the test's file."""
-    from bridle.testing.cassettes.cassette import cassette
-
+def file_name(item: pytest.Item) -> str:
+    """Return a name for files of a test: `<file>.<class>.<test>`."""
     parts = [item.path.stem, *item.nodeid.split("::")[1:]]
     name = re.sub(r"[^A-Za-z0-9_.\-]+", "-", ".".join(parts)).strip("-.")
     if len(name) > _LONGEST_NAME or not all(_PLAIN_NAME.fullmatch(part) for part in parts[1:]):
         name = f"{name[:_LONGEST_NAME]}-{hashlib.sha256('::'.join(parts).encode()).hexdigest()[:8]}"
+    return name
+
+
+def cassette_of(item: pytest.Item, mode: Mode) -> Cassette:
+    """Return the cassette of a test: `cassettes/<file>.<class>.<test>.jsonl` beside the test's file."""
+    from bridle.testing.cassettes.cassette import cassette
+
+    name = file_name(item)
     marker = item.get_closest_marker("bridle_cassette")
     options = {"mode": mode, **(marker.kwargs if marker is not None else {})}
     return cassette(item.path.parent / "cassettes" / f"{name}.jsonl", **options)

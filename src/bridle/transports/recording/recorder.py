@@ -20,6 +20,7 @@ import secrets
 import stat
 import threading
 import time
+from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
@@ -34,10 +35,9 @@ from bridle.transports.process.prepare import known_versions
 from bridle.transports.recording.redaction import CATEGORIES, Redactor, Vault
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from bridle.launch.plan import LaunchPlan
-    from bridle.options.options import Options
 
 FORMAT = "bridle-cassette"
 VERSION = 1
@@ -617,22 +617,38 @@ class RecordedSync(_Recorded[SyncTransport]):
             self._record.end(self._inner.stderr_tail)  # by now all of it was read
 
 
-def traced(transport: Any, options: Options, *, local: bool, blocking: bool) -> RecordedAsync | RecordedSync:
-    """Return the transport with `Options(trace=...)` before it."""
-    return (RecordedSync if blocking else RecordedAsync)(transport, lambda plan: _begin_trace(plan, options, local))
+Trace = str | os.PathLike[str] | Callable[..., object]
+"""A value of `Options(trace=...)`."""
 
 
-def _begin_trace(plan: LaunchPlan, options: Options, local: bool) -> SessionRecord:
+def traced(
+    transport: Any, trace: Trace, line_bytes: int, *, local: bool, blocking: bool
+) -> RecordedAsync | RecordedSync:
+    """Return the transport with a trace before it.
+
+    Args:
+        transport: the transport.
+        trace: the file, or a function.
+        line_bytes: lines of the CLI that are longer are noted, and not kept.
+        local: True if it is a local CLI, whose version is known.
+        blocking: True for the blocking form.
+    """
+    return (RecordedSync if blocking else RecordedAsync)(
+        transport, lambda plan: _begin_trace(plan, trace, line_bytes, local)
+    )
+
+
+def _begin_trace(plan: LaunchPlan, trace: Trace, line_bytes: int, local: bool) -> SessionRecord:
     """Begin the trace of one session; several sessions may append to one file at the same time.
 
     Raises:
         OptionsError: the file cannot be written, or holds something else.
     """
     sink: Sink
-    if callable(options.trace):
-        sink = FunctionSink(options.trace)
+    if callable(trace):
+        sink = FunctionSink(trace)
     else:
-        path = os.fspath(options.trace or "")
+        path = os.fspath(trace)
         try:
             sink = TapeFile(path, fresh=False)
         except (OSError, ValueError) as error:
@@ -643,4 +659,4 @@ def _begin_trace(plan: LaunchPlan, options: Options, local: bool) -> SessionReco
     redactor = Redactor(Vault())
     redactor.prepare(plan)
     sink.write(header_line(plan, local=local))
-    return SessionRecord(sink, redactor, secrets.token_hex(4), options.limits.line_bytes)
+    return SessionRecord(sink, redactor, secrets.token_hex(4), line_bytes)

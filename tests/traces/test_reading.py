@@ -1,0 +1,221 @@
+"""Recordings and conversations become items, whatever is in them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bridle.errors import SessionNotFoundError
+from bridle.traces.items import LANES, Item
+from bridle.traces.reading import GrowingTrace, Trace, read_trace
+from tests.traces.written import CANARY, Tape, call, everything, text
+
+
+def items(trace: Trace, kind: str) -> list[Item]:
+    return [item for item in trace.builder.items if item.kind == kind]
+
+
+def test_every_lane_has_its_items(tmp_path: Path) -> None:
+    trace = read_trace(everything().write(tmp_path / "run.jsonl"))
+    assert {LANES[item.lane] for item in trace.builder.items} == set(LANES)
+    assert trace.builder.problems == []
+    bash, _inside = items(trace, "tool")[0], items(trace, "tool")[2]
+    assert (bash.name, bash.status, bash.decision) == ("Bash", "ok", "allowed by the permission callback")
+    assert bash.end is not None
+    assert bash.end > bash.start
+    permission = items(trace, "permission")[0]
+    assert trace.builder.items[permission.parent] is bash
+    assert [item.status for item in items(trace, "permission")] == ["ok", "denied"]
+    edit = items(trace, "tool")[1]
+    assert (edit.name, edit.status) == ("Edit", "denied")
+    assert edit.decision.startswith("denied by the permission callback: No: ")
+    assert trace.builder.items[_inside.parent].kind == "subagent"
+    assert trace.builder.items[items(trace, "hook")[0].parent] is bash
+    assert items(trace, "task")[0].outcome == "It is ready."
+    assert items(trace, "prompt")[0].end is not None
+
+
+def test_tokens_cost_rules_and_facts(tmp_path: Path) -> None:
+    trace = read_trace(everything().write(tmp_path / "run.jsonl"))
+    session = trace.builder.sessions[0].finished()
+    assert session.usage == {"input": 40, "output": 20, "cache_read": 300, "cache_write": 60}
+    assert session.cost == 0.25
+    assert [sample.cache_read for sample in trace.builder.samples if sample.cost is None] == [90, 180, 270, 360, 450]
+    assert ("--allowedTools", "Bash(echo:*)") in session.rules
+    assert ("--permission-mode", "default") in session.rules
+    assert ("permission callback, allow (session)", "Bash(ls)") in session.rules
+    assert ("model", "m") in session.facts
+    assert ("Bridle", "0.1.0") in trace.reader.facts
+    assert session.failed == 3  # the denied permission, its call, and what was on stderr
+
+
+def ending(tape: Tape, tmp_path: Path) -> tuple[str, str]:
+    stop = read_trace(tape.write(tmp_path / "end.jsonl")).builder.sessions[0].finished().stop
+    assert stop is not None
+    return stop.level, stop.title
+
+
+def begun() -> Tape:
+    tape = Tape()
+    tape.put("start", arguments=[])
+    tape.prompt("Go.")
+    return tape
+
+
+def test_why_it_stopped(tmp_path: Path) -> None:
+    assert ending(everything(), tmp_path) == ("ok", "The turn ended normally")
+    tape = begun()
+    assert ending(tape, tmp_path) == ("bad", "The recording was interrupted before a result")
+    tape.reply(1, call("Bash", "t1", command="sleep 9"))
+    tape.put("exit", code=137)
+    assert ending(tape, tmp_path) == ("bad", "The CLI exited with 137 before a result")
+    tape = begun()
+    tape.result("error_max_turns")
+    assert ending(tape, tmp_path) == ("bad", "The limit of turns was reached")
+    tape = begun()
+    tape.put("stop", turn_open=True)
+    assert ending(tape, tmp_path) == ("warn", "The host stopped the session before a result")
+    tape = Tape()
+    tape.put("start", arguments=[])
+    tape.put("start_error", error="CLINotFoundError", message="no CLI")
+    assert ending(tape, tmp_path) == ("bad", "The CLI could not be started: CLINotFoundError")
+    tape = begun()
+    tape.result("error_during_execution", terminal_reason="aborted_tools", errors=["stopped by hand"])
+    assert ending(tape, tmp_path) == ("bad", "The turn was interrupted while a tool ran")
+    tape = begun()
+    tape.result()
+    tape.put("exit", code=1)
+    assert ending(tape, tmp_path) == ("warn", "The turn succeeded, then the CLI exited with 1")
+
+
+def test_sessions_of_one_file_are_apart(tmp_path: Path) -> None:
+    one, other = everything(Tape("a")), everything(Tape("b"))
+    mixed = [line for pair in zip(one.lines, other.lines, strict=True) for line in pair]
+    (tmp_path / "two.jsonl").write_text("\n".join(mixed) + "\n")
+    builder = read_trace(tmp_path / "two.jsonl").builder
+    assert len(builder.sessions) == 2
+    kinds = [[item.kind for item in builder.items if item.session == number] for number in (0, 1)]
+    assert kinds[0] == kinds[1]
+    assert all(builder.items[item.parent].session == item.session for item in builder.items if item.parent >= 0)
+
+
+@pytest.mark.parametrize("value", [None, 7, "x", [], {}, [[]], {"type": 3}, {"content": 5}, {"content": [None, 1, {}]}])
+def test_odd_values_are_no_error(tmp_path: Path, value: object) -> None:
+    tape = begun()
+    for kind in ("assistant", "user", "result", "system", "control_request", "control_response", "stream_event", "x"):
+        tape.into({"type": kind, "message": value, "request": value, "response": value, "event": value, "usage": value,
+                   "subtype": value, "errors": value, "total_cost_usd": value, "tool_result_meta": value})  # fmt: skip
+        tape.out({"type": kind, "message": value, "request": value, "response": value})
+    for subtype in (
+        "init",
+        "task_started",
+        "task_notification",
+        "api_retry",
+        "compact_boundary",
+        "hook_started",
+        "hook_response",
+    ):
+        tape.into({"type": "system", "subtype": subtype, "task_id": value, "patch": value, "compact_metadata": value})
+    for kind in ("start", "exit", "stderr", "stop", "end", "abandon", "prompt", "unknown"):
+        tape.put(kind, arguments=value, code=value, text=value, redactions=value)
+    trace = read_trace(tape.write(tmp_path / "odd.jsonl"))
+    assert trace.builder.problems == []
+    for session in trace.builder.sessions:
+        assert session.finished().stop is not None
+
+
+def test_damaged_files_are_read_as_far_as_possible(tmp_path: Path) -> None:
+    path = everything().write(tmp_path / "run.jsonl")
+    data = path.read_bytes()
+    path.write_bytes(b"\xff\xfe rubbish\n{}\n[1]\n" + data[: len(data) // 2])
+    trace = read_trace(path)
+    assert items(trace, "prompt")
+    assert [problem.split(":")[0] for problem in trace.builder.problems[:3]] == [
+        f"line {number} cannot be read" for number in (1, 2, 3)
+    ]
+
+
+def test_secrets_are_redacted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "plain-canary-5up3rs3cr3t")
+    said = f"{CANARY} and plain-canary-5up3rs3cr3t"
+    trace = read_trace(everything(said=said).write(tmp_path / "run.jsonl"))
+    lines = b"\n".join(trace.builder.lines.line(number) for number in range(len(trace.builder.lines)))
+    for where in (lines.decode(), str(trace.builder.items)):
+        assert "canary" not in where
+        assert "<bridle-key-" in where
+
+
+def entry(kind: str, number: int, **more: object) -> dict[str, object]:
+    moment = f"2026-01-01T00:00:{number:02}.000Z"
+    return {"type": kind, "uuid": f"u{number}", "parentUuid": f"u{number - 1}", "sessionId": "s", "timestamp": moment,
+            "cwd": "/work", "version": "2.1.330", **more}  # fmt: skip
+
+
+def conversation(path: Path, key: str = "nothing secret") -> Path:
+    usage = {"input_tokens": 3, "output_tokens": 4, "cache_read_input_tokens": 5}
+    lines = [
+        entry("user", 1, message={"role": "user", "content": f"Hello {key}"}, permissionMode="plan"),
+        entry("assistant", 2, message={"id": "m1", "model": "m", "usage": usage, "content": [call("Agent", "t1", description="Look")]}),
+        entry("user", 5, message={"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "seen"}]}),
+        entry("assistant", 6, message={"id": "m2", "model": "m", "usage": usage, "content": [text("Bye.")]}),
+    ]  # fmt: skip
+    path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+    inside = path.with_suffix("") / "subagents"
+    inside.mkdir(parents=True)
+    own = [
+        entry(
+            "assistant",
+            3,
+            message={"id": "m3", "content": [call("Read", "t2", file_path="/a")]},
+            isSidechain=True,
+            agentId="a1",
+        )
+    ]
+    (inside / "agent-a1.jsonl").write_text("".join(json.dumps(line) + "\n" for line in own))
+    (inside / "agent-a1.meta.json").write_text(json.dumps({"toolUseId": "t1"}))
+    return path
+
+
+def test_a_conversation_on_the_disk(tmp_path: Path) -> None:
+    trace = read_trace(conversation(tmp_path / "talk.jsonl", key=CANARY))
+    builder = trace.builder
+    assert [(item.kind, item.start, item.parent) for item in builder.items] == [
+        ("prompt", 0.0, -1), ("model", 0.0, -1), ("subagent", 1.0, -1), ("model", 2.0, 2), ("tool", 2.0, 2), ("model", 4.0, -1),
+    ]  # fmt: skip
+    session = builder.sessions[0].finished()
+    assert session.usage["cache_read"] == 10
+    assert session.stop is not None
+    assert (session.stop.level, session.stop.title) == ("warn", "A tool call has no result")
+    assert CANARY not in str(builder.items)
+
+
+def test_a_session_id_opens_its_conversation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
+    folder = tmp_path / "projects" / "-work"
+    folder.mkdir(parents=True)
+    session = "00000000-0000-4000-8000-000000000001"
+    conversation(folder / f"{session}.jsonl")
+    assert len(read_trace(session).builder.items) == 6
+    with pytest.raises(SessionNotFoundError):
+        read_trace("00000000-0000-4000-8000-000000000002")
+
+
+def test_a_growing_file_is_read_on(tmp_path: Path) -> None:
+    whole = "\n".join(everything().lines) + "\n"
+    path = tmp_path / "run.jsonl"
+    path.write_text(whole[:900])
+    growing = GrowingTrace(path)
+    for end in range(900, len(whole), 333):
+        path.write_text(whole[:end])
+        growing.update()
+    path.write_text(whole)
+    growing.update()
+    assert growing.epoch == 1
+    assert growing.trace.builder.items == read_trace(path).builder.items
+    everything(said="Again.").write(tmp_path / "other")
+    (tmp_path / "other").replace(path)
+    growing.update()
+    assert growing.epoch == 2
+    assert items(growing.trace, "prompt")[0].title == "Again."

@@ -82,6 +82,13 @@ class _Plain:
 
     async def start(self, *, resumable: bool) -> None:
         """Start the CLI and give it the prompt. The next call continues a `resumable` start that was cancelled."""
+        try:
+            await self._start(resumable=resumable)
+        except BridleError as error:
+            self._query.start_error = error
+            raise
+
+    async def _start(self, *, resumable: bool) -> None:
         check_loop()
         self._begun = True
         if self._plan is None:

@@ -84,6 +84,8 @@ class Job:
         tool: the name of the tool that it is about, as the model knows it.
         tool_use_id: the id of the tool call.
         request: the argument of the callback.
+        on_failure: the policy of a hook.
+        with_meta: adds entries to `_meta` of the JSON-RPC call, for calls that a running server takes.
     """
 
     is_async = over = queued = cancelled = False
@@ -93,7 +95,8 @@ class Job:
     begin: Callable[[], None] | None = None
     rpc: tuple[object, Any] | None = None
     arrived: float | None = None
-    event = tool = ""
+    event = tool = on_failure = ""
+    with_meta: Callable[[dict[str, str]], None] | None = None
     tool_use_id: str | None = None
     request: Any = None
 

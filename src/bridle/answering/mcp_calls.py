@@ -22,6 +22,7 @@ from bridle.answering.servers import (
     Servers,
     answered,
     cancel_call,
+    describe_call,
     failed,
     send_message,
 )
@@ -98,6 +99,8 @@ class McpCalls:
         job.is_async = is_async(server)
         job.function = server
         job.call = lambda: server(message)
+        if self._parts.observers is not None:
+            describe_call(job, entry.name, head)
         job.finish = lambda outcome: answered(_opaque(outcome, head.id))
 
     def _tool(self, job: Job, entry: Entry, message: Raw) -> None:
@@ -217,6 +220,14 @@ class McpObjects:
         job.finish = answered
         job.stop = lambda: run.cancel(head.id)
         job.begin = lambda: run.put(message)
+        if self._parts.observers is not None and describe_call(job, entry.name, head):
+
+            def with_meta(meta: dict[str, str]) -> None:
+                fuller = msgspec.json.decode(message)
+                fuller["params"]["_meta"] = {**meta, **fuller["params"].get("_meta", {})}
+                job.begin = lambda: run.put(msgspec.json.encode(fuller))
+
+            job.with_meta = with_meta
 
     def _start(self, entry: Entry) -> ObjectRun:
         def was_answered(message_id: Any, message: dict[str, Any]) -> None:

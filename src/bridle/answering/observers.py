@@ -62,7 +62,7 @@ class Observers:
 
     def options_with_variables(self, options: Options) -> Options:
         """Return the options for the launch, with the variables of the observers."""
-        variables: dict[str, str] = {}
+        variables: dict[str, str | None] = {}
         for option, observation in self._found.items():
             try:
                 variables.update(observation.launching())
@@ -81,6 +81,10 @@ class Observers:
         if state not in ("queued", "started"):
             self._open_turns.discard(turn_id)
         self._tell("turn_changed", turn_id, state, error)
+
+    def is_open(self, turn_id: str) -> bool:
+        """Return whether a turn has not ended."""
+        return turn_id in self._open_turns
 
     def saw(self, event: events.Event) -> None:
         """Report an event of the connection."""
@@ -123,7 +127,15 @@ class Observers:
     def callback_started(self, job: Job) -> None:
         """Report a callback, and let the observers prepare the context that it runs in."""
         call = self._calls[job.request_id] = CallbackCall(
-            job.request_id, job.kind, job.name, job.event, job.tool, job.tool_use_id, job.request
+            job.request_id,
+            job.kind,
+            job.name,
+            job.event,
+            job.tool,
+            job.tool_use_id,
+            job.request,
+            job.on_failure,
+            None if job.with_meta is None or not job.tool else {},
         )
         enters = []
         for option, observation in self._found.items():
@@ -136,6 +148,8 @@ class Observers:
                 enters.append(enter)
         if enters:
             job.call = _entered(enters, job.call)
+        if call.meta and job.with_meta is not None:
+            job.with_meta(call.meta)
 
     def callback_ended(self, request_id: str, end: CallbackEnd) -> None:
         """Report how a callback ended."""

@@ -139,7 +139,7 @@ class _UserCallbacks:
         context = HookContext(asked.tool_use_id, self._parts.session, lambda: job.cancelled)
         # Here and not in the callback's thread: a warning belongs to the session.
         value = job.request = decode_hook_input(hook.event, asked.input_raw, self._parts.warn)
-        job.event, job.tool = hook.event, getattr(value, "tool_name", "")
+        job.event, job.tool, job.on_failure = hook.event, getattr(value, "tool_name", ""), hook.on_failure
 
         def finish(outcome: Any) -> dict[str, Any]:
             encoded = encode_hook_output(outcome, hook.event)

@@ -21,7 +21,7 @@ from bridle.tools.server import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUN
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
-    from bridle.answering.jobs import Jobs
+    from bridle.answering.jobs import Job, Jobs
     from bridle.protocol.connection import Connection
     from bridle.protocol.results import McpServersChange
 
@@ -34,6 +34,7 @@ __all__ = [
     "Servers",
     "answered",
     "cancel_call",
+    "describe_call",
     "failed",
     "send_message",
 ]
@@ -74,6 +75,31 @@ class _Cancelled(msgspec.Struct):
 
 _head = msgspec.json.Decoder(Head).decode
 _cancelled = msgspec.json.Decoder(_Cancelled).decode
+
+
+class _CallMeta(msgspec.Struct):
+    tool_use_id: str | None = msgspec.field(default=None, name="claudecode/toolUseId")
+
+
+class _Call(msgspec.Struct):
+    name: str
+    arguments: Any = None
+    meta: _CallMeta = msgspec.field(default_factory=_CallMeta, name="_meta")
+
+
+_call = msgspec.json.Decoder(_Call).decode
+
+
+def describe_call(job: Job, server: str, head: Head) -> bool:
+    """Note in a job which tool a message calls; return False if it calls none."""
+    if head.method != "tools/call":
+        return False
+    try:
+        call = _call(head.params)
+    except ValueError:
+        return False  # the server says so
+    job.tool, job.tool_use_id, job.request = f"mcp__{server}__{call.name}", call.meta.tool_use_id, call.arguments
+    return True
 
 
 def answered(answer: Any) -> dict[str, Any]:

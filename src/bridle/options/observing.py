@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from bridle.errors import BridleError
     from bridle.messages import Message
+    from bridle.options.options import Options
 
 __all__ = ["ONE_TURN", "CallbackCall", "CallbackEnd", "Observation", "Observer", "Subject"]
 
@@ -25,10 +26,12 @@ class Subject(Protocol):
     Attributes:
         kind: `query` or `session`.
         model: the model of the options; None if they name none.
+        options: the options, with secrets.
     """
 
     kind: Literal["query", "session"]
     model: str | None
+    options: Options
 
     @property
     def session_id(self) -> str | None:
@@ -65,6 +68,9 @@ class CallbackCall(NamedTuple):
         tool: the name of the tool that it is about, as the model knows it; empty if there is none.
         tool_use_id: the id of the tool call; None without one.
         request: the argument of the callback: the input of a hook, a `PermissionRequest`, the arguments of a tool, ...
+        on_failure: the policy of a hook for failures: `continue` or `block`; empty for others.
+        meta: takes entries for `_meta` of a tool call that a server object of the `mcp` package answers: context variables do not reach
+            its task. None for all other calls.
     """
 
     id: str
@@ -74,6 +80,8 @@ class CallbackCall(NamedTuple):
     tool: str
     tool_use_id: str | None
     request: Any
+    on_failure: str = ""
+    meta: dict[str, str] | None = None
 
 
 class CallbackEnd(NamedTuple):
@@ -107,11 +115,13 @@ class Observation:
             BridleError: the prompt is refused; the caller gets this error.
         """
 
-    def launching(self) -> Mapping[str, str]:
+    def launching(self) -> Mapping[str, str | None]:
         """Return variables for the CLI that is about to be started. Those of `Options.env` win.
 
+        Called in the context of the caller who starts it.
+
         Returns:
-            Names and values.
+            Names and values; None unsets an inherited variable.
         """
         return {}
 

@@ -99,6 +99,7 @@ class PlainQuery:
         log: the log of the query.
         observers: hear of everything; None if nobody observes.
         output_ended: True once the output has ended, and the exit is all that is left to come.
+        start_error: the reason why the CLI could not be started.
     """
 
     def __init__(self, options: Options) -> None:
@@ -109,6 +110,7 @@ class PlainQuery:
             options, _Observed(self, options), self.core.warned, self.log.ids
         )
         self.output_ended: bool = False
+        self.start_error: BridleError | None = None
         self._started_at = 0.0
         self._timeouts = options.timeouts
         self._limits_silence = not (options.timeouts.first_message is options.timeouts.idle is None)
@@ -185,9 +187,14 @@ class PlainQuery:
         return self.observers.options_with_variables(options)
 
     def closed(self) -> None:
-        """Tell the observers, if they do not know it, that the process is gone."""
-        if self.observers is not None:
-            self.observers.ended(self.core.terminal_error, self.connection.exit_code)
+        """Tell the observers, if they do not know it, that the query is over."""
+        observers, core = self.observers, self.core
+        if observers is None:
+            return
+        last, error = core.last_result, core.terminal_error or self.start_error
+        if error is None and last is not None and observers.is_open(ONE_TURN):
+            observers.turn_changed(ONE_TURN, "failed" if last.is_error else "completed", None)
+        observers.ended(error, self.connection.exit_code)
 
     def _pump(self, size: int = 0) -> None:
         noted = self.log.isEnabledFor(logging.DEBUG)
@@ -209,6 +216,7 @@ class PlainQuery:
                     self.core.broken_line(event)
                 case events.Ended():
                     self.core.ended(event)
+                    self.closed()
                 case _:  # the state of the CLI: the connection keeps it
                     pass
         if self.core.results:
@@ -234,6 +242,7 @@ class _Observed:
         self._query = query
         self.kind: Literal["query", "session"] = "query"
         self.model: str | None = options.model
+        self.options: Options = options
 
     @property
     def session_id(self) -> str | None:

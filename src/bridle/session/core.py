@@ -706,6 +706,7 @@ class _Observed:
         self._core = core
         self.kind: Literal["query", "session"] = core.kind
         self.model: str | None = core.options.model
+        self.options: Options = core.options
 
     @property
     def session_id(self) -> str | None:

@@ -64,11 +64,12 @@ PLACES: dict[str, str] = {
             "TurnCompleted TurnStarted WarningRaised"
         ),
         "bridle.checked.schemas": "OutputError",
+        "bridle.telemetry": "Telemetry",
         "bridle.tools": "Audio EmbeddedResource Image ResourceLink Tool ToolContext ToolError ToolResult ToolServer tool tool_server",
     }.items()
     for name in names.split()
 }
-_SUBMODULES = ("budgets", "hooks", "messages", "pool", "sync", "testing", "transcripts")
+_SUBMODULES = ("budgets", "hooks", "messages", "pool", "sync", "telemetry", "testing", "transcripts")
 
 __all__ = ["__version__", *_SUBMODULES, *PLACES]  # noqa: PLE0604 - all of them are strings
 

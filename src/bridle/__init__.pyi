@@ -6,6 +6,7 @@ from bridle import (
     messages,
     pool,
     sync,
+    telemetry,
     testing,
     transcripts,
 )
@@ -177,6 +178,9 @@ from bridle.session.events import (
     TurnStarted,
     WarningRaised,
 )
+from bridle.telemetry import (
+    Telemetry,
+)
 from bridle.tools import (
     Audio,
     EmbeddedResource,
@@ -293,6 +297,7 @@ __all__ = [
     "SystemPromptFile",
     "SystemPromptPreset",
     "TaskBudget",
+    "Telemetry",
     "TextBlock",
     "ThinkingBlock",
     "ThinkingConfigAdaptive",
@@ -333,6 +338,7 @@ __all__ = [
     "run",
     "start_session",
     "sync",
+    "telemetry",
     "testing",
     "tool",
     "tool_server",

@@ -194,8 +194,9 @@ def test_observers_prepare_the_context_of_a_callback() -> None:
         return "outcome"
 
     job.call = call
+    job.on_failure = "block"
     observers.callback_started(job)
-    assert first.told[0][1] == ("r", "mcp", "n", "e", "t", "u", {"a": 1})
+    assert first.told[0][1] == ("r", "mcp", "n", "e", "t", "u", {"a": 1}, "block", None)
     assert job.call() == "outcome"
     assert ran == ["first", "call"]
     assert len(warnings) == 1

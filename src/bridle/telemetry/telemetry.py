@@ -1,0 +1,130 @@
+"""`Telemetry`: the option that gives spans and metrics to OpenTelemetry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bridle._version import __version__
+from bridle.errors import OptionsError
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
+
+    from bridle.options.observing import Observation, Subject
+    from bridle.telemetry.watch import Instruments
+
+__all__ = ["Telemetry"]
+
+SCOPE = "bridle"
+
+
+class Telemetry:
+    """Spans and metrics of OpenTelemetry, for `Options(telemetry=...)`. One object may serve many queries and sessions.
+
+    Each turn becomes an `invoke_agent` span below the caller's current span, with spans for responses of the model, tools, permission
+    requests, hooks and subagents inside. The trace context goes to the CLI as `TRACEPARENT`. Spans opened in callbacks and in-process
+    tools are children of theirs. Needs `bridle[otel]`, and an SDK that the application configures; without an SDK nothing is recorded.
+
+    Args:
+        tracer_provider: takes the spans; None for the global provider.
+        meter_provider: takes the metrics; None for the global provider.
+        content: True records prompts, responses, tool inputs and tool results; False none. None: the environment variable
+            `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` decides, and without it nothing is recorded.
+        cli: True also turns on the CLI's own telemetry, which exports with OTLP as `OTEL_EXPORTER_OTLP_ENDPOINT` says.
+        name: the name of the agent in spans; None: `Options.agent`, or `claude-code`.
+
+    Raises:
+        OptionsError: `opentelemetry-api` is not installed.
+        TypeError: an argument has the wrong type.
+
+    Example:
+        ::
+
+            options = bridle.Options(telemetry=bridle.Telemetry())
+            answer = await bridle.run("How many tests are there?", options)
+    """
+
+    def __init__(
+        self,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        *,
+        content: bool | None = None,
+        cli: bool = False,
+        name: str | None = None,
+    ) -> None:
+        try:
+            import opentelemetry.trace  # noqa: F401
+        except ImportError:
+            raise OptionsError(
+                "`bridle.Telemetry` needs the package opentelemetry-api, which is not installed. Install `bridle[otel]`.",
+                field="telemetry",
+            ) from None
+        _check_provider("tracer_provider", tracer_provider, "get_tracer")
+        _check_provider("meter_provider", meter_provider, "get_meter")
+        _check("content", content, bool)
+        _check("name", name, str)
+        if not isinstance(cli, bool):
+            raise TypeError(f"`cli` must be a bool, not {type(cli).__name__}")
+        if name == "":
+            raise ValueError("`name` must not be empty; leave it out for the default")
+        self._tracer_provider = tracer_provider
+        self._meter_provider = meter_provider
+        self._content = content
+        self._cli = cli
+        self._name = name
+        self._instruments: tuple[object, Instruments] | None = None
+
+    def observe(self, subject: Subject) -> Observation:
+        """Begin to observe a query or session. Bridle calls this.
+
+        Args:
+            subject: the query or session.
+
+        Returns:
+            The object that makes the spans.
+
+        Raises:
+            OptionsError: with `cli=True`, the CLI would export to its standard output.
+        """
+        from opentelemetry import metrics, trace
+
+        from bridle.telemetry import environment
+        from bridle.telemetry.watch import Instruments, Settings, Watch
+
+        variables = environment.inherited(subject.options)
+        if self._cli:
+            environment.check_exporters(variables)
+        meters = self._meter_provider or metrics.get_meter_provider()
+        kept = self._instruments
+        if kept is None or kept[0] is not meters:
+            kept = self._instruments = (meters, Instruments(meters.get_meter(SCOPE, __version__)))
+        tracer = (self._tracer_provider or trace.get_tracer_provider()).get_tracer(SCOPE, __version__)
+        content = self._content if self._content is not None else environment.captures_content()
+        return Watch(
+            subject,
+            Settings(
+                tracer=tracer,
+                instruments=kept[1],
+                content=content,
+                agent=self._name or subject.options.agent or "claude-code",
+                provider=environment.provider(variables),
+                switches=environment.switches(variables) if self._cli else {},
+            ),
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(content={self._content}, cli={self._cli}, name={self._name!r})"
+
+
+def _check(argument: str, value: Any, kind: type) -> None:
+    if value is not None and not isinstance(value, kind):
+        raise TypeError(f"`{argument}` must be a {kind.__name__} or None, not {type(value).__name__}")
+
+
+def _check_provider(argument: str, value: Any, method: str) -> None:
+    if value is not None and (isinstance(value, type) or not callable(getattr(value, method, None))):
+        raise TypeError(
+            f"`{argument}` must be an object with the method `{method}`, or None, not {type(value).__name__}"
+        )

@@ -1,0 +1,720 @@
+"""Makes the spans and metrics of one query or session of what its observer hears.
+
+Every open span belongs to a table here: turns, subagents, tools, callbacks. The end of one also ends everything inside, and `ended` ends
+all: no span stays open after a crash, a kill or an interrupt. A response of the model becomes a span when it is over; its times are
+those of its messages.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from opentelemetry import context as contexts
+from opentelemetry import propagate
+from opentelemetry.trace import Link, SpanKind, Status, StatusCode, set_span_in_context
+
+from bridle.messages import (
+    AssistantMessage,
+    McpToolUseBlock,
+    ResultMessage,
+    ServerToolResultBlock,
+    ServerToolUseBlock,
+    StreamEvent,
+    TaskNotificationMessage,
+    TaskStartedMessage,
+    ToolResultBlock,
+    ToolUseBlock,
+    UserMessage,
+)
+from bridle.messages.conversation import Usage  # noqa: TC001 - decoders read it
+from bridle.options.observing import Observation
+from bridle.telemetry import names
+from bridle.telemetry.content import as_json, message_json, parts_of, prompt_json
+from bridle.telemetry.environment import trace_context
+from bridle.telemetry.usage import Ledger, Tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from opentelemetry.context import Context
+    from opentelemetry.metrics import Meter
+    from opentelemetry.trace import Span, Tracer
+
+    from bridle.errors import BridleError
+    from bridle.messages import Message
+    from bridle.options.observing import CallbackCall, CallbackEnd, Subject
+
+__all__ = ["Instruments", "Settings", "Watch"]
+
+_SYNTHETIC = "<synthetic>"
+_AGENT_TOOLS = frozenset({"Agent", "Task"})
+_CALLS = (ToolUseBlock, ServerToolUseBlock, McpToolUseBlock)
+_OUTCOMES = (ToolResultBlock, ServerToolResultBlock)
+
+
+class Instruments:
+    """The instruments of all metrics.
+
+    Args:
+        meter: makes them.
+    """
+
+    def __init__(self, meter: Meter) -> None:
+        def histogram(metric: names.MetricName) -> Any:
+            return meter.create_histogram(
+                metric.name,
+                unit=metric.unit,
+                description=metric.meaning,
+                explicit_bucket_boundaries_advisory=metric.buckets,
+            )
+
+        def counter(metric: names.MetricName) -> Any:
+            return meter.create_counter(metric.name, unit=metric.unit, description=metric.meaning)
+
+        self.agent_duration = histogram(names.AGENT_DURATION)
+        self.tool_duration = histogram(names.TOOL_DURATION)
+        self.token_usage = histogram(names.TOKEN_USAGE)
+        self.first_message = histogram(names.FIRST_MESSAGE)
+        self.permission_wait = histogram(names.PERMISSION_WAIT)
+        self.control_duration = histogram(names.CONTROL_DURATION)
+        self.process_starts = counter(names.PROCESS_STARTS)
+        self.cost = counter(names.COST_SPENT)
+
+
+class Settings(NamedTuple):
+    """What a `Telemetry` decides for all its queries and sessions.
+
+    Attributes:
+        tracer: makes spans.
+        instruments: take metrics.
+        content: True records content.
+        agent: the name of the agent.
+        provider: the provider of the model.
+        switches: variables that turn on the CLI's own telemetry.
+    """
+
+    tracer: Tracer
+    instruments: Instruments
+    content: bool
+    agent: str
+    provider: str
+    switches: Mapping[str, str | None]
+
+
+class _Chat:
+    """A response of the model that is not over."""
+
+    __slots__ = ("began", "ended", "id", "model", "parts", "stop_reason", "tokens")
+
+    def __init__(self, message_id: str, model: str, began: int) -> None:
+        self.id = message_id
+        self.model = model
+        self.began = self.ended = began
+        self.tokens = Tokens()
+        self.tokens.final = False
+        self.stop_reason: str | None = None
+        self.parts: list[dict[str, Any]] = []
+
+
+class _Tool:
+    """A tool call that has no result."""
+
+    __slots__ = ("agent", "began", "context", "id", "name", "span", "subagent", "type")
+
+    def __init__(self, call_id: str, name: str, kind: str, agent: _Agent, span: Span) -> None:
+        self.id = call_id
+        self.name = name
+        self.type = kind
+        self.agent = agent
+        self.span: Span | None = span
+        self.context = set_span_in_context(span, agent.context)
+        self.began = time.monotonic()
+        self.subagent: str | None = None
+
+
+class _Agent:
+    """The main agent of a turn, or a subagent."""
+
+    def __init__(self, name: str, span: Span, context: Context, turn: _Turn | None) -> None:
+        self.name = name
+        self.span = span
+        self.context = context
+        self.turn = turn
+        self.began = time.monotonic()
+        self.since = time.time_ns()  # from here on, the next response of the model
+        self.chat: _Chat | None = None
+        self.tokens = Tokens()
+        self.inferences = self.tools = 0
+        self.calls: set[str] = set()
+        self.background = False
+
+
+class _Turn:
+    """A turn that is not over."""
+
+    def __init__(self, turn_id: str | None, agent: _Agent) -> None:
+        self.id = turn_id
+        self.agent = agent
+        agent.turn = self
+        self.sent = False
+        self.answered = False
+        self.result: ResultMessage | None = None
+        self.cost: float | None = None
+
+
+class Watch(Observation):
+    """The telemetry of one query or session.
+
+    Args:
+        subject: the query or session.
+        settings: decisions of the `Telemetry`.
+    """
+
+    def __init__(self, subject: Subject, settings: Settings) -> None:
+        self._subject = subject
+        self._settings = settings
+        self._instruments = settings.instruments
+        self._content = settings.content
+        self._caller = contexts.get_current()
+        self._turns: dict[str, _Turn] = {}
+        self._early: _Turn | None = None  # of a query that is started before its first prompt is sent
+        self._background: _Turn | None = None
+        self._current: _Turn | None = None
+        self._last: _Turn | None = None
+        self._agents: dict[str, _Agent] = {}
+        self._detached: set[str] = set()  # calls whose subagents outlive them
+        self._tools: dict[str, _Tool] = {}
+        self._callbacks: dict[str, tuple[Span, float]] = {}
+        self._requests: dict[str, tuple[str, float]] = {}
+        self._unbilled: dict[str, Tokens] = {}
+        options = subject.options
+        self._ledger = Ledger(resumed=options.resume is not None or options.continue_conversation)
+
+    # -- turns ---------------------------------------------------------------------------------------------------------
+
+    def _begin_turn(self, turn_id: str | None, around: Context, *links: Link) -> _Turn:
+        subject, settings = self._subject, self._settings
+        attributes: dict[str, Any] = {
+            names.OPERATION: names.INVOKE_AGENT,
+            names.PROVIDER: settings.provider,
+            names.AGENT_NAME: settings.agent,
+        }
+        if subject.model is not None:
+            attributes[names.REQUEST_MODEL] = subject.model
+        if turn_id is None:
+            attributes[names.BACKGROUND] = True
+        span = settings.tracer.start_span(
+            f"{names.INVOKE_AGENT} {settings.agent}", around, SpanKind.INTERNAL, attributes, links
+        )
+        return _Turn(turn_id, _Agent(settings.agent, span, set_span_in_context(span, around), None))
+
+    def prompt_sending(self, turn_id: str, content: str | Sequence[Any]) -> None:
+        """Begin the span of a turn."""
+        turn, self._early = self._early, None
+        if turn is None:
+            is_query = self._subject.kind == "query"
+            turn = self._begin_turn(turn_id, self._caller if is_query else contexts.get_current())
+        turn.id, turn.sent = turn_id, True
+        self._turns[turn_id] = turn
+        turn.agent.span.set_attribute(names.TURN_ID, turn_id)
+        if self._content:
+            turn.agent.span.set_attribute(names.INPUT_MESSAGES, prompt_json(content))
+
+    def turn_changed(self, turn_id: str, state: str, error: BridleError | None) -> None:
+        """Follow a turn, and end its span."""
+        if state == "started":
+            self._current = self._turns.get(turn_id)
+        elif state != "queued" and (turn := self._turns.pop(turn_id, None)) is not None:
+            self._end_turn(turn, state, error)
+
+    def _end_turn(self, turn: _Turn, state: str, error: BridleError | None) -> None:
+        if self._current is turn:
+            self._current = None
+        self._last = turn
+        agent, result = turn.agent, turn.result
+        attributes: dict[str, Any] = {names.TURN_STATE: state}
+        if result is not None:
+            if result.usage is not None:
+                agent.tokens = Tokens.of(result.usage)
+            if result.terminal_reason is not None:
+                attributes[names.TERMINAL_REASON] = result.terminal_reason
+            if result.total_cost_usd is not None:
+                attributes[names.TOTAL_COST] = result.total_cost_usd
+            if self._content:
+                said = [{"type": "text", "content": result.text}]
+                attributes[names.OUTPUT_MESSAGES] = message_json(said, result.stop_reason)
+        if turn.cost is not None:
+            attributes[names.COST] = turn.cost
+        failure = ""
+        if state == "failed":
+            failure = _failure(error, result)
+            exit_code = getattr(error, "exit_code", None)
+            if isinstance(exit_code, int):
+                attributes[names.EXIT_CODE] = exit_code
+        agent.span.set_attributes(attributes)
+        self._end_agent(agent, failure)
+
+    def _end_agent(self, agent: _Agent, failure: str) -> None:
+        """End the span of an agent, after those of its responses, tools and subagents."""
+        self._end_chat(agent)
+        for call_id in agent.calls:
+            inner = self._agents.get(call_id)
+            if inner is not None and not inner.background:
+                del self._agents[call_id]
+                self._end_agent(inner, "cancelled")
+            tool = self._tools.pop(call_id, None)
+            if tool is not None and tool.span is not None:
+                self._end_tool(tool, "cancelled")
+        agent.calls.clear()
+        attributes: dict[str, Any] = {
+            names.INFERENCE_CALLS: agent.inferences,
+            names.TOOL_CALLS: agent.tools,
+            **agent.tokens.attributes(),
+        }
+        if self._subject.session_id is not None:
+            attributes[names.CONVERSATION] = self._subject.session_id
+        agent.span.set_attributes(attributes)
+        measured = {names.OPERATION: names.INVOKE_AGENT, names.AGENT_NAME: agent.name}
+        _end(agent.span, failure, measured)
+        self._instruments.agent_duration.record(time.monotonic() - agent.began, measured, agent.context)
+
+    # -- the process ---------------------------------------------------------------------------------------------------
+
+    def launching(self) -> Mapping[str, str | None]:
+        """Return the trace context and the switches of the CLI's own telemetry."""
+        if self._subject.kind == "query":
+            turn = next(iter(self._turns.values()), self._early)
+            if turn is None:
+                turn = self._early = self._begin_turn("", self._caller)
+            around = turn.agent.context
+        else:
+            around = contexts.get_current()
+        return {**self._settings.switches, **trace_context(around, self._subject.options)}
+
+    def launched(self) -> None:
+        """Count the process."""
+        self._instruments.process_starts.add(1, {}, self._caller)
+
+    def request_sent(self, request_id: str, operation: str) -> None:
+        """Begin to measure a control operation."""
+        self._requests[request_id] = operation, time.monotonic()
+
+    def request_ended(self, request_id: str, error: BridleError | None) -> None:
+        """Measure a control operation."""
+        operation, began = self._requests.pop(request_id, ("", 0.0))
+        if operation:
+            measured = {names.OPERATION_OF_SESSION: operation}
+            if error is not None:
+                measured[names.ERROR_TYPE] = type(error).__name__
+            self._instruments.control_duration.record(time.monotonic() - began, measured, self._caller)
+
+    def ended(self, error: BridleError | None, exit_code: int | None) -> None:
+        """End all spans."""
+        state = "interrupted" if error is None else "failed"
+        for span, _ in self._callbacks.values():
+            _end(span, "cancelled")
+        self._callbacks.clear()
+        open_turns = [*self._turns.values(), self._background, self._early]
+        self._turns.clear()
+        self._background = self._early = None
+        for turn in open_turns:
+            if turn is not None:
+                self._end_turn(turn, state, error)
+        for agent in self._agents.values():
+            self._end_agent(agent, "cancelled")
+        self._agents.clear()
+        self._bill({model: (tokens.read, tokens.written) for model, tokens in self._unbilled.items()}, self._caller)
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def messages_received(self, messages: Sequence[Message], turn_ids: tuple[str, ...]) -> None:
+        """Take messages."""
+        now = time.time_ns()
+        turn: _Turn | None = None
+        for turn_id in turn_ids:
+            turn = self._turns.get(turn_id)
+            if turn is not None:
+                break
+        else:
+            if turn_ids:
+                turn = self._last
+        for message in messages:
+            match message:
+                case StreamEvent():
+                    self._streamed(message, turn, now)
+                case AssistantMessage():
+                    self._said(message, turn, now)
+                case UserMessage():
+                    self._heard(message, now)
+                case ResultMessage():
+                    self._result(message, turn, turn_ids)
+                case TaskStartedMessage(tool_use_id=str(call_id), is_backgrounded=True):
+                    self._detached.add(call_id)
+                case TaskNotificationMessage(tool_use_id=str(call_id), status=status):
+                    agent = self._agents.get(call_id)
+                    if agent is not None and agent.background:
+                        del self._agents[call_id]
+                        self._end_agent(agent, "" if status == "completed" else status or "cancelled")
+                case _:  # the state of the CLI
+                    pass
+
+    def _main_agent(self, turn: _Turn | None) -> _Agent:
+        """Return the main agent of a turn; without one, of the turn that the CLI started by itself."""
+        if turn is None:
+            turn = self._background
+        if turn is None:
+            links = [] if self._last is None else [Link(self._last.agent.span.get_span_context())]
+            turn = self._background = self._begin_turn(None, contexts.Context(), *links)
+        return turn.agent
+
+    def _agent_of(self, parent: str | None, kind: str | None, turn: _Turn | None) -> _Agent:
+        """Return the agent that speaks: the main one, or the subagent of a tool call."""
+        if parent is None:
+            return self._main_agent(turn)
+        agent = self._agents.get(parent)
+        if agent is not None:
+            return agent
+        tool = self._tools.get(parent)
+        settings = self._settings
+        if tool is not None:
+            around, turn = tool.context, tool.agent.turn
+        else:
+            turn = turn or self._turn_of_now()
+            around = self._caller if turn is None else turn.agent.context
+        name = kind or (tool.subagent if tool is not None else None) or "subagent"
+        attributes = {names.OPERATION: names.INVOKE_AGENT, names.PROVIDER: settings.provider, names.AGENT_NAME: name}
+        span = settings.tracer.start_span(f"{names.INVOKE_AGENT} {name}", around, SpanKind.INTERNAL, attributes)
+        agent = self._agents[parent] = _Agent(name, span, set_span_in_context(span, around), turn)
+        # It outlives its call if that was said, has ended already, or is unknown.
+        agent.background = parent in self._detached or tool is None or tool.span is None
+        self._detached.discard(parent)
+        return agent
+
+    def _chat_of(self, agent: _Agent, message_id: str, model: str) -> _Chat:
+        """Return the response with that id; the one before is over."""
+        chat = agent.chat
+        if chat is None or chat.id != message_id:
+            self._end_chat(agent)
+            chat = agent.chat = _Chat(message_id, model, agent.since)
+        if agent.turn is not None and agent is agent.turn.agent and not agent.turn.answered:
+            agent.turn.answered = True
+            if agent.turn.sent:
+                seconds = time.monotonic() - agent.began
+                self._instruments.first_message.record(seconds, {names.AGENT_NAME: agent.name}, agent.context)
+        return chat
+
+    def _end_chat(self, agent: _Agent) -> None:
+        """Make the span of a response that is over."""
+        chat, agent.chat = agent.chat, None
+        if chat is None:
+            return
+        agent.since = max(agent.since, chat.ended)
+        agent.inferences += 1
+        agent.tokens.add(chat.tokens)
+        self._unbilled.setdefault(chat.model, Tokens()).add(chat.tokens)
+        settings = self._settings
+        attributes: dict[str, Any] = {
+            names.OPERATION: names.CHAT,
+            names.PROVIDER: settings.provider,
+            names.REQUEST_MODEL: chat.model,
+            names.RESPONSE_MODEL: chat.model,
+            names.RESPONSE_ID: chat.id,
+            names.DERIVED_TIMES: True,
+            **chat.tokens.attributes(),
+        }
+        if chat.stop_reason is not None:
+            attributes[names.FINISH_REASONS] = [chat.stop_reason]
+        if self._subject.session_id is not None:
+            attributes[names.CONVERSATION] = self._subject.session_id
+        if self._content and chat.parts:
+            attributes[names.OUTPUT_MESSAGES] = message_json(chat.parts, chat.stop_reason)
+        if self._subject.model is None and agent.inferences == 1:
+            agent.span.set_attribute(names.REQUEST_MODEL, chat.model)
+        name = f"{names.CHAT} {chat.model}"
+        span = settings.tracer.start_span(
+            name, agent.context, SpanKind.CLIENT, attributes, start_time=min(chat.began, chat.ended)
+        )
+        span.end(chat.ended)
+
+    def _streamed(self, event: StreamEvent, turn: _Turn | None, now: int) -> None:
+        """Take the two pieces of a response that carry numbers."""
+        head = bytes(event.event_raw[:40])
+        if b"message_" not in head:
+            return
+        try:
+            piece = _piece(event.event_raw)
+        except ValueError:
+            return  # an event of another shape: the message of the response follows
+        agent = self._agent_of(event.parent_tool_use_id, None, turn)
+        if piece.type == "message_start" and piece.message is not None and piece.message.id:
+            chat = self._chat_of(agent, piece.message.id, piece.message.model)
+            chat.ended = now
+            if piece.message.usage is not None:
+                chat.tokens.raise_to(Tokens.of(piece.message.usage))
+        elif piece.type == "message_delta" and agent.chat is not None:
+            agent.chat.ended = now
+            if piece.usage is not None:
+                agent.chat.tokens.raise_to(Tokens.of(piece.usage))
+                agent.chat.tokens.final = True
+            if piece.delta is not None and piece.delta.stop_reason is not None:
+                agent.chat.stop_reason = piece.delta.stop_reason
+
+    def _said(self, message: AssistantMessage, turn: _Turn | None, now: int) -> None:
+        agent = self._agent_of(message.parent_tool_use_id, message.subagent_type, turn)
+        if message.model == _SYNTHETIC:
+            return
+        chat = self._chat_of(agent, message.message_id or message.uuid or "", message.model)
+        chat.ended = now
+        if message.usage is not None:
+            chat.tokens.raise_to(Tokens.of(message.usage))
+        if message.stop_reason is not None:
+            chat.stop_reason = message.stop_reason
+            chat.tokens.final = message.usage is not None
+        if self._content:
+            chat.parts.extend(parts_of(message.content))
+        for block in message.content:
+            if isinstance(block, _CALLS):
+                self._begin_tool(agent, block.id, block.name, block)
+            elif isinstance(block, _OUTCOMES):
+                self._tool_result(block, now)
+
+    def _heard(self, message: UserMessage, now: int) -> None:
+        content = message.content
+        if isinstance(content, str):
+            return
+        for block in content:
+            if isinstance(block, _OUTCOMES):
+                self._tool_result(block, now)
+
+    def _result(self, message: ResultMessage, turn: _Turn | None, turn_ids: tuple[str, ...]) -> None:
+        around = self._background if turn is None and not turn_ids else turn
+        for agent in (around.agent if around is not None else None, *self._agents.values()):
+            if agent is not None:
+                self._end_chat(agent)  # so that its tokens are known
+        tokens = self._ledger.tokens(message)
+        if tokens is None:
+            tokens = {model: (used.read, used.written) for model, used in self._unbilled.items()}
+        self._unbilled.clear()
+        context = self._caller if around is None else around.agent.context
+        self._bill(tokens, context)
+        cost = self._ledger.cost(message)
+        if cost:
+            self._instruments.cost.add(cost, {names.AGENT_NAME: self._settings.agent}, context)
+        if around is not None:
+            around.result = message
+            if cost is not None:
+                around.cost = (around.cost or 0.0) + cost
+        for turn_id in turn_ids:
+            other = self._turns.get(turn_id)
+            if other is not None and other is not around and around is not None:
+                other.agent.span.add_link(around.agent.span.get_span_context())
+        if around is not None and around is self._background:
+            self._background = None
+            aborted = (message.terminal_reason or "").startswith("aborted")
+            self._end_turn(around, "interrupted" if aborted else "failed" if message.is_error else "completed", None)
+
+    def _bill(self, tokens: Mapping[str, tuple[int, int]], context: Context) -> None:
+        """Measure the tokens of models."""
+        for model, amounts in tokens.items():
+            for kind, amount in zip(("input", "output"), amounts, strict=True):
+                if amount:
+                    measured = {
+                        names.OPERATION: names.CHAT,
+                        names.PROVIDER: self._settings.provider,
+                        names.REQUEST_MODEL: model,
+                        names.TOKEN_TYPE: kind,
+                    }
+                    self._instruments.token_usage.record(amount, measured, context)
+
+    # -- tools ---------------------------------------------------------------------------------------------------------
+
+    def _begin_tool(self, agent: _Agent, call_id: str, name: str, block: Any = None) -> _Tool:
+        """Begin the span of a tool call, once."""
+        tool = self._tools.get(call_id)
+        if tool is None:
+            kind = "function" if self._is_in_process(name) else "extension"
+            attributes: dict[str, Any] = {
+                names.OPERATION: names.EXECUTE_TOOL,
+                names.TOOL_NAME: name,
+                names.TOOL_CALL_ID: call_id,
+                names.TOOL_TYPE: kind,
+                names.AGENT_NAME: agent.name,
+            }
+            span = self._settings.tracer.start_span(
+                f"{names.EXECUTE_TOOL} {name}", agent.context, SpanKind.INTERNAL, attributes
+            )
+            tool = self._tools[call_id] = _Tool(call_id, name, kind, agent, span)
+            agent.tools += 1
+            agent.calls.add(call_id)
+        if block is not None:
+            if name in _AGENT_TOOLS:
+                subagent = block.input.get("subagent_type")
+                tool.subagent = subagent if isinstance(subagent, str) else None
+            if self._content and tool.span is not None:
+                tool.span.set_attribute(names.TOOL_ARGUMENTS, as_json(block.input))
+        return tool
+
+    def _is_in_process(self, name: str) -> bool:
+        """Return whether a server of this process has a tool; the configuration of other servers is a dict."""
+        servers = self._subject.options.mcp_servers
+        if not name.startswith("mcp__") or not isinstance(servers, Mapping):
+            return False
+        server = servers.get(name.split("__")[1])
+        return server is not None and not isinstance(server, Mapping)
+
+    def _tool_result(self, block: Any, now: int) -> None:
+        tool = self._tools.get(block.tool_use_id)
+        if tool is None or tool.span is None:
+            return
+        tool.agent.since = now
+        if self._content:
+            text = block.text
+            tool.span.set_attribute(names.TOOL_RESULT, text if text else as_json(block.content))
+        agent = self._agents.get(tool.id)
+        if agent is not None and not agent.background:
+            del self._agents[tool.id]
+            self._end_agent(agent, "")
+        self._end_tool(tool, "tool_error" if block.is_error else "")
+
+    def _end_tool(self, tool: _Tool, failure: str) -> None:
+        span, tool.span = tool.span, None
+        if span is None:
+            return
+        measured = {names.TOOL_NAME: tool.name, names.TOOL_TYPE: tool.type, names.AGENT_NAME: tool.agent.name}
+        _end(span, failure, measured)
+        self._instruments.tool_duration.record(time.monotonic() - tool.began, measured, tool.context)
+
+    # -- callbacks -----------------------------------------------------------------------------------------------------
+
+    def _turn_of_now(self) -> _Turn | None:
+        return self._current or next(iter(self._turns.values()), None) or self._background or self._early
+
+    def callback_started(self, call: CallbackCall) -> Callable[[], object] | None:
+        """Begin the span of a callback; spans that it opens are inside."""
+        attributes: dict[str, Any] = {}
+        kind = SpanKind.INTERNAL
+        if call.kind == "permission":
+            name = names.PERMISSION
+            rule = getattr(call.request, "matched_ask_rule", None)
+            if rule is not None:
+                text = "" if rule.rule_content is None else f"({rule.rule_content})"
+                attributes[names.RULE] = f"{rule.tool_name}{text}"
+            reason = getattr(call.request, "decision_reason_type", None)
+            if reason is not None:
+                attributes[names.REASON] = reason
+            attributes[names.ON_FAILURE] = "deny"
+        elif call.kind == "hook":
+            name = f"{names.HOOK} {call.event}"
+            attributes[names.HOOK_EVENT] = call.event
+            attributes[names.ON_FAILURE] = call.on_failure
+        elif call.kind == "mcp" and call.tool:
+            name, kind = f"{names.TOOLS_CALL} {call.tool}", SpanKind.SERVER
+            attributes[names.OPERATION] = names.EXECUTE_TOOL
+            attributes[names.MCP_METHOD] = names.TOOLS_CALL
+            if self._content:
+                attributes[names.TOOL_ARGUMENTS] = as_json(call.request)
+        else:
+            return None
+        if call.tool:
+            attributes[names.TOOL_NAME] = call.tool
+        if call.tool_use_id:
+            attributes[names.TOOL_CALL_ID] = call.tool_use_id
+        outer = self._around(call)
+        span = self._settings.tracer.start_span(name, outer, kind, attributes)
+        self._callbacks[call.id] = span, time.monotonic()
+        inside = set_span_in_context(span, outer)
+        if call.meta is not None:
+            propagate.inject(call.meta, inside)
+        return partial(contexts.attach, inside)
+
+    def _around(self, call: CallbackCall) -> Context:
+        """Return the context of the tool call, or of the turn, that a callback belongs to."""
+        turn = self._turn_of_now()
+        if call.tool_use_id:
+            tool = self._tools.get(call.tool_use_id)
+            if tool is not None:
+                return tool.context
+            if call.tool and turn is not None:  # the message with the call is still to come
+                return self._begin_tool(turn.agent, call.tool_use_id, call.tool).context
+        return self._caller if turn is None else turn.agent.context
+
+    def callback_ended(self, call: CallbackCall, end: CallbackEnd) -> None:
+        """End the span of a callback."""
+        span, began = self._callbacks.pop(call.id, (None, 0.0))
+        if span is None:
+            return
+        attributes: dict[str, Any] = {names.ENDED: end.how}
+        failure = "" if end.how == "answered" else f"callback_{end.how}"
+        if call.kind == "mcp":
+            if end.how == "answered" and _is_error(end.answer):
+                failure = "tool_error"
+        elif end.answer is not None:
+            attributes[names.DECISION] = _decision(call.kind, end.answer)
+        if call.kind == "permission":
+            measured = {names.TOOL_NAME: call.tool, names.DECISION: attributes.get(names.DECISION, "none")}
+            self._instruments.permission_wait.record(time.monotonic() - began, measured, self._caller)
+        span.set_attributes(attributes)
+        _end(span, failure)
+
+
+def _end(span: Span, failure: str, measured: dict[str, Any] | None = None) -> None:
+    """End a span; note a failure there and in the attributes of its metric. The description names no content."""
+    if failure:
+        span.set_attribute(names.ERROR_TYPE, failure)
+        span.set_status(Status(StatusCode.ERROR, failure))
+        if measured is not None:
+            measured[names.ERROR_TYPE] = failure
+    span.end()
+
+
+def _failure(error: BridleError | None, result: ResultMessage | None) -> str:
+    """Return the kind of failure of a turn."""
+    if error is not None:
+        return type(error).__name__
+    if result is not None and result.is_error:
+        return result.terminal_reason or result.subtype or "error"
+    return "error"
+
+
+def _decision(kind: str, answer: Mapping[str, Any]) -> str:
+    """Return the decision of a permission callback or a hook."""
+    if kind == "permission":
+        return str(answer.get("behavior", "none"))
+    if answer.get("continue") is False:
+        return "stop"
+    inner = answer.get("hookSpecificOutput")
+    decision = inner.get("permissionDecision") if isinstance(inner, dict) else None
+    return str(decision or answer.get("decision") or "none")
+
+
+def _is_error(answer: Mapping[str, Any] | None) -> bool:
+    """Return whether the answer of a server reports a failure."""
+    response = (answer or {}).get("mcp_response")
+    if not isinstance(response, dict):
+        return False
+    result = response.get("result")
+    return "error" in response or (isinstance(result, dict) and bool(result.get("isError")))
+
+
+class _Begun(msgspec.Struct):
+    id: str = ""
+    model: str = ""
+    usage: Usage | None = None
+
+
+class _Delta(msgspec.Struct):
+    stop_reason: str | None = None
+
+
+class _Piece(msgspec.Struct):
+    type: str = ""
+    message: _Begun | None = None
+    delta: _Delta | None = None
+    usage: Usage | None = None
+
+
+_piece = msgspec.json.Decoder(_Piece).decode

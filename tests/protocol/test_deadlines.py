@@ -12,6 +12,7 @@ import pytest
 
 import bridle
 from bridle.launch import build_plan
+from bridle.options.bounds import LONGEST_SECONDS
 from bridle.protocol.deadlines import Deadlines
 from bridle.session.core import SessionCore
 from bridle.session.readers import Progress, Readers
@@ -74,6 +75,61 @@ def test_a_timeout_that_starts_again_while_it_is_handled_waits_for_the_next_call
         deadlines.arm("turn", "one", 0.0)
     assert deadlines.wait_seconds(1.0) == 0.0
     assert [name for _, name, _ in deadlines.passed(1.0)] == ["one"]
+
+
+def test_a_running_timeout_can_only_be_put_off() -> None:
+    deadlines = Deadlines(100.0)
+    deadlines.arm("turn", "one", 10.0)
+    deadlines.put_off("turn", "one", 105.0)
+    assert deadlines.wait_seconds(100.0) == 10.0
+    deadlines.put_off("turn", "one", 130.0)
+    assert deadlines.wait_seconds(100.0) == 30.0
+    assert deadlines.seconds_of("turn", "one") == 10.0
+    assert list(deadlines.passed(129.0)) == []
+    assert list(deadlines.passed(130.0)) == [("turn", "one", 10.0)]
+    assert deadlines.now == 130.0
+
+
+def test_timeouts_are_known_by_kind_and_name() -> None:
+    deadlines = Deadlines()
+    deadlines.arm("turn", "one", 1.0)
+    deadlines.arm("idle", "one", 2.0)
+    deadlines.arm_at("turn", "two", 7.0, 3.0)
+    assert (deadlines.names("turn"), deadlines.names("idle"), deadlines.names("exit")) == (["one", "two"], ["one"], [])
+    assert deadlines.seconds_of("turn", "two") == 3.0
+    assert deadlines.seconds_of("idle", "two") is None
+    assert len(deadlines) == 3
+    deadlines.clear()
+    assert (len(deadlines), deadlines.wait_seconds(0.0), list(deadlines.passed(99.0))) == (0, None, [])
+    deadlines.arm("turn", "one", 5.0)
+    assert deadlines.wait_seconds(99.0) == 5.0
+
+
+def test_of_timeouts_that_pass_together_the_one_that_was_started_first_comes_first() -> None:
+    deadlines = Deadlines()
+    for name in ("c", "a", "b"):
+        deadlines.arm("turn", name, 1.0)
+    assert [name for _, name, _ in deadlines.passed(1.0)] == ["c", "a", "b"]
+
+
+def test_a_wait_is_never_longer_than_a_selector_can_wait() -> None:
+    deadlines = Deadlines()
+    deadlines.arm("turn", "one", 3e9)
+    assert deadlines.wait_seconds(0.0) == LONGEST_SECONDS
+    deadlines.arm("turn", "two", 1.0)
+    assert deadlines.wait_seconds(0.25) == 0.75
+    assert deadlines.wait_seconds(5.0) == 0.0
+
+
+def test_a_timeout_that_is_removed_while_another_is_handled_does_not_pass() -> None:
+    deadlines = Deadlines()
+    deadlines.arm("turn", "one", 1.0)
+    deadlines.arm("turn", "two", 1.0)
+    passed = []
+    for _, name, _ in deadlines.passed(1.0):
+        passed.append(name)
+        deadlines.disarm("turn", "two")
+    assert passed == ["one"]
 
 
 class Operations:

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle import Options, OptionsError, PromptIterableError
+from bridle import Options, OptionsError, PromptIterableError, StreamWarning
 from bridle.messages.decode import from_data
 from bridle.queries.ending import partial_of
-from bridle.queries.plain import with_guards
+from bridle.queries.plain import tell, warn_before_start, with_guards
 from bridle.queries.prompts import Feeder, OnePrompt, checked_blocks, one_prompt, steering_reasons
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
-
-    from bridle.errors import StreamWarning
+    from pathlib import Path
 
 FRAME = {"type": "user", "message": {"content": "hi"}}
 
@@ -126,3 +125,70 @@ def test_a_callback_for_output_that_raises_is_a_warning_and_no_more(name: str) -
     for _ in range(2):
         getattr(options, name)("line")
     assert [(warning.code, f"`{name}`" in warning.message) for warning in warned] == [("CALLBACK_FAILED", True)]
+
+
+def test_a_callback_for_warnings_that_raises_gives_one_more_warning() -> None:
+    def broken(_: StreamWarning) -> None:
+        raise KeyError("mine")
+
+    def interrupted(_: StreamWarning) -> None:
+        raise KeyboardInterrupt
+
+    told: list[StreamWarning] = []
+    warning = StreamWarning("SLOW_CONSUMER", "look", {})
+    assert tell(Options(), warning) is None
+    assert tell(Options(on_warning=told.append), warning) is None
+    assert told == [warning]
+    failure = tell(Options(on_warning=broken), warning)
+    assert failure is not None
+    assert (failure.code, failure.context["kind"], failure.context["callback"]) == (
+        "CALLBACK_FAILED",
+        "on_warning",
+        "`on_warning`",
+    )
+    with pytest.raises(KeyboardInterrupt):
+        tell(Options(on_warning=interrupted), warning)
+
+
+def test_a_warning_before_the_start_is_issued_and_told() -> None:
+    told: list[StreamWarning] = []
+    warning = StreamWarning("SLOW_CONSUMER", "look", {})
+    with pytest.warns(StreamWarning, match="look") as issued:
+        warn_before_start(Options(on_warning=told.append), [warning])
+    assert told == [warning]
+    assert [one.message for one in issued] == [warning]
+    assert issued[0].filename == __file__
+
+
+def test_a_path_for_the_trace_is_not_a_callback(tmp_path: Path) -> None:
+    options = Options(trace=tmp_path / "trace")
+    assert with_guards(options, print).trace == options.trace
+
+
+def test_a_prompt_of_the_wrong_shape_says_what_is_wrong() -> None:
+    with pytest.raises(OptionsError, match=r"^The prompt is empty: the CLI needs something to answer\.$") as refused:
+        one_prompt([])
+    assert refused.value.field == "prompt"
+    with pytest.raises(OptionsError):
+        one_prompt({**FRAME, "message": {"content": ""}})
+    with pytest.raises(TypeError, match="a prompt must be a str, a list of content blocks or a user frame, not int"):
+        one_prompt({**FRAME, "message": {"content": 5}})
+
+
+def test_the_count_of_prompts_is_part_of_the_error() -> None:
+    problems: list[PromptIterableError | None] = []
+    job = feeder(iter(["one", "two", 5]), [], problems)
+    with pytest.raises(TypeError) as raised:
+        job.call()
+    assert job.ended is not None
+    job.ended(None, raised.value)
+    (problem,) = problems
+    assert problem is not None
+    assert problem.count == 2
+    assert problem.reason == "TypeError: a prompt must be a str, a list of content blocks or a user frame, not int"
+    again: list[PromptIterableError | None] = []
+    done = feeder(iter(["one"]), [], again)
+    done.call()
+    assert done.ended is not None
+    done.ended(None, None)
+    assert again == [None]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bridle import HookMatcher, Options, StreamWarning, TurnTimeoutError
+from bridle import HookMatcher, Options, StreamWarning, Timeouts, TurnTimeoutError
 from bridle.protocol.states.session import TurnState
 from bridle.session.core import SessionCore
 from bridle.session.readers import Audience, Progress, Readers
@@ -307,4 +307,83 @@ def test_an_answered_callback_gives_a_prompt_that_waits_no_more_time_for_its_tur
     it.core.callback_ended(job, None, None, it.now)
     it.core.pump(it.now)
     it.pass_by(5.1)
+    assert turn.over.is_set
+
+
+@shows("session.deadlines.kinds")
+def test_that_a_prompt_was_taken_is_no_answer_to_it() -> None:
+    it = Clocked(timeouts={"first_message": 5.0})
+    turn = it.send()
+    it.pass_by(3.0)
+    it.take(lifecycle(turn, "queued"), lifecycle(turn, "started"))
+    it.pass_by(1.9)
+    assert not turn.over.is_set
+    it.pass_by(0.2)
+    assert isinstance(turn.inbox.error, TurnTimeoutError)
+    assert (turn.inbox.error.kind, turn.inbox.error.seconds) == ("first_message", 5.0)
+
+
+@shows("session.deadlines.kinds")
+def test_a_message_ends_the_wait_for_the_first_and_starts_the_silence_again() -> None:
+    it = Clocked(timeouts={"first_message": 5.0, "idle": 8.0})
+    turn = it.send()
+    it.take(lifecycle(turn, "started"), TEXT)
+    for _ in range(3):
+        it.pass_by(7.9)
+        it.take(TEXT)
+    assert it.core.deadlines.names("first_message") == []
+    it.pass_by(7.9)
+    assert not turn.over.is_set
+    it.pass_by(0.2)
+    assert isinstance(turn.inbox.error, TurnTimeoutError)
+    assert turn.inbox.error.kind == "idle"
+
+
+@shows("session.deadlines.kinds")
+def test_only_one_of_the_timeouts_may_be_set() -> None:
+    for timeouts, left in (({"first_message": 5.0}, []), ({"idle": 5.0}, ["idle"]), ({}, [])):
+        it = Clocked(timeouts=timeouts)
+        turn = it.send()
+        it.take(lifecycle(turn, "started"), TEXT)
+        assert [kind for kind in ("first_message", "idle", "turn") if it.core.deadlines.is_armed(kind, turn.id)] == left
+
+
+@shows("session.deadlines.kinds")
+def test_a_turn_that_is_over_has_no_timeouts() -> None:
+    it = Clocked(timeouts={"first_message": 5.0, "idle": 5.0, "turn": 50.0})
+    turn = it.send()
+    it.take(lifecycle(turn, "started"), TEXT, result_of(turn))
+    assert it.core.deadlines.wait_seconds(it.now) is None
+
+
+@shows("session.deadlines.waiting")
+def test_the_time_of_a_turn_counts_from_its_beginning() -> None:
+    it = Clocked(timeouts={"turn": 10.0})
+    turn = it.send()
+    it.pass_by(9.0)
+    it.take(lifecycle(turn, "started"))
+    it.pass_by(9.9)
+    assert not turn.over.is_set
+    it.pass_by(0.2)
+    assert turn.over.is_set
+
+
+@shows("session.deadlines.waiting")
+def test_a_prompt_that_waits_for_the_session_has_its_whole_time_once_that_is_ready() -> None:
+    def post(function: Callable[[], None]) -> None:
+        function()
+
+    core = SessionCore(Options(timeouts=Timeouts(first_message=5.0, turn=7.0)), post, Readers)
+    core.connection.begin_start()
+    request_id = core.connection.send_initialize({})
+    turn = core.send("hello", None, 100.0)
+    core.expire(107.0, b"")
+    core.pump(107.0)
+    assert not turn.over.is_set
+    response = {"subtype": "success", "request_id": request_id}
+    core.connection.receive_data(json.dumps({"type": "control_response", "response": response}).encode() + b"\n")
+    core.pump(110.0)
+    core.expire(114.9, b"")
+    assert not turn.over.is_set
+    core.expire(115.0, b"")
     assert turn.over.is_set

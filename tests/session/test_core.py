@@ -19,6 +19,7 @@ from bridle import (
     NotSupportedError,
     Options,
     SessionClosedError,
+    SessionNotStartedError,
     SlowConsumerError,
     StreamWarning,
     Timeouts,
@@ -26,8 +27,17 @@ from bridle import (
     tool_server,
 )
 from bridle.launch import build_plan
+from bridle.protocol.events import BadLine
 from bridle.protocol.states.session import SessionState, TurnState
-from bridle.session.core import EXIT_SECONDS, SessionCore, checked_content, driver_error, prompt_fields, sent_servers
+from bridle.session.core import (
+    EXIT_SECONDS,
+    SessionBase,
+    SessionCore,
+    checked_content,
+    driver_error,
+    prompt_fields,
+    sent_servers,
+)
 from bridle.session.events import (
     ActivityChanged,
     BackgroundTasksChanged,
@@ -40,7 +50,7 @@ from bridle.session.events import (
     TurnStarted,
     WarningRaised,
 )
-from bridle.session.readers import Answer, Flag, Inbox, Readers, size_of
+from bridle.session.readers import Answer, Flag, Inbox, Progress, Readers, TurnBase, size_of
 from bridle.session.steering import SteeredQuery
 from tests.session.test_deadlines import HOOK, IDLE, RESULT, RUNNING, TASK_ENDED, TEXT, Clocked
 
@@ -784,3 +794,66 @@ def test_the_end_of_a_task_is_believed_after_five_seconds_of_silence() -> None:
     assert session.core.quiet
     session.take(TASK_ENDED, RUNNING)
     assert not session.core.deadlines.is_armed("settle", "")
+
+
+# -- texts -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_bad_line_is_logged_as_its_error_says(caplog: pytest.LogCaptureFixture) -> None:
+    session = Clocked()
+    session.core.connection.receive_data(b"100 %s of noise\n")
+    (event,) = session.core.connection.events_received()
+    session.core.handle(event)
+    assert isinstance(event, BadLine)
+    (record,) = caplog.records
+    assert (record.levelno, record.getMessage()) == (logging.WARNING, str(event.error))
+    assert not session.core.warnings
+
+
+def test_a_turn_shows_its_id_and_state() -> None:
+    turn = TurnBase(Progress("one"))
+    assert (turn.id, turn.state) == ("one", TurnState.QUEUED)
+    assert repr(turn) == "TurnBase('one', queued)"
+    assert "TurnBase" in turn._repr_html_()
+
+
+class Plain(SessionBase):
+    """A session as its properties show it."""
+
+    def __init__(self, core: SessionCore[Any]) -> None:
+        self._core = core
+
+    @property
+    def pid(self) -> int | None:
+        return 7
+
+    def send(self) -> None:
+        self._require_start("send")
+
+
+def test_a_session_shows_what_its_core_knows() -> None:
+    session = Clocked(model="m")
+    session.take({**TEXT, "session_id": "s"}, TASKS, RUNNING)
+    shown = Plain(session.core)
+    assert repr(shown) == "Plain(state='running', session_id='s', pid=7)"
+    assert shown.options.model == "m"
+    assert (shown.state, str(shown.activity), shown.session_id) == (SessionState.RUNNING, "running", "s")
+    assert [task.task_id for task in shown.background_tasks] == ["t"]
+    assert shown.server_info is session.core.connection.server_info
+    assert shown.server_info is not None
+    assert (shown.exit_code, shown.warnings) == (None, [])
+    session.core.warn("INCOMPLETE_LAST_LINE", "w")
+    assert [warning.code for warning in shown.warnings] == ["INCOMPLETE_LAST_LINE"]
+    session.core.process_gone(3, b"")
+    assert shown.exit_code == 3
+    shown.send()
+    with pytest.raises(SessionNotStartedError, match="send"):
+        Plain(SessionCore(None, lambda _: None, Readers)).send()
+
+
+def test_the_last_thousand_warnings_are_kept() -> None:
+    session = Clocked()
+    for number in range(1_010):
+        session.core.warn("INCOMPLETE_LAST_LINE", str(number))
+    assert len(session.core.warnings) == 1_000
+    assert session.core.warnings[-1].message == "1009"

@@ -208,6 +208,15 @@ def test_a_store_that_fails_gives_a_message_a_warning_and_the_result() -> None:
     assert session.store.taken == [("subagents/agent-a", [1, 2])]  # nothing is lost, and nothing is behind a hole
 
 
+def test_a_long_name_of_a_transcript_is_cut_in_the_warning() -> None:
+    session = Stored()
+    session.take(session.wrote(1, path=SUB.replace("agent-a", "a" * 500)), RESULT)
+    session.append(StoreConflictError("s"))
+    (warning,) = session.core.warnings
+    shown = warning.message.partition("entries of ")[2].partition(": ")[0]
+    assert 200 < len(shown) < 260
+
+
 def test_two_writers_are_not_tried_again() -> None:
     session = Stored()
     turn = session.send()
@@ -220,7 +229,10 @@ def test_two_writers_are_not_tried_again() -> None:
     (warning,) = session.core.warnings
     assert warning.context["given_up"] is True
     assert warning.message.startswith("The session store did not take entries of s: ")
-    assert "No more of it is copied in this session." in warning.message
+    assert warning.message.endswith(
+        "No more of it is copied in this session. "
+        "The transcript on the disk is complete: the next resume on this host heals the store."
+    )
 
 
 def test_an_append_that_does_not_return_is_stopped_and_its_entries_wait() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from typing import Any
 
 import pytest
+from mcp.server.lowlevel import Server
 
 from bridle import (
     CheckpointingNotEnabledError,
@@ -18,6 +20,7 @@ from bridle import (
     Limits,
     NotSupportedError,
     Options,
+    OptionsError,
     SessionClosedError,
     SessionNotStartedError,
     SlowConsumerError,
@@ -216,23 +219,25 @@ def test_warnings_are_kept_told_once_and_logged(caplog: pytest.LogCaptureFixture
         ("INCOMPLETE_LAST_LINE", "later", {"line": b"x"}),
     ]
     assert [event.warning for event in events.items] == told
-    levels = {record.levelno for record in caplog.records if "before" in record.getMessage()}
-    assert levels == {logging.DEBUG}
-    levels = {record.levelno for record in caplog.records if "later" in record.getMessage()}
-    assert levels == {logging.WARNING}
+    assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
+        (logging.DEBUG, str(before)),
+        (logging.WARNING, str(told[1])),
+    ]
 
 
-def test_on_warning_that_raises_is_one_more_warning() -> None:
+def test_on_warning_that_raises_is_one_more_warning(caplog: pytest.LogCaptureFixture) -> None:
     def broken(_: StreamWarning) -> None:
         raise ValueError("bad")
 
     session = Clocked(on_warning=broken)
+    session.take({**TEXT, "session_id": "s"})
     session.core.warn("INCOMPLETE_LAST_LINE", "w")
     session.core.tell()
     first, second = session.core.warnings
     assert (first.code, second.code) == ("INCOMPLETE_LAST_LINE", "CALLBACK_FAILED")
-    assert second.context["kind"] == "on_warning"
+    assert (second.context["kind"], second.context["callback"]) == ("on_warning", "`on_warning`")
     assert "ValueError" in str(second)
+    assert {getattr(record, "session_id", "missing") for record in caplog.records} == {"s"}
     assert not session.core.has_to_tell
 
 
@@ -508,6 +513,67 @@ def test_unread_messages_warn_at_half_of_the_limit_and_fail_beyond_it() -> None:
     assert f"{10_000:,}" in str(error) or "10000" in str(error)
 
 
+def test_half_of_the_limit_and_the_limit_itself_are_allowed() -> None:
+    line = {**TEXT, "uuid": "x" * 900}
+    size = len(json.dumps(line))
+    session, messages = Clocked(limits=Limits(buffered_bytes=4 * size, line_bytes=2 * size)), Inbox()
+    session.core.audience.add(messages, events=False)
+    session.take(line, line)
+    assert not session.core.warnings
+    session.take(line)
+    (warning,) = session.core.warnings
+    assert warning.message == (
+        f"{3 * size:,} bytes of messages and events wait unread; at {4 * size:,} the session fails."
+    )
+    session.take(line)
+    assert not session.core.connection.over
+    for _ in range(4):
+        messages.take()
+    session.take(line)  # a quarter is not less than a quarter: this is the same time of slowness
+    session.take(line, line)
+    assert len(session.core.warnings) == 1
+    session.take(line, line)
+    error = session.core.connection.terminal_error
+    assert isinstance(error, SlowConsumerError)
+    assert (error.buffered, error.limit) == (5 * size, 4 * size)
+
+
+def test_unread_messages_of_turns_count_as_well() -> None:
+    line = {**TEXT, "uuid": "x" * 900}
+    size = len(json.dumps(line))
+    session = Clocked(limits=Limits(buffered_bytes=4 * size, line_bytes=2 * size))
+    turn = session.send()
+    session.take(started(turn.id))
+    session.take(line, line, line)
+    assert [warning.code for warning in session.core.warnings] == ["SLOW_CONSUMER"]
+    session.take(line, line)
+    assert isinstance(session.core.connection.terminal_error, SlowConsumerError)
+
+
+def test_unread_events_count_for_each_cursor() -> None:
+    def slow_after(cursors: int) -> int:
+        session = Clocked(limits=Limits(buffered_bytes=20_000))
+        inboxes = [Inbox() for _ in range(cursors)]
+        for inbox in inboxes:
+            session.core.audience.add(inbox, events=True)
+        for count in range(1, 100):
+            session.take(RUNNING if count % 2 else IDLE)
+            if session.core.warnings:
+                return count
+        return 0
+
+    assert (slow_after(1), slow_after(2)) == (41, 21)
+
+
+def test_an_inbox_counts_what_is_left() -> None:
+    session, messages, _ = listening()
+    session.take({**TEXT, "uuid": "x"}, TEXT, {**TEXT, "uuid": "y" * 50})
+    sizes = [len(item.raw) for item in messages.items]
+    for left in (sizes[1] + sizes[2], sizes[2], 0):
+        messages.take()
+        assert messages.size == left
+
+
 def test_a_turn_that_times_out_ends_and_is_interrupted() -> None:
     session, _, events = listening(timeouts={"turn": 5.0})
     turn = session.send()
@@ -549,6 +615,23 @@ def test_the_log_says_what_happened_and_nothing_of_its_content(caplog: pytest.Lo
         if record.getMessage().startswith("frame assistant")
     }
     assert ids == {turn.id}
+
+
+def test_the_log_names_the_turn_of_a_result_and_the_exit_code(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "bridle")
+    session = Clocked(hooks={"PreToolUse": [HookMatcher(hooks=[lambda *_: None])]})
+    turn = session.send()
+    session.take({**RESULT, "user_message_uuids": [turn.id]})
+    session.take({"type": "control_request", "request_id": "r" * 300, "request": HOOK})
+    session.core.process_gone(7, b"")
+    session.core.pump(session.now)
+    said = {record.getMessage(): getattr(record, "turn_id", "missing") for record in caplog.records}
+    assert [turn_id for text, turn_id in said.items() if text.startswith("frame result")] == [turn.id]
+    assert said[f"turn {turn.id} is completed"] == turn.id
+    assert "the session has ended: FAILED, exit code 7" in said
+    (asks,) = [text for text in said if text.startswith("the CLI asks: hook_callback (")]
+    assert asks.endswith(f"{'r' * 100})")
+    assert len(asks) < 200
 
 
 # -- timeouts and what they reach --------------------------------------------------------------------------------------
@@ -741,6 +824,15 @@ def test_servers_are_sent_by_name_and_those_of_this_process_are_kept() -> None:
     wire, own = sent_servers({"a": inside, "b": outside})
     assert wire == {"a": {"type": "sdk", "name": "a"}, "b": outside}
     assert own == {"a": inside}
+
+
+def test_a_server_object_needs_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server("low")
+    assert sent_servers({"low": server})[1] == {"low": server}
+    monkeypatch.setitem(sys.modules, "mcp.shared.memory", None)
+    with pytest.raises(OptionsError, match=r"bridle\[mcp\]") as refused:
+        sent_servers({"low": server})
+    assert refused.value.field == "mcp_servers.low"
 
 
 def test_an_object_that_is_no_server_is_refused() -> None:

@@ -60,6 +60,7 @@ def test_bad_lines_are_items_and_too_many_in_a_row_end_it() -> None:
         *["DecodeError"] * 4,
     ]
     assert not steered.session.connection.over
+    assert not steered.session.stop_asked
     assert steered.take(b"last") == []
     assert isinstance(steered.query.core.terminal_error, DecodeErrorLimitError)
     assert steered.query.core.terminal_error.last.line == b"last"
@@ -196,13 +197,13 @@ def test_prompts_are_read_once_the_session_is_ready() -> None:
 
 
 def test_a_prompt_that_cannot_be_sent_ends_the_query_with_its_place_and_reason() -> None:
-    steered = Steered(iter(["one", [{"type": "text", "text": "\ud800"}], "three"]))
+    steered = Steered(iter(["one", "two", [{"type": "text", "text": "\ud800"}], "four"]))
     job = feeder(steered)
     job.take()()
     steered.session.pump(0.0)
     error = steered.query.core.terminal_error
     assert isinstance(error, PromptIterableError)
-    assert error.count == 1
+    assert error.count == 2
     assert "half a character" in error.reason
     assert isinstance(error.__cause__, ValueError)
     assert sent(steered) == []  # nothing is written to a session that is over
@@ -283,6 +284,7 @@ def test_a_cli_that_waits_for_a_callback_may_stay(kind: str) -> None:
     for now in (30.0, 60.0):
         steered.session.expire(now, b"")
         assert not steered.query.core.over
+        assert steered.session.deadlines.seconds_of(kind, "") == 30.0
     (job,) = steered.session.callbacks.take()
     steered.session.callback_ended(job, None, None, 60.0)
     steered.session.expire(90.0, b"")
@@ -351,3 +353,44 @@ def test_bad_lines_count_as_unread_until_they_are_taken() -> None:
     assert steered.query.progress()[0] == 50
     steered.query.take()
     assert steered.query.progress()[0] == 0
+
+
+def test_the_stream_takes_a_thousand_items_at_once() -> None:
+    steered = Steered()
+    steered.session.connection.receive_data((json.dumps(TEXT).encode() + b"\n") * 1_500)
+    steered.session.pump(0.0)
+    assert [len(steered.query.take()) for _ in range(3)] == [1_000, 500, 0]
+
+
+def test_progress_counts_the_cursors_of_callbacks_as_well() -> None:
+    steered = Steered()
+    inbox = Inbox()
+    steered.query.add(inbox, events=False)
+    size = len(json.dumps(TEXT))
+    steered.session.connection.receive_data((json.dumps(TEXT).encode() + b"\n") * 2)
+    steered.session.pump(0.0)
+    assert steered.query.progress() == (4 * size, 0)
+    inbox.take()
+    assert steered.query.progress() == (3 * size, size)
+    steered.query.take()
+    assert steered.query.progress() == (size, 3 * size)
+
+
+def test_a_line_that_waits_for_the_exit_is_not_unread() -> None:
+    steered = Steered()
+    steered.session.connection.receive_data(json.dumps(TEXT).encode() + b'\n{"type":')
+    steered.session.connection.receive_eof()
+    steered.session.pump(0.0)
+    assert steered.query.progress() == (len(json.dumps(TEXT)), 0)
+
+
+def test_once_the_input_is_closed_only_the_exit_is_limited() -> None:
+    steered = Steered(timeouts={"after_result": 30.0})
+    steered.take(TEXT, RESULT)
+    assert steered.session.deadlines.is_armed("after_result", "")
+    steered.session.connection.input_was_closed()
+    steered.session.input_closed(5.0)
+    assert not steered.session.deadlines.is_armed("after_result", "")
+    assert steered.session.deadlines.seconds_of("finish", "") == 30.0
+    steered.session.expire(35.0, b"")
+    assert "CLI_DID_NOT_EXIT" in steered.items()

@@ -189,7 +189,7 @@ def test_a_store_that_fails_gives_a_message_a_warning_and_the_result() -> None:
     assert turn.inbox.the_error() is None
     for inbox in (turn.inbox, everything):
         (message,) = [item for item in inbox.items if isinstance(item, MirrorErrorMessage)]
-        assert message.error == "OSError: down"
+        assert (message.error, message.uuid) == ("OSError: down", "")
         assert message.key is not None
         assert (message.key.project_key, message.key.session_id) == ("-work", "s")
         assert message.key.subpath == "subagents/agent-a"
@@ -214,7 +214,37 @@ def test_a_long_name_of_a_transcript_is_cut_in_the_warning() -> None:
     session.append(StoreConflictError("s"))
     (warning,) = session.core.warnings
     shown = warning.message.partition("entries of ")[2].partition(": ")[0]
-    assert 200 < len(shown) < 260
+    name = f"s (subagents/{'a' * 500})"
+    assert shown == f"[... {len(name) - 200} characters left out] {name[-200:]}"
+
+
+def test_the_error_of_a_store_is_cut_and_shows_no_password() -> None:
+    session = Stored()
+    turn = session.send()
+    session.take(started(turn.id), session.wrote(1), result(turn.id))
+    for _ in range(3):
+        session.append(OSError(f"{'x' * 5_000} redis://user:secret@host/0"))
+        session.pass_by(1)
+    (message,) = [item for item in turn.inbox.items if isinstance(item, MirrorErrorMessage)]
+    assert message.error is not None
+    assert 500 < len(message.error) < 560
+    assert "host/0" in message.error
+    assert "secret" not in message.error
+    assert "secret" not in session.core.warnings[0].message
+
+
+def test_a_failure_is_told_to_the_turn_that_runs() -> None:
+    session = Stored()
+    first = session.send()
+    session.take(started(first.id), session.wrote(1), result(first.id))
+    session.append()
+    second = session.send()
+    session.take(started(second.id), session.wrote(*range(500)))
+    for _ in range(3):
+        session.append(OSError("down"))
+        session.pass_by(1)
+    assert [isinstance(item, MirrorErrorMessage) for item in second.inbox.items][-1]
+    assert not any(isinstance(item, MirrorErrorMessage) for item in first.inbox.items)
 
 
 def test_two_writers_are_not_tried_again() -> None:
@@ -248,7 +278,9 @@ def test_an_append_that_does_not_return_is_stopped_and_its_entries_wait() -> Non
     assert turn.over.is_set
     assert session.jobs() == []
     assert stopped == [True]
-    assert session.warnings == ["STORE_FAILED"]
+    (warning,) = session.core.warnings
+    assert warning.code == "STORE_FAILED"
+    assert "entries of s: it did not return within 60 s. The entries wait for the next write." in warning.message
     session.end(hanging)  # it returns after all, and that changes nothing
     session.core.begin_last_writes(session.now)
     session.append()

@@ -735,9 +735,7 @@ def _log(log: SessionLog, event: core_events.Event) -> None:
             for message in event.messages:
                 log.debug("%s", frame_summary(message), extra=turn)
         case core_events.RequestReceived():
-            log.debug(
-                "the CLI asks: %s (%s)", escape_terminal(event.subtype, 100), escape_terminal(event.request_id, 100)
-            )
+            log.debug("the CLI asks: %s (%s)", event.subtype, escape_terminal(event.request_id, 100))
         case core_events.RequestResolved():
             failed = "" if event.error is None else f": {type(event.error).__name__}"
             log.debug("%s (%s) is over%s", event.operation, event.request_id, failed)

@@ -16,7 +16,7 @@ from bridle.messages import ResultMessage
 from bridle.protocol import events
 from bridle.protocol.deadlines import TURN_KINDS
 from bridle.protocol.diagnostics import did_not_exit, incomplete_last_line
-from bridle.protocol.states.session import Ending, TurnState
+from bridle.protocol.states.session import TurnState
 from bridle.queries.ending import Recent
 from bridle.session.events import BackgroundTasksChanged, SessionEvent, TurnCompleted, TurnStarted, WarningRaised
 
@@ -422,7 +422,7 @@ class Readers:
     def ended(self, event: events.Ended) -> None:
         """End all cursors; those of messages with the error."""
         for inbox in list(self._messages):
-            inbox.end(event.error if event.ending is Ending.FAILED else None)
+            inbox.end(event.error)
         for inbox in list(self._events):
             inbox.end()
         self._messages.clear()

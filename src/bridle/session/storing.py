@@ -128,7 +128,7 @@ class Storing:
             self._hold(event)
         else:  # another turn: its reader does not wait, cursors over all messages keep the order
             core.deliver(event, to_cursors=False)
-            self._hold(events.MessagesReceived(messages, ()))
+            self._hold(events.MessagesReceived(messages))
         return True
 
     def _hold(self, event: events.MessagesReceived) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import Enum
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bridle.protocol.states import session as states
 from bridle.protocol.states.session import (
@@ -119,7 +119,6 @@ ENDINGS = {
     Ending.FAILED: "`SessionFailed`, state `FAILED`",
 }
 FIELDS: dict[str, tuple[str, tuple[Any, ...]]] = {
-    "lifecycle": ("the session", tuple(SessionState)),
     "handshake": ("the handshake", tuple(Handshake)),
     "input": ("stdin", tuple(Half)),
     "output": ("stdout", (Half.OPEN, Half.CLOSED)),
@@ -132,19 +131,44 @@ FIELDS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "unsettled": ("a task has ended without a later report", (False, True)),
     "hold_until_confirmed": ("a hook must not be missed (`on_failure='block'`)", (False, True)),
 }
-RULES: dict[str, tuple[Callable[[Snapshot], bool], Snapshot]] = {
+
+
+class Facts(NamedTuple):
+    """All facts that rules ask for: those of `Snapshot`, and what the connection passes beside it."""
+
+    input: Half = Half.OPEN
+    activity: SessionActivity = SessionActivity.UNKNOWN
+    open_turns: int = 0
+    pending_requests: int = 0
+    in_flight_requests: int = 0
+    background_tasks: int = 0
+    unsettled: bool = False
+    handshake: Handshake = Handshake.UNSENT
+    output: Half = Half.OPEN
+    process: Process = Process.ALIVE
+    hold_until_confirmed: bool = False
+
+    def asked(self) -> Snapshot:
+        """Return the facts of the rules that take them together."""
+        return Snapshot(*self[: len(Snapshot._fields)])
+
+
+RULES: dict[str, tuple[Callable[[Facts], bool], Facts]] = {
     "prompts and operations are written immediately": (
         lambda now: states.operations_flow(now.handshake, now.hold_until_confirmed),
-        Snapshot(handshake=Handshake.CONFIRMED),
+        Facts(handshake=Handshake.CONFIRMED),
     ),
     "the CLI can still read frames": (
-        lambda now: states.somebody_reads(now.input, now.output, now.process, now.peer_only_listens),
-        Snapshot(),
+        lambda now: states.somebody_reads(now.input, now.output, now.process, peer_only_listens=False),
+        Facts(),
     ),
-    "the session is quiet: `wait_idle()` returns": (states.is_quiet, Snapshot(activity=SessionActivity.IDLE)),
+    "the session is quiet: `wait_idle()` returns": (
+        lambda now: states.is_quiet(now.asked()),
+        Facts(activity=SessionActivity.IDLE),
+    ),
     "stdin is closed after `finish()`": (
-        states.input_may_close,
-        Snapshot(input=Half.CLOSING, activity=SessionActivity.IDLE),
+        lambda now: states.input_may_close(now.asked()),
+        Facts(input=Half.CLOSING, activity=SessionActivity.IDLE),
     ),
 }
 """Each rule, and a state in which it holds."""
@@ -174,10 +198,10 @@ def picture(
     return [*lines, "```"]
 
 
-def hindrances(rule: Callable[[Snapshot], bool], good: Snapshot) -> list[str]:
+def hindrances(rule: Callable[[Facts], bool], good: Facts) -> list[str]:
     """Return what alone makes a rule false, found by trying every value of every field."""
     if not rule(good):
-        raise ValueError(f"{rule.__name__} does not hold in the state that it is to be drawn from")
+        raise ValueError("a rule does not hold in the state that it is to be drawn from")
     found = []
     for field, (meaning, values) in FIELDS.items():
         bad = [value for value in values if not rule(good._replace(**{field: value}))]

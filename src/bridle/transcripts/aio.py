@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta, tzinfo
     from typing import Literal
 
-    from bridle.transcripts.accounting import Price, UsageReport
+    from bridle.budgets.prices import Price
+    from bridle.transcripts.accounting import UsageReport
     from bridle.transcripts.changes import PruneResult
     from bridle.transcripts.export import ExportFormat
     from bridle.transcripts.index import SearchHit, SearchRole

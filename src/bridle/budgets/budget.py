@@ -235,7 +235,8 @@ class KeyedBudget:
         self.keys: tuple[str, ...] = keys
 
     def __repr__(self) -> str:
-        return f"{self.budget!r}.keyed({', '.join(self.keys)})"
+        keys = (key.partition("=") for key in self.keys)
+        return f"{self.budget!r}.keyed({', '.join(f'{name}={value!r}' for name, _, value in keys)})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, KeyedBudget) and (self.budget, self.keys) == (other.budget, other.keys)

@@ -29,14 +29,14 @@ _NO_PRICE = Price(input=0, output=0)
 
 
 class _Reply:
-    __slots__ = ("frames", "model", "price", "tokens", "whole", "written")
+    __slots__ = ("content", "estimated", "frames", "price", "tokens", "whole")
 
-    def __init__(self, model: str, price: Price) -> None:
-        self.model = model
+    def __init__(self, price: Price) -> None:
         self.price = price
         self.tokens = Tokens()
         self.frames: set[str | None] = set()
-        self.written = 0  # estimated
+        self.content = 0  # tokens that were written, from the size of the content
+        self.estimated = 0  # the part of them that is counted, beyond those that the API reported
         self.whole = False
 
 
@@ -92,7 +92,7 @@ class Meter:
         reply = self._reply(message.message_id or message.uuid or "", message.model or "")
         if not reply.whole and message.uuid not in reply.frames:
             reply.frames.add(message.uuid)
-            self._wrote(reply, sum(map(_size, message.content)) // _BYTES_PER_TOKEN)
+            reply.content += sum(map(_size, message.content)) // _BYTES_PER_TOKEN
         self._counted(reply, tokens_of(message.usage))
 
     def _event(self, message: StreamEvent) -> None:
@@ -113,13 +113,12 @@ class Meter:
             self._counted(self._reply(self._streamed[parent], str(body.get("model") or "")), tokens)
         elif (reply := self._found.get(self._streamed.get(parent, ""))) is not None:
             reply.whole = True
-            self._wrote(reply, 0)
             self._counted(reply, tokens)
 
     def _reply(self, key: str, model: str) -> _Reply:
         reply = self._found.get(key)
         if reply is None:
-            reply = self._found[key] = _Reply(model, self._price(model))
+            reply = self._found[key] = _Reply(self._price(model))
             self._last_price = reply.price
             self.replies += 1
             if len(self._found) > _REPLIES_KEPT:
@@ -133,25 +132,16 @@ class Meter:
         return price or _NO_PRICE
 
     def _counted(self, reply: _Reply, tokens: Tokens) -> None:
-        """Take the usage of a reply, as far as it is larger than before."""
+        """Take the usage of a reply, as far as it is larger than before, and an estimate of the written tokens that it does not have."""
         after = larger(reply.tokens, tokens)
         added = after - reply.tokens
-        if any((added.total, added.web_searches)):
-            estimated = reply.written
-            reply.tokens = after
-            self._known = self._known + added
-            self.usd += reply.price.cost(added)
-            self.tokens += added.total
-            if added.output and estimated:  # a part of the estimate is known now
-                self._wrote(reply, -min(added.output, estimated))
-
-    def _wrote(self, reply: _Reply, tokens: int) -> None:
-        """Estimate that a reply has some more tokens; once it is whole, nothing is estimated any more."""
-        if reply.whole:
-            tokens = -reply.written
-        reply.written += tokens
-        self.usd += reply.price.cost(Tokens(output=tokens))
-        self.tokens += tokens
+        reply.tokens = after
+        self._known = self._known + added
+        estimated = 0 if reply.whole else max(reply.content - after.output, 0)
+        added = added + Tokens(output=estimated - reply.estimated)
+        reply.estimated = estimated
+        self.usd += reply.price.cost(added)
+        self.tokens += added.total
 
     # -- results -------------------------------------------------------------------------------------------------------
 
@@ -170,7 +160,7 @@ class Meter:
             web_searches=max(beyond.web_searches, 0),
         )
         for reply in self._found.values():
-            reply.written = 0
+            reply.content = reply.estimated = 0
         self.usd = self._reported_usd + self._last_price.cost(missing)
         self.tokens = self._reported.total + missing.total
         before_usd, before_tokens, before_replies = self._at_result

@@ -1,0 +1,390 @@
+"""Budgets of queries, sessions and pools on asyncio, trio and threads, against simulated CLIs."""
+
+from __future__ import annotations
+
+import math
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import bridle
+from bridle import (
+    AssistantMessage,
+    Budget,
+    BudgetError,
+    BudgetExceededError,
+    Options,
+    OptionsError,
+    Price,
+    StreamWarning,
+    UnknownPriceError,
+    sync,
+)
+from bridle.budgets import Allowance, Spend
+from bridle.testing import Script, SimulatedCLI
+from tests.budgets.racing import PRICES, REPLY, simulated
+from tests.contract import shows
+from tests.support.shell import Shell
+from tests.support.talking import each, got, raised
+
+
+
+def careful() -> SimulatedCLI:
+    """Return a CLI whose model calls two tools before it answers."""
+    script = Script(forever=True).user()
+    for _ in range(2):
+        script.calls("Bash", {"command": "ls"}, result="README.md")
+    return SimulatedCLI(script.says("One file."), per_session=True)
+
+
+def look(_: object, __: object) -> None:
+    """A hook: the CLI waits for its answer, and hears of an interrupt meanwhile."""
+
+
+HOOKS: dict[str, Any] = {"PreToolUse": look}
+
+
+class Entered:
+    """A session or pool of either shell for the length of a block."""
+
+    def __init__(self, entered: Any) -> None:
+        self._entered = entered
+        self._blocking = type(entered).__module__.startswith("bridle.sync")
+
+    async def __aenter__(self) -> Any:
+        return self._entered.__enter__() if self._blocking else await self._entered.__aenter__()
+
+    async def __aexit__(self, *details: Any) -> None:
+        if self._blocking:
+            self._entered.__exit__(*details)
+        else:
+            await self._entered.__aexit__(*details)
+
+
+def session(shell: Shell, budget: Any, cli: Any = None, **more: Any) -> Entered:
+    kind = sync.Session if shell.blocking else bridle.Session
+    return Entered(kind(Options(budget=budget, **more), transport=cli or simulated()))  # type: ignore[operator]
+
+
+async def ask(session: Any, prompt: str = "What is here?") -> Any:
+    turn = await got(session.send(prompt))
+    return await got(turn.result())
+
+
+@shows("budgets.limits.interrupted", "budgets.limits.raised", "budgets.limits.refused")
+def test_a_session_ends_its_turn_at_the_limit_and_continues_when_it_is_raised(shell: Shell) -> None:
+    budget = Budget(usd=REPLY, prices=PRICES)
+
+    async def scenario() -> None:
+        async with session(shell, budget, careful(), hooks=HOOKS) as talk:
+            error = await raised(lambda: ask(talk), BudgetExceededError)
+            assert error.sent
+            assert (error.limit, error.unit, error.key) == (REPLY, "usd", "")
+            assert error.spent >= error.limit
+            assert not error.retryable
+            assert any(isinstance(message, AssistantMessage) for message in error.partial.messages)
+            assert error.session_id == talk.session_id
+            error = await raised(lambda: ask(talk), BudgetExceededError)
+            assert not error.sent
+            assert "The prompt was not sent. Raise the limit with `Budget.set_limits(usd=...)`." in str(error)
+            budget.set_limits(usd=1.0)
+            assert (await ask(talk)).text == "One file."
+        assert budget.account().turns == 0
+
+    shell.play(scenario)
+
+
+@shows("budgets.limits.interrupted")
+def test_a_query_ends_at_the_limit_with_its_messages(shell: Shell) -> None:
+    budget = Budget(usd=REPLY, prices=PRICES)
+
+    async def scenario() -> None:
+        stream = shell.query("What is here?", Options(budget=budget), transport=simulated())
+        found = []
+        with pytest.raises(BudgetExceededError) as raised:
+            async for message in each(stream):
+                found.append(message)
+        assert raised.value.partial.messages[: len(found)] == tuple(found)
+        assert isinstance(found[-1], AssistantMessage)
+
+    shell.play(scenario)
+    assert budget.account().turns == 0
+
+
+@shows("budgets.limits.whole")
+def test_the_last_reply_of_a_turn_is_not_cut_off(shell: Shell) -> None:
+    budget = Budget(usd=REPLY / 2, prices=PRICES)
+    cli = SimulatedCLI(Script(forever=True).user().says("4"), per_session=True)
+
+    async def scenario() -> None:
+        answer = await shell.run("What is 2 + 2?", Options(budget=budget), transport=cli)
+        assert answer.text == "4"
+        with pytest.raises(BudgetExceededError):
+            await shell.run("What is 2 + 2?", Options(budget=budget), transport=cli)
+
+    shell.play(scenario)
+    assert budget.spent.usd == pytest.approx(REPLY)
+
+
+@shows("budgets.limits.refused")
+def test_a_refused_prompt_of_an_iterable_is_no_error_of_the_iterable(shell: Shell) -> None:
+    budget = Budget(usd=REPLY, prices=PRICES)
+    cli = SimulatedCLI(Script(forever=True).user().says("4"), per_session=True)
+
+    def prompts() -> Any:
+        yield "What is 2 + 2?"
+        while not budget.spent.usd >= REPLY:
+            pass
+        yield "And twice that?"
+
+    async def scenario() -> None:
+        with pytest.raises(BudgetExceededError) as raised:
+            async for _ in shell.query(prompts(), Options(budget=budget), transport=cli):
+                pass
+        assert not raised.value.sent
+
+    shell.play(scenario)
+    assert budget.account().turns == 0
+
+
+@shows("budgets.limits.warned")
+def test_a_limit_warns_once(shell: Shell) -> None:
+    warnings: list[StreamWarning] = []
+    budget = Budget(usd=10 * REPLY, prices=PRICES, warn_at=0.5)
+
+    async def scenario() -> None:
+        for _ in range(2):
+            async with session(shell, budget, on_warning=warnings.append) as talk:
+                for _ in range(2):
+                    await ask(talk)
+        assert [warning.code for warning in warnings] == ["BUDGET_LOW"]
+        assert str(warnings[0]) == "BUDGET_LOW: $0.10 of $0.20 of the budget are spent."
+        assert warnings[0].context == {"key": "", "unit": "usd", "spent": pytest.approx(0.1), "limit": 0.2}
+        budget.set_limits(usd=20 * REPLY)
+        async with session(shell, budget, on_warning=warnings.append) as talk:
+            for _ in range(2):
+                await ask(talk)
+        assert len(warnings) == 2
+
+    shell.play(scenario)
+
+
+def test_warnings_can_be_off() -> None:
+    warnings: list[StreamWarning] = []
+    budget = Budget(usd=2 * REPLY, prices=PRICES, warn_at=None)
+    sync.run("What is here?", Options(budget=budget, on_warning=warnings.append), transport=simulated())
+    assert warnings == []
+
+
+@shows("budgets.limits.tokens")
+def test_a_budget_of_tokens_needs_no_prices(shell: Shell) -> None:
+    budget = Budget(tokens=30)
+    options = Options(budget=budget, model="my-model")
+
+    async def scenario() -> None:
+        assert (await shell.run("What is here?", options, transport=simulated())).text == "One file."
+        with pytest.raises(BudgetExceededError) as raised:
+            await shell.run("What is here?", options, transport=simulated())
+        assert (raised.value.spent, raised.value.limit, raised.value.unit) == (30, 30, "tokens")
+        assert "The budget is spent: 30 tokens of 30 tokens." in str(raised.value)
+
+    shell.play(scenario)
+    assert budget.remaining == Allowance(usd=None, tokens=0)
+
+
+@shows("budgets.metering.unknown")
+def test_a_model_without_a_price_ends_the_turn(shell: Shell) -> None:
+    budget = Budget(usd=1.0)
+    options = Options(budget=budget, model="my-model")
+
+    async def scenario() -> None:
+        with pytest.raises(UnknownPriceError) as raised:
+            await shell.run("What is here?", options, transport=simulated())
+        assert raised.value.model == "my-model"
+        assert "prices={'my-model': Price(input=3, output=15)}" in str(raised.value)
+        priced = options.replace(budget=Budget(usd=1.0, prices={"my-model": Price(input=3, output=15)}))
+        assert (await shell.run("What is here?", priced, transport=simulated())).text == "One file."
+
+    shell.play(scenario)
+
+
+@shows("budgets.limits.keys")
+def test_keys_have_limits_of_their_own(shell: Shell) -> None:
+    per: dict[str, Any] = {"tenant": 2 * REPLY, "tenant=gold": Allowance(tokens=1000), "day": None}
+    budget = Budget(usd=6 * REPLY, per=per, prices=PRICES)
+    acme, gold = budget.keyed(tenant="acme", day="2026-11-22"), budget.keyed(tenant="gold")
+
+    async def scenario() -> None:
+        await shell.run("What is here?", Options(budget=acme), transport=simulated())
+        with pytest.raises(BudgetExceededError) as raised:
+            await shell.run("What is here?", Options(budget=acme), transport=simulated())
+        assert raised.value.key == "tenant=acme"
+        assert "The budget of 'tenant=acme' is spent: $0.04 of $0.04." in str(raised.value)
+        await shell.run("What is here?", Options(budget=gold), transport=simulated())
+        await shell.run("What is here?", Options(budget=gold), transport=simulated())
+        with pytest.raises(BudgetExceededError) as raised:
+            await shell.run("What is here?", Options(budget=gold), transport=simulated())
+        assert raised.value.key == ""
+
+    shell.play(scenario)
+    assert budget.spent == Spend(pytest.approx(6 * REPLY), 90)
+    assert budget.account(tenant="acme").spent == Spend(pytest.approx(2 * REPLY), 30)
+    assert budget.account(day="2026-11-22").spent.tokens == 30
+    assert list(budget.accounts()) == ["", "day=2026-11-22", "tenant=acme", "tenant=gold"]
+    assert acme.remaining.usd == 0.0
+    assert gold.remaining == Allowance(usd=0.0, tokens=1000 - 60)
+    assert acme == budget.keyed(tenant="acme").budget.keyed(tenant="acme", day="2026-11-22")
+    assert len({acme, gold}) == 2
+    budget.reset(tenant="acme")
+    assert budget.account(tenant="acme").spent == Spend(0.0, 0)
+    budget.reset()
+    assert budget.spent == Spend(0.0, 0)
+
+
+@shows("budgets.limits.raised")
+def test_a_pool_continues_after_the_limit_is_raised(shell: Shell) -> None:
+    budget = Budget(usd=REPLY, prices=PRICES, per={"tenant": 1.0})
+    kind = sync.SessionPool if shell.blocking else bridle.SessionPool
+
+    async def scenario() -> None:
+        pool = kind(Options(budget=budget, hooks=HOOKS), warm=1, transport=careful())
+        async with Entered(pool) as pool:
+            async with Entered(pool.session()) as talk:
+                await raised(lambda: ask(talk), BudgetExceededError)
+            async with Entered(pool.session()) as talk:
+                await raised(lambda: ask(talk), BudgetExceededError)
+            budget.set_limits(usd=1.0)
+            async with Entered(pool.session(budget=budget.keyed(tenant="acme"))) as talk:
+                assert (await ask(talk)).text == "One file."
+        assert budget.account(tenant="acme").spent.usd == pytest.approx(3 * REPLY)
+        assert budget.account().turns == 0
+
+    shell.play(scenario)
+
+
+@shows("budgets.file.restarts")
+def test_spending_survives_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "budget.db"
+    first = Budget(usd=1.0, path=path, prices=PRICES)
+    sync.run("What is here?", Options(budget=first), transport=simulated())
+    first.close()
+    second = Budget(usd=2 * REPLY, path=str(path))
+    assert second.spent.usd == pytest.approx(2 * REPLY)
+    with pytest.raises(BudgetExceededError):
+        sync.run("What is here?", Options(budget=second), transport=simulated())
+    assert path.stat().st_mode & 0o777 == 0o600
+    second.close()
+
+
+@shows("budgets.file.restarts")
+def test_files_that_cannot_be_used(tmp_path: Path) -> None:
+    with pytest.raises(BudgetError, match=r"missing/budget.db' cannot be used: .*folder is writable"):
+        Budget(usd=1.0, path=tmp_path / "missing" / "budget.db")
+    other = tmp_path / "other.db"
+    other.write_text("this is not a database, and long enough to be taken for one" * 10)
+    with pytest.raises(BudgetError, match="Check that it is a SQLite file of Bridle"):
+        Budget(usd=1.0, path=other)
+    newer = tmp_path / "newer.db"
+    with sqlite3.connect(newer) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(BudgetError, match="Update Bridle, or use another file"):
+        Budget(usd=1.0, path=newer)
+
+
+@shows("budgets.file.restarts")
+def test_spending_that_cannot_be_counted_ends_the_turn(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "budget.db"
+    budget = Budget(usd=1.0, path=path, prices=PRICES)
+
+    def lose_the_file(_: object, __: object) -> None:
+        budget.close()
+        path.write_text("this is not a database any more, and long enough to be taken for one" * 10)
+
+    async def scenario() -> None:
+        async with session(shell, budget, careful(), hooks={"PreToolUse": lose_the_file}) as talk:
+            error = await raised(lambda: ask(talk), BudgetError)
+            assert "cannot be used" in str(error)
+
+    shell.play(scenario)
+
+
+@shows("budgets.file.forked")
+def test_a_forked_process(tmp_path: Path) -> None:
+    in_memory = Budget(usd=1.0)
+    shared = Budget(usd=1.0, path=tmp_path / "budget.db")
+
+    def check() -> int:
+        try:
+            in_memory.account()
+        except BudgetError as error:
+            return 0 if "Budget(path=...)" in str(error) and shared.spent == Spend(0.0, 0) else 3
+        return 4
+
+    child = os.fork()
+    if not child:
+        try:
+            os._exit(check())
+        finally:
+            os._exit(5)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert shared.spent == Spend(0.0, 0)
+    shared.close()
+
+
+@shows("budgets.limits.bad-values")
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({}, "A `Budget` needs a limit: `usd`, `tokens` or `per`"),
+        ({"usd": "five"}, "`usd` must be a number of US dollars, got 'five' (str)"),
+        ({"usd": -1}, "`usd` must be from 0 to 1,000,000,000 US dollars, or `math.inf` for no limit, got -1"),
+        ({"usd": math.nan}, "`usd` must be from 0"),
+        ({"usd": True}, "`usd` must be a number of US dollars"),
+        ({"tokens": 1.5}, "`tokens` must be a whole number of tokens, got 1.5"),
+        ({"tokens": -1}, "`tokens` must be from 0"),
+        ({"per": [1]}, "`per` must be a dict of limits"),
+        ({"per": {1: 2}}, "`per` must be a dict with names of keys"),
+        ({"per": {"no name": 2}}, "`per` must be a dict with names of keys"),
+        ({"per": {"tenant": "much"}}, "`per['tenant']` must be a number of US dollars"),
+        ({"per": {"tenant": Allowance(tokens=-1)}}, "`per['tenant'].tokens` must be from 0"),
+        ({"usd": 1, "warn_at": 80}, "`warn_at` must be at most 1, got 80"),
+        ({"usd": 1, "warn_at": 0}, "`warn_at` must be more than 0"),
+        ({"usd": 1, "prices": 3}, "`prices` must be a dict of prices"),
+        ({"usd": 1, "prices": {"m": 3}}, "`prices['m']` must be a `bridle.Price(input=..., output=...)`"),
+        ({"usd": 1, "prices": {"m": Price(input=-1, output=1)}}, "`prices['m'].input` must be a number of US dollars"),
+        ({"usd": 1, "prices": {"": Price(input=1, output=1)}}, "`prices` must be a dict with names of models"),
+        ({"usd": 1, "path": 3}, "`path` must be a str or a path, got 3"),
+        ({"usd": 1, "reserve": "x"}, "`reserve` must be a number"),
+    ],
+)
+def test_bad_values(given: dict[str, Any], text: str) -> None:
+    with pytest.raises(OptionsError) as raised:
+        Budget(**given)
+    assert text in str(raised.value)
+
+
+@shows("budgets.limits.bad-values")
+def test_bad_keys() -> None:
+    budget = Budget(per={"tenant": 2.0})
+    with pytest.raises(OptionsError, match=r"no key 'user'. It has 'tenant'. Add it with a limit: `Budget\(per=\{'user': 2.0\}\)`"):
+        budget.keyed(user="u1")
+    with pytest.raises(OptionsError, match="It has none"):
+        Budget(usd=1.0).account(tenant="acme")
+    for value in ("", 3):
+        with pytest.raises(OptionsError, match="`tenant` must be a text that is not empty"):
+            budget.keyed(tenant=value)  # type: ignore[arg-type]
+    with pytest.raises(OptionsError, match="`account` takes one key"):
+        Budget(per={"a": 1.0, "b": 1.0}).account(a="1", b="2")
+    with pytest.raises(OptionsError, match="`budget` must be an object with the method `observe`"):
+        Options(budget=5.0)  # type: ignore[arg-type]
+
+
+def test_reprs() -> None:
+    budget = Budget(usd=1.0, per={"tenant": 2.0})
+    assert repr(budget) == "Budget(usd=1.0, per={'tenant': Allowance(usd=2.0, tokens=None)})"
+    assert repr(budget.keyed(tenant="acme")).endswith(".keyed(tenant='acme')")
+    assert Budget(usd=math.inf).remaining == Allowance()

@@ -1,0 +1,172 @@
+"""The meter: frames of a process in, its cost out."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import pytest
+
+from bridle import Price
+from bridle.budgets.metering import Meter
+from bridle.budgets.prices import PRICES, price_of, short_name
+from bridle.messages import from_data
+from tests.contract import shows
+
+OPUS = "claude-opus-5-5"
+_uuids = count()
+
+
+def take(meter: Meter, *frames: dict[str, Any]) -> None:
+    for frame in frames:
+        message = from_data({"uuid": f"uuid-{next(_uuids)}", "session_id": "s", **frame})
+        meter.take(message)
+
+
+def reply(key: str, text: str = "", *, model: str = OPUS, parent: str | None = None, **usage: Any) -> dict[str, Any]:
+    content = [{"type": "text", "text": text}] if text else []
+    body = {"id": key, "model": model, "role": "assistant", "content": content, "usage": {"output_tokens": 1, **usage}}
+    return {"type": "assistant", "message": body, "parent_tool_use_id": parent}
+
+
+def event(event: dict[str, Any], parent: str | None = None) -> dict[str, Any]:
+    return {"type": "stream_event", "event": event, "parent_tool_use_id": parent}
+
+
+def used(tokens_in: int, tokens_out: int, cost: float, **more: Any) -> dict[str, Any]:
+    return {"inputTokens": tokens_in, "outputTokens": tokens_out, "costUSD": cost, "costBasis": "list", **more}
+
+
+def result(since: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    counted = {} if since is None else {"model_usage_since_last_result": since}
+    return {"type": "result", "subtype": "success", "is_error": False, **counted, **more}
+
+
+@shows("budgets.metering.once")
+def test_a_reply_counts_once() -> None:
+    meter = Meter({})
+    usage = {
+        "input_tokens": 100,
+        "cache_read_input_tokens": 1000,
+        "cache_creation_input_tokens": 300,
+        "cache_creation": {"ephemeral_5m_input_tokens": 100, "ephemeral_1h_input_tokens": 200},
+        "server_tool_use": {"web_search_requests": 2},
+    }
+    take(meter, reply("a", **usage), reply("a", **usage))
+    assert meter.tokens == 1401
+    assert meter.replies == 1
+    assert meter.usd == pytest.approx((100 * 4 + 20 + 1000 * 0.2 + 100 * 5 + 200 * 8) / 1e6 + 0.02)
+
+
+@shows("budgets.metering.once")
+def test_written_tokens_are_estimated_from_the_content() -> None:
+    meter = Meter({})
+    take(meter, reply("a", "x" * 300, input_tokens=10), reply("a", "y" * 300, input_tokens=10))
+    assert meter.tokens == 10 + 200
+    take(meter, reply("a", output_tokens=500, input_tokens=10))
+    assert meter.tokens == 510
+
+
+@shows("budgets.metering.once")
+def test_what_the_cli_says_itself_costs_nothing() -> None:
+    meter = Meter({})
+    take(meter, reply("a", "Not logged in", model="<synthetic>", input_tokens=10), {"type": "assistant", "message": {}})
+    assert (meter.usd, meter.tokens, meter.unpriced) == (0.0, 0, {})
+
+
+@shows("budgets.metering.partial")
+def test_partial_messages_have_the_written_tokens() -> None:
+    meter = Meter({})
+    start = {"type": "message_start", "message": {"id": "a", "model": OPUS, "usage": {"input_tokens": 10, "output_tokens": 1}}}
+    take(meter, event(start), reply("a", "x" * 3000, input_tokens=10))
+    assert meter.tokens == 1010
+    take(meter, event({"type": "message_delta", "usage": {"output_tokens": 50}}))
+    assert meter.tokens == 60
+    assert meter.usd == pytest.approx((10 * 4 + 50 * 20) / 1e6)
+    take(meter, event({"type": "message_delta", "usage": "odd"}), event({"type": "message_start"}), event({}))
+    assert meter.tokens == 60
+
+
+@shows("budgets.metering.result")
+def test_a_result_replaces_estimates() -> None:
+    meter = Meter({})
+    take(meter, reply("a", "x" * 3000, input_tokens=100), result({OPUS: used(100, 50, 0.0014), "title": used(7, 3, 0.1)}))
+    assert meter.usd == pytest.approx(0.1014)
+    assert meter.tokens == 160
+    assert meter.call == pytest.approx((0.1014, 160))
+    take(meter, reply("b", input_tokens=100))
+    assert meter.usd == pytest.approx(0.1014 + (100 * 4 + 20) / 1e6)
+    assert meter.call is None
+    take(meter, result({OPUS: used(100, 9, 0.00058)}))
+    assert meter.usd == pytest.approx(0.1014 + 0.00058)
+
+
+@shows("budgets.metering.result")
+def test_a_background_reply_that_is_not_in_a_result_stays() -> None:
+    meter = Meter({})
+    take(meter, reply("a", input_tokens=100), reply("b", input_tokens=1000, parent="toolu_1"))
+    take(meter, result({OPUS: used(100, 50, 0.0014)}))
+    assert meter.usd == pytest.approx(0.0014 + 1000 * 4 / 1e6)
+    take(meter, result({OPUS: used(1000, 500, 0.014)}))
+    assert meter.usd == pytest.approx(0.0154)
+    assert meter.tokens == 1650
+
+
+@shows("budgets.metering.result")
+def test_older_clis_report_totals() -> None:
+    meter = Meter({})
+    take(meter, result(modelUsage={OPUS: used(100, 50, 1.0)}, total_cost_usd=1.0))
+    take(meter, result(modelUsage={OPUS: used(300, 60, 1.5)}, total_cost_usd=1.5))
+    assert (meter.usd, meter.tokens) == (1.5, 360)
+    take(meter, result(modelUsage={OPUS: used(10, 6, 0.25)}, total_cost_usd=0.25))  # after /clear
+    assert (meter.usd, meter.tokens) == (1.75, 376)
+
+
+@shows("budgets.metering.result")
+def test_the_oldest_clis_report_no_models() -> None:
+    meter = Meter({})
+    usage = {"input_tokens": 100, "output_tokens": 10}
+    take(meter, result(total_cost_usd=1.0, usage=usage), result(total_cost_usd=1.5, usage=usage))
+    assert (meter.usd, meter.tokens) == (1.5, 220)
+
+
+@shows("budgets.metering.prices")
+def test_prices_of_the_caller_win() -> None:
+    meter = Meter({OPUS: Price(input=10, output=100)})
+    take(meter, reply("a", input_tokens=1000), result({OPUS: used(1000, 100, 5.0)}))
+    assert meter.usd == pytest.approx(0.02)
+
+
+@shows("budgets.metering.unknown")
+def test_an_unknown_model_is_named() -> None:
+    meter = Meter({})
+    take(meter, reply("a", model="mine", input_tokens=1000), result({"other": used(1, 1, 0.5, costBasis="unknown")}))
+    assert list(meter.unpriced) == ["mine", "other"]
+    assert meter.usd >= 0.5
+
+
+@shows("budgets.metering.prices")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "claude-haiku-4-5",
+        "claude-haiku-4-5-20251001",
+        "claude-haiku-4-5@20251001",
+        "us.anthropic.claude-haiku-4-5-20251001-v1:0",
+        "anthropic/claude-haiku-4-5-latest",
+        "claude-haiku-4-5[1m]",
+    ],
+)
+def test_dates_and_regions_do_not_count(name: str) -> None:
+    assert short_name(name) == "claude-haiku-4-5"
+    assert price_of(name, {}) == PRICES["claude-haiku-4-5"]
+    own = Price(input=7, output=7)
+    assert price_of(name, {"claude-haiku-4-5": own}) == own
+    assert price_of(name, {"claude-haiku-4-5": Price(input=1, output=1), name: own}) == own
+
+
+def test_many_replies_need_little_memory() -> None:
+    meter = Meter({})
+    for number in range(3_000):
+        take(meter, reply(str(number), input_tokens=1))
+    assert meter.tokens == 6_000

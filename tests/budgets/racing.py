@@ -1,4 +1,7 @@
-"""Sessions that spend a budget together until it refuses, each against its own simulated CLI. Also a program: `racing.py FILE USD SESSIONS`."""
+"""Sessions that spend a budget together until it refuses, each against its own simulated CLI.
+
+Also a program: `racing.py FILE USD SESSIONS`.
+"""
 
 from __future__ import annotations
 

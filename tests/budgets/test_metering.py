@@ -45,7 +45,7 @@ def result(since: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
 @shows("budgets.metering.once")
 def test_a_reply_counts_once() -> None:
     meter = Meter({})
-    usage = {
+    usage: dict[str, Any] = {
         "input_tokens": 100,
         "cache_read_input_tokens": 1000,
         "cache_creation_input_tokens": 300,
@@ -77,7 +77,10 @@ def test_what_the_cli_says_itself_costs_nothing() -> None:
 @shows("budgets.metering.partial")
 def test_partial_messages_have_the_written_tokens() -> None:
     meter = Meter({})
-    start = {"type": "message_start", "message": {"id": "a", "model": OPUS, "usage": {"input_tokens": 10, "output_tokens": 1}}}
+    start = {
+        "type": "message_start",
+        "message": {"id": "a", "model": OPUS, "usage": {"input_tokens": 10, "output_tokens": 1}},
+    }
     take(meter, event(start), reply("a", "x" * 3000, input_tokens=10))
     assert meter.tokens == 1010
     take(meter, event({"type": "message_delta", "usage": {"output_tokens": 50}}))
@@ -90,7 +93,9 @@ def test_partial_messages_have_the_written_tokens() -> None:
 @shows("budgets.metering.result")
 def test_a_result_replaces_estimates() -> None:
     meter = Meter({})
-    take(meter, reply("a", "x" * 3000, input_tokens=100), result({OPUS: used(100, 50, 0.0014), "title": used(7, 3, 0.1)}))
+    take(
+        meter, reply("a", "x" * 3000, input_tokens=100), result({OPUS: used(100, 50, 0.0014), "title": used(7, 3, 0.1)})
+    )
     assert meter.usd == pytest.approx(0.1014)
     assert meter.tokens == 160
     assert meter.call == pytest.approx((0.1014, 160))

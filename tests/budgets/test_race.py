@@ -94,30 +94,26 @@ def test_only_one_starts_on_the_last_cent() -> None:
     refused: list[BudgetExceededError] = []
     answers: list[str] = []
 
-    async def one() -> None:
+    async def one(everyone: anyio.Event) -> None:
         cli = SimulatedCLI(script, per_session=True)
         async with bridle.Session(Options(budget=budget), transport=cli) as session:
             try:
                 turn = await session.send("What is 2 + 2?")
             except BudgetExceededError as error:
                 refused.append(error)
+                if len(refused) == SESSIONS - 1:
+                    everyone.set()
                 return
-            started.set()
-            await everyone.wait()
+            with anyio.fail_after(patience(30)):
+                await everyone.wait()
             answers.append((await turn.result()).text)
 
     async def all_of_them() -> None:
-        nonlocal started, everyone
-        started, everyone = anyio.Event(), anyio.Event()
+        everyone = anyio.Event()
         async with anyio.create_task_group() as group:
             for _ in range(SESSIONS):
-                group.start_soon(one)
-            with anyio.fail_after(patience(30)):
-                while len(refused) < SESSIONS - 1:
-                    await anyio.lowlevel.checkpoint()
-            everyone.set()
+                group.start_soon(one, everyone)
 
-    started = everyone = anyio.Event()
     anyio.run(all_of_them)
     assert answers == ["4"]
     assert {error.sent for error in refused} == {False}
@@ -151,7 +147,7 @@ def test_a_killed_process_releases_its_reservation(tmp_path: Path) -> None:
         assert program.stdout.readline() == "sent\n"
         assert budget.account().turns == 1
         assert budget.remaining.usd == 0.0
-        with pytest.raises(BudgetExceededError, match="reserved \\$1.00"):
+        with pytest.raises(BudgetExceededError, match=r"reserved \$1.00"):
             sync.run("What is here?", options, transport=simulated())
         program.send_signal(signal.SIGKILL)
         program.wait(patience(30))

@@ -118,7 +118,7 @@ def test_background_agents_are_charged_and_stopped(real_cli: RealCLI) -> None:
         with ScriptedModel(Reply("start", call), Repeat(Reply("It works.")), subagents={"*": [forever]}) as model:
             async with bridle.Session(options_for(real_cli, model, budget=budget)) as session:
                 await (await session.send("Start an agent.")).result()
-                await session.wait_until_quiet(timeout=60)
+                await session.wait_idle(timeout=60)
                 assert [warning.code for warning in session.warnings if warning.code == "BUDGET_SPENT"]
             return sum(request.kind == "subagent" for request in model.requests)
 

@@ -43,7 +43,7 @@ def look(_: object, __: object) -> None:
     """A hook: the CLI waits for its answer, and hears of an interrupt meanwhile."""
 
 
-HOOKS: dict[str, Any] = {"PreToolUse": look}
+HOOKS: Any = {"PreToolUse": look}
 
 
 class Entered:

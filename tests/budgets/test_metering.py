@@ -10,7 +10,7 @@ import pytest
 from bridle import Price
 from bridle.budgets.metering import Meter
 from bridle.budgets.prices import PRICES, price_of, short_name
-from bridle.messages import from_data
+from bridle.messages import Message, from_data
 from tests.contract import shows
 
 OPUS = "claude-opus-5-5"
@@ -20,6 +20,7 @@ _uuids = count()
 def take(meter: Meter, *frames: dict[str, Any]) -> None:
     for frame in frames:
         message = from_data({"uuid": f"uuid-{next(_uuids)}", "session_id": "s", **frame})
+        assert isinstance(message, Message)
         meter.take(message)
 
 

@@ -38,7 +38,7 @@ AT_RANDOM = (
     "pool/test_random",
     "pool/test_isolation",
 )
-SLOW = ("cli/test_untrusted_text", "testing/plugin", "session/test_many", "project/test_imports")
+SLOW = ("cli/test_untrusted_text", "testing/plugin", "session/test_many", "project/test_imports", "traces/test_browser")
 
 
 class Described(NamedTuple):
@@ -63,7 +63,7 @@ def left_out(test: Described) -> str | None:
     if test.among(AT_RANDOM):
         return "stops and faults at random moments"
     if test.among(SLOW):
-        return "slow tests: plugins, imports, hundreds of sessions, untrusted text in every command"
+        return "slow tests: plugins, imports, hundreds of sessions, a browser, untrusted text in every command"
     if test.real_cli and not test.among(MAIN_PATHS):
         return "tests of the real CLI beyond its main paths"
     if test.shell in OTHER_SHELLS and not test.among(ON_EVERY_SHELL):

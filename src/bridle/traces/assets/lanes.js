@@ -90,11 +90,11 @@ class Lanes {
         if (last && x < last.x + last.wide + 1 && (wide < 3 || last.wide < 3) && last.wide < 40) {
           last.wide = Math.max(last.wide, x + wide - last.x);
           last.items += 1;
-          if (item.status === "failed" || item.status === "denied") last.status = item.status;
+          last.problems += isProblem(item);
           if (item.number === this.selected) last.selected = true;
           continue;
         }
-        open[at] = { x, wide, at, item, items: 1, status: item.status, selected: item.number === this.selected };
+        open[at] = { x, wide, at, item, items: 1, problems: Number(isProblem(item)), status: item.status, selected: item.number === this.selected };
         bars.push(open[at]);
       }
       track.replaceChildren(...bars.map((bar) => this.bar(bar)));
@@ -104,14 +104,15 @@ class Lanes {
     this.drawStrip(width, scale);
   }
 
-  bar({ x, wide, at, item, items, status, selected }) {
+  bar({ x, wide, at, item, items, problems, status, selected }) {
+    if (items > 1) status = problems === items ? "failed" : problems ? "mixed" : "ok";
     const made = el("div", { class: `bar is-${status}${selected ? " selected" : ""}${item.lane === 0 ? ` mark-${item.kind.replace(/[^a-z]/g, "-")}` : ""}` });
     made.dataset.item = item.number;
     made.style.left = `${x}px`;
     made.style.width = `${Math.max(wide, 3)}px`;
     made.style.setProperty("--at", at);
     const text = plain(item.name && item.lane !== 1 ? `${item.name} ${item.title}` : item.title || item.outcome);
-    made.title = items > 1 ? `${items} items from ${clock(item.start)} s: ${text}` : `${item.kind} at ${clock(item.start)} s, ${duration((item.end ?? item.start) - item.start)}: ${text}`;
+    made.title = items > 1 ? `${items} items${problems ? `, ${problems} problems,` : ""} from ${clock(item.start)} s: ${text}` : `${item.kind} at ${clock(item.start)} s, ${duration((item.end ?? item.start) - item.start)}: ${text}`;
     if (wide > 44 && items === 1) made.textContent = text;
     return made;
   }

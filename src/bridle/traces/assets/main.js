@@ -412,6 +412,7 @@ try {
   follow();
   if (!location.hash) document.body.classList.remove("detail");
   document.documentElement.dataset.ready = "true";
+  performance.mark("ready");
   if (data.live) {
     live("Live");
     watch();

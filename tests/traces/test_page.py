@@ -1,0 +1,102 @@
+"""The HTML of the page, without a browser."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+import stat
+import zlib
+from pathlib import Path
+from typing import Any
+
+from bridle.traces.page import write_page
+from bridle.traces.reading import read_trace
+from tests.traces.written import HOSTILE, Tape, everything
+
+
+def page_of(path: Path, tape: Tape, title: str | None = None) -> str:
+    write_page(path, read_trace(tape.write(path.with_suffix(".jsonl")), title=title))
+    return path.read_text(encoding="utf-8")
+
+
+def part(page: str, name: str) -> bytes:
+    found = re.search(rf'<script type="text/plain" id="{name}">([^<]*)</script>', page)
+    assert found is not None, name
+    return zlib.decompress(base64.b64decode(found[1], validate=True))
+
+
+def policy(page: str) -> str:
+    found = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    assert found is not None
+    return html.unescape(found[1])
+
+
+def sha(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def test_the_policy_names_the_only_script_and_style(tmp_path: Path) -> None:
+    page = page_of(tmp_path / "run.html", everything())
+    (script,) = re.findall(r'<script type="module">(.*?)</script>', page, re.DOTALL)
+    (style,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+    assert policy(page) == (
+        f"default-src 'none'; script-src {sha(script)}; style-src {sha(style)}; connect-src 'none'; base-uri 'none'; "
+        "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    )
+    assert re.findall(r"<script[^>]*>", page) == [
+        '<script type="application/json" id="config">',
+        '<script type="text/plain" id="index">',
+        '<script type="text/plain" id="chunk-0">',
+        '<script type="module">',
+    ]
+
+
+def test_the_page_names_no_address(tmp_path: Path) -> None:
+    page = page_of(tmp_path / "run.html", everything())
+    rest = page.replace("http://www.w3.org/2000/svg", "")
+    assert "://" not in rest
+    assert not re.search(
+        r"\b(?:src|href|srcset|action|background)=|@import|url\(|\bimport\b|innerHTML|insertAdjacent|\beval\(", rest
+    )
+
+
+def test_no_content_is_markup(tmp_path: Path) -> None:
+    plain, hostile = (page_of(tmp_path / "run.html", everything(said=said)) for said in ("x", HOSTILE))
+    tags = [re.findall(r"<[^>]*>", re.sub(r">[A-Za-z0-9+/=]{20,}<", "><", page)) for page in (plain, hostile)]
+    assert tags[0] == tags[1]
+    page = page_of(tmp_path / "run.html", everything(), title="</title><script>alert(1)</script>\u2028")
+    assert "<script>alert" not in page
+    assert "&lt;/title&gt;&lt;script&gt;alert(1)" in page
+
+
+def test_the_data_is_the_trace(tmp_path: Path) -> None:
+    tape = everything(said=HOSTILE)
+    page = page_of(tmp_path / "run.html", tape)
+    index: dict[str, Any] = json.loads(part(page, "index"))
+    lines = part(page, "chunk-0").decode().split("\n")
+    assert lines == tape.lines
+    assert index["starts"] == [0, len(lines)]
+    assert len(index["table"]) == 4 * len(lines)
+    assert [len(item) for item in index["items"]] == [12] * len(index["items"])
+    assert {line for item in index["items"] for _, line, _ in item[-1]} <= set(range(len(lines)))
+
+
+def test_lines_are_in_chunks(tmp_path: Path) -> None:
+    tape = everything(end=False)
+    for number in range(20):
+        tape.reply(100 + number, {"type": "text", "text": f"{number} " + "x" * 50_000})
+    page = page_of(tmp_path / "run.html", tape)
+    index = json.loads(part(page, "index"))
+    chunks = [part(page, f"chunk-{number}").decode().split("\n") for number in range(len(index["starts"]) - 1)]
+    assert len(chunks) > 3
+    assert [line for chunk in chunks for line in chunk] == tape.lines
+    assert [sum(map(len, chunks[:number])) for number in range(len(chunks) + 1)] == index["starts"]
+
+
+def test_only_the_owner_may_read_a_page(tmp_path: Path) -> None:
+    page_of(tmp_path / "run.html", everything())
+    assert stat.S_IMODE((tmp_path / "run.html").stat().st_mode) == 0o600
+    assert {path.name for path in tmp_path.iterdir()} == {"run.html", "run.jsonl"}

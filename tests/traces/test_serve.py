@@ -1,0 +1,175 @@
+"""The page of a trace that still grows: what the server answers, what it refuses, and the page in a browser."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from bridle.traces.reading import GrowingTrace, read_trace
+from bridle.traces.serve import PageServer
+from tests.contract import shows
+from tests.support.patience import patience
+from tests.traces.conftest import OpenPage
+from tests.traces.written import Tape, everything
+
+
+class Served:
+    """A server in a thread, and requests to it."""
+
+    def __init__(self, server: PageServer) -> None:
+        self.server = server
+        self.path = urlsplit(server.url).path
+
+    def get(self, path: str = "", *, whole: str = "", **headers: str) -> tuple[int, bytes, dict[str, str]]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=patience(10))
+        connection.putrequest("GET", whole or self.path + path, skip_host="Host" in headers)
+        for name, value in headers.items():
+            connection.putheader(name.replace("_", "-"), value)
+        connection.endheaders()
+        answer = connection.getresponse()
+        found = answer.status, answer.read(), dict(answer.getheaders())
+        connection.close()
+        return found
+
+    def index(self, epoch: int = 0, since: int = 0, lines: int = 0) -> dict[str, Any]:
+        status, body, _ = self.get(f"index?epoch={epoch}&since={since}&lines={lines}&samples=0")
+        assert status == 200
+        found: dict[str, Any] = json.loads(body)
+        return found
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    tape = everything(end=False)
+    return tape.write(tmp_path / "run.jsonl")
+
+
+@pytest.fixture
+def served(path: Path) -> Iterator[Served]:
+    with PageServer(GrowingTrace(path)) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        yield Served(server)
+        server.shutdown()
+        thread.join(patience(10))
+        assert not thread.is_alive()
+
+
+def test_what_is_new_is_sent_once(served: Served, path: Path) -> None:
+    first = served.index()
+    assert [session["stop"]["level"] for session in first["sessions"]] == ["open"]
+    known = first["epoch"], first["version"], len(first["table"]) // 4
+    assert not served.index(*known)["items"]
+    tape = Tape()
+    tape.at = 99
+    tape.result()
+    with path.open("a") as file:
+        file.write(tape.lines[1] + "\n")
+    then = served.index(*known)
+    assert [item[2] for item in then["items"]] == ["prompt", "result"]  # the prompt has its answer
+    assert len(then["table"]) == 4
+    assert zlib.decompress(served.get("chunk/0")[1]).count(b"\n") == known[2]
+    assert served.get("chunk/7")[0] == 404
+    everything(said="Another run.").write(path.with_name("other")).replace(path)
+    anew = served.index(then["epoch"], then["version"], known[2] + 1)
+    assert anew["epoch"] == 2
+    assert len(anew["table"]) // 4 == len(everything().lines)
+
+
+@shows("traces.served")
+def test_others_are_refused(served: Served) -> None:
+    port = served.server.port
+    assert served.get()[0] == 200
+    assert served.get(Host=f"localhost:{port}", Origin=f"http://localhost:{port}")[0] == 200
+    for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", f"127.0.0.1:{port + 1}", f"[::1]:{port}", ""):
+        assert served.get(Host=host)[0] == 421, host
+    for origin in ("http://evil.example", "null", f"https://127.0.0.1:{port}", f"http://127.0.0.1:{port + 1}"):
+        assert served.get("index", Origin=origin)[0] == 403, origin
+    assert served.get("index", Sec_Fetch_Site="cross-site")[0] == 403
+    token = served.server.token
+    for whole in (
+        "/",
+        "/index",
+        "//index",
+        f"/{token[:-1]}/",
+        f"/{token}x/index",
+        f"/{token}/../index",
+        "/%2e%2e/",
+        f"/{token}",
+    ):
+        assert served.get(whole=whole)[0] == 404, whole
+    for path in ("chunk/-1", "chunk/0/1", "chunk/%30", "chunk/99999999999", "page.css", "index/"):
+        assert served.get(path)[0] == 404, path
+    assert served.server.server_address[0] == "127.0.0.1"
+
+
+def test_headers(served: Served) -> None:
+    for path in ("", "index", "chunk/0", "nothing"):
+        headers = served.get(path)[2]
+        assert "default-src 'none'" in headers["Content-Security-Policy"]
+        assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+        assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
+        assert headers["Referrer-Policy"] == "no-referrer"
+        assert headers["Cache-Control"] == "no-store"
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert "Access-Control-Allow-Origin" not in headers
+
+
+def test_other_methods_and_odd_numbers(served: Served) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", served.server.port, timeout=patience(10))
+    connection.request("POST", served.path + "index", body=b"x")
+    assert connection.getresponse().status == 501
+    connection.close()
+    for query in ("epoch=-1", "since=x", "lines=1e9", "lines=99999999999999999999", "samples=%00", "lines=999999"):
+        assert served.get(f"index?{query}")[0] == 200, query
+
+
+def test_connections_are_limited(served: Served) -> None:
+    opened = [socket.create_connection(("127.0.0.1", served.server.port), patience(10)) for _ in range(16)]
+    for one in opened:
+        one.send(b"GET / HTTP/1.1\r\n")
+    with socket.create_connection(("127.0.0.1", served.server.port), patience(10)) as late:
+        assert late.recv(1) == b""  # closed without an answer
+    for one in opened:
+        one.close()
+
+
+def test_a_trace_that_does_not_grow_is_served_whole(path: Path) -> None:
+    with PageServer(read_trace(path)) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        served = Served(server)
+        assert b'id="chunk-0"' in served.get()[1]
+        assert served.get("index")[0] == 404
+        server.shutdown()
+        thread.join(patience(10))
+
+
+@pytest.mark.timeout(180)
+def test_the_page_follows(served: Served, path: Path, open_page: OpenPage) -> None:
+    opened = open_page(served.server.url)
+    page = opened.page
+    page.locator("#live", has_text="Live").wait_for()
+    assert "The session is running" in page.locator("#panel").inner_text()
+    before = page.locator("#list .row").count()
+    tape = Tape()
+    tape.at = 99
+    tape.prompt("One more, while you look.")
+    tape.result("error_max_turns")
+    with path.open("a") as file:
+        file.write("\n".join(tape.lines[1:]) + "\n")
+    page.locator("#list .row", has_text="One more, while you look.").wait_for()
+    assert page.locator("#list .row").count() == before + 2
+    page.locator("#list .row", has_text="One more").click()
+    page.locator("#sec-prompt").wait_for()
+    page.locator("#why.is-bad").wait_for()
+    assert opened.errors == []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+from contextlib import suppress
 from typing import Any
 
 from bridle.traces.items import (
@@ -299,7 +301,7 @@ class SessionBuilder:
         if text.startswith("[Request interrupted by user"):
             self.add(at, "session", "interrupt", text, status="failed", refs=[("message", line, -1)])
         elif prompts and not note:
-            self.prompt(at, line, text)
+            self.prompt(at, line, text, queued=False)
         elif not frame.get("isReplay"):
             self.add(at, "session", "message", text, status="note", refs=[("message", line, -1)])
 
@@ -676,8 +678,8 @@ class SessionBuilder:
             if self.live and self._exit is None:
                 return "open", "The session is running", "No result was received yet.", self._last
             if self._exit is not None:
-                at = self._exit[1]
-                return "bad", f"The CLI exited with {code} before a result", "See stderr and the last frames.", at
+                text = f"{_signal_of(code)}See stderr and the last frames."
+                return "bad", f"The CLI exited with {code} before a result", text, self._exit[1]
             if self._stopped is not None:
                 return "warn", "The host stopped the session before a result", self._stopped[0], self._stopped[1]
             text = "The host was killed, or the file was cut. The last item shows the state at that moment."
@@ -726,6 +728,13 @@ class SessionBuilder:
         if kind == "prompt":
             return "warn", "The last prompt has no reply", text, last
         return "warn", f"The conversation ends with: {kind}", text, last
+
+
+def _signal_of(code: int | None) -> str:
+    number = 0 if code is None else -code if code < 0 else code - 128
+    with suppress(ValueError):
+        return f"{signal.Signals(number).name} ended it: another process, or the system, stopped it. "
+    return ""
 
 
 _MOST_RULES = 200

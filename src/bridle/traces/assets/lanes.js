@@ -173,13 +173,19 @@ class Lanes {
     this.drawing.setAttribute("aria-label", `Tokens of ${columns.size} moments, highest ${count(most)}`);
   }
 
-  zoom(factor, middle = (this.from + this.to) / 2) {
+  zoom(factor, middle = this.middle) {
     const span = Math.min(this.seconds, Math.max((this.to - this.from) * factor, this.seconds / 1e5, 0.002));
     let from = middle - (middle - this.from) * (span / (this.to - this.from));
     from = Math.max(0, Math.min(from, this.seconds - span));
     [this.from, this.to] = [from, from + span];
     this.whole = span >= this.seconds;
     this.later();
+  }
+
+  /** The selected item, where it can be seen, else the middle. */
+  get middle() {
+    const start = this.data.items[this.selected]?.start ?? -1;
+    return start >= this.from && start <= this.to ? start : (this.from + this.to) / 2;
   }
 
   pan(part) {

@@ -209,11 +209,12 @@ function drawChips() {
   const counts = info.counts;
   const many = (kind, one, more) => (counts[kind] ? chip(counts[kind] === 1 ? one : more, count(counts[kind])) : null);
   const usage = info.usage;
+  const problems = (data.ofSession[state.session] ?? []).filter((number) => isProblem(data.items[number])).length;
   const model = info.facts.find(([name]) => name === "model")?.[1];
   byId("chips").replaceChildren(...[
     chip("", duration(info.seconds)), many("prompt", "prompt", "prompts"),
     chip("tool calls", count((counts.tool ?? 0) + (counts.subagent ?? 0))),
-    info.failed ? chip(info.failed === 1 ? "problem" : "problems", count(info.failed), "bad") : null,
+    problems ? chip(problems === 1 ? "problem" : "problems", count(problems), "bad") : null,
     chip("tokens", count((usage.input ?? 0) + (usage.output ?? 0) + (usage.cache_read ?? 0) + (usage.cache_write ?? 0))),
     info.cost === null || info.cost === undefined ? null : chip("", dollars(info.cost)),
     model ? chip("", model, "wide") : null].filter(Boolean));
@@ -234,6 +235,7 @@ function drawFilters() {
     const made = el("button", { type: "button", class: `filter ${kind}`, "aria-pressed": String(pressed), title: `${text} (${name === "problems" ? "p" : Number(name) + 1})` },
       el("i", { "aria-hidden": "true" }), text, el("span", { class: "number", textContent: count(number) }));
     made.dataset.filter = name;
+    made.hidden = number === 0 && !pressed;
     made.addEventListener("click", () => toggle(name));
     return made;
   };

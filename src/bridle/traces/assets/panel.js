@@ -74,7 +74,7 @@ class Panel {
     this.body.append(el("h2", { textContent: plain(item.title || item.name || item.kind) }));
     if (item.parent >= 0) {
       const above = this.data.items[item.parent];
-      this.body.append(el("p", { class: "part-of" }, "Part of ", this.link(item.parent, `${above.kind} ${above.name} ${above.title}`)));
+      this.body.append(el("p", { class: "part-of" }, "Part of ", this.link(item.parent, described(above))));
     }
     const found = [];
     for (const [role, line, block] of item.refs) {
@@ -113,7 +113,7 @@ class Panel {
     if (last.usage) this.table("Subagent", [["summary", last.summary], ["status", last.status], ["tokens", last.usage.total_tokens], ["tool calls", last.usage.tool_uses]]);
     const inside = own.filter((one) => one.kind !== "permission" && one.kind !== "hook");
     if (inside.length) {
-      const list = el("ul", { class: "links" }, ...inside.slice(0, 200).map((one) => el("li", {}, this.link(one.number, `${one.kind} ${one.name} ${one.title || one.outcome}`))));
+      const list = el("ul", { class: "links" }, ...inside.slice(0, 200).map((one) => el("li", {}, this.link(one.number, described(one)))));
       this.section("Inside", list);
     }
   }
@@ -303,7 +303,7 @@ class Panel {
     const turn = this.begin(`dir-${line.direction}`, DIRECTIONS[line.direction], el("strong", { textContent: plain(line.label) }),
       el("span", { class: "quiet", textContent: `line ${number + 1} · ${clock(line.at)} s · ${bytes(line.size)}` }));
     const item = this.data.lineItems.get(number);
-    if (item !== undefined) this.body.append(el("p", { class: "part-of" }, "Part of ", this.link(item, `${this.data.items[item].kind} ${this.data.items[item].name} ${this.data.items[item].title}`)));
+    if (item !== undefined) this.body.append(el("p", { class: "part-of" }, "Part of ", this.link(item, described(this.data.items[item]))));
     const { entry, frame, text } = await this.data.object(number);
     if (turn !== this.turn) return;
     if (entry?.k === "stderr") this.text("stderr", String(entry.text ?? ""), "bad");
@@ -322,7 +322,7 @@ class Panel {
     }
     if (stop.item >= 0) {
       const item = this.data.items[stop.item];
-      this.section("Jump", this.link(stop.item, `${item.kind} ${item.name} ${item.title || item.outcome}`));
+      this.section("Jump", this.link(stop.item, described(item)));
     }
     const list = el("ul", { class: "links" }, ...stop.evidence.map(([text, item]) => el("li", {}, item >= 0 ? this.link(item, text) : plain(text))));
     if (stop.evidence.length) this.section("Evidence", list);
@@ -340,6 +340,12 @@ class Panel {
 const STATUS = { ok: "ok", failed: "failed", denied: "denied", open: "no result", note: "note" };
 const ARROWS = { out: "→", in: "←", other: "·" };
 const DIRECTIONS = { out: "to the CLI", in: "from the CLI", other: "note" };
+
+/** Return an item as one line. */
+function described(item) {
+  const words = `${item.name} ${item.title || item.outcome}`.trim();
+  return words.startsWith(item.kind) ? words : `${item.kind} ${words}`;
+}
 
 function pretty(value) {
   return typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "";

@@ -85,6 +85,8 @@ def test_jobs_beyond_the_limit_wait_in_order_and_one_warning_says_so() -> None:
     asked.hook("r3")
     asked.hook("r4")
     assert asked.codes() == ["CALLBACK_QUEUE_FULL"] * 2
+    (fourth,) = asked.started()
+    assert (fourth.request_id, fourth.queued) == ("r3", False)
 
 
 def test_a_request_that_is_cancelled_in_the_queue_leaves_its_place() -> None:
@@ -399,6 +401,11 @@ def test_a_hook_whose_input_is_odd_is_called_all_the_same(input_: dict[str, Any]
 def test_a_hook_gets_its_input_and_its_context() -> None:
     seen: list[Any] = []
     asked = Asked(lambda *arguments: seen.append(arguments))
+    asked.hook("r")
+    (job,) = asked.started()
+    job.take()()
+    assert seen.pop()[1].session is None
+    asked.core.callbacks.finish(job, None, None)
     asked.core.session = lambda: "the session"
     fields = {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": "ls"}}
     request = {"subtype": "hook_callback", "callback_id": "hook_0", "input": fields, "tool_use_id": "t"}
@@ -497,3 +504,48 @@ def test_an_outcome_that_ends_the_program_is_a_failure(caplog: pytest.LogCapture
     jobs.open(other, None)
     with pytest.raises(KeyboardInterrupt):
         jobs.finish(other, None, None)
+
+
+def test_a_permission_request_for_no_tool_is_denied_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "bridle")
+    it = Questioned(can_use_tool=print)
+    it.feed({"type": "control_request", "request_id": "r0", "request": {**PERMISSION, "tool_name": ""}}, 0.0)
+    assert it.started() == []
+    (given,) = it.answers()
+    reason = "PermissionRequestError: The permission request names no tool."
+    assert given["response"] == {"behavior": "deny", "message": reason}
+    (warning,) = it.core.warnings
+    assert warning.code == "CALLBACK_FAILED"
+    assert warning.message == reason
+    assert warning.context == {"kind": "permission", "callback": "permission", "reason": reason}
+    assert "a request cannot be read: The permission request names no tool." in caplog.messages
+
+
+def test_long_texts_of_callbacks_are_cut(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "bridle")
+    asked = Asked()
+    jobs = asked.jobs()
+    for number, kind in enumerate(["permission", "mcp"]):
+        job = Job(f"r{number}", kind)
+        job.name = "n"
+        jobs.open(job, None)
+        jobs.crash(job, "x" * 3_000)
+    for warning in asked.core.warnings:
+        assert warning.message == f"[... 2500 characters left out] {'x' * 500}."
+    job = Job("r9", "hook")
+    job.name = "n"
+    jobs.open(job, None)
+    jobs.answer(job, {"decision": "y" * 400})
+    assert f"n: [... 100 characters left out] {'y' * 300}, after 0.000 s" in caplog.messages
+
+
+def test_a_failure_without_an_answer_of_its_own_is_answered_as_its_kind_says() -> None:
+    it = Questioned(can_use_tool=print)
+    job = it.question(PERMISSION)
+    job.forget()  # as after an error before the callback was known
+    it.core.callbacks.finish(job, None, ValueError("x" * 3_000))
+    (given,) = it.answers()
+    assert given["response"]["behavior"] == "deny"
+    left_out, _, text = given["response"]["message"].partition("] ")
+    assert left_out.endswith("characters left out")
+    assert text == "x" * 1_000

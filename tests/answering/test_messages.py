@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from mcp.server.lowlevel import Server
 
-from bridle import ControlRejectedError, Options, OptionsError, Timeouts
+from bridle import ControlRejectedError, Options, OptionsError, SessionClosedError, Timeouts
 from bridle.answering.jobs import Job
 from bridle.answering.mcp_calls import check_package
 from bridle.answering.servers import Entry, Head, ObjectRun, Servers, failed
@@ -113,6 +113,9 @@ def test_a_message_for_an_unknown_server_is_refused() -> None:
     (answer,) = served.answers().values()
     assert (answer["id"], answer["error"]["code"]) == (5, -32601)
     assert answer["error"]["message"] == "There is no server 'unknown' here."
+    served.call("x" * 300, "tools/list", 6)
+    (answer,) = served.answers().values()
+    assert answer["error"]["message"] == f"There is no server '[... 100 characters left out] {'x' * 200}' here."
 
 
 def test_a_call_of_a_tool_becomes_a_job_with_its_name_timeout_and_answers() -> None:
@@ -305,6 +308,32 @@ def test_a_second_initialize_is_another_connection() -> None:
     assert served.frames() == []
 
 
+def test_a_connection_that_was_replaced_ends_without_a_warning() -> None:
+    served, first, entry = connected()
+    (second,) = served.call("shop", "initialize", 3)
+    served.finish(first, None, LookupError("late"))
+    assert not served.core.warnings
+    assert entry.crashed is None
+    served.core.connection.fail(SessionClosedError(expected=False, reason="lost"))
+    served.core.callbacks.finish(second, None, LookupError("late"))
+    assert not served.core.warnings
+
+
+def test_long_names_and_reasons_of_servers_are_cut() -> None:
+    name = "s" * 300
+    served = Served(**{name: Server("shop")})
+    (job,) = served.call(name, "initialize", 0)
+    served.finish(job, None, LookupError("x" * 2_000))
+    (warning,) = served.core.warnings
+    assert warning.message == (
+        f"MCP server `[... 100 characters left out] {'s' * 200}` has ended: [... 1513 characters left out] {'x' * 500}."
+    )
+    served.answers()
+    served.call(name, "tools/list", 2)
+    (answer,) = served.answers().values()
+    assert answer["error"]["message"].endswith(f"has ended: [... 1713 characters left out] {'x' * 300}.")
+
+
 def test_a_server_object_that_ends_answers_everything_and_is_warned_about_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -429,6 +458,13 @@ def test_a_request_of_a_server_is_passed_on_if_the_client_declared_it(
         assert (answer["id"], answer["error"]["code"]) == (3, -32601)
         assert answer["error"]["message"].startswith(f"`{method}` is not supported here")
     assert watched.answered == []
+
+
+def test_a_long_name_of_a_request_is_cut() -> None:
+    watched = Watched()
+    watched.run.received({"id": 3, "method": "m" * 300})
+    (answer,) = watched.inbox()
+    assert answer["error"]["message"].startswith(f"`[... 200 characters left out] {'m' * 100}` is not supported here: ")
 
 
 def test_a_server_that_pings_is_answered_and_notifications_and_answers_come_out() -> None:

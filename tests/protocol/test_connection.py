@@ -941,7 +941,8 @@ def test_the_answer_to_an_interrupt_is_reported_if_a_caller_waits_for_it(interna
     assert frame["request"] == {"subtype": "interrupt", **({"cancel_queued": True} if internal else {})}
     assert [waiting.internal for waiting in host.connection.pending_requests] == [internal]
     host.answer(request, {"still_queued": []})
-    assert [event.request_id for event in host.of(events.RequestResolved)] == ([] if internal else [request])
+    resolved = [(event.request_id, event.operation) for event in host.of(events.RequestResolved)]
+    assert resolved == ([] if internal else [(request, "interrupt")])
 
 
 # -- the other role ---------------------------------------------------------------------------------------------------

@@ -295,6 +295,18 @@ def test_background_tasks_are_work_and_keep_the_input_open() -> None:
     assert len(host.of(events.BackgroundTasksChanged)) == 1
 
 
+def test_a_prompt_that_was_not_written_is_not_what_the_cli_works_on() -> None:
+    host = Host(ready=False, hold_until_confirmed=True)
+    host.initialize()
+    turn = host.connection.send_prompt("held")
+    host.feed(assistant(), result())
+    assert host.turn(turn) == []
+    assert host.whose(object) == [(), ()]
+    host.answer(host.initialize_id)
+    host.feed(assistant(), result())
+    assert host.turn(turn) == [TurnState.STARTED, TurnState.COMPLETED]
+
+
 # -- their requests ----------------------------------------------------------------------------------------------------
 
 
@@ -305,6 +317,27 @@ def test_an_error_answer_ends_a_request_and_says_the_reason() -> None:
     assert [request.subtype for request in host.connection.in_flight_requests] == ["hook_callback"]
     assert host.connection.send_error("r", "no")
     assert not host.connection.answers_are_due
+
+
+@pytest.mark.parametrize(
+    ("subtype", "fields", "safe"),
+    [
+        ("can_use_tool", TOOL, {"behavior": "deny", "message": "half ?"}),
+        (
+            "mcp_message",
+            MCP,
+            {"mcp_response": {"jsonrpc": "2.0", "id": 7, "error": {"code": -32603, "message": "half ?"}}},
+        ),
+    ],
+)
+def test_a_reason_that_cannot_be_encoded_is_sent_as_far_as_it_can_be(
+    subtype: str, fields: dict[str, Any], safe: dict[str, Any]
+) -> None:
+    host = Host()
+    host.ask("r", subtype, **fields)
+    assert host.connection.fail_request("r", "half \ud800")
+    [frame] = host.take()
+    assert frame["response"]["response"] == safe
 
 
 def test_a_request_that_is_open_at_a_stop_is_cancelled_with_its_subtype() -> None:

@@ -15,9 +15,9 @@ from bridle.errors import StreamWarning
 from bridle.options.bounds import Timeouts
 from bridle.protocol import frames
 from bridle.protocol import results as control_results
-from bridle.protocol.control import encode_request, malformed, row_for
+from bridle.protocol.control import _starts, encode_request, malformed, row_for
 from bridle.protocol.control_table import ROWS, ControlRow, Direction, FailPolicy, Field, _op, _par, _theirs
-from bridle.protocol.results import ControlResult, RewindResult, decode_result
+from bridle.protocol.results import ControlResult, RewindResult, _dict, _list, _none, decode_result
 from tests.contract import shows
 from tests.support.examples import examples
 
@@ -134,6 +134,43 @@ def test_fields_are_encoded_by_either_name_and_read_back(row: Any) -> None:
         else:
             assert encode_request(row.subtype, missing) == missing
             assert malformed(row, Raw(json.dumps(missing).encode())) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("any", None),
+        ("string", ['"x"']),
+        ("string?", ['"x"', "null"]),
+        ("boolean", ["true", "false"]),
+        ("number?", ["-1", "0", "9.5", "null"]),
+        ("object", ["{}"]),
+        ("array", ["[]"]),
+    ],
+)
+def test_the_json_of_a_field_begins_as_its_kind_says(kind: str, values: list[str] | None) -> None:
+    starts = _starts(kind)
+    if values is None:
+        assert starts is None
+        return
+    assert starts is not None
+    found = {
+        value for value in ('"x"', "true", "false", "-1", "0", "9.5", "{}", "[]", "null") if ord(value[0]) in starts
+    }
+    assert found == set(values)
+
+
+def test_fields_of_answers_have_defaults_and_names_on_the_wire() -> None:
+    class Probe(msgspec.Struct):
+        plain: list[int] = _list()
+        listed: list[int] = _list("aList")
+        mapped: dict[str, int] = _dict("aDict")
+        bare: dict[str, int] = _dict()
+        optional: int | None = _none("anInt")
+
+    decoded = msgspec.json.decode(b'{"plain":[1],"aList":[2],"aDict":{"a":3},"bare":{"b":4},"anInt":5}', type=Probe)
+    assert decoded == Probe([1], [2], {"a": 3}, {"b": 4}, 5)
+    assert Probe() == Probe([], [], {}, {}, None)
 
 
 def test_null_only_where_it_means_something() -> None:

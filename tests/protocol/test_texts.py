@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from bridle import ProcessError
+from bridle.errors import UnsupportedCLIVersionError
 from bridle.messages import BackgroundTasksChangedMessage, from_data
 from bridle.protocol import events, frames
 from bridle.protocol.connection import Connection, Role
@@ -18,9 +19,10 @@ from bridle.protocol.diagnostics import (
     incomplete_last_line,
     line_skipped,
     process_failure,
+    refused_option,
 )
 from bridle.protocol.framing import LineFramer
-from bridle.protocol.log import one_line
+from bridle.protocol.log import issue, one_line
 from tests.protocol.test_connection import HOOK, Host, assistant, result, tasks
 
 
@@ -115,6 +117,26 @@ def test_a_failure_keeps_all_that_is_known() -> None:
     assert failure(3).diagnostic.last_non_json_line is None
 
 
+@pytest.mark.parametrize("empty", [True, False])
+def test_a_failure_has_the_hint_of_its_exit_code(empty: bool) -> None:
+    found = failure(1, stdout_was_empty=empty).diagnostic
+    assert found.exit_code_hint == exit_code_hint(1, stdout_was_empty=empty)
+
+
+def test_an_option_that_the_cli_does_not_know_is_named_with_the_fix() -> None:
+    error = refused_option("error: unknown option '--new-flag=secret'\n")
+    assert isinstance(error, UnsupportedCLIVersionError)
+    text = str(error)
+    assert (error.detected, error.minimum) == (None, "a version that knows it")
+    assert "it does not know the option '--new-flag'" in text
+    assert "Update the CLI with `npm install -g @anthropic-ai/claude-code@latest`, or leave the option out." in text
+    assert "secret" not in text
+    assert refused_option("error: it broke") is None
+    long = str(refused_option(f"error: unknown option '--{'x' * 300}'"))
+    assert "x" * 78 in long
+    assert "x" * 90 not in long
+
+
 # -- frames ------------------------------------------------------------------------------------------------------------
 
 
@@ -155,6 +177,15 @@ def test_many_short_lines_and_a_long_one_are_cut_alike() -> None:
     for short in (1, 5_000):
         lines = [b"{}"] * short + [b"x" * 70_000, b"{}"]
         assert [*LineFramer(1_000_000).receive_data(b"\n".join(lines) + b"\n")] == lines
+
+
+def test_a_warning_is_issued_at_the_line_of_the_program() -> None:
+    inside: dict[str, Any] = {"__name__": "bridle.inside", "issue": issue}
+    exec("def call(warning):\n    issue(warning)\n\ndef outer(warning):\n    call(warning)\n", inside)
+    for call in (issue, inside["call"], inside["outer"]):
+        with pytest.warns(UserWarning, match="look") as issued:
+            call(UserWarning("look"))
+        assert [found.filename for found in issued] == [__file__]
 
 
 def test_a_log_record_has_one_line() -> None:

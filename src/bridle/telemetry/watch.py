@@ -186,7 +186,7 @@ class Watch(Observation):
         self._current: _Turn | None = None
         self._last: _Turn | None = None
         self._agents: dict[str, _Agent] = {}
-        self._detached: set[str] = set()  # calls whose subagents outlive them
+        self._tasks: dict[str, str] = {}  # of subagents: their calls
         self._tools: dict[str, _Tool] = {}
         self._callbacks: dict[str, tuple[Span, float]] = {}
         self._requests: dict[str, tuple[str, float]] = {}
@@ -333,7 +333,6 @@ class Watch(Observation):
 
     def messages_received(self, messages: Sequence[Message], turn_ids: tuple[str, ...]) -> None:
         """Take messages."""
-        now = time.time_ns()
         turn: _Turn | None = None
         for turn_id in turn_ids:
             turn = self._turns.get(turn_id)
@@ -343,6 +342,7 @@ class Watch(Observation):
             if turn_ids:
                 turn = self._last
         for message in messages:
+            now = time.time_ns()  # for each: those of one read stay in order
             match message:
                 case StreamEvent():
                     self._streamed(message, turn, now)
@@ -352,8 +352,10 @@ class Watch(Observation):
                     self._heard(message, now)
                 case ResultMessage():
                     self._result(message, turn, turn_ids)
-                case TaskStartedMessage(tool_use_id=str(call_id), is_backgrounded=True):
-                    self._detached.add(call_id)
+                case TaskStartedMessage(tool_use_id=str(call_id), task_type="local_agent"):
+                    self._tasks[message.task_id] = call_id
+                    agent = self._agent_of(call_id, message.subagent_type, turn)
+                    agent.background = agent.background or message.is_backgrounded is True
                 case TaskNotificationMessage(tool_use_id=str(call_id), status=status):
                     agent = self._agents.get(call_id)
                     if agent is not None and agent.background:
@@ -389,9 +391,7 @@ class Watch(Observation):
         attributes = {names.OPERATION: names.INVOKE_AGENT, names.PROVIDER: settings.provider, names.AGENT_NAME: name}
         span = settings.tracer.start_span(f"{names.INVOKE_AGENT} {name}", around, SpanKind.INTERNAL, attributes)
         agent = self._agents[parent] = _Agent(name, span, set_span_in_context(span, around), turn)
-        # It outlives its call if that was said, has ended already, or is unknown.
-        agent.background = parent in self._detached or tool is None or tool.span is None
-        self._detached.discard(parent)
+        agent.background = tool is None or tool.span is None  # its call has ended, or is unknown
         return agent
 
     def _chat_of(self, agent: _Agent, message_id: str, model: str) -> _Chat:
@@ -442,8 +442,7 @@ class Watch(Observation):
 
     def _streamed(self, event: StreamEvent, turn: _Turn | None, now: int) -> None:
         """Take the two pieces of a response that carry numbers."""
-        head = bytes(event.event_raw[:40])
-        if b"message_" not in head:
+        if b'"message_' not in bytes(event.event_raw):
             return
         try:
             piece = _piece(event.event_raw)
@@ -632,15 +631,19 @@ class Watch(Observation):
         return partial(contexts.attach, inside)
 
     def _around(self, call: CallbackCall) -> Context:
-        """Return the context of the tool call, or of the turn, that a callback belongs to."""
+        """Return the context of the tool call, or of the agent, that a callback belongs to."""
         turn = self._turn_of_now()
+        task = getattr(call.request, "agent_id", None)
+        agent = self._agents.get(self._tasks.get(task, "")) if isinstance(task, str) else None
+        if agent is None and turn is not None:
+            agent = turn.agent
         if call.tool_use_id:
             tool = self._tools.get(call.tool_use_id)
             if tool is not None:
                 return tool.context
-            if call.tool and turn is not None:  # the message with the call is still to come
-                return self._begin_tool(turn.agent, call.tool_use_id, call.tool).context
-        return self._caller if turn is None else turn.agent.context
+            if call.tool and agent is not None:  # the message with the call is still to come
+                return self._begin_tool(agent, call.tool_use_id, call.tool).context
+        return self._caller if agent is None else agent.context
 
     def callback_ended(self, call: CallbackCall, end: CallbackEnd) -> None:
         """End the span of a callback."""

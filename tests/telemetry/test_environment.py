@@ -1,0 +1,144 @@
+"""Variables that the CLI gets: the trace context, and the switches of its own telemetry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry import baggage, context, trace
+from opentelemetry.trace import TraceState
+
+import bridle
+from bridle import Options, OptionsError
+from tests.contract import shows
+from tests.support.session_fixtures import StandIn
+from tests.support.shell import Shell
+from tests.support.talking import Running, got, texts
+from tests.telemetry.collecting import Collected, attributes
+
+STALE = "00-11111111111111111111111111111111-1111111111111111-01"
+EXPLICIT = "00-22222222222222222222222222222222-2222222222222222-01"
+
+
+def environment(pid: int) -> dict[str, str]:
+    entries = Path(f"/proc/{pid}/environ").read_text().split("\0")
+    return dict(entry.split("=", 1) for entry in entries if "=" in entry)
+
+
+def traceparent(span: trace.Span) -> str:
+    found = span.get_span_context()
+    return f"00-{found.trace_id:032x}-{found.span_id:016x}-{int(found.trace_flags):02x}"
+
+
+@shows("telemetry.traceparent")
+def test_a_session_gets_the_context_of_its_start(
+    shell: Shell, collected: Collected, playing: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRACEPARENT", STALE)
+    monkeypatch.setenv("TRACESTATE", "stale=1")
+
+    async def variables(**more: Any) -> dict[str, str]:
+        async with Running(shell, playing(telemetry=collected.telemetry(), **more)) as session:
+            return environment(session.pid)
+
+    async def scenario() -> None:
+        found = await variables()
+        assert (found["TRACEPARENT"], found["TRACESTATE"]) == (STALE, "stale=1")  # no span, nothing to say
+        token = context.attach(baggage.set_baggage("tenant", "seven"))
+        with collected.tracer.start_as_current_span("caller") as span:
+            found = await variables()
+            assert found["TRACEPARENT"] == traceparent(span)
+            assert "TRACESTATE" not in found
+            assert found["BAGGAGE"] == "tenant=seven"
+            found = await variables(env={"TRACEPARENT": EXPLICIT})
+            assert found["TRACEPARENT"] == EXPLICIT
+            found = await variables(env={"TRACEPARENT": None})
+            assert "TRACEPARENT" not in found
+        context.detach(token)
+
+    shell.play(scenario)
+
+
+@shows("telemetry.traceparent")
+def test_a_query_gets_the_context_of_its_own_span(shell: Shell, collected: Collected, playing: StandIn) -> None:
+    found: list[dict[str, str]] = []
+
+    async def scenario() -> None:
+        options = playing(telemetry=collected.telemetry(), can_use_tool=lambda request: bridle.Allow())
+        for prompt in ("one", iter(["one"])):
+            with collected.tracer.start_as_current_span("caller"):
+                stream = shell.query(prompt, options)
+            await stream.start()
+            found.append(environment(stream.pid))
+            await stream.result()
+
+    shell.play(scenario)
+    turns = collected.named("invoke_agent claude-code")
+    spans = [span.get_span_context() for span in turns]  # type: ignore[no-untyped-call]
+    assert [variables["TRACEPARENT"].split("-")[1:3] for variables in found] == [
+        [f"{span.trace_id:032x}", f"{span.span_id:016x}"] for span in spans
+    ]
+    callers = {span.get_span_context().span_id for span in collected.named("caller")}  # type: ignore[no-untyped-call]
+    assert {span.parent.span_id for span in turns if span.parent is not None} == callers
+
+
+def test_the_state_of_a_trace_goes_along(collected: Collected, playing: StandIn) -> None:
+    parent = trace.SpanContext(7, 8, True, trace.TraceFlags(1), TraceState([("vendor", "state")]))
+    token = context.attach(trace.set_span_in_context(trace.NonRecordingSpan(parent)))
+    try:
+        with bridle.sync.Session(playing(telemetry=collected.telemetry())) as session:
+            assert session.pid is not None
+            found = environment(session.pid)
+    finally:
+        context.detach(token)
+    assert found["TRACEPARENT"] == f"00-{7:032x}-{8:016x}-01"
+    assert found["TRACESTATE"] == "vendor=state"
+
+
+@shows("telemetry.cli")
+def test_the_switches_of_the_cli(shell: Shell, collected: Collected, playing: StandIn) -> None:
+    async def scenario() -> None:
+        telemetry = collected.telemetry(cli=True)
+        async with Running(shell, playing(telemetry=telemetry, env={"OTEL_LOGS_EXPORTER": "none"})) as session:
+            found = environment(session.pid)
+        assert found["CLAUDE_CODE_ENABLE_TELEMETRY"] == found["CLAUDE_CODE_ENHANCED_TELEMETRY_BETA"] == "1"
+        assert found["OTEL_TRACES_EXPORTER"] == found["OTEL_METRICS_EXPORTER"] == "otlp"
+        assert found["OTEL_LOGS_EXPORTER"] == "none"
+
+    shell.play(scenario)
+
+
+@shows("telemetry.cli")
+def test_an_exporter_that_writes_into_the_protocol_is_refused(
+    collected: Collected, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    telemetry = collected.telemetry(cli=True)
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "otlp, console")
+    for refused in (
+        Options(telemetry=telemetry),
+        Options(telemetry=telemetry, inherit_env=["OTEL_TRACES_EXPORTER"]),
+        Options(telemetry=telemetry, inherit_env=False, env={"OTEL_TRACES_EXPORTER": "console"}),
+    ):
+        for make in (bridle.Session, bridle.sync.Session, lambda options: bridle.query("hello", options)):
+            with pytest.raises(OptionsError, match="OTEL_TRACES_EXPORTER contains `console`") as caught:
+                make(refused)
+            assert caught.value.field == "env.OTEL_TRACES_EXPORTER"
+    for allowed in (
+        Options(telemetry=collected.telemetry()),
+        Options(telemetry=telemetry, inherit_env=False),
+        Options(telemetry=telemetry, env={"OTEL_TRACES_EXPORTER": "otlp"}),
+        Options(telemetry=telemetry, env={"OTEL_TRACES_EXPORTER": None}),
+    ):
+        bridle.Session(allowed)
+
+
+def test_provider_and_name(shell: Shell, collected: Collected, playing: StandIn) -> None:
+    async def scenario() -> None:
+        telemetry = collected.telemetry(name="reviewer")
+        options = playing(telemetry=telemetry, env={"CLAUDE_CODE_USE_BEDROCK": "1"})
+        async with Running(shell, options) as session:
+            await texts(await got(session.send("hello")))
+
+    shell.play(scenario)
+    assert attributes(collected.one("invoke_agent reviewer"))["gen_ai.provider.name"] == "aws.bedrock"

@@ -1,0 +1,117 @@
+"""The names of telemetry are those of the published conventions, and the guide lists all of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from opentelemetry.semconv._incubating.attributes import (
+    error_attributes,
+    gen_ai_attributes,
+    mcp_attributes,
+    process_attributes,
+)
+
+import bridle
+from bridle import Options, OptionsError
+from bridle.telemetry import names
+from tests.contract import shows
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+def published(*modules: object) -> set[str]:
+    return {value for module in modules for name, value in vars(module).items() if name.isupper()}
+
+
+@shows("telemetry.names")
+def test_attributes_are_those_of_the_conventions() -> None:
+    assert metadata.version("opentelemetry-semantic-conventions") >= names.CONVENTIONS
+    known = published(gen_ai_attributes, mcp_attributes, error_attributes, process_attributes)
+    ours = {name for name in names.ATTRIBUTES if not name.startswith("bridle.")}
+    assert ours <= known, ours - known
+    operations = {value.value for value in gen_ai_attributes.GenAiOperationNameValues}
+    assert {names.INVOKE_AGENT, names.CHAT, names.EXECUTE_TOOL} <= operations
+    assert names.TOOLS_CALL in {value.value for value in mcp_attributes.McpMethodNameValues}
+    providers = {value.value for value in gen_ai_attributes.GenAiProviderNameValues}
+    assert {"anthropic", "aws.bedrock", "gcp.vertex_ai"} <= providers
+
+
+@shows("telemetry.names")
+def test_metrics_are_those_of_the_conventions() -> None:
+    conventions = tomllib.loads(Path(__file__).with_name("conventions.toml").read_text())
+    assert conventions["commit"].startswith(names.CONVENTIONS_METRICS)
+    ours = {
+        metric.name: {"instrument": metric.instrument, "unit": metric.unit}
+        for metric in names.METRICS
+        if not metric.name.startswith("bridle.")
+    }
+    assert ours == conventions["metrics"]
+
+
+def test_the_tables_hold_every_constant() -> None:
+    constants = {
+        value for name, value in vars(names).items() if name.isupper() and isinstance(value, str) and "." in value
+    }
+    operations = {names.PERMISSION, names.HOOK, names.CONVENTIONS}
+    assert constants - operations == set(names.ATTRIBUTES)
+    assert {value for value in vars(names).values() if isinstance(value, names.MetricName)} == set(names.METRICS)
+
+
+@shows("telemetry.names")
+def test_the_guide_lists_all_names() -> None:
+    guide = (PROJECT / "docs/guides/production/observe.md").read_text()
+    for span in names.SPANS:
+        assert f"| `{span.name}` | {span.kind} | {span.parent} | {span.covers} |" in guide
+    for metric in names.METRICS:
+        assert f"| `{metric.name}` | {metric.instrument} | `{metric.unit}` | {metric.meaning.rstrip('.')} |" in guide
+    for name, meaning in names.ATTRIBUTES.items():
+        assert f"| `{name}` | {meaning} |" in guide
+
+
+@shows("telemetry.light")
+def test_opentelemetry_is_loaded_with_the_first_telemetry_only() -> None:
+    code = (
+        "import sys, bridle\n"
+        "def loaded(): return [name for name in sys.modules if name.startswith('opentelemetry')]\n"
+        "bridle.Options(); bridle.Telemetry\n"
+        "assert not loaded(), loaded()\n"
+        "bridle.Telemetry()\n"
+        "assert loaded()\n"
+        "assert not [name for name in loaded() if name.startswith('opentelemetry.sdk')]"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@shows("telemetry.light")
+def test_without_the_package_the_error_names_the_extra() -> None:
+    code = (
+        "import sys, bridle\n"
+        "sys.modules['opentelemetry'] = None\n"
+        "try: bridle.Telemetry()\n"
+        "except bridle.OptionsError as error: print(error)"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    assert printed == (
+        "`bridle.Telemetry` needs the package opentelemetry-api, which is not installed. Install `bridle[otel]`.\n"
+    )
+
+
+def test_bad_arguments_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"`tracer_provider` must be an object with the method `get_tracer`"):
+        bridle.Telemetry("otlp")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"`meter_provider` must be an object with the method `get_meter`"):
+        bridle.Telemetry(meter_provider=object)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"`content` must be a bool or None, not str"):
+        bridle.Telemetry(content="yes")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"`cli` must be a bool, not int"):
+        bridle.Telemetry(cli=1)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="`name` must not be empty"):
+        bridle.Telemetry(name="")
+    with pytest.raises(OptionsError, match=r"`telemetry` must be an object with the method `observe`"):
+        Options(telemetry=True)  # type: ignore[arg-type]
+    assert repr(bridle.Telemetry(name="reviewer")) == "Telemetry(content=None, cli=False, name='reviewer')"

@@ -1,0 +1,391 @@
+"""Spans and metrics of the simulated CLI, on every shell."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from opentelemetry import baggage, context, trace
+from opentelemetry.sdk.trace import ReadableSpan
+
+import bridle
+from bridle import Options
+from bridle.testing import Script, SimulatedCLI
+from tests.contract import shows
+from tests.support.session_fixtures import StandIn
+from tests.support.shell import Shell
+from tests.support.talking import Running, each, first, got, raised, steps, texts
+from tests.telemetry.collecting import Collected, attributes, id_of
+
+MANY = 50
+
+
+def script() -> Script:
+    return (
+        Script()
+        .user("go")
+        .calls("Bash", {"command": "rm -r cache"})
+        .expect_permission("Bash", decision="deny")
+        .calls("mcp__shop__price", {"article": "tea"})
+        .subagent("find it", Script().calls("Read", {"file_path": "/a"}).says("found"), kind="finder")
+        .says("done")
+    )
+
+
+def agent(collected: Collected, **more: Any) -> Options:
+    """Options with a hook, a permission callback and a tool, which open spans of their own."""
+
+    def hook(value: Any, context: bridle.HookContext) -> None:
+        with collected.tracer.start_as_current_span("in the hook"):
+            pass
+
+    def decide(request: bridle.PermissionRequest) -> bridle.Allow | bridle.Deny:
+        return bridle.Deny("no") if request.tool_name == "Bash" else bridle.Allow()
+
+    @bridle.tool
+    def price(article: str) -> str:
+        """Return a price."""
+        with collected.tracer.start_as_current_span("in the tool") as span:
+            span.set_attribute("tenant", str(baggage.get_baggage("tenant")))
+        return "2.50"
+
+    return Options(
+        telemetry=more.pop("telemetry", collected.telemetry()),
+        hooks={"PreToolUse": bridle.HookMatcher("Bash", [hook])},
+        can_use_tool=decide,
+        mcp_servers={"shop": [price]},
+        **more,
+    )
+
+
+@contextlib.contextmanager
+def caller(collected: Collected, **entries: str) -> Any:
+    """The caller's span and baggage."""
+    around = context.get_current()
+    for name, value in entries.items():
+        around = baggage.set_baggage(name, value, around)
+    token = context.attach(around)
+    try:
+        with collected.tracer.start_as_current_span("caller") as span:
+            yield span
+    finally:
+        context.detach(token)
+
+
+CHAT = "chat claude-opus-5-5"
+TURN = (
+    "invoke_agent claude-code",
+    [
+        CHAT,
+        ("execute_tool Bash", [("bridle.hook PreToolUse", ["in the hook"]), "bridle.permission"]),
+        CHAT,
+        ("execute_tool mcp__shop__price", ["bridle.permission", ("tools/call mcp__shop__price", ["in the tool"])]),
+        CHAT,
+        ("execute_tool Task", [("invoke_agent finder", [CHAT, "execute_tool Read"])]),
+        CHAT,
+    ],
+)
+
+
+@shows("telemetry.spans", "telemetry.context")
+def test_the_tree_of_a_turn(shell: Shell, collected: Collected) -> None:
+    async def query() -> None:
+        with SimulatedCLI(script()) as cli, caller(collected, tenant="seven"):
+            result = await shell.run("go", agent(collected), transport=cli)
+            usages.append(result.result.usage)
+
+    usages: list[Any] = []
+    shell.play(query)
+    assert collected.tree() == [("caller", [TURN])]
+    turn = attributes(collected.one("invoke_agent claude-code"))
+    usage = usages[0]
+    assert turn.pop("bridle.cost.usd") == turn.pop("bridle.cost.total_usd") > 0
+    assert len(turn.pop("bridle.turn.id")) == 36
+    assert turn == {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.provider.name": "anthropic",
+        "gen_ai.agent.name": "claude-code",
+        "gen_ai.request.model": "claude-opus-5-5",
+        "gen_ai.conversation.id": "51b00000-0000-4000-8000-000000000001",
+        "gen_ai.usage.input_tokens": usage.input_tokens,
+        "gen_ai.usage.output_tokens": usage.output_tokens,
+        "gen_ai.usage.cache_read.input_tokens": 0,
+        "gen_ai.usage.cache_creation.input_tokens": 0,
+        "bridle.turn.state": "completed",
+        "bridle.terminal_reason": "completed",
+        "bridle.inference_calls": 4,
+        "bridle.tool_calls": 3,
+    }
+    permission, allowed = (attributes(span) for span in collected.named("bridle.permission"))
+    assert permission["bridle.decision"] == "deny"
+    assert allowed["bridle.decision"] == "allow"
+    hook = attributes(collected.one("bridle.hook PreToolUse"))
+    assert (hook["bridle.hook.event"], hook["bridle.on_failure"]) == ("PreToolUse", "continue")
+    bash = collected.one("execute_tool Bash")
+    assert attributes(bash)["error.type"] == "tool_error"
+    assert bash.status.status_code is trace.StatusCode.ERROR
+    tool = collected.one("execute_tool mcp__shop__price")
+    assert attributes(tool)["gen_ai.tool.type"] == "function"
+    served = collected.one("tools/call mcp__shop__price")
+    assert served.kind is trace.SpanKind.SERVER
+    assert attributes(served)["gen_ai.tool.call.id"] == attributes(tool)["gen_ai.tool.call.id"]
+    assert attributes(collected.one("in the tool"))["tenant"] == "seven"  # the caller's baggage
+    for chat in collected.named(CHAT):
+        found = attributes(chat)
+        assert chat.kind is trace.SpanKind.CLIENT
+        assert found["bridle.times.derived"] is True
+        assert "gen_ai.usage.output_tokens" not in found  # not final
+        assert found["gen_ai.usage.input_tokens"] > 0
+    text = json.dumps([json.loads(span.to_json()) for span in collected.spans])
+    for content in ("rm -r cache", "tea", "find it", "done", "2.50"):
+        assert content not in text, content
+    for name in ("session.id", "user.id"):
+        assert f'"{name}"' not in text
+
+
+def test_response_numbers_are_final_with_partial_messages(collected: Collected) -> None:
+    with SimulatedCLI(script()) as cli:
+        bridle.sync.run("go", agent(collected, include_partial_messages=True), transport=cli)
+    chats = [attributes(span) for span in collected.named(CHAT)]
+    turn = attributes(collected.one("invoke_agent claude-code"))
+    mine = [chat for chat in chats if "gen_ai.usage.output_tokens" in chat]
+    assert len({chat["gen_ai.response.id"] for chat in chats}) == len(chats) == 5
+    for kind in ("input_tokens", "output_tokens"):
+        assert sum(chat[f"gen_ai.usage.{kind}"] for chat in mine) >= turn[f"gen_ai.usage.{kind}"]
+
+
+@shows("telemetry.metrics")
+def test_metrics_of_a_turn(shell: Shell, collected: Collected) -> None:
+    async def scenario() -> None:
+        with SimulatedCLI(script()) as cli:
+            session = (bridle.sync.Session if shell.blocking else bridle.Session)(agent(collected), transport=cli)
+            await got(session.start())
+            turn = await got(session.send("go"))
+            results.append(await got(turn.result()))
+            await got(session.set_permission_mode("plan"))
+            await got(session.stop())
+
+    results: list[bridle.ResultMessage] = []
+    shell.play(scenario)
+    [(_, (agents, seconds)), (subagent, _)] = sorted(
+        collected.points("gen_ai.invoke_agent.duration"), key=lambda point: str(point[0]["gen_ai.agent.name"])
+    )
+    assert agents == 1
+    assert seconds > 0
+    assert subagent["gen_ai.agent.name"] == "finder"
+    tools = {point["gen_ai.tool.name"]: point for point, _ in collected.points("gen_ai.execute_tool.duration")}
+    assert set(tools) == {"Bash", "mcp__shop__price", "Read", "Task"}
+    assert tools["Bash"]["error.type"] == "tool_error"
+    spent = {point["gen_ai.token.type"]: total for point, (_, total) in collected.points("gen_ai.client.token.usage")}
+    [usage] = results[0].model_usage.values()
+    assert spent == {"input": usage.input_tokens, "output": usage.output_tokens}
+    assert [count for _, (count, _) in collected.points("bridle.turn.time_to_first_message")] == [1]
+    waits = {point["bridle.decision"] for point, _ in collected.points("bridle.permission.wait")}
+    assert waits == {"allow", "deny"}
+    [(operation, (count, _))] = collected.points("bridle.control.duration")
+    assert (operation, count) == ({"bridle.operation": "set_permission_mode"}, 1)
+    assert collected.points("bridle.process.starts") == [({}, 1)]
+    [(_, cost)] = collected.points("bridle.cost")
+    assert cost == pytest.approx(results[0].total_cost_usd)
+
+
+@shows("telemetry.background")
+def test_turns_that_the_cli_starts(shell: Shell, collected: Collected) -> None:
+    played = (
+        Script()
+        .user("go")
+        .subagent("look", Script().calls("Read", {"file_path": "/a"}).says("seen"), kind="finder", background=True)
+        .says("It runs.")
+        .task_ends()
+        .says("It has ended.")
+        .user("and now?")
+        .says("Nothing.")
+    )
+
+    async def scenario() -> None:
+        with SimulatedCLI(played) as cli:
+            options = Options(telemetry=collected.telemetry())
+            session = (bridle.sync.Session if shell.blocking else bridle.Session)(options, transport=cli)
+            await got(session.start())
+            with caller(collected):
+                turn = await got(session.send("go"))
+                await got(turn.result())
+            await got(session.wait_idle())
+            turn = await got(session.send("and now?"))
+            await got(turn.result())
+            await got(session.stop())
+
+    shell.play(scenario)
+    main, background, second = collected.named("invoke_agent claude-code")
+    assert main.parent is not None
+    assert background.parent is second.parent is None
+    assert attributes(background)["bridle.background"] is True
+    [link] = background.links
+    assert link.context.span_id == id_of(main)
+    finder = collected.one("invoke_agent finder")
+    assert finder.parent is not None
+    assert finder.parent.span_id == id_of(collected.one("execute_tool Task"))
+    assert attributes(finder)["bridle.tool_calls"] == 1
+    costs = [attributes(span)["bridle.cost.usd"] for span in (main, background, second)]
+    assert sum(costs) == pytest.approx(attributes(second)["bridle.cost.total_usd"])
+
+
+@shows("telemetry.ends")
+def test_an_interrupt_ends_every_span(shell: Shell, collected: Collected) -> None:
+    played = Script().user("go").calls("Read", {"file_path": "/a"}).interrupted(after="I will").user("go on").says("ok")
+
+    async def scenario() -> None:
+        with SimulatedCLI(played) as cli:
+            options = Options(telemetry=collected.telemetry())
+            session = (bridle.sync.Session if shell.blocking else bridle.Session)(options, transport=cli)
+            await got(session.start())
+            turn = await got(session.send("go"))
+            async for message in each(turn):
+                if message.type == "user":
+                    await got(session.interrupt())
+            turn = await got(session.send("go on"))
+            await got(turn.result())
+            await got(session.stop())
+
+    shell.play(scenario)
+    stopped, went_on = collected.named("invoke_agent claude-code")
+    assert attributes(stopped)["bridle.turn.state"] == "interrupted"
+    assert stopped.status.status_code is trace.StatusCode.UNSET
+    assert attributes(went_on)["bridle.turn.state"] == "completed"
+
+
+@shows("telemetry.ends")
+@pytest.mark.parametrize("end", [["exit", 3], ["die"]])
+def test_a_crash_ends_every_span(shell: Shell, collected: Collected, playing: StandIn, end: list[Any]) -> None:
+    call = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}}
+    says = {"type": "assistant", "message": {"id": "m1", "model": "s", "role": "assistant", "content": [call]}}
+    request = {"tool_name": "Bash", "input": {}, "tool_use_id": "t1"}
+    prompt = steps(["raw", json.dumps(says) + "\n"], ["ask_many", "can_use_tool", request, 1], end)
+
+    async def scenario() -> None:
+        options = playing(telemetry=collected.telemetry(), can_use_tool=lambda request: bridle.Deny("no"))
+        async with Running(shell, options) as session:
+            turn = await got(session.send(prompt))
+            await raised(lambda: texts(turn), bridle.BridleError)
+        await raised(lambda: shell.run(prompt, options), bridle.BridleError)
+
+    shell.play(scenario)
+    turns = collected.named("invoke_agent claude-code")
+    assert len(turns) == 2
+    for turn in turns:
+        found = attributes(turn)
+        assert found["bridle.turn.state"] == "failed"
+        assert found["error.type"].endswith("Error")
+        assert turn.status.status_code is trace.StatusCode.ERROR
+    for tool in collected.named("execute_tool Bash"):
+        assert attributes(tool)["error.type"] == "cancelled"
+
+
+@shows("telemetry.ends")
+def test_a_start_that_fails_is_a_failed_turn(shell: Shell, collected: Collected, playing: StandIn) -> None:
+    async def scenario() -> None:
+        for more in ({}, {"can_use_tool": lambda request: bridle.Allow()}):
+            options = playing(cli_path="/missing/claude", telemetry=collected.telemetry(), **more)
+            await raised(lambda options=options: shell.run("go", options), bridle.CLINotFoundError)
+
+    shell.play(scenario)
+    for span in collected.named("invoke_agent claude-code"):
+        assert attributes(span)["error.type"] == "CLINotFoundError"
+    assert len(collected.spans) == 2
+
+
+@shows("telemetry.content")
+def test_content_is_recorded_only_on_request(collected: Collected, monkeypatch: pytest.MonkeyPatch) -> None:
+    with SimulatedCLI(script(), per_session=True) as cli:
+        bridle.sync.run("go", agent(collected, telemetry=collected.telemetry(content=True)), transport=cli)
+        turn = attributes(collected.one("invoke_agent claude-code"))
+        assert json.loads(turn["gen_ai.input.messages"]) == [
+            {"role": "user", "parts": [{"type": "text", "content": "go"}]}
+        ]
+        assert json.loads(turn["gen_ai.output.messages"])[0]["parts"] == [{"type": "text", "content": "done"}]
+        bash = attributes(collected.one("execute_tool Bash"))
+        assert json.loads(bash["gen_ai.tool.call.arguments"]) == {"command": "rm -r cache"}
+        assert bash["gen_ai.tool.call.result"] == "no"
+        assert "2.50" in attributes(collected.one("execute_tool mcp__shop__price"))["gen_ai.tool.call.result"]
+        for setting, content, recorded in (
+            *(("SPAN_ONLY", None, True), ("true", None, True), ("SPAN_ONLY", False, False)),
+            *(("EVENT_ONLY", None, False), ("", True, True), ("", None, False)),
+        ):
+            monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", setting)
+            other = Collected()
+            options = agent(other, telemetry=other.telemetry(content=content))
+            bridle.sync.run("go", options, transport=cli)
+            turn = attributes(other.one("invoke_agent claude-code"))
+            assert ("gen_ai.input.messages" in turn) is recorded, (setting, content)
+
+
+@shows("telemetry.many")
+def test_many_sessions_at_once(shell: Shell, collected: Collected) -> None:
+    with SimulatedCLI(script(), per_session=True) as cli:
+        if shell.blocking:
+            import threading
+
+            def talk() -> None:
+                with caller(collected):
+                    bridle.sync.run("go", agent(collected), transport=cli)
+
+            threads = [threading.Thread(target=talk) for _ in range(MANY)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        else:
+            import anyio
+
+            async def converse() -> None:
+                with caller(collected):
+                    async with bridle.Session(agent(collected), transport=cli) as session:
+                        turn = await session.send("go")
+                        await turn.result()
+
+            async def scenario() -> None:
+                async with anyio.create_task_group() as group:
+                    for _ in range(MANY):
+                        group.start_soon(converse)
+
+            anyio.run(scenario, backend=shell.backend)
+    assert len(collected.named("caller")) == MANY
+    spans = collected.spans
+    below: dict[int | None, list[ReadableSpan]] = {}
+    for span in spans:
+        below.setdefault(span.parent.span_id if span.parent is not None else None, []).append(span)
+
+    def tree(above: int | None) -> list[Any]:
+        found = []
+        for span in below.get(above, ()):
+            inner = tree(id_of(span))
+            found.append((span.name, inner) if inner else span.name)
+        return found
+
+    # Responses may share a time with the tools that they call.
+    assert [sorted(map(str, branch)) for _, [(_, branch)] in tree(None)] == [sorted(map(str, TURN[1]))] * MANY
+    assert len({span.get_span_context().trace_id for span in spans}) == MANY  # type: ignore[no-untyped-call]
+
+
+def test_without_an_sdk_nothing_happens(shell: Shell) -> None:
+    collected = Collected()  # for the spans of the callbacks
+
+    async def scenario() -> None:
+        with SimulatedCLI(script()) as cli:
+            options = agent(collected, telemetry=bridle.Telemetry())
+            assert (await shell.run("go", options, transport=cli)).text == "done"
+
+    shell.play(scenario)
+    assert sorted(span.name for span in collected.spans) == ["in the hook", "in the tool"]
+
+
+def test_a_session_may_be_given_up_in_a_turn(shell: Shell, collected: Collected, playing: StandIn) -> None:
+    async def scenario() -> None:
+        prompt = steps(["text", "begun"], ["hang"])
+        async with Running(shell, playing(telemetry=collected.telemetry())) as session:
+            await first(await got(session.send(prompt)))
+
+    shell.play(scenario)
+    assert attributes(collected.one("invoke_agent claude-code"))["bridle.turn.state"] == "interrupted"

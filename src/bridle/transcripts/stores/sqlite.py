@@ -90,7 +90,9 @@ class SQLiteStore(Adapter):
         if self._connection is None:
             if self._path != ":memory:":
                 os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
-            connection = sqlite3.connect(self._path, self._timeout, isolation_level=None, check_same_thread=False)
+            connection = sqlite3.connect(
+                self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False
+            )
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             connection.executescript(_SCHEMA)

@@ -71,6 +71,10 @@ def test_why_it_stopped(tmp_path: Path) -> None:
     tape.reply(1, call("Bash", "t1", command="sleep 9"))
     tape.put("exit", code=137)
     assert ending(tape, tmp_path) == ("bad", "The CLI exited with 137 before a result")
+    stop = read_trace(tmp_path / "end.jsonl").builder.sessions[0].finished().stop
+    assert stop is not None
+    assert stop.text.startswith("SIGKILL ended it")
+    assert ("No result: tool Bash sleep 9", 3) in stop.evidence
     tape = begun()
     tape.result("error_max_turns")
     assert ending(tape, tmp_path) == ("bad", "The limit of turns was reached")

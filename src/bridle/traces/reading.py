@@ -30,6 +30,8 @@ __all__ = ["Reader", "RecordingReader", "Trace", "TranscriptReader", "GrowingTra
 
 READ_BYTES = 1 << 20
 _HEAD = 1 << 16
+_LONGEST = 1 << 28
+"""Bytes of a line that a growing file may have."""
 
 
 class Reader(Protocol):
@@ -386,7 +388,7 @@ class GrowingTrace:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self.epoch = 0
+        self.epoch: int = 0
         self.trace: Trace
         self._offset = 0
         self._identity: tuple[int, int] | None = None
@@ -413,6 +415,9 @@ class GrowingTrace:
                 *lines, self._rest = (self._rest + data).split(b"\n")
                 for line in lines:
                     self.trace.reader.take(line.rstrip(b"\r"))
+                if len(self._rest) > _LONGEST:
+                    self.trace.builder.problem(f"a line of more than {_LONGEST} bytes was left out")
+                    self._rest = b""
 
     def _begin(self, head: bytes) -> None:
         reader: Reader = TranscriptReader(self.path.name) if _is_transcript(head) else RecordingReader()

@@ -45,7 +45,7 @@ class Live:
         self._epoch = 0
         self._clock = 0
         self._changed: dict[int, int] = {}
-        self.error = ""
+        self.error: str = ""
 
     def _update(self) -> None:
         try:

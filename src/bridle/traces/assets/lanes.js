@@ -1,6 +1,7 @@
 // The lanes, the strip of tokens and cost, and the part of the time that they show.
 
 const TRACKS = 3;
+const MOST_BARS = 2000; // of one lane, where long items overlap
 
 class Lanes {
   constructor(data, choose) {
@@ -95,7 +96,7 @@ class Lanes {
           continue;
         }
         open[at] = { x, wide, at, item, items: 1, problems: Number(isProblem(item)), status: item.status, selected: item.number === this.selected };
-        bars.push(open[at]);
+        if (bars.length < MOST_BARS || open[at].selected) bars.push(open[at]);
       }
       track.replaceChildren(...bars.map((bar) => this.bar(bar)));
       track.setAttribute("aria-label", `${NAMES[place]}: ${lane.items.length} items`);
@@ -154,7 +155,7 @@ class Lanes {
     }
     for (const [name, path] of Object.entries(parts)) this.paths[name].setAttribute("d", path);
     const costs = own.filter((sample) => sample[7] !== null);
-    const highest = Math.max(...costs.map((sample) => sample[7]), 1e-9);
+    const highest = costs.reduce((most, sample) => Math.max(most, sample[7]), 1e-9);
     let line = "";
     for (const [, at, , , , , , cost] of costs) {
       const x = (at - this.from) * scale;

@@ -410,7 +410,7 @@ try {
   await data.load();
   drawSessions();
   setSession(0);
-  if (!location.hash) panel.stop(0);
+  panel.stop(0);
   follow();
   if (!location.hash) document.body.classList.remove("detail");
   document.documentElement.dataset.ready = "true";

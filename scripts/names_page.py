@@ -37,6 +37,7 @@ GROUPS = (
 MESSAGES = frozenset({"ContentBlock", "RateLimitEvent", "StreamEvent"})
 PACKAGES = {
     "bridle.aio.session": "sessions",
+    "bridle.budgets": "configuration",
     "bridle.dialogs": "permissions",
     "bridle.hooks": "hooks",
     "bridle.permissions": "permissions",

@@ -8,6 +8,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 import bridle
@@ -27,6 +28,7 @@ from bridle.budgets import Allowance, Spend
 from bridle.testing import Script, SimulatedCLI
 from tests.budgets.racing import PRICES, REPLY, simulated
 from tests.contract import shows
+from tests.support.patience import patience
 from tests.support.shell import Shell
 from tests.support.talking import each, got, raised
 
@@ -171,6 +173,28 @@ def test_a_limit_warns_once(shell: Shell) -> None:
     shell.play(scenario)
 
 
+@shows("budgets.limits.background")
+def test_work_that_no_prompt_started(shell: Shell) -> None:
+    budget = Budget(usd=2 * REPLY, prices=PRICES)
+    script = Script().user().calls("Bash", {"command": "make", "run_in_background": True}).says("It runs.")
+    script.task_ends().calls("Bash", {"command": "ls"}, result="README.md").calls("Bash", {"command": "ls"}).says(
+        "Done."
+    )
+    cli = SimulatedCLI(script)
+
+    async def scenario() -> None:
+        async with session(shell, budget, cli, hooks=HOOKS, permission_mode="bypassPermissions") as talk:
+            await ask(talk)
+            await got(talk.wait_idle(timeout=patience(30)))
+            assert [warning.code for warning in talk.warnings if warning.code.startswith("BUDGET")] == [
+                "BUDGET_LOW",
+                "BUDGET_SPENT",
+            ]
+        assert budget.spent.usd > 2 * REPLY
+
+    shell.play(scenario)
+
+
 def test_warnings_can_be_off() -> None:
     warnings: list[StreamWarning] = []
     budget = Budget(usd=2 * REPLY, prices=PRICES, warn_at=None)
@@ -241,6 +265,60 @@ def test_keys_have_limits_of_their_own(shell: Shell) -> None:
     assert budget.account(tenant="acme").spent == Spend(0.0, 0)
     budget.reset()
     assert budget.spent == Spend(0.0, 0)
+
+
+@shows("budgets.limits.keys")
+def test_prompts_inside_a_block_count_for_its_key(shell: Shell) -> None:
+    budget = Budget(usd=math.inf, per={"tenant": 2 * REPLY, "user": None}, prices=PRICES)
+    other = Budget(per={"tenant": 1.0})
+
+    async def scenario() -> None:
+        async with session(shell, budget) as talk:
+            with budget.keyed(tenant="acme"), budget.keyed(user="u1"), other.keyed(tenant="not here"):
+                await ask(talk)
+                error = await raised(lambda: ask(talk), BudgetExceededError)
+                assert error.key == "tenant=acme"
+            with budget.keyed(tenant="other"):
+                await ask(talk)
+            await ask(talk)
+
+    shell.play(scenario)
+    spent = {key: account.spent.usd for key, account in budget.accounts().items()}
+    assert spent == pytest.approx(
+        {"": 6 * REPLY, "tenant=acme": 2 * REPLY, "tenant=other": 2 * REPLY, "user=u1": 2 * REPLY}
+    )
+    assert other.accounts()[""].spent.usd == 0
+
+
+def test_blocks_of_tasks_are_apart() -> None:
+    budget = Budget(per={"tenant": None}, prices=PRICES)
+    acme = budget.keyed(tenant="acme")
+
+    async def one(number: int) -> None:
+        with acme if number % 2 else budget.keyed(tenant="other"):
+            await bridle.run("What is here?", Options(budget=budget), transport=simulated())
+
+    async def scenario() -> None:
+        async with anyio.create_task_group() as group:
+            for number in range(10):
+                group.start_soon(one, number)
+
+    anyio.run(scenario)
+    assert budget.account(tenant="acme").spent == budget.account(tenant="other").spent
+    assert budget.account(tenant="acme").spent.usd == pytest.approx(10 * REPLY)
+
+
+@shows("budgets.limits.raised")
+def test_a_conversation_of_a_pool_keeps_its_process_with_the_same_key() -> None:
+    budget = Budget(per={"tenant": 1.0}, prices=PRICES)
+    with sync.SessionPool(Options(budget=budget), transport=simulated()) as pool:
+        seen = []
+        for _ in range(2):
+            with pool.conversation("a", budget=budget.keyed(tenant="acme")) as talk:
+                seen.append(talk.send("What is here?").result().session_id)
+        assert pool.stats().cold_starts == 1
+        assert pool.stats().resumes == 0
+    assert len(set(seen)) == 1
 
 
 @shows("budgets.limits.raised")

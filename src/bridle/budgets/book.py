@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple
 
 from bridle.budgets.amounts import Account, Allowance, Spend
@@ -78,6 +79,18 @@ class Book:
         self._warn_at = warn_at
         self._reserve = reserve
         self.ledger: Ledger = ledger()
+
+    def keys_of_context(self) -> tuple[str, ...]:
+        """Return the keys of the `with` blocks of this budget that the caller is in, the innermost first."""
+        return tuple(key for book, keys in reversed(_blocks.get()) if book is self for key in keys)
+
+    def enter(self, keys: tuple[str, ...]) -> None:
+        """Begin a `with` block in this context."""
+        _blocks.set((*_blocks.get(), (self, keys)))
+
+    def leave(self) -> None:
+        """End the innermost `with` block of this context."""
+        _blocks.set(_blocks.get()[:-1])
 
     def reserve(self, turn: str, keys: Sequence[str]) -> None:
         """Reserve one model call for a turn.
@@ -159,6 +172,9 @@ class Book:
             key=row.key,
             sent=sent,
         )
+
+
+_blocks: ContextVar[tuple[tuple[Book, tuple[str, ...]], ...]] = ContextVar("bridle_budget_blocks", default=())
 
 
 # -- checks of what users hand in --------------------------------------------------------------------------------------

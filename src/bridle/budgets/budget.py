@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from bridle.budgets.amounts import Account, Allowance, Spend
 from bridle.budgets.book import (
@@ -66,7 +66,7 @@ class Budget:
         self,
         *,
         usd: float | None = None,
-        tokens: int | None = None,
+        tokens: float | None = None,
         per: Mapping[str, float | Allowance | None] | None = None,
         warn_at: float | None = 0.8,
         prices: Mapping[str, Price] | None = None,
@@ -115,7 +115,8 @@ class Budget:
             **keys: names that `per` has, with their values. With several, all limits hold.
 
         Returns:
-            A budget for `Options(budget=...)`.
+            A budget for `Options(budget=...)`, or for a `with` block: prompts that are sent inside it, by sessions with this budget, count
+            for the key.
 
         Raises:
             OptionsError: `per` does not have the name, or the value is not a text.
@@ -132,7 +133,7 @@ class Budget:
         self,
         *,
         usd: float | None = None,
-        tokens: int | None = None,
+        tokens: float | None = None,
         per: Mapping[str, float | Allowance | None] | None = None,
     ) -> None:
         """Change limits. They hold from the next prompt or message on, for this `Budget` alone.
@@ -169,8 +170,14 @@ class Budget:
         for each in checked_keys(self._book.limits, key):
             self._book.ledger.reset(each)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
-        """Close the file; the next use opens it again."""
+        """Close the file, as leaving a `with` block does; the next use opens it again."""
         self._book.ledger.close()
 
     # -- numbers -------------------------------------------------------------------------------------------------------
@@ -243,6 +250,13 @@ class KeyedBudget:
 
     def __hash__(self) -> int:
         return hash((self.budget, self.keys))
+
+    def __enter__(self) -> Self:
+        self._book.enter(self.keys)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._book.leave()
 
     def observe(self, subject: Subject) -> Observation:
         """Begin to count for a query or session; `Options(budget=...)` calls it.

@@ -49,7 +49,7 @@ class Meter:
     Attributes:
         usd: the cost so far, in US dollars.
         tokens: the tokens so far.
-        unpriced: models without a price, in the order of their first use.
+        unpriced: the model of the last message, if that is a reply of a model without a price; None otherwise.
         call: the mean cost and tokens of the model calls that the last message completed; None if it completed none.
         replies: the replies so far.
     """
@@ -57,7 +57,7 @@ class Meter:
     def __init__(self, prices: Mapping[str, Price]) -> None:
         self.usd: float = 0.0
         self.tokens: int = 0
-        self.unpriced: dict[str, None] = {}
+        self.unpriced: str | None = None
         self.call: tuple[float, float] | None = None
         self.replies: int = 0
         self._prices = prices
@@ -76,7 +76,7 @@ class Meter:
         Args:
             message: any message of the process, in the order of the wire.
         """
-        self.call = None
+        self.call = self.unpriced = None
         if isinstance(message, AssistantMessage):
             self._assistant(message)
         elif isinstance(message, StreamEvent):
@@ -118,18 +118,14 @@ class Meter:
     def _reply(self, key: str, model: str) -> _Reply:
         reply = self._found.get(key)
         if reply is None:
-            reply = self._found[key] = _Reply(self._price(model))
+            reply = self._found[key] = _Reply(price_of(model, self._prices) or _NO_PRICE)
             self._last_price = reply.price
             self.replies += 1
             if len(self._found) > _REPLIES_KEPT:
                 del self._found[next(iter(self._found))]
+        if reply.price is _NO_PRICE:
+            self.unpriced = model
         return reply
-
-    def _price(self, model: str) -> Price:
-        price = price_of(model, self._prices)
-        if price is None:
-            self.unpriced[model] = None
-        return price or _NO_PRICE
 
     def _counted(self, reply: _Reply, tokens: Tokens) -> None:
         """Take the usage of a reply, as far as it is larger than before, and an estimate of the written tokens that it does not have."""
@@ -202,8 +198,6 @@ class Meter:
         price = price_of(model, self._prices, {})
         if price is not None:
             return price.cost(tokens), tokens
-        if used.cost_basis == "unknown":
-            self._price(model)
         return used.cost_usd, tokens
 
 

@@ -35,67 +35,73 @@ class Watch(Observation):
     def __init__(self, book: Book, subject: Subject, keys: tuple[str, ...]) -> None:
         self._book = book
         self._subject = subject
-        self._keys = (*keys, "")  # the narrower limit is the one to name
+        self._own_keys = keys
+        self._keys = (*keys, "")  # of the last prompt; the narrower limit comes first, and is the one to name
         self._meter = Meter(book.prices)
         self._charged = (0, 0)
         self._name = secrets.token_hex(8)
-        self._open: set[str] = set()
+        self._open: dict[str, tuple[str, ...]] = {}
         self._ended: set[str] = set()
-        self._refused: set[str] = set()
         self._replied: set[str] = set()
+        self._alone = False
 
     def _turn(self, turn_id: str) -> str:
         return f"{self._name}/{turn_id}"
 
     def prompt_sending(self, turn_id: str, content: object) -> None:
         """Reserve one model call."""
-        self._book.reserve(self._turn(turn_id), self._keys)
-        self._open.add(turn_id)
+        keys = (*dict.fromkeys((*self._book.keys_of_context(), *self._own_keys)), "")
+        self._book.reserve(self._turn(turn_id), keys)
+        self._open[turn_id] = self._keys = keys
+        self._alone = False
 
     def turn_changed(self, turn_id: str, state: str, error: BridleError | None) -> None:
         """Give the reservation of a turn back when it is over."""
-        if state != "started" and turn_id in self._open:
-            self._open.discard(turn_id)
+        if state != "started" and self._open.pop(turn_id, None) is not None:
             self._replied.discard(turn_id)
             self._book.ledger.release(self._turn(turn_id))
 
     def messages_received(self, messages: Sequence[Message], turn_ids: tuple[str, ...]) -> None:
         """Charge messages; end their turns if a limit is reached and another model call would follow."""
+        keys = next((self._open[turn_id] for turn_id in turn_ids if turn_id in self._open), self._keys)
         try:
-            self._count(messages, turn_ids)
-        except BudgetError as problem:  # spending that cannot be counted must not go on
+            for message in messages:
+                if (error := self._count(message, turn_ids, keys)) is not None:
+                    self._end(turn_ids, error)
+        except BudgetError as problem:  # spending that cannot be counted must not continue
             self._end(turn_ids, problem)
+        except Exception as problem:
+            self._end(
+                turn_ids, BudgetError(f"The cost of a message could not be counted: {problem!r}. Please report this.")
+            )
+            raise
 
-    def _count(self, messages: Sequence[Message], turn_ids: tuple[str, ...]) -> None:
+    def _count(self, message: Message, turn_ids: tuple[str, ...], keys: tuple[str, ...]) -> BudgetError | None:
+        """Charge a message; return the error if its turns have to end."""
         meter = self._meter
-        for message in messages:
-            replies = meter.replies
-            meter.take(message)
-            # A reply that begins when the limit is reached already: after a hook that keeps the model at work, say.
-            error = self._begun(turn_ids) if meter.replies > replies else None
-            self._charge(turn_ids)
-            if self._book.limits.in_dollars and len(meter.unpriced) > len(self._refused):
-                error = UnknownPriceError(next(model for model in meter.unpriced if model not in self._refused))
-                self._refused.update(meter.unpriced)
-            if error is None and _goes_on(message):
-                error = self._book.over(self._keys)
-            if error is not None:
-                self._end(turn_ids, error)
+        replies = meter.replies
+        meter.take(message)
+        error: BudgetError | None = None
+        if meter.replies > replies:
+            # The first reply of a turn has its reservation. Another one may begin without a tool call, after a hook that blocks the end.
+            first = not self._replied.issuperset(turn_ids)
+            self._replied.update(turn_ids)
+            error = None if first else self._book.over(keys)
+        self._charge(turn_ids, keys)
+        if meter.unpriced is not None and self._book.limits.in_dollars:
+            return UnknownPriceError(meter.unpriced)
+        if error is None and _goes_on(message):
+            error = self._book.over(keys)
+        return error
 
-    def _begun(self, turn_ids: tuple[str, ...]) -> BudgetError | None:
-        """Return the error for a reply that begins; the first one of a turn has its reservation."""
-        first = not self._replied.issuperset(turn_ids)
-        self._replied.update(turn_ids)
-        return None if first else self._book.over(self._keys)
-
-    def _charge(self, turn_ids: tuple[str, ...]) -> None:
+    def _charge(self, turn_ids: tuple[str, ...], keys: tuple[str, ...]) -> None:
         meter = self._meter
         now = nano(meter.usd), meter.tokens
         usd, tokens = now[0] - self._charged[0], now[1] - self._charged[1]
         if not (usd or tokens or meter.call):
             return
         call = meter.call and (meter.call[0] * 1e9, meter.call[1])
-        due = self._book.charge([self._turn(turn_id) for turn_id in turn_ids], self._keys, usd, tokens, call)
+        due = self._book.charge([self._turn(turn_id) for turn_id in turn_ids], keys, usd, tokens, call)
         self._charged = now
         for account, unit in due:
             self._warn(account, unit)
@@ -110,7 +116,9 @@ class Watch(Observation):
 
     def _end(self, turn_ids: tuple[str, ...], error: BudgetError) -> None:
         if not turn_ids:  # nobody waits for a turn that the CLI began itself
-            self._subject.warn("BUDGET_SPENT", f"Work that no prompt started is interrupted. {error}")
+            if not self._alone:
+                self._alone = True
+                self._subject.warn("BUDGET_SPENT", f"Work that no prompt started is interrupted. {error}")
             self._subject.end_turn(None, error)
         for turn_id in turn_ids:
             if turn_id not in self._ended:

@@ -1,8 +1,8 @@
 """The meter of one CLI process: its messages in, its cost so far out. It never waits and knows no limit.
 
 A reply counts by its message id. Its frames carry the usage from the beginning of the reply: all tokens that were read, and hardly any that
-were written. The written ones are counted from the content until a better number comes: with partial messages when the reply is complete,
-otherwise with the result, which has the totals of the process. From then on the totals of the CLI count, and what came since.
+were written. Those are estimated from the content until a better number comes: with partial messages when the reply is complete, otherwise
+with the result. It has the totals of the process: from then on they count, and what came since.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ class Book:
         return [(accounts[key], unit) for key, unit in due]
 
     def over(self, keys: Sequence[str]) -> BudgetExceededError | None:
-        """Return the error for a turn that goes on although a limit is spent; None if none is.
+        """Return the error for a turn that continues although a limit is spent; None if none is.
 
         Raises:
             BudgetError: the file cannot be used.

@@ -40,6 +40,7 @@ WARNINGS = {
     "BUDGET_SPENT": "A limit of the budget is reached by work that no prompt started; that work was interrupted.",
     "SESSION_IN_USE": "A conversation was renamed on the disk while a process works on it.",
     "STORE_INCOMPLETE": "The copy in the session store lacks entries that this host has.",
+    "RETRYING": "`run` tries again after a failure (`retry=`); `context` has the attempt, the delay and the error.",
 }
 BEFORE_START = frozenset(
     {
@@ -99,10 +100,12 @@ def attributes(kind: type) -> dict[str, str]:
 
 def error_rows() -> list[str]:
     """Return one row for each error."""
-    rows = ["| error | meaning | attributes |", "|---|---|---|"]
+    rows = ["| error | meaning | retryable | attributes |", "|---|---|---|---|"]
     for kind in below(BridleError):
-        holds = "<br/>".join(f"`{name}`: {meaning}" for name, meaning in attributes(kind).items())
-        rows.append(f"| `{kind.__name__}` | {(kind.__doc__ or '').partition(chr(10))[0]} | {holds} |")
+        named = attributes(kind)
+        holds = "<br/>".join(f"`{name}`: {meaning}" for name, meaning in named.items())
+        again = "depends" if "retryable" in named else "yes" if kind.retryable else "no"
+        rows.append(f"| `{kind.__name__}` | {(kind.__doc__ or '').partition(chr(10))[0]} | {again} | {holds} |")
     return rows
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import tomllib
@@ -16,6 +17,7 @@ from hypothesis import HealthCheck, settings
 from tests.contract.outcomes import Outcomes
 from tests.support.examples import examples
 from tests.support.patience import patience
+from tests.support.records import CompleteRecords
 from tests.support.tiers import Tiers
 
 if TYPE_CHECKING:
@@ -96,6 +98,19 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> object:
     """Scale the timeout of a test with the load of the machine."""
     return pytest_timeout.pytest_timeout_set_timer(item, settings._replace(timeout=patience(settings.timeout)))
+
+
+@pytest.fixture(autouse=True)
+def records_are_complete() -> Generator[None, None, None]:
+    """Fail a test in which the logger `bridle` took a record without its ids, or of several lines."""
+    handler = CompleteRecords()
+    logger = logging.getLogger("bridle")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+    assert not handler.incomplete
 
 
 @pytest.fixture(scope="session")

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import copy
+import errno
 import pickle
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from bridle import errors
+from bridle.checked.schemas import OutputError
 from bridle.errors import BridleError, DecodeError, Diagnostic
-from bridle.messages import ResultError, ResultMessage
+from bridle.messages import RateLimitedError, RateLimitInfo, ResultError, ResultMessage
+from bridle.testing.errors import ScriptError
 from tests.contract import shows
 
 BAD = DecodeError(b"x", "not-json", "d")
@@ -41,6 +45,8 @@ ERRORS: dict[str, BridleError] = {
         errors.NotSupportedError("o", "m"),
         errors.SessionClosedError(expected=True, reason="r", exit_code=1, stderr_tail="t"),
         ResultError(ResultMessage(subtype="x", is_error=True)),
+        RateLimitedError(ResultMessage(subtype="success", is_error=True, api_error_status=429)),
+        OutputError(ResultMessage(subtype="success"), "r", b"{}"),
         errors.ConcurrentUseError.for_call("x"),
         errors.SessionNotStartedError("send"),
         errors.PoolTimeoutError(5, live=2, busy=1, waiting=3, max_live=2, key="chat"),
@@ -101,3 +107,119 @@ def test_an_exit_code_that_is_not_known_is_not_told() -> None:
 @shows("errors.untrusted")
 def test_control_characters_that_the_cli_says_are_escaped() -> None:
     assert "\x1b" not in str(errors.ControlRejectedError("o", "\x1b[2J", "\x1b[2J"))
+
+
+def failed(**fields: Any) -> ResultError:
+    return ResultError.of(ResultMessage(is_error=True, **fields))
+
+
+CRASH = Diagnostic(stderr_tail="t")
+SILENT = Diagnostic(stdout_was_empty=True)
+RETRYABLE: dict[str, list[tuple[BridleError, bool]]] = {
+    "OptionsError": [(errors.OptionsError("m"), False)],
+    "CLINotFoundError": [(errors.CLINotFoundError(), False)],
+    "UnsupportedCLIVersionError": [(errors.UnsupportedCLIVersionError("1.0.0", "2.0.0"), False)],
+    "UnknownVersionError": [(errors.UnknownVersionError("o"), False)],
+    "VersionDetectionError": [(errors.VersionDetectionError("r"), False)],
+    "SpawnError": [
+        (errors.SpawnError("p", "r", errno=errno.ENOENT), False),
+        (errors.SpawnError("p", "r"), False),
+        *((errors.SpawnError("p", "r", errno=number), True) for number in (errno.EAGAIN, errno.ENOMEM, errno.EMFILE)),
+    ],
+    "InitializationTimeoutError": [(errors.InitializationTimeoutError(5), True)],
+    "InitializationError": [(errors.InitializationError("m"), False)],
+    "CLIExitedDuringInitError": [
+        (errors.CLIExitedDuringInitError(1), False),
+        (errors.CLIExitedDuringInitError(None), False),
+        (errors.CLIExitedDuringInitError(-9), True),
+        (errors.CLIExitedDuringInitError(143), True),
+    ],
+    "SessionNotFoundError": [(errors.SessionNotFoundError("m"), False)],
+    "DecodeError": [(BAD, False)],
+    "ProcessError": [
+        (errors.ProcessError(-9, SILENT), True),
+        (errors.ProcessError(137, SILENT), True),
+        (errors.ProcessError(1, CRASH), True),
+        (errors.ProcessError(1, SILENT), False),
+        (errors.ProcessError(1, Diagnostic(last_non_json_line="usage: x")), False),
+        (errors.ProcessError(0, CRASH), False),
+        (errors.ProcessError(None, CRASH), False),
+        (errors.ProcessError(1, Diagnostic(last_result=ResultMessage())), False),
+    ],
+    "LineTooLongError": [(errors.LineTooLongError(2, 1, b"h"), False)],
+    "PromptIterableError": [(errors.PromptIterableError(2, "r"), False)],
+    "DecodeErrorLimitError": [(errors.DecodeErrorLimitError(5, BAD), False)],
+    "SlowConsumerError": [(errors.SlowConsumerError(2, 1), False)],
+    "TurnTimeoutError": [(errors.TurnTimeoutError("turn", 3), True)],
+    "ControlTimeoutError": [(errors.ControlTimeoutError("o", "r"), True)],
+    "ControlRejectedError": [(errors.ControlRejectedError("o", "m"), False)],
+    "TooManyPendingRequestsError": [(errors.TooManyPendingRequestsError("o", 1, 1), True)],
+    "InitQueueOverflowError": [(errors.InitQueueOverflowError("o", 1, 1), True)],
+    "CheckpointingNotEnabledError": [(errors.CheckpointingNotEnabledError(), False)],
+    "NotSupportedError": [(errors.NotSupportedError("o", "m"), False)],
+    "SessionClosedError": [
+        (errors.SessionClosedError(expected=True, reason="r"), False),
+        (errors.SessionClosedError(expected=False, reason="r"), True),
+    ],
+    "SessionNotStartedError": [(errors.SessionNotStartedError("send"), False)],
+    "AmbiguousSessionError": [(errors.AmbiguousSessionError("5", []), False)],
+    "SessionInUseError": [(errors.SessionInUseError("s", 7), True)],
+    "SessionExistsError": [(errors.SessionExistsError("s"), False)],
+    "TurnCancelledError": [(errors.TurnCancelledError("id", "interrupted"), False)],
+    "ConcurrentUseError": [(errors.ConcurrentUseError.for_call("x"), False)],
+    "StoreError": [(errors.StoreError("load", "m"), True)],
+    "StoreConflictError": [(errors.StoreConflictError("s"), False)],
+    "PoolTimeoutError": [(errors.PoolTimeoutError(5, live=2, busy=1, waiting=3, max_live=2), True)],
+    "PoolClosedError": [(errors.PoolClosedError(started=True), False)],
+    "SessionReturnedError": [(errors.SessionReturnedError(), False)],
+    "BudgetError": [(errors.BudgetError("m"), False)],
+    "BudgetExceededError": [(errors.BudgetExceededError(spent=1, limit=1), False)],
+    "UnknownPriceError": [(errors.UnknownPriceError("m"), False)],
+    "RegistryError": [(errors.RegistryError("m"), False)],
+    "OutputError": [(OutputError(ResultMessage(), "r", b"{}"), False)],
+    "ResultError": [
+        *((failed(subtype="success", api_error_status=status), True) for status in (408, 409, 500, 502, 503, 529)),
+        *((failed(subtype="success", api_error_status=status), False) for status in (400, 401, 402, 403, 404, 413)),
+        (failed(subtype="success", api_error="connection_failed"), True),
+        (failed(subtype="success", result="API Error: 529 {}"), True),  # CLI 2.0.0 has no `api_error_status`
+        (failed(subtype="success", result="API Error: 401 {}"), False),
+        *((failed(subtype=f"error_{kind}"), False) for kind in ("max_turns", "max_budget_usd", "during_execution")),
+    ],
+    "RateLimitedError": [
+        (failed(subtype="success", api_error_status=429), True),
+        (failed(subtype="success", result="API Error: 429 {}"), True),
+        (failed(subtype="success", result="Session limit reached \u2219 resets 10:28pm"), True),
+    ],
+    **{f"{kind}Error": [] for kind in ("Bridle", "Start", "Stream", "Control", "Pool", "Transcript")},
+}
+
+
+@shows("errors.retryable")
+def test_every_error_says_whether_it_may_get_better() -> None:
+    def below(kind: type[BridleError]) -> set[type[BridleError]]:
+        return {kind}.union(*map(below, kind.__subclasses__()))
+
+    kinds = [kind for kind in below(BridleError) if kind.__module__.startswith("bridle.")]
+    assert {kind.__name__ for kind in kinds if not issubclass(kind, ScriptError)} == set(RETRYABLE)
+    for name, cases in RETRYABLE.items():
+        for error, expected in cases:
+            assert type(error).__name__ == name
+            assert error.retryable is expected, error
+
+
+@shows("errors.rate-limits")
+def test_a_rate_limit_without_a_usable_time_or_with_credits_as_the_reason() -> None:
+    def limited(**info: Any) -> RateLimitedError:
+        result = ResultMessage(subtype="success", is_error=True, api_error_status=429, result="limit")
+        vars(result)["rate_limit"] = RateLimitInfo(status="rejected", **info)
+        error = ResultError.of(result)
+        assert isinstance(error, RateLimitedError)
+        return error
+
+    for seconds in (float("inf"), float("nan"), 1e300, -1e300):
+        assert limited(resets_at=seconds).resets_at is None
+    assert limited(overage_resets_at=60).resets_at == datetime(1970, 1, 1, 0, 1, tzinfo=UTC)
+    error = limited(error_code="credits_required", rate_limit_type="overage")
+    assert not error.retryable
+    assert "The limit 'overage' needs credits" in str(error)
+    assert "\x1b" not in str(limited(rate_limit_type="\x1b[2J"))

@@ -44,8 +44,8 @@ PLACES: dict[str, str] = {
         "bridle.hooks": "HookContext HookMatcher HookOutput",
         "bridle.launch.versions": "CLIVersion version_meets_minimum",
         "bridle.messages": (
-            "AssistantMessage ContentBlock Message RateLimitEvent ResultError ResultMessage StreamEvent SystemMessage TextBlock "
-            "ThinkingBlock ToolResultBlock ToolUseBlock UnknownBlock UnknownMessage UserMessage"
+            "AssistantMessage ContentBlock Message RateLimitEvent RateLimitedError ResultError ResultMessage StreamEvent SystemMessage "
+            "TextBlock ThinkingBlock ToolResultBlock ToolUseBlock UnknownBlock UnknownMessage UserMessage"
         ),
         "bridle.options.kinds": (
             "AgentDefinition EffortLevel McpHttpServerConfig McpSSEServerConfig McpStdioServerConfig PermissionMode SandboxSettings "
@@ -53,6 +53,7 @@ PLACES: dict[str, str] = {
             "ThinkingConfigDisabled ThinkingConfigEnabled"
         ),
         "bridle.options.options": "Options",
+        "bridle.options.retry": "Retry",
         "bridle.queries.prompts": "Prompt",
         "bridle.queries.outcomes": "CollectResult RunResult",
         "bridle.permissions": (

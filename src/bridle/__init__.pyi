@@ -105,6 +105,7 @@ from bridle.messages import (
     ContentBlock,
     Message,
     RateLimitEvent,
+    RateLimitedError,
     ResultError,
     ResultMessage,
     StreamEvent,
@@ -141,6 +142,9 @@ from bridle.options.kinds import (
 )
 from bridle.options.options import (
     Options,
+)
+from bridle.options.retry import (
+    Retry,
 )
 from bridle.permissions import (
     AddDirectories,
@@ -257,6 +261,7 @@ __all__ = [
     "PromptIterableError",
     "QueryStream",
     "RateLimitEvent",
+    "RateLimitedError",
     "RegistryError",
     "RemoveDirectories",
     "RemoveRules",
@@ -264,6 +269,7 @@ __all__ = [
     "ResourceLink",
     "ResultError",
     "ResultMessage",
+    "Retry",
     "RunResult",
     "SandboxSettings",
     "SdkPluginConfig",

@@ -143,6 +143,7 @@ WarningCode = Literal[
     "SESSION_IN_USE",
     "BUDGET_LOW",
     "BUDGET_SPENT",
+    "RETRYING",
 ]
 
 
@@ -284,11 +285,13 @@ class BridleError(Exception):
         partial: the part of the answer that arrived before the error; empty if nothing did.
         session_id: the session, for `Options(resume=...)`; None if it is unknown.
         retryable: True if the same call may succeed later without a change: limits and failures of the API or the system, timeouts.
+        attempts: the attempts that `run(..., retry=...)` made, the last one included; 1 without retries.
     """
 
     partial: PartialResult = PartialResult()
     session_id: str | None = None
     retryable: bool = False
+    attempts: int = 1
 
     def add_partial(self, partial: PartialResult) -> Self:
         """Set `partial` and `session_id` unless the error already has them; return the error.
@@ -445,6 +448,7 @@ class SpawnError(StartError):
         reason: the operating system's reason.
         cwd: the requested working directory, or None.
         errno: the operating system's error number, or None.
+        retryable: True for a shortage: of memory, processes, file descriptors or space on the disk.
     """
 
     def __init__(
@@ -491,6 +495,14 @@ class InitializationError(StartError):
         super().__init__(f"The Claude Code CLI refused to initialize: {escape_terminal(message)}")
 
 
+_KILLED = 128
+"""Shells and containers report the death by signal N as exit code 128 + N, and so does the CLI for SIGTERM."""
+
+
+def _was_killed(exit_code: int | None) -> bool:
+    return exit_code is not None and (exit_code < 0 or exit_code > _KILLED)
+
+
 def _ended(exit_code: int | None) -> str:
     return "ended" if exit_code is None else f"exited with code {exit_code}"
 
@@ -501,11 +513,13 @@ class CLIExitedDuringInitError(StartError):
     Attributes:
         exit_code: its exit code; negative for a signal.
         output: its output until then.
+        retryable: True if a signal ended it.
     """
 
     def __init__(self, exit_code: int | None, output: str = "") -> None:
         self.exit_code = exit_code
         self.output = output
+        self.retryable: bool = _was_killed(exit_code)
         super().__init__(
             f"The Claude Code CLI {_ended(exit_code)} before it was ready."
             + (f" It printed: {escape_terminal(output)}" if output else " It printed nothing.")
@@ -545,12 +559,15 @@ class ProcessError(StreamError):
     Attributes:
         exit_code: its exit code; negative for a signal.
         diagnostic: facts about the failure.
+        retryable: True for a crash: a signal ended it, or it failed after its first output and before a result.
     """
 
     def __init__(self, exit_code: int | None, diagnostic: Diagnostic) -> None:
         self.exit_code = exit_code
         self.diagnostic = diagnostic
-        self.retryable: bool = exit_code is not None and exit_code < 0
+        began = not diagnostic.stdout_was_empty and diagnostic.last_non_json_line is None
+        crashed = _was_killed(exit_code) or (bool(exit_code) and began)
+        self.retryable: bool = crashed and diagnostic.last_result is None
         parts = [f"The Claude Code CLI {_ended(exit_code)}."]
         if diagnostic.exit_code_hint:
             parts.append(diagnostic.exit_code_hint)
@@ -769,6 +786,7 @@ class SessionClosedError(BridleError):
         reason: the cause of the end.
         exit_code: the CLI's exit code, if it is known.
         stderr_tail: the last part of its stderr.
+        retryable: True if the session was lost, and not stopped by your program.
     """
 
     def __init__(self, *, expected: bool, reason: str, exit_code: int | None = None, stderr_tail: str = "") -> None:
@@ -882,6 +900,8 @@ class SessionInUseError(TranscriptError):
         session_id: the session.
         pid: the process.
     """
+
+    retryable = True
 
     def __init__(self, session_id: str, pid: int) -> None:
         self.session_id: str | None = session_id

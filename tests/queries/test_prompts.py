@@ -121,7 +121,7 @@ def test_a_callback_for_output_that_raises_is_a_warning_and_no_more(name: str) -
 
     warned: list[StreamWarning] = []
     chosen: dict[str, Any] = {name: broken}
-    options = with_guards(Options(**chosen), warned.append)
+    options = with_guards(Options(**chosen), warned.append, dict)
     for _ in range(2):
         getattr(options, name)("line")
     assert [(warning.code, f"`{name}`" in warning.message) for warning in warned] == [("CALLBACK_FAILED", True)]
@@ -162,7 +162,7 @@ def test_a_warning_before_the_start_is_issued_and_told() -> None:
 
 def test_a_path_for_the_trace_is_not_a_callback(tmp_path: Path) -> None:
     options = Options(trace=tmp_path / "trace")
-    assert with_guards(options, print).trace == options.trace
+    assert with_guards(options, print, dict).trace == options.trace
 
 
 def test_a_prompt_of_the_wrong_shape_says_what_is_wrong() -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextvars
 import inspect
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Driver"]
 
-logger: logging.Logger = logging.getLogger("bridle")
 
 _MISSED_READS = 3
 """How often in a row a writer may end the wait for output; then output is read, for `_READ_SECONDS` at least."""
@@ -124,7 +122,7 @@ class Driver:
                 core.connection.fail(driver_error(error))
             await self._end()
         except Exception:
-            logger.exception("a session's process could not be ended")
+            self._core.log.exception("a session's process could not be ended")
             self._transport.abandon()
         except BaseException:
             # The event loop ends: there is no time to wait for anything.
@@ -136,7 +134,7 @@ class Driver:
                 self._serve_callbacks()
                 core.tell()
             except Exception:
-                logger.exception("the end of a session could not be reported")
+                self._core.log.exception("the end of a session could not be reported")
             self._threads.end()
             core.ended.set()
 

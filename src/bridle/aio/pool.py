@@ -6,7 +6,6 @@ processes that have ended. Neither refers to the user's `SessionPool`: a forgott
 
 from __future__ import annotations
 
-import logging
 import os
 import random
 import time
@@ -42,6 +41,7 @@ from bridle.pool.states import State
 from bridle.protocol.results import ControlResult
 from bridle.session.readers import Inbox
 from bridle.transports.base import TransportSource
+from bridle.waiting.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckOut", "PoolEventCursor", "PooledSession", "SessionPool", "Works"]
 
-logger: logging.Logger = logging.getLogger("bridle")
 
 R = TypeVar("R", bound=ControlResult)
 

@@ -14,6 +14,7 @@ from bridle.checked.functions import is_async
 from bridle.transports.process.prepare import child_settings
 from bridle.transports.process.spawn import spawn_error
 from bridle.transports.process.subprocess_async import AsyncChildProcess
+from bridle.waiting.log import logger
 from bridle.waiting.threads import Call
 
 if TYPE_CHECKING:
@@ -35,10 +36,9 @@ __all__ = [
     "child_process",
     "is_cancellation",
     "receive",
+    "sleep",
     "wait_exit",
 ]
-
-logger: logging.Logger = logging.getLogger("bridle")
 
 
 def check_loop() -> None:
@@ -103,6 +103,11 @@ async def _receive_within(transport: AsyncTransport, seconds: float) -> bytes | 
     with anyio.move_on_after(seconds):
         return await transport.receive()
     return None
+
+
+async def sleep(seconds: float) -> None:
+    """Wait; a cancellation ends it immediately."""
+    await anyio.sleep(seconds)
 
 
 async def wait_exit(transport: AsyncTransport, seconds: float | None) -> tuple[bool, int | None]:

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Job", "Jobs", "SessionParts"]
 
-logger: logging.Logger = logging.getLogger("bridle")
-
 CANCELLED = CallbackEnd("cancelled", None, "")
 
 
@@ -230,7 +228,7 @@ class Jobs:
         except BaseException as problem:
             # An outcome may have methods, and `SystemExit` in them is a failure like others.
             if not isinstance(problem, (AnswerError, ValueError, TypeError)):
-                logger.exception("the answer of a callback could not be made")
+                self._parts.log.exception("the answer of a callback could not be made")
             self.crash(job, f"{job.name}: {text_of(problem)}")
 
     def expire(self, request_id: str, seconds: float) -> None:

@@ -7,7 +7,6 @@ Nothing here waits. A replacement is a generator: it yields what is to be sent a
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +38,6 @@ __all__ = [
     "send_message",
 ]
 
-logger: logging.Logger = logging.getLogger("bridle")
 
 ACKNOWLEDGEMENT: dict[str, Any] = {"jsonrpc": "2.0", "id": 0, "result": {}}
 """The answer to a notification."""
@@ -129,7 +127,7 @@ def send_message(connection: Connection, server: str, message: dict[str, Any]) -
     try:
         connection.send_request("mcp_message", {"server_name": server, "message": message}, internal=True)
     except Exception as error:
-        logger.debug("a message of server %r was not sent: %s", server, error)
+        connection.log.debug("a message of server %r was not sent: %s", server, error)
         return False
     return True
 

@@ -311,11 +311,9 @@ def callback_failure(
     error.__traceback__ = _users_part(error.__traceback__)
     place = place_of(function)
     reason = f"{name} raised {type(error).__name__}: {text_of(error)}"
-    import logging
+    from bridle.waiting.log import logger
 
-    logging.getLogger("bridle").error(
-        "%s in %s", escape_terminal(reason, 500), escape_terminal(place), exc_info=error, extra=extra
-    )
+    logger.error("%s in %s", escape_terminal(reason, 500), escape_terminal(place), exc_info=error, extra=extra)
     warning = StreamWarning(
         "CALLBACK_FAILED",
         f"{escape_terminal(reason, 500).rstrip('.')}, in {escape_terminal(place)}. Fix the callback; the log has the traceback.",
@@ -326,7 +324,10 @@ def callback_failure(
 
 
 def guarded(
-    name: str, function: Callable[..., object], report: Callable[[StreamWarning], object]
+    name: str,
+    function: Callable[..., object],
+    report: Callable[[StreamWarning], object],
+    ids: Callable[[], Mapping[str, Any]],
 ) -> Callable[..., None]:
     """Return a function that calls a user's callback and raises nothing but KeyboardInterrupt.
 
@@ -334,6 +335,7 @@ def guarded(
         name: the option that holds the callback.
         function: the callback.
         report: takes the warning of the first failure; later ones are only logged.
+        ids: returns the attributes of a log record.
     """
     failed = False
 
@@ -344,7 +346,7 @@ def guarded(
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            warning = callback_failure(f"`{name}`", function, error, kind=name)
+            warning = callback_failure(f"`{name}`", function, error, kind=name, extra=ids())
             if not failed:
                 failed = True
                 report(warning)

@@ -20,6 +20,7 @@ from bridle.cli.flags import (
     DEMO,
     DOCTOR,
     INSTALL,
+    LOG,
     OPTIONS,
     OUTPUT,
     PROMPT,
@@ -35,7 +36,7 @@ from bridle.cli.flags import (
     Flags,
 )
 from bridle.cli.help import CommandWithHelp, GroupWithHelp
-from bridle.cli.running import USAGE, ending_well
+from bridle.cli.running import USAGE, checked_level, ending_well, logged
 from bridle.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -109,7 +110,9 @@ class Command:
     def action(self, given: dict[str, Any]) -> Callable[[Terminal], int]:
         """Return the function that runs the command."""
         module, _, function = self.place.partition(":")
-        return partial(getattr(import_module(module), function), given)
+        level = checked_level(given.pop("log_level", None))
+        action = partial(getattr(import_module(module), function), given)
+        return action if level is None else partial(logged, action, level)
 
 
 def _sessions(name: str, text: str, flags: Flags, epilog: str = session_flags.EPILOG) -> Command:
@@ -120,21 +123,21 @@ COMMANDS = (
     Command(
         "run",
         "bridle.cli.running:run",
-        {**PROMPT, **OPTIONS, **OUTPUT, **SHAPE},
+        {**PROMPT, **OPTIONS, **LOG, **OUTPUT, **SHAPE},
         "Run one prompt and show the answer as it arrives.",
         f"{_RUN_EXAMPLES}\n{_RUN_CODES}",
     ),
     Command(
         "chat",
         "bridle.cli.chat:chat",
-        {**CHAT, **OPTIONS},
+        {**CHAT, **OPTIONS, **LOG},
         "Start an interactive conversation; asks before running tools.",
         f"{_CHAT_EXAMPLES}\n{_CHAT_CODES}",
     ),
     Command(
         "doctor",
         "bridle.cli.doctor:doctor",
-        {**DOCTOR, **OPTIONS, **SHAPE},
+        {**DOCTOR, **OPTIONS, **LOG, **SHAPE},
         "Check the installation: the CLI, its version, the login.",
         _DOCTOR_CODES,
     ),
@@ -148,14 +151,14 @@ COMMANDS = (
     Command(
         "demo",
         "bridle.cli.demo:demo",
-        DEMO,
+        {**DEMO, **LOG},
         "Show the real CLI at work with a scripted model (offline).",
         _DEMO_CODES,
     ),
     Command(
         "conformance",
         "bridle.cli.conformance:conformance",
-        CONFORMANCE,
+        {**CONFORMANCE, **LOG},
         "Check a Claude Code version against the behaviour Bridle depends on (offline).",
         _CONFORMANCE_CODES,
     ),
@@ -199,7 +202,7 @@ COMMANDS = (
     _sessions("prune", "List old conversations, or delete them.", session_flags.PRUNE, session_flags.PRUNE_EPILOG),
     _sessions("export", "Write a conversation as a document.", session_flags.EXPORT, session_flags.EXPORT_EPILOG),
     _sessions("import", "Import a JSONL export; print the session id.", session_flags.IMPORT),
-    Command("version", "bridle.cli.doctor:version", {}, "Show the versions of Bridle, the CLI and Python."),
+    Command("version", "bridle.cli.doctor:version", LOG, "Show the versions of Bridle, the CLI and Python."),
 )
 
 GROUPS = {

@@ -127,7 +127,7 @@ async def show_session(make_options: Callable[..., Options], terminal: Terminal)
         turn = await _send(session, terminal, SESSION_PROMPTS[0])
         result = await _show(turn, everything, stable, terminal)
         if result is None or result.is_error:
-            terminal.error(str(ResultError(result)) if result is not None else "No result came.")
+            terminal.error(str(ResultError.of(result)) if result is not None else "No result came.")
             return False
 
         turn = await _send(session, terminal, SESSION_PROMPTS[1])
@@ -478,7 +478,7 @@ def _run_parts(make_options: Callable[..., Options], terminal: Terminal, project
     typed = with_output_type(make_options(), Inventory)
     result = show_query(TYPED_PROMPT, typed, None)
     if result is None or result.is_error:
-        terminal.error(str(ResultError(result)) if result else "No result came.")
+        terminal.error(str(ResultError.of(result)) if result else "No result came.")
         return FAILED
     terminal.line()
     terminal.line(repr(decode_output(result, Inventory)), "bold")

@@ -199,6 +199,19 @@ OPTIONS: Flags = {
 }
 """All that make `bridle.Options`."""
 
+LOG_LEVELS = ("debug", "info", "warning", "error")
+LOG: Flags = {
+    "log_level": flag(
+        str,
+        "--log-level",
+        metavar="LEVEL",
+        help=f"Log to stderr: {', '.join(LOG_LEVELS)}.",
+        panel=_PROCESS,
+        choices=LOG_LEVELS,
+    )
+}
+"""For all commands that start the CLI."""
+
 PROMPT: Flags = {"prompt": argument("PROMPT", "The prompt; `-` or a pipe reads standard input.")}
 OUTPUT: Flags = {
     "as_json": flag(bool, "--json", help=_RAW, panel=OUTPUT_PANEL),

@@ -12,14 +12,16 @@ import sys
 import threading
 import warnings
 from contextlib import contextmanager, nullcontext, suppress
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
-from bridle.cli.flags import build_options, read_prompt
+from bridle.cli.flags import LOG_LEVELS, build_options, read_prompt
 from bridle.cli.terminal import one_line
 from bridle.cli.transcript import FinalText, RawLines, Transcript
 from bridle.errors import BridleError, OptionsError, StartError, StreamWarning
 from bridle.messages import ResultError
 from bridle.sync import query
+from bridle.waiting.log import one_line as one_log_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -167,7 +169,7 @@ def show_query(
     """
     stream = query(prompt, options)
     spinning = nullcontext() if terminal is None else terminal.spinning("Starting Claude Code")
-    with spinning:
+    with spinning, nullcontext() if view is None else _items_shown():
         try:
             while (item := signals.during(stream, stream.next_item)) is not None:
                 if terminal is not None:
@@ -307,13 +309,63 @@ def _warnings_shown(terminal: Terminal) -> Iterator[None]:
         yield
 
 
+def checked_level(level: str | None) -> int | None:
+    """Return the number of a level of `--log-level`; None if it is not used.
+
+    Raises:
+        OptionsError: there is no such level.
+    """
+    if level is None:
+        return None
+    if level.lower() not in LOG_LEVELS:
+        raise OptionsError(f"--log-level must be one of {', '.join(LOG_LEVELS)}, got {level!r}.", field="log_level")
+    return logging.getLevelNamesMapping()[level.upper()]
+
+
+def logged(action: Callable[[Terminal], int], level: int, terminal: Terminal) -> int:
+    """Run a command; write the records of the log from `level` on to standard error, and return the exit code."""
+    handler = _LogHandler(terminal, level)
+    before = _LOGGER.level
+    _LOGGER.addHandler(handler)
+    _LOGGER.setLevel(level)
+    try:
+        return action(terminal)
+    finally:
+        _LOGGER.setLevel(before)
+        _LOGGER.removeHandler(handler)
+
+
+class _LogHandler(logging.Handler):
+    """Writes each record as one line: time, level, ids, message, and the traceback with semicolons."""
+
+    def __init__(self, terminal: Terminal, level: int) -> None:
+        super().__init__(level)
+        self.setFormatter(logging.Formatter("%(message)s"))
+        self._terminal = terminal
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record; ignore a failed write, because the next output reports it."""
+        when = datetime.fromtimestamp(record.created).astimezone().isoformat(timespec="milliseconds")
+        ids = "".join(f" {name}={value}" for name in _IDS if (value := getattr(record, name, None)) is not None)
+        with suppress(OSError):
+            self._terminal.log(f"{when} {record.levelname}{ids} {one_log_line(self.format(record))}")
+
+
+_IDS = ("session_id", "turn_id", "pid")
+
+
 class _TerminalHandler(logging.Handler):
     def __init__(self, terminal: Terminal) -> None:
         super().__init__(logging.WARNING)
         self._terminal = terminal
+        self.items_are_shown = False
 
     def emit(self, record: logging.LogRecord) -> None:
         """Show the message as a warning; ignore a failed write, because the next output reports it."""
+        if any(isinstance(other, _LogHandler) and record.levelno >= other.level for other in _LOGGER.handlers):
+            return
+        if self.items_are_shown and hasattr(record, "code"):
+            return
         with suppress(OSError):
             self._terminal.warning(record.getMessage())
 
@@ -330,12 +382,24 @@ def _log_shown(terminal: Terminal) -> Iterator[None]:
 
 
 @contextmanager
+def _items_shown() -> Iterator[None]:
+    """Keep the handler quiet of warnings and bad lines, which are items that a view shows."""
+    handlers = [handler for handler in _LOGGER.handlers if isinstance(handler, _TerminalHandler)]
+    for handler in handlers:
+        handler.items_are_shown = True
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.items_are_shown = False
+
+
+@contextmanager
 def expected_warnings() -> Iterator[None]:
     """Keep quiet of a permission callback that is not always asked, and of what the log says as well."""
 
     def surprising(record: logging.LogRecord) -> bool:
-        warning = record.args[0] if isinstance(record.args, tuple) and record.args else None
-        return not (isinstance(warning, StreamWarning) and warning.code == "PERMISSION_CALLBACK_SHADOWED")
+        return getattr(record, "code", None) != "PERMISSION_CALLBACK_SHADOWED"
 
     _LOGGER.addFilter(surprising)
     try:

@@ -253,6 +253,12 @@ class Terminal(Channel):
         self.fresh_line()
         self._errors.line(text, style, wrap=True)
 
+    def log(self, text: str) -> None:
+        """Write a line of the log to standard error; where standard output goes elsewhere, nothing is added to that."""
+        if self.interactive and self._errors.interactive:
+            self.fresh_line()
+        self._errors.line(text)
+
     def error(self, text: str) -> None:
         """Write an error to standard error."""
         self.note(f"error: {text}", "red")

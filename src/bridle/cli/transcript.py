@@ -61,7 +61,7 @@ class FinalText:
         if result is None:
             return
         if result.is_error:
-            self._terminal.error(str(ResultError(result)))
+            self._terminal.error(str(ResultError.of(result)))
         elif result.structured_output is not None:
             self._terminal.line(_structured(result, indent=None))
         else:
@@ -124,7 +124,7 @@ class Transcript:
         if not result.is_error:
             self._show_trouble_texts("")
         if result.is_error:
-            error = str(ResultError(result))
+            error = str(ResultError.of(result))
             self._show_trouble_texts(error)
             self._gap(self._aside)
             terminal.error(error)

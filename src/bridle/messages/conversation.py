@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from bridle.errors import BridleError, escape_terminal
-from bridle.messages.base import NO_RAW, Message, Number, Record, check_shape, decoded_once, plain, plain_object
+from bridle.messages.base import (
+    NO_RAW,
+    Message,
+    Number,
+    Record,
+    check_shape,
+    computed_once,
+    decoded_once,
+    plain,
+    plain_object,
+)
 from bridle.messages.content import ContentBlock, KnownBlock, TextBlock
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from bridle.messages.stream import RateLimitInfo
 
 __all__ = [
     "AssistantMessage",
@@ -23,6 +39,7 @@ __all__ = [
     "MessageOrigin",
     "ModelUsage",
     "PermissionDenial",
+    "RateLimitedError",
     "ResultError",
     "ResultMessage",
     "ServerToolUsage",
@@ -472,6 +489,8 @@ class ResultMessage(Message, frozen=True, kw_only=True, tag="result"):
         errors: the problems, for the error subtypes.
         terminal_reason: why the loop ended: `completed`, `max_turns`, `aborted_streaming`, `api_error`, ...
         api_error_status: the HTTP status of the API call that failed.
+        api_error_type: the API's name for that failure: `rate_limit_error`, `overloaded_error`, ... (2.1.330).
+        api_error: the CLI's name for it, such as `usage_limit_reached` or `connection_failed` (2.1.330).
         stop_reason: why the model stopped.
         num_turns: requests to the model.
         duration_ms: the turn's length in milliseconds.
@@ -524,6 +543,8 @@ class ResultMessage(Message, frozen=True, kw_only=True, tag="result"):
     structured_output_raw: Raw = msgspec.field(default=NO_RAW, name="structured_output")
     terminal_reason: str | None = None
     api_error_status: int | None = None
+    api_error_type: str | None = None
+    api_error: str | None = None
     stop_reason: str | None = None
     num_turns: int = 0
     duration_ms: Number = 0
@@ -580,14 +601,20 @@ class ResultMessage(Message, frozen=True, kw_only=True, tag="result"):
         """The answer: the final text of the turn, or the text of the API error that ended it; empty if there is none."""
         return self.result or ""
 
+    @computed_once
+    def rate_limit(self) -> RateLimitInfo | None:
+        """The limit that ended the turn, as the CLI reported it just before; None if it reported none, as with API keys."""
+        return None  # the connection that has received the report puts it here
+
     def raise_for_error(self) -> None:
         """Raise an error if the turn failed.
 
         Raises:
-            ResultError: if `is_error` is set.
+            RateLimitedError: a rate limit ended the turn.
+            ResultError: it ended with another error.
         """
         if self.is_error:
-            raise ResultError(self)
+            raise ResultError.of(self)
 
 
 class ResultError(BridleError):
@@ -595,13 +622,15 @@ class ResultError(BridleError):
 
     Attributes:
         result: the `ResultMessage`; `subtype`, `terminal_reason`, `api_error_status` and `errors` say why.
+        retryable: True if the API was overloaded or unreachable, or failed with status 408, 409, 429, 500 or above.
     """
 
     def __init__(self, result: ResultMessage) -> None:
         self.result = result
         self.session_id: str | None = result.session_id or None
-        status = result.api_error_status
-        self.retryable: bool = status is not None and (status in (408, 409, 429) or status >= 500)
+        status = _status_of(result)
+        failed = status in _LATER or (status is not None and status >= _SERVER_ERRORS)
+        self.retryable: bool = failed or (result.is_error and result.api_error in _UNREACHABLE)
         text = "; ".join(result.errors) or result.result or result.subtype or "unknown error"
         reason = result.terminal_reason or result.subtype
         message = f"The turn failed ({escape_terminal(str(reason))}): {escape_terminal(text)}"
@@ -610,6 +639,63 @@ class ResultError(BridleError):
             again = f"`Options(resume={self.session_id!r})`" if self.session_id else "`Options(resume=...)`"
             message = f"{message.rstrip('.')}. {hint.format(again=again)}"
         super().__init__(message)
+
+    @staticmethod
+    def of(result: ResultMessage) -> ResultError:
+        """Return the error for a result: a `RateLimitedError` if a rate limit ended the turn.
+
+        Args:
+            result: the result of a turn that failed.
+
+        Returns:
+            The error, not raised.
+        """
+        limited = _status_of(result) == _TOO_MANY or _OLD_LIMIT.match(result.result or "") is not None
+        return RateLimitedError(result) if limited else ResultError(result)
+
+
+class RateLimitedError(ResultError):
+    """A rate limit of the API or of the plan ended the turn.
+
+    Attributes:
+        result: the `ResultMessage`.
+        resets_at: when the limit resets, with its time zone (UTC); None if the CLI reports no time, as with API keys.
+        kind: the limit: `five_hour`, `seven_day`, `seven_day_opus`, `seven_day_sonnet`, `overage`, ...; None if the CLI names none.
+        retryable: True, except where the account needs credits and no time is known.
+    """
+
+    def __init__(self, result: ResultMessage) -> None:
+        super().__init__(result)
+        limit = result.rate_limit
+        self.resets_at: datetime | None = limit.resets_at_time if limit is not None else None
+        self.kind: str | None = limit.rate_limit_type if limit is not None else None
+        self.retryable: bool = self.resets_at is not None or limit is None or limit.error_code is None
+        named = f"The limit {escape_terminal(self.kind, 100)!r}" if self.kind else "The limit"
+        if self.resets_at is not None:
+            advice = f"{named} resets at {self.resets_at:%Y-%m-%d %H:%M:%S} UTC: try again then, or pass `retry=bridle.Retry()` to `run`"
+        elif self.retryable:
+            advice = "Try again later, or pass `retry=bridle.Retry()` to `run`"
+        else:
+            advice = f"{named} needs credits: buy some, or use another account"
+        self.args: tuple[Any, ...] = (f"{str(self).rstrip('.')}. {advice}.",)
+
+
+_TOO_MANY = 429
+_LATER = (408, 409, _TOO_MANY)
+_SERVER_ERRORS = 500
+_UNREACHABLE = ("connection_failed",)
+_OLD_STATUS = re.compile(r"API Error: ([45]\d\d)\b")
+"""CLIs without the field `api_error_status` (2.0.0) have the status in the text alone."""
+_OLD_LIMIT = re.compile(r"[\w -]{1,40} limit reached \u2219 resets ")
+"""The same for a limit of the plan."""
+
+
+def _status_of(result: ResultMessage) -> int | None:
+    """Return the HTTP status of the API call that ended a turn, if one did."""
+    if not result.is_error or result.api_error_status is not None:
+        return result.api_error_status
+    found = _OLD_STATUS.match(result.result or "")
+    return int(found[1]) if found else None
 
 
 _HINTS = {

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 from msgspec import Raw
 
 from bridle.messages.base import NO_RAW, Message, Number, Record, decoded_once, plain_object, repair_surrogates
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 __all__ = [
     "ActiveGoal",
@@ -187,7 +190,7 @@ class RateLimitInfo(Record, frozen=True, kw_only=True, rename="camel"):
 
     Attributes:
         status: `allowed`, `allowed_warning` or `rejected`.
-        resets_at: when the limit starts again, in seconds since 1970.
+        resets_at: when the limit starts again, in seconds since 1970; `resets_at_time` is the same as a `datetime`.
         rate_limit_type: which limit: `five_hour`, `seven_day`, `seven_day_opus`, `seven_day_sonnet`, `overage`, ...
         utilization: the part that is used, as the CLI reports it.
         overage_status: like `status`, for paid use beyond the limit.
@@ -201,6 +204,7 @@ class RateLimitInfo(Record, frozen=True, kw_only=True, rename="camel"):
         error_code: `credits_required`, where that is the reason.
         can_user_purchase_credits: True if this user may buy credits.
         has_chargeable_saved_payment_method: True if a payment method is on file.
+        unified_windows: the state of each limit by name, as the CLI reports it (2.1.330).
     """
 
     status: str = ""
@@ -218,6 +222,20 @@ class RateLimitInfo(Record, frozen=True, kw_only=True, rename="camel"):
     error_code: str | None = None
     can_user_purchase_credits: bool | None = None
     has_chargeable_saved_payment_method: bool | None = None
+    unified_windows: dict[str, Any] | None = None
+
+    @property
+    def resets_at_time(self) -> datetime | None:
+        """When the limit starts again, in UTC; None if the CLI names no time, or none that a calendar has."""
+        from datetime import UTC, datetime
+
+        seconds = self.overage_resets_at if self.resets_at is None else self.resets_at
+        if seconds is None:
+            return None
+        try:
+            return datetime.fromtimestamp(seconds, UTC)
+        except (OverflowError, OSError, ValueError):
+            return None
 
 
 class RateLimitEvent(Message, frozen=True, kw_only=True, tag="rate_limit_event"):

@@ -13,7 +13,6 @@ requests of both directions (`Ledger`): each request stands in its ledger from b
 from __future__ import annotations
 
 import copy
-import logging
 import os
 from collections import deque
 from enum import Enum, auto
@@ -41,6 +40,7 @@ from bridle.messages import (
     Frame,
     InitMessage,
     Message,
+    RateLimitEvent,
     ResultMessage,
     SessionStateChangedMessage,
     StreamEvent,
@@ -66,6 +66,7 @@ from bridle.protocol.control_table import Direction
 from bridle.protocol.diagnostics import exit_code_hint, line_skipped, process_failure, refused_option
 from bridle.protocol.exchanges import InFlightRequest, Ledger, PendingRequest
 from bridle.protocol.framing import LineFramer, OversizedLine
+from bridle.protocol.log import SessionLog
 from bridle.protocol.results import ControlResult, ServerInfo, decode_result
 from bridle.protocol.states import session as states
 from bridle.protocol.states.session import (
@@ -100,17 +101,18 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from bridle.errors import BridleError, WarningCode
+    from bridle.messages import RateLimitInfo
     from bridle.messages.system import BackgroundTask
     from bridle.protocol.control import Answer
     from bridle.protocol.frames import Payload
 
-logger: logging.Logger = logging.getLogger("bridle")
 
 SETTLE_SECONDS = 5.0
 """How long the CLI may say nothing after a background task ended, before it is believed that nothing follows. Seen: 0.03 s."""
 
 PLAIN: frozenset[type[Frame]] = frozenset(MESSAGE_TYPES.values()) - {
     ResultMessage,
+    RateLimitEvent,
     InitMessage,
     SessionStateChangedMessage,
     BackgroundTasksChangedMessage,
@@ -184,6 +186,7 @@ class Connection:
         background_tasks: the running background tasks, ambient ones included.
         last_result: the last result.
         session_id: the session, as soon as a message has named it.
+        log: its log.
         received: True once any byte has come.
         exit_code: the exit code of the process, once it is known.
         stderr_tail: the last part of stderr, once the process has exited.
@@ -207,9 +210,11 @@ class Connection:
         self.terminal_error: BridleError | None = None
         self.server_info: ServerInfo | None = None
         self.turns: TurnTable = TurnTable()
+        self.log: SessionLog = SessionLog(self)
         self.activity: SessionActivity = SessionActivity.UNKNOWN
         self.background_tasks: tuple[BackgroundTask, ...] = ()
         self.last_result: ResultMessage | None = None
+        self._rate_limit: RateLimitInfo | None = None
         self.session_id: str | None = None
         self.received: bool = False
         self.exit_code: int | None = None
@@ -459,7 +464,7 @@ class Connection:
             case TranscriptMirror() if self._mirrored:
                 self._events.append(events.TranscriptMirrored(frame))  # its place among plain messages does not matter
             case _:
-                logger.debug("a frame of type %r was dropped", frame.type)
+                self.log.debug("a frame of type %r was dropped", frame.type)
 
     def _on_long_line(self, line: OversizedLine) -> None:
         if self._judges_lines:
@@ -481,6 +486,9 @@ class Connection:
         match message:
             case ResultMessage():
                 self._on_result(message)
+            case RateLimitEvent(rate_limit_info=limit):
+                self._batch.append(message)
+                self._rate_limit = limit if limit.status == "rejected" else None
             case CommandLifecycleMessage(command_uuid=turn_id):
                 self._deliver(message, (turn_id,) if turn_id in self.turns else ())
                 self._tell(self.turns.report(turn_id, message.state))
@@ -519,6 +527,9 @@ class Connection:
 
     def _on_result(self, result: ResultMessage) -> None:
         self._flush()
+        if result.is_error and self._rate_limit is not None:
+            vars(result)["rate_limit"] = self._rate_limit
+        self._rate_limit = None
         self.last_result = result
         self.session_id = result.session_id or self.session_id
         self._worked(WorkHappening.RESULT)
@@ -789,7 +800,7 @@ class Connection:
         request_id = answer.request_id or frame.outer_request_id or ""
         request = self._pending.get(request_id)
         if request is None or not request.written:  # late, or a request of ours that the CLI plays back
-            logger.debug("no request waits for the control response to %r", request_id)
+            self.log.debug("no request waits for the control response to %r", request_id)
         elif request_id == self._initialize_id:
             self._initialize_answered(request, answer)
         elif answer.failed:
@@ -874,7 +885,7 @@ class Connection:
         """Check a request, and report it or answer it immediately."""
         request_id = frame.request_id
         if not request_id or not self._in_flight.fresh(request_id) or request_id in self._early:
-            logger.debug("a control request was dropped: its id %r is empty or was used before", request_id)
+            self.log.debug("a control request was dropped: its id %r is empty or was used before", request_id)
             return
         host = self.role is Role.HOST
         if host and self.handshake is Handshake.UNSENT and not self._stopping:
@@ -924,7 +935,7 @@ class Connection:
         self._early.pop(request_id, None)
         request = self._in_flight.remove(request_id)
         if request is None:
-            logger.debug("no request is open that the cancellation of %r could mean", request_id)
+            self.log.debug("no request is open that the cancellation of %r could mean", request_id)
         else:
             self._emit(events.RequestCancelled(request_id, request.subtype, "cancelled"))
 

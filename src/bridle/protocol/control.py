@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,6 +13,7 @@ from bridle.messages import decode
 from bridle.messages.base import NO_RAW
 from bridle.messages.control import ControlRequest
 from bridle.protocol.control_table import ROWS, ControlRow, FailPolicy
+from bridle.waiting.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from bridle.errors import StreamWarning
     from bridle.messages.control import ControlResponse
 
-logger: logging.Logger = logging.getLogger("bridle")
 
 _BY_SUBTYPE = {row.subtype: row for row in ROWS}
 

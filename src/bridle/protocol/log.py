@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from bridle.waiting.log import Log, logger, one_line
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, MutableMapping
+    from collections.abc import Callable
 
     from bridle.protocol.connection import Connection
 
-    Adapter = logging.LoggerAdapter[logging.Logger]
-else:
-    Adapter = logging.LoggerAdapter
+__all__ = ["SessionLog", "issue", "logger", "one_line"]
 
 
-class SessionLog(Adapter):
-    """A logger whose records have the attributes `session_id`, `turn_id` and `pid`; each is None while it is unknown.
+class SessionLog(Log):
+    """The log of one connection.
 
     Args:
         connection: the connection of the query or session.
@@ -28,7 +27,7 @@ class SessionLog(Adapter):
     """
 
     def __init__(self, connection: Connection) -> None:
-        super().__init__(logging.getLogger("bridle"))
+        super().__init__()
         self.pid: Callable[[], int | None] = _unknown
         self._connection = connection
 
@@ -41,11 +40,6 @@ class SessionLog(Adapter):
             "pid": self.pid(),
         }
 
-    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        """Add the attributes to a record."""
-        kwargs["extra"] = {**self.ids(), **(kwargs.get("extra") or {})}
-        return msg, kwargs
-
 
 def _unknown() -> None:
     return None
@@ -57,8 +51,3 @@ def issue(warning: Warning) -> None:
     while frame.f_back is not None and f"{frame.f_globals.get('__name__')}.".startswith("bridle."):
         frame, level = frame.f_back, level + 1
     warnings.warn(warning, stacklevel=level)
-
-
-def one_line(text: object) -> str:
-    """Return a text for a log record: its lines separated by semicolons."""
-    return "; ".join(line.strip() for line in str(text).splitlines() if line.strip())

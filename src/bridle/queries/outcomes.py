@@ -73,9 +73,10 @@ class RunResult(Generic[T]):
         result: the last `ResultMessage`; None only with `check=False`.
         warnings: all warnings.
         errors: lines that were not JSON objects.
+        attempts: the attempts that `run` made; 1 without retries.
     """
 
-    __slots__ = ("errors", "messages", "output", "result", "text", "warnings")
+    __slots__ = ("attempts", "errors", "messages", "output", "result", "text", "warnings")
 
     def __init__(
         self,
@@ -86,7 +87,9 @@ class RunResult(Generic[T]):
         result: ResultMessage | None,
         warnings: Sequence[StreamWarning] = (),
         errors: Sequence[DecodeError] = (),
+        attempts: int = 1,
     ) -> None:
+        self.attempts: int = attempts
         self.text: str = text
         self.output: T = output
         self.messages: list[Message] = list(messages)
@@ -157,7 +160,7 @@ def _output(collected: CollectResult, output_type: Any, *, check: bool) -> Any:
                 ),
             )
         if result.is_error:
-            raise SessionNotFoundError.found_in(result.errors) or ResultError(result)
+            raise SessionNotFoundError.found_in(result.errors) or ResultError.of(result)
     if result is not None and (not result.is_error or output_type is None):
         return decode_output(result, output_type, last_refusal(collected.messages))
     return None

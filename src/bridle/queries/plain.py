@@ -23,16 +23,16 @@ from bridle.protocol.deadlines import TURN_KINDS, Deadlines
 from bridle.protocol.log import SessionLog, issue
 from bridle.protocol.states.query import State
 from bridle.queries.ending import Overtime, QueryCore
+from bridle.waiting.log import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from bridle.answering.observers import Observers
     from bridle.errors import BridleError, WarningCode
     from bridle.messages import Message
     from bridle.options.options import Options
 
-logger: logging.Logger = logging.getLogger("bridle")
 
 EXIT_SECONDS = 5.0
 """How long the exit status may come after the end of the output."""
@@ -56,27 +56,30 @@ def is_steered(prompt: object, options: Options) -> bool:
     return True
 
 
-def tell(options: Options, warning: StreamWarning) -> StreamWarning | None:
-    """Call `on_warning`; if it raises, log that and return a warning about it."""
+def tell(options: Options, warning: StreamWarning, ids: Mapping[str, Any] | None = None) -> StreamWarning | None:
+    """Call `on_warning`; if it raises, log that, with the attributes `ids`, and return a warning about it."""
     if options.on_warning is not None:
         try:
             options.on_warning(warning)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            return callback_failure("`on_warning`", options.on_warning, error, kind="on_warning")
+            return callback_failure("`on_warning`", options.on_warning, error, kind="on_warning", extra=ids)
     return None
 
 
-def with_guards(options: Options, report: Callable[[StreamWarning], object]) -> Options:
+def with_guards(
+    options: Options, report: Callable[[StreamWarning], object], ids: Callable[[], Mapping[str, Any]]
+) -> Options:
     """Return the options with guards around the callbacks that transports call: `stderr` and `trace`.
 
     Args:
         options: the options of a query or session.
         report: takes the warning about a callback that raised, in any thread.
+        ids: returns the attributes of a log record, in any thread.
     """
     callbacks: dict[str, Any] = {"stderr": options.stderr, "trace": options.trace}
-    found = {name: guarded(name, value, report) for name, value in callbacks.items() if callable(value)}
+    found = {name: guarded(name, value, report, ids) for name, value in callbacks.items() if callable(value)}
     return options.replace(**found) if found else options
 
 
@@ -105,7 +108,7 @@ class PlainQuery:
     def __init__(self, options: Options) -> None:
         self.connection: Connection = Connection(Role.HOST, limits=options.limits, one_way=True, judges_lines=False)
         self.core: QueryCore = QueryCore(self.connection, options)
-        self.log: SessionLog = SessionLog(self.connection)
+        self.log: SessionLog = self.connection.log
         self.observers: Observers | None = observers_of(
             options, _Observed(self, options), self.core.warned, self.log.ids
         )

@@ -55,6 +55,7 @@ from bridle.session.events import (
 )
 from bridle.session.readers import Answer, Flag, Progress
 from bridle.tools import server_kind
+from bridle.waiting.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +81,6 @@ __all__ = [
     "sent_servers",
 ]
 
-logger: logging.Logger = logging.getLogger("bridle")
 
 EXIT_SECONDS = 5.0
 """For how long the exit status is awaited after the end of the output."""
@@ -165,7 +165,7 @@ class SessionCore(Generic[A]):
         self.audience = audience(self)
         self.kind: Literal["query", "session"] = "query" if audience.in_order else "session"
         reach = Reach(lambda: self.session() if self.session is not None else None)
-        self.log: SessionLog = SessionLog(self.connection)
+        self.log: SessionLog = self.connection.log
         self.observers: Observers | None = observers_of(options, _Observed(self), self.warn, self.log.ids)
         parts = SessionParts(
             self.connection, self.deadlines, self._turn_deadlines, self.warn, reach, post, self.log, self.observers
@@ -228,7 +228,8 @@ class SessionCore(Generic[A]):
             except IndexError:  # several threads may tell at once
                 return
             # `warnings.warn` has shown some already.
-            self.log.log(logging.DEBUG if warning in self._issued else logging.WARNING, "%s", one_line(warning))
+            level = logging.DEBUG if warning in self._issued else logging.WARNING
+            self.log.log(level, "%s", warning, extra={"code": warning.code})
             if self.options.on_warning is not None:
                 try:
                     self.options.on_warning(warning)

@@ -377,7 +377,7 @@ class Readers:
     def broken_line(self, line: BrokenLine) -> None:
         """Log a bad line, and warn about an incomplete one; about a long one the connection warned."""
         if isinstance(line, events.BadLine):
-            self._core.log.warning("%s", line.error)
+            self._core.log.warning("%s", line.error, extra={"code": line.error.reason})
         elif isinstance(line, events.IncompleteLine):
             self._core.warn(incomplete_last_line(line.line))
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextvars
 import inspect
-import logging
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Driver"]
 
-logger: logging.Logger = logging.getLogger("bridle")
 
 _PAUSE_SECONDS = 0.05
 """The longest wait for the store before the reading thread looks whether the session is being stopped."""
@@ -153,7 +151,7 @@ class Driver:
                 self._write_last()
             self._wait_served()
         except Exception:
-            logger.exception("a session's process could not be ended")
+            self._core.log.exception("a session's process could not be ended")
             transport.abandon()
         finally:
             if not handed_over:
@@ -165,7 +163,7 @@ class Driver:
                 self._core.lost("its thread has ended", time.monotonic())
                 self.flush()
             except Exception:
-                logger.exception("the end of a session could not be reported")
+                self._core.log.exception("the end of a session could not be reported")
             self.running = False
             self._core.ended.set()
         self._tell()
@@ -286,7 +284,7 @@ class Driver:
         try:
             self._runner.call_here(job)
         except Exception:
-            logger.exception("a callback could not be finished")
+            self._core.log.exception("a callback could not be finished")
 
     def _see_the_end(self) -> None:
         """Wait for the exit. The output has ended: by itself, or because another thread stops the transport."""

@@ -7,7 +7,6 @@ processes that have ended. Neither refers to the user's `SessionPool`: a forgott
 
 from __future__ import annotations
 
-import logging
 import os
 import random
 import time
@@ -43,6 +42,7 @@ from bridle.sync.pool_seam import PoolSeam
 from bridle.sync.session import Life, Session
 from bridle.sync.waits import OtherShell
 from bridle.transports.base import TransportSource
+from bridle.waiting.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckOut", "PoolEventCursor", "PooledSession", "SessionPool", "Works"]
 
-logger: logging.Logger = logging.getLogger("bridle")
 
 R = TypeVar("R", bound=ControlResult)
 

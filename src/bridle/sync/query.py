@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
 from bridle.errors import BridleError, ConcurrentUseError, DecodeError, StreamWarning, short_traceback
@@ -17,9 +18,20 @@ from bridle.options.bounds import checked_timeout
 from bridle.options.options import Options
 from bridle.protocol.log import one_line
 from bridle.queries.ending import TextDeltas
-from bridle.queries.outcomes import CollectResult, RunResult, conclude, with_output_type
+from bridle.queries.outcomes import CollectResult, RunResult, with_output_type
 from bridle.queries.plain import PlainQuery, is_steered, tell, warn_before_start, with_guards
-from bridle.sync.waits import OtherShell, Preparing, check_loop, child_process, is_cancellation, receive, wait_exit
+from bridle.queries.retrying import Attempts
+from bridle.sync.waits import (
+    OtherShell,
+    Preparing,
+    check_loop,
+    child_process,
+    is_cancellation,
+    receive,
+    sleep,
+    wait_exit,
+)
+from bridle.transports.base import TransportSource
 from bridle.transports.opening import open_sync
 from bridle.transports.process.prepare import Preparation
 from bridle.waiting.threads import Mark, starters
@@ -30,13 +42,13 @@ if TYPE_CHECKING:
 
     from bridle.launch import LaunchPlan
     from bridle.messages import Message, ResultMessage
+    from bridle.options.retry import Retry
     from bridle.queries.prompts import Prompt, Prompts
     from bridle.sync.session import Steered
-    from bridle.transports.base import SyncTransport, TransportSource
+    from bridle.transports.base import SyncTransport
 
 __all__ = ["QueryStream", "query", "run"]
 
-logger: logging.Logger = logging.getLogger("bridle")
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -60,7 +72,7 @@ class _Plain:
         self.transport: SyncTransport
         self._query = PlainQuery(options)
         self.core = self._query.core
-        options = with_guards(options, self.core.warned)
+        options = with_guards(options, self.core.warned, self._query.log.ids)
         self.transport, self._local = open_sync(transport, lambda: child_process(options), options)
         self.gone = False
         self.log = self._query.log
@@ -494,12 +506,13 @@ class QueryStream(OtherShell):
 
     def _note(self, item: StreamWarning | DecodeError) -> None:
         """Keep an item that is not a message, and call `on_warning`."""
-        self._way.log.warning("%s", one_line(item))
+        code = item.reason if isinstance(item, DecodeError) else item.code
+        self._way.log.warning("%s", item, extra={"code": code})
         if isinstance(item, DecodeError):
             self.errors.append(item)
         else:
             self.warnings.append(item)
-            if (failure := tell(self.options, item)) is not None:
+            if (failure := tell(self.options, item, self._way.log.ids())) is not None:
                 self.warnings.append(failure)
 
     def _reading(self, call: str) -> Mark:
@@ -564,6 +577,7 @@ def run(
     *,
     output_type: type[T],
     check: bool = True,
+    retry: Retry | None = None,
     transport: SyncTransport | TransportSource | None = None,
 ) -> RunResult[T]: ...
 @overload
@@ -573,6 +587,7 @@ def run(
     *,
     output_type: Any = None,
     check: bool = True,
+    retry: Retry | None = None,
     transport: SyncTransport | TransportSource | None = None,
 ) -> RunResult[Any]: ...
 def run(
@@ -581,6 +596,7 @@ def run(
     *,
     output_type: Any = None,
     check: bool = True,
+    retry: Retry | None = None,
     transport: SyncTransport | TransportSource | None = None,
 ) -> RunResult[Any]:
     """Send one prompt, wait for the end and return the answer: text, typed output, messages, cost.
@@ -592,13 +608,16 @@ def run(
             receives its JSON schema, and `output` is an object of it. None for an answer in text.
         check: raise `ResultError` if the turn ended in an error; default True. Stream errors are always raised, even
             with False.
+        retry: attempts and waits after errors that are `retryable`; None makes one attempt. Each retry is a warning with the code
+            `RETRYING`.
         transport: connection to the CLI; a local child process if None.
 
     Returns:
         The result, with `text`, `output`, `messages`, `cost` and `session_id`.
 
     Raises:
-        ResultError: the turn ended in an error, and `check` is True.
+        RateLimitedError: a rate limit ended the turn, and `check` is True.
+        ResultError: the turn ended in another error, and `check` is True.
         OutputError: the structured output does not fit `output_type`.
         StartError, StreamError: the CLI could not be started, or the stream failed.
 
@@ -609,5 +628,16 @@ def run(
             print(answer.output)
     """
     with short_traceback:
-        stream = query(prompt, with_output_type(options, output_type), transport=transport)
-        return conclude(stream.collect(), output_type, check=check)
+        repeatable = transport is None or isinstance(transport, TransportSource)
+        attempts = Attempts(prompt, with_output_type(options, output_type), retry, check=check, reopened=repeatable)
+        while True:
+            stream = query(attempts.prompt, attempts.options, transport=transport)
+            collected: CollectResult | None = None
+            try:
+                collected = stream.collect()
+                return attempts.conclude(collected, output_type, datetime.now(UTC))
+            except BridleError as error:
+                seconds = attempts.failed(error, collected, datetime.now(UTC))
+                if seconds is None:
+                    raise
+            sleep(seconds)

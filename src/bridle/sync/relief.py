@@ -7,18 +7,18 @@ the next one is expected to be slow: the reading is handed over immediately, unt
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
 from typing import TYPE_CHECKING
+
+from bridle.waiting.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["Relief"]
 
-logger: logging.Logger = logging.getLogger("bridle")
 
 TICK_SECONDS = 0.002
 """Time between two checks; a callback that is not expected to be slow may delay the reading for twice as long."""

@@ -94,7 +94,8 @@ class Life(Generic[A]):
         self.seam: Seam = Seam()
         self.core: SessionCore[A] = SessionCore(options, self.seam.post, audience)
         self.transport: SyncTransport
-        guarded = with_guards(self.core.options, _reporter(weakref.ref(self.seam), weakref.ref(self.core)))
+        core = weakref.ref(self.core)
+        guarded = with_guards(self.core.options, _reporter(weakref.ref(self.seam), core), _ids_of(core))
         self.transport, self._own_transport = open_sync(transport, lambda: child_process(guarded), guarded)
         if self.core.storing is not None and self.core.options.session_store is not None:
             store = self.core.options.session_store
@@ -265,6 +266,16 @@ def _reporter(seam: weakref.ref[Seam], core: weakref.ref[SessionCore[Any]]) -> C
             here.post(lambda: there.warn(warning))
 
     return report
+
+
+def _ids_of(core: weakref.ref[SessionCore[Any]]) -> Callable[[], Mapping[str, Any]]:
+    """Return a function that returns the attributes of a log record of a session, without keeping the session alive."""
+
+    def ids() -> Mapping[str, Any]:
+        there = core()
+        return {} if there is None else there.log.ids()
+
+    return ids
 
 
 def _next(seam: Seam, inbox: Inbox, timeout: float | None = None) -> Any:

@@ -32,6 +32,7 @@ __all__ = [
     "child_process",
     "is_cancellation",
     "receive",
+    "sleep",
     "wait_exit",
 ]
 
@@ -63,6 +64,11 @@ def child_process(options: Options) -> SyncChildProcess:
 def receive(transport: SyncTransport, seconds: float | None) -> bytes | None:
     """Return the next output, b"" at its end; None after `seconds`."""
     return transport.receive(seconds)
+
+
+def sleep(seconds: float) -> None:
+    """Wait; a `KeyboardInterrupt` ends it immediately."""
+    time.sleep(seconds)
 
 
 def wait_exit(transport: SyncTransport, seconds: float | None) -> tuple[bool, int | None]:

@@ -6,12 +6,12 @@ loaded when a run begins, and not before.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import anyio
 
 from bridle.waiting.event_loops import Loop
+from bridle.waiting.log import logger
 
 if TYPE_CHECKING:
     from collections import deque
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["GRACE_SECONDS", "Run", "load", "serve"]
 
-logger: logging.Logger = logging.getLogger("bridle")
 
 GRACE_SECONDS = 2.0
 """How long a server has to end after its input has ended, before it is cancelled."""

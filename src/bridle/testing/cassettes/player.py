@@ -9,7 +9,6 @@ something which the recording has only after something that the host does not se
 from __future__ import annotations
 
 import json
-import logging
 import time
 from typing import TYPE_CHECKING, Any, Self
 
@@ -20,6 +19,7 @@ from bridle.testing.errors import CassetteMismatchError
 from bridle.transports.recording.reading import frame_of, object_of
 from bridle.transports.recording.recorder import shown_arguments
 from bridle.transports.recording.redaction import Redactor, Vault
+from bridle.waiting.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,8 +34,6 @@ _HOST = frozenset({"out", "prompt", "end_input", "stop", "abandon"})
 _TELLING = (b'"result"', b'"control_response"', b'"session_state_changed"', b'"background_tasks_changed"')
 """One of these is in each frame that says whether a host may be waiting."""
 _CLOSING = frozenset({"end_input", "stop", "abandon"})
-
-logger: logging.Logger = logging.getLogger("bridle")
 
 
 class Player:

@@ -11,7 +11,7 @@ _FIELDS = (
     "AssistantMessageBody.diagnostics InitMessage.additional_directories InitMessage.analytics_disabled "
     "InitMessage.memory_paths InitMessage.messaging_socket_path InitMessage.original_cwd InitMessage.per_turn_effort_active "
     "InitMessage.product_feedback_disabled InitMessage.ultrathink_available InitMessage.ultrathink_typed_raises "
-    "MessageOrigin.producer PluginEntry.source ResultMessage.api_error_type ResultMessage.first_request_cache_read_input_tokens "
+    "MessageOrigin.producer PluginEntry.source ResultMessage.first_request_cache_read_input_tokens "
     "ResultMessage.first_request_input_tokens ResultMessage.safety_stops "
     "ResultMessage.subagent_stats StreamEvent.abandoned_blocks StreamEvent.api_message_id StreamEvent.owed_rows "
     "StreamEvent.thinking_display TaskNotificationMessage.summary_is_report Usage.fallback_credit UserMessage.tool_result_meta"

@@ -11,7 +11,6 @@ stopped by the owner's `__del__`, at the interpreter's exit, and, if the host is
 from __future__ import annotations
 
 import fcntl
-import logging
 import os
 import selectors
 import signal
@@ -39,6 +38,7 @@ from bridle.transports.process.states import (
 )
 from bridle.transports.process.stderr import LineCallback, StderrDrain
 from bridle.transports.process.watchdog import watchdog
+from bridle.waiting.log import logger
 from bridle.waiting.threads import Wakeup
 
 if TYPE_CHECKING:
@@ -115,11 +115,12 @@ class Poller:
 class InputPipe:
     """The write end of a child's stdin, with a queue: the pipe takes a part immediately, reading writes the rest."""
 
-    def __init__(self, descriptor: int, poller: Poller) -> None:
+    def __init__(self, descriptor: int, poller: Poller, pid: int | None = None) -> None:
         os.set_blocking(descriptor, False)
         self.state: Input = Input.OPEN
         self.descriptor: int | None = descriptor
         self._poller = poller
+        self._pid = pid
         self.queued: list[memoryview] = []
 
     def queue(self, data: bytes) -> None:
@@ -149,7 +150,7 @@ class InputPipe:
                 return
             except OSError as error:
                 # The reader is gone: its exit status and stderr will say why.
-                logger.debug("stdin of a process is closed: %s", error)
+                logger.debug("stdin of a process is closed: %s", error, extra={"pid": self._pid})
                 self._happen(InputHappening.BREAK)
                 self._poller.wake()
                 return
@@ -180,8 +181,6 @@ def widen(pipe: int) -> None:
         except OSError as error:
             logger.debug("a pipe keeps its usual size: %s", error)
 
-
-logger: logging.Logger = logging.getLogger("bridle")
 
 _WIDE_PIPES = 32
 """With this many children and more, pipes keep their usual size: the kernel allows each user a total (by default 64 MiB)."""
@@ -270,7 +269,7 @@ class Child:
         try:
             self.exit_descriptor = os.pidfd_open(self.pid)
         except (AttributeError, OSError):
-            logger.debug("no pidfd here: the exit of process %d is polled for", self.pid)
+            logger.debug("no pidfd here: the exit of process %d is polled for", self.pid, extra={"pid": self.pid})
         self._stderr = self._make_drain(
             pipes["stderr"],
             tail_bytes=self._stderr_tail_bytes,
@@ -278,7 +277,7 @@ class Child:
             name=f"bridle-stderr-{self.pid}",
         )
         del pipes["stderr"]
-        self._stdin = InputPipe(pipes["stdin"], poller)
+        self._stdin = InputPipe(pipes["stdin"], poller, self.pid)
         del pipes["stdin"]
         self._stdout = pipes.pop("stdout")
         if reaper.count < _WIDE_PIPES:
@@ -520,7 +519,7 @@ class Child:
                 else:
                     os.kill(self.pid, number)
             except (ProcessLookupError, PermissionError):
-                logger.debug("process %d took no signal %d", self.pid, number)
+                logger.debug("process %d took no signal %d", self.pid, number, extra={"pid": self.pid})
 
     def kill_now(self) -> None:
         """Kill it, its group and all that carries its mark: when there is no time for more."""
@@ -549,7 +548,7 @@ class Child:
     def dispose(self) -> None:
         """Give everything back. Only `Reaper` calls this, last."""
         if not self.exited:
-            logger.warning("process %d did not end after SIGKILL", self.pid)
+            logger.warning("process %d did not end after SIGKILL", self.pid, extra={"pid": self.pid})
             if self._process is not None:
                 self._process.returncode = -signal.SIGKILL  # it cannot be waited for; Popen must not try
         self._give_back()

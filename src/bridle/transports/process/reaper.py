@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import logging
 import os
 import selectors
 import signal
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from bridle.transports.process.processes import Identity, descendants, identity, kill_identity, marked_with
 from bridle.transports.process.watchdog import watchdog
+from bridle.waiting.log import logger
 from bridle.waiting.threads import Wakeup, starters
 
 if TYPE_CHECKING:
@@ -130,8 +130,6 @@ def stop_sequence(
         yield REAP_SECONDS
 
 
-logger: logging.Logger = logging.getLogger("bridle")
-
 EXIT_SECONDS = 2.0
 """Seconds for the end of the interpreter, all children together."""
 LINGER_SECONDS = 5.0
@@ -162,7 +160,7 @@ class _Job:
         except StopIteration:
             return False
         except Exception:
-            logger.exception("a step of stopping process %d failed", self.child.pid)
+            logger.exception("a step of stopping process %d failed", self.child.pid, extra={"pid": self.child.pid})
             if self.failed:
                 return False
             self.failed = True
@@ -384,7 +382,9 @@ class Reaper:
         try:
             job.child.dispose()
         except Exception:
-            logger.exception("giving back what belonged to process %d failed", job.child.pid)
+            logger.exception(
+                "giving back what belonged to process %d failed", job.child.pid, extra={"pid": job.child.pid}
+            )
         finally:
             self._live.discard(job.child)
             job.child.finish()

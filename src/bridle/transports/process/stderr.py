@@ -10,7 +10,6 @@ Neither thread keeps the callback alive: it may belong to the object that holds 
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import weakref
@@ -19,13 +18,13 @@ from typing import TYPE_CHECKING
 
 from bridle.transports.process.reaper import reaper
 from bridle.waiting.event_loops import context_for_thread
+from bridle.waiting.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["LineCallback", "StderrDrain"]
 
-logger: logging.Logger = logging.getLogger("bridle")
 
 _READ_BYTES = 65_536
 _LONGEST_LINE = 65_536

@@ -10,11 +10,12 @@ pipe. So a note about a child wakes no process. A watchdog that cannot be starte
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import threading
 from typing import TYPE_CHECKING
+
+from bridle.waiting.log import logger
 
 if TYPE_CHECKING:
     import subprocess
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Watchdog", "watchdog"]
 
-logger: logging.Logger = logging.getLogger("bridle")
 
 _LOADER_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """Variables that a Python with a shared library may need to start."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 import base64
 import errno
 import json
-import logging
 import os
 import secrets
 import stat
@@ -33,6 +32,7 @@ from bridle.protocol.framing import LineFramer, OversizedLine
 from bridle.transports.base import AsyncTransport, SyncTransport, Transport
 from bridle.transports.process.prepare import known_versions
 from bridle.transports.recording.redaction import CATEGORIES, Redactor, Vault
+from bridle.waiting.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,8 +44,6 @@ VERSION = 1
 
 _VARIABLES = ("ANTHROPIC_", "BRIDLE_", "CLAUDE", "DISABLE_", "MCP_", "ENABLE_", "MAX_", "USE_")
 """Variables whose names are recorded; their values never are."""
-
-logger: logging.Logger = logging.getLogger("bridle")
 
 
 class Sink(Protocol):

@@ -1,0 +1,38 @@
+"""`Retry`: how often `run` tries again after a failure, and how long it waits before."""
+
+from __future__ import annotations
+
+from bridle.checked.fields import Checked, boolean, integer, number, option, optional
+from bridle.options.bounds import LONGEST_SECONDS
+
+_seconds = number(0, maximum=LONGEST_SECONDS)
+
+
+class Retry(Checked):
+    """The retries of `run`: after an error whose `retryable` is True, `run` waits and tries again.
+
+    The wait doubles after each attempt, and a random part of up to a half is taken off, so that many programs do not try at the same
+    moment. A rate limit that says when it resets is waited for.
+
+    Attributes:
+        attempts: attempts at most, the first one included.
+        backoff: seconds before the second attempt; each further wait is twice as long.
+        max_delay: seconds that such a wait takes at most.
+        rate_limit_wait: seconds to wait at most until a rate limit resets; a later reset raises immediately. None waits as long as it
+            takes.
+        resume: True resumes the session of the failed attempt, so that finished work is not done again; False sends the prompt again.
+
+    Raises:
+        OptionsError: a value has the wrong type, or is out of range.
+
+    Example:
+        ::
+
+            answer = await bridle.run("Fix the tests.", retry=bridle.Retry(attempts=5, rate_limit_wait=3600))
+    """
+
+    attempts: int = option(integer(1), default=3)
+    backoff: float = option(_seconds, default=1.0)
+    max_delay: float = option(_seconds, default=60.0)
+    rate_limit_wait: float | None = option(optional(_seconds), default=300.0)
+    resume: bool = option(boolean, default=True)

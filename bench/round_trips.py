@@ -17,7 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 KINDS = {"hook": "hook", "permission": "permission question", "tool": "in-process tool call"}
-CLIENT_NAMES = ("bridle", "official", "bridle-blocking", "bridle-trio", "official-trio", "bridle-threaded")
+CLIENT_NAMES = (
+    "bridle",
+    "official",
+    "bridle-blocking",
+    "bridle-trio",
+    "official-trio",
+    "bridle-threaded",
+    "bridle-observed",
+)
 TITLES = {
     "official": "official package, asyncio",
     "bridle": "Bridle, asyncio",
@@ -25,8 +33,9 @@ TITLES = {
     "bridle-threaded": "Bridle, asyncio, plain function",
     "official-trio": "official package, trio",
     "bridle-trio": "Bridle, trio",
+    "bridle-observed": "Bridle, asyncio, with telemetry",
 }
-YARDSTICKS = {"bridle-trio": "official-trio"}
+YARDSTICKS = {"bridle-trio": "official-trio", "bridle-observed": "bridle"}
 """What a client is compared with, if not with the official package on asyncio; it has no blocking interface."""
 JUDGED = ("bridle", "bridle-blocking", "bridle-threaded", "bridle-trio")
 FASTER = {"hook": 1.0, "permission": 1.0, "tool": 3.0}

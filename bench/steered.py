@@ -77,6 +77,26 @@ class BridleTrio(Bridle):
         return found
 
 
+class BridleObserved(Bridle):
+    """`bridle.Session` on asyncio with telemetry: the SDK records spans, and a batch processor takes them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+
+        class Nowhere(SpanExporter):
+            def export(self, spans: Any) -> SpanExportResult:
+                return SpanExportResult.SUCCESS
+
+        provider = TracerProvider()
+        provider.add_span_processor(BatchSpanProcessor(Nowhere()))
+        self.telemetry = self.bridle.Telemetry(provider)
+
+    def options(self, path: str) -> Any:
+        return super().options(path).replace(telemetry=self.telemetry)
+
+
 class BridleBlocking(Bridle):
     """`bridle.sync.Session`; every function is plain."""
 
@@ -174,6 +194,7 @@ class OfficialTrio(Official):
 
 CLIENTS: dict[str, type[Any]] = {
     "bridle": Bridle,
+    "bridle-observed": BridleObserved,
     "bridle-trio": BridleTrio,
     "bridle-blocking": BridleBlocking,
     "bridle-threaded": BridleThreaded,

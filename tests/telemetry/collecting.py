@@ -6,11 +6,11 @@ import threading
 from typing import Any
 
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.trace import Span
+from opentelemetry.trace import Span, SpanContext
 
 import bridle
 
@@ -79,7 +79,7 @@ class Collected:
         return [
             (
                 dict(point.attributes or {}),
-                (point.count, point.sum) if hasattr(point, "count") else getattr(point, "value", None),
+                point.value if isinstance(point, NumberDataPoint) else (point.count, point.sum),
             )
             for resource in (data.resource_metrics if data is not None else ())
             for scope in resource.scope_metrics
@@ -89,8 +89,14 @@ class Collected:
         ]
 
 
+def place_of(span: ReadableSpan) -> SpanContext:
+    place = span.get_span_context()
+    assert place is not None
+    return place
+
+
 def id_of(span: ReadableSpan) -> int:
-    return span.get_span_context().span_id  # type: ignore[no-untyped-call, no-any-return]
+    return place_of(span).span_id
 
 
 def attributes(span: ReadableSpan) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from tests.contract import shows
 from tests.support.session_fixtures import StandIn
 from tests.support.shell import Shell
 from tests.support.talking import Running, got, texts
-from tests.telemetry.collecting import Collected, attributes
+from tests.telemetry.collecting import Collected, attributes, id_of, place_of
 
 STALE = "00-11111111111111111111111111111111-1111111111111111-01"
 EXPLICIT = "00-22222222222222222222222222222222-2222222222222222-01"
@@ -75,11 +75,11 @@ def test_a_query_gets_the_context_of_its_own_span(shell: Shell, collected: Colle
 
     shell.play(scenario)
     turns = collected.named("invoke_agent claude-code")
-    spans = [span.get_span_context() for span in turns]  # type: ignore[no-untyped-call]
+    spans = [place_of(span) for span in turns]
     assert [variables["TRACEPARENT"].split("-")[1:3] for variables in found] == [
         [f"{span.trace_id:032x}", f"{span.span_id:016x}"] for span in spans
     ]
-    callers = {span.get_span_context().span_id for span in collected.named("caller")}  # type: ignore[no-untyped-call]
+    callers = {id_of(span) for span in collected.named("caller")}
     assert {span.parent.span_id for span in turns if span.parent is not None} == callers
 
 

@@ -14,7 +14,7 @@ from bridle.testing import Script
 from tests.contract import shows
 from tests.support.patience import patience
 from tests.support.shell import Shell
-from tests.telemetry.collecting import Collected, attributes, id_of
+from tests.telemetry.collecting import Collected, attributes, id_of, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -134,7 +134,7 @@ def test_the_tree_of_a_turn(real_cli: RealCLI, collected: Collected, shell: Shel
     assert spent == {"input": 60, "output": 30}  # six requests, two of them of the subagent
     # Bash sees the context of the turn.
     trace_id, span_id = (real_cli.cwd / "trace.txt").read_text().split("-")[1:3]
-    assert int(trace_id, 16) == turn_span.get_span_context().trace_id  # type: ignore[no-untyped-call]
+    assert int(trace_id, 16) == place_of(turn_span).trace_id
     assert int(span_id, 16) == id_of(turn_span)
 
 
@@ -151,7 +151,7 @@ def test_spans_of_the_cli_join_the_trace(real_cli: RealCLI, collected: Collected
     assert answer.text == "done"
     assert receiver.kinds == {"traces", "metrics", "logs"}
     turn = collected.one("invoke_agent claude-code")
-    trace_id = f"{turn.get_span_context().trace_id:032x}"  # type: ignore[no-untyped-call]
+    trace_id = f"{place_of(turn).trace_id:032x}"
     assert {span["traceId"] for span in receiver.spans} == {trace_id}
     names = [span["name"] for span in receiver.spans]
     assert names.count("claude_code.llm_request") == 6

@@ -17,7 +17,7 @@ from tests.contract import shows
 from tests.support.session_fixtures import StandIn
 from tests.support.shell import Shell
 from tests.support.talking import Running, each, first, got, raised, steps, texts
-from tests.telemetry.collecting import Collected, attributes, id_of
+from tests.telemetry.collecting import Collected, attributes, id_of, place_of
 
 MANY = 50
 
@@ -94,6 +94,7 @@ def test_the_tree_of_a_turn(shell: Shell, collected: Collected) -> None:
     async def query() -> None:
         with SimulatedCLI(script()) as cli, caller(collected, tenant="seven"):
             result = await shell.run("go", agent(collected), transport=cli)
+            assert result.result is not None
             usages.append(result.result.usage)
 
     usages: list[Any] = []
@@ -366,7 +367,7 @@ def test_many_sessions_at_once(shell: Shell, collected: Collected) -> None:
 
     # Responses may share a time with the tools that they call.
     assert [sorted(map(str, branch)) for _, [(_, branch)] in tree(None)] == [sorted(map(str, TURN[1]))] * MANY
-    assert len({span.get_span_context().trace_id for span in spans}) == MANY  # type: ignore[no-untyped-call]
+    assert len({place_of(span).trace_id for span in spans}) == MANY
 
 
 def test_without_an_sdk_nothing_happens(shell: Shell) -> None:
@@ -389,3 +390,58 @@ def test_a_session_may_be_given_up_in_a_turn(shell: Shell, collected: Collected,
 
     shell.play(scenario)
     assert attributes(collected.one("invoke_agent claude-code"))["bridle.turn.state"] == "interrupted"
+
+
+@shows("telemetry.context")
+def test_spans_in_other_kinds_of_servers(shell: Shell, collected: Collected) -> None:
+    from mcp.server.mcpserver import MCPServer
+
+    package = MCPServer("package")
+
+    @package.tool()
+    async def price(article: str) -> str:
+        """Return a price."""
+        with collected.tracer.start_as_current_span("in the package"):
+            return "2.50"
+
+    def function(message: dict[str, Any]) -> dict[str, Any] | None:
+        if "id" not in message:
+            return None
+        result: dict[str, Any] = {}
+        if message["method"] == "initialize":
+            result = {
+                "protocolVersion": message["params"]["protocolVersion"],
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "function", "version": "1"},
+            }
+        elif message["method"] == "tools/list":
+            result = {"tools": [{"name": "price", "inputSchema": {"type": "object"}}]}
+        elif message["method"] == "tools/call":
+            with collected.tracer.start_as_current_span("in the function"):
+                result = {"content": [{"type": "text", "text": "2.50"}]}
+        return {"jsonrpc": "2.0", "id": message["id"], "result": result}
+
+    played = (
+        Script()
+        .user("go")
+        .calls("mcp__package__price", {"article": "tea"})
+        .calls("mcp__function__price", {"article": "tea"})
+        .says("done")
+    )
+
+    async def scenario() -> None:
+        with SimulatedCLI(played) as cli:
+            options = Options(
+                telemetry=collected.telemetry(),
+                mcp_servers={"package": package, "function": function},
+                can_use_tool=lambda request: bridle.Allow(),
+            )
+            assert (await shell.run("go", options, transport=cli)).text == "done"
+
+    shell.play(scenario)
+    for kind in ("package", "function"):
+        call = collected.one(f"tools/call mcp__{kind}__price")
+        inside = collected.one(f"in the {kind}")
+        assert inside.parent is not None
+        assert inside.parent.span_id == id_of(call), kind
+        assert attributes(collected.one(f"execute_tool mcp__{kind}__price"))["gen_ai.tool.type"] == "function"

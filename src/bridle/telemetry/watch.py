@@ -357,10 +357,10 @@ class Watch(Observation):
                     agent = self._agent_of(call_id, message.subagent_type, turn)
                     agent.background = agent.background or message.is_backgrounded is True
                 case TaskNotificationMessage(tool_use_id=str(call_id), status=status):
-                    agent = self._agents.get(call_id)
-                    if agent is not None and agent.background:
+                    ending = self._agents.get(call_id)
+                    if ending is not None and ending.background:
                         del self._agents[call_id]
-                        self._end_agent(agent, "" if status == "completed" else status or "cancelled")
+                        self._end_agent(ending, "" if status == "completed" else status or "cancelled")
                 case _:  # the state of the CLI
                     pass
 

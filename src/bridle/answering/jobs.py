@@ -44,7 +44,7 @@ class SessionParts(NamedTuple):
         session: leads callbacks to their session.
         post: runs a function where the core may be touched; safe from any thread.
         log: the log of the session.
-        observers: hear of each callback; None if nobody observes.
+        observers: hear of each callback; None without observers.
     """
 
     connection: Connection

@@ -1,4 +1,4 @@
-"""Tells the observers of a query or session what happens. An observer that raises harms nobody else."""
+"""Reports to the observers of a query or session. An observer that raises does not disturb the others."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def observers_of(
     """Return the observers that the options ask for; None if there are none.
 
     Raises:
-        Exception: what `observe` of one of them raises: nothing runs yet.
+        Exception: the exception of an `observe` method; nothing runs yet.
     """
     asked = {"telemetry": options.telemetry, "budget": options.budget}
     found = {name: observer.observe(subject) for name, observer in asked.items() if observer is not None}

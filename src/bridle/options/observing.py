@@ -1,6 +1,6 @@
-"""Observers of queries and sessions: what they are told, and what they may do. Telemetry and budgets are built on this.
+"""Observers of queries and sessions: the reports that they receive, and the actions that they have. Telemetry and budgets use them.
 
-Everything is called where the session is: in the thread of the event loop, or under the lock of a blocking session. It must return at once.
+Everything is called where the session is: in the thread of the event loop, or under the lock of a blocking session. It must return immediately.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ONE_TURN = "query"
 
 
 class Subject(Protocol):
-    """What is observed: one query or session.
+    """The query or session that is observed.
 
     Attributes:
         kind: `query` or `session`.
@@ -53,7 +53,7 @@ class Subject(Protocol):
 
         Args:
             turn_id: the turn; None for work that no prompt started: background agents, and turns that the CLI begins itself.
-            error: what its reader gets; such work of a session has none.
+            error: the error for its reader; such work of a session has none.
         """
 
 
@@ -99,9 +99,9 @@ class CallbackEnd(NamedTuple):
 
 
 class Observation:
-    """What an observer is told of one query or session. The methods here do nothing: override the ones you need.
+    """Receives the reports on one query or session. The methods here do nothing: override the ones you need.
 
-    What a method raises is logged and becomes a warning; the session goes on. The exception is `prompt_sending`.
+    An exception of a method is logged and becomes a warning; the session continues. Only `prompt_sending` may refuse.
     """
 
     def prompt_sending(self, turn_id: str, content: str | Sequence[Any]) -> None:
@@ -201,5 +201,5 @@ class Observer(Protocol):
             subject: the query or session.
 
         Returns:
-            The object that is told.
+            The object that receives the reports.
         """

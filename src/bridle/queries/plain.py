@@ -100,7 +100,7 @@ class PlainQuery:
         connection: reads the output.
         core: the items and the ending.
         log: the log of the query.
-        observers: hear of everything; None if nobody observes.
+        observers: hear of everything; None without observers.
         output_ended: True once the output has ended, and the exit is all that is left to come.
         start_error: the reason why the CLI could not be started.
     """

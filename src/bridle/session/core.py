@@ -122,7 +122,7 @@ class SessionCore(Generic[A]):
         connection: the connection.
         callbacks: the callbacks of the user.
         log: the log of the session.
-        observers: hear of everything; None if nobody observes.
+        observers: hear of everything; None without observers.
         deadlines: the running timeouts.
         ready: set once the session is ready, or will not be.
         ended: set once the process is gone and everything was reported.

@@ -49,7 +49,7 @@ class Preparation:
 
     Attributes:
         options: the options; they may be replaced before `run`.
-        warnings: what to warn of before anything runs.
+        warnings: the warnings to issue before anything runs.
     """
 
     def __init__(self, options: Options, prompt: str | None, *, session: bool = False, find: bool = True) -> None:

@@ -86,7 +86,7 @@ class RecordingReader:
     def __init__(self) -> None:
         self.builder: Builder = Builder()
         self.facts: list[tuple[str, str]] = []
-        self.header = False
+        self.header: bool = False
         self._sessions: dict[int | str, SessionBuilder] = {}
         self._redactor = Redactor(Vault())
         self._number = 0
@@ -387,7 +387,7 @@ class GrowingTrace:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
         self.epoch: int = 0
         self.trace: Trace
         self._offset = 0

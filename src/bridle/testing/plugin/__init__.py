@@ -76,7 +76,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the markers."""
+    """Register the markers, and check the setting of traces.
+
+    Raises:
+        pytest.UsageError: the ini setting `bridle_trace` is not a mode.
+    """
     for line in (
         "bridle_no_leaks: the test fails if it leaves a process, a thread, a task or a descriptor behind",
         "bridle_leaks_allowed: the test is not checked for leaks, although all others are",
@@ -84,6 +88,8 @@ def pytest_configure(config: pytest.Config) -> None:
         "bridle_cassette(**options): what the fixture `cassette` passes on to `bridle.testing.cassette`",
     ):
         config.addinivalue_line("markers", line)
+    if (mode := _trace_mode(config)) not in _TRACE_MODES:
+        raise pytest.UsageError(f"The ini setting bridle_trace must be one of {', '.join(_TRACE_MODES)}, not {mode!r}.")
 
 
 @pytest.hookimpl(trylast=True)
@@ -160,16 +166,18 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     return report
 
 
+def _trace_mode(config: pytest.Config) -> str:
+    return str(config.getoption("bridle_trace") or config.getini("bridle_trace") or "off")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     """Trace the sessions of a test, with `--bridle-trace`."""
-    mode = item.config.getoption("bridle_trace") or item.config.getini("bridle_trace") or "off"
+    mode = _trace_mode(item.config)
     if mode == "off":
         return (yield)
     from bridle.testing.plugin import traces
 
-    if mode not in _TRACE_MODES:
-        raise pytest.UsageError(f"The ini setting bridle_trace must be one of {', '.join(_TRACE_MODES)}, not {mode!r}.")
     trace = item.stash[_TRACE] = traces.TestTrace(item, keep=mode == "on")
     with trace:
         return (yield)

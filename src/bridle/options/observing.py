@@ -1,6 +1,7 @@
 """Observers of queries and sessions: the reports that they receive, and the actions that they have. Telemetry and budgets use them.
 
-Everything is called where the session is: in the thread of the event loop, or under the lock of a blocking session. It must return immediately.
+All methods are called where the session is: in the thread of the event loop, or under the lock of a blocking session. They must
+return immediately.
 """
 
 from __future__ import annotations

@@ -277,7 +277,7 @@ class Audience(Protocol):
         """The state of a turn changed."""
 
     def turn_given_up(self, turn_id: str, error: BridleError) -> None:
-        """A turn is given up: a timeout passed, or an observer ended it."""
+        """A turn has no waiter any more: a timeout passed, or an observer ended it."""
 
     def happened(self, event: SessionEvent) -> None:
         """The session itself changed."""

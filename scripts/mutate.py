@@ -4,8 +4,9 @@
 rate of each path. Progress goes to stderr. The changes come from mutmut: bodies of functions, not tables. No file is written: pytest
 collects once, and a forked copy of this process runs the tests of one mutant, the fastest first, until the first failure. Which tests
 execute a function is recorded before; tests that fail then are named and left out. A mutant that needs more than `--each` seconds of
-tests counts as not noticed, so the rate is an upper bound. A failure or timeout in a test that is not quick counts only if the same tests
-pass without the change: on a busy machine they may not. `scripts/equivalent_mutants.toml` lists mutants that do not count.
+tests counts as not noticed, so the rate is an upper bound. A failure or timeout counts only if the same tests pass without the change: for
+a quick test that is checked once, for others each time, because on a busy machine they may fail. `scripts/equivalent_mutants.toml` lists
+mutants that do not count.
 A function that runs only while its module is imported, as those that build tables, has "no tests": its mutants also count as not noticed.
 """
 
@@ -251,6 +252,7 @@ class Trial:
         self.failed = False
         self.by_function: dict[tuple[str, str, int], list[Ran]] = {}
         self.slow = 1.0
+        self.passes: set[str] = set()  # tests that pass in a fork without a change
         self._at = mmap.mmap(-1, 4)  # the test that a fork runs, for this process
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -335,10 +337,14 @@ class Trial:
             code = in_a_fork(functools.partial(self._run_changed, tests, old, new), 30 + 4 * seconds)
             outcome = TIMEOUT if code is None else EXIT.get(code, KILLED)
             at = int.from_bytes(self._at[:4], "little")
-            if outcome not in {KILLED, TIMEOUT} or (code is not None and tests[at].seconds < QUICK_SECONDS * self.slow):
+            if outcome not in {KILLED, TIMEOUT}:
+                return outcome
+            quick = code is not None and tests[at].seconds < QUICK_SECONDS * self.slow
+            if quick and tests[at].item.nodeid in self.passes:
                 return outcome
             unchanged = functools.partial(self._run_changed, tests[: at + 1], old, old)
             if in_a_fork(unchanged, 60 + 4 * seconds) == 0:
+                self.passes.add(tests[at].item.nodeid)
                 return outcome
             sys.stderr.write(f"mutate: it also fails without a change: {tests[at].item.nodeid}\n")
             tests = [ran for ran in tests if ran is not tests[at]]

@@ -195,6 +195,28 @@ def test_work_that_no_prompt_started(shell: Shell) -> None:
     shell.play(scenario)
 
 
+@shows("budgets.limits.background")
+@pytest.mark.parametrize("hooks", [None, HOOKS], ids=["plain", "steered"])
+def test_a_query_ends_when_work_after_its_result_reaches_the_limit(shell: Shell, hooks: Any) -> None:
+    budget = Budget(usd=2 * REPLY, prices=PRICES)
+    script = Script().user().calls("Bash", {"command": "make", "run_in_background": True}).says("It runs.")
+    script.task_ends().calls("Bash", {"command": "ls"}, result="README.md").calls("Bash", {"command": "ls"}).says(
+        "Done."
+    )
+    options = Options(budget=budget, hooks=hooks, permission_mode="bypassPermissions")
+
+    async def scenario() -> None:
+        with pytest.raises(BudgetExceededError) as raised:
+            async for _ in each(shell.query("Build it.", options, transport=SimulatedCLI(script))):
+                pass
+        assert raised.value.sent
+        results = [message for message in raised.value.partial.messages if message.type == "result"]
+        assert results[0].text == "It runs."
+
+    shell.play(scenario)
+    assert budget.account().turns == 0
+
+
 def test_warnings_can_be_off() -> None:
     warnings: list[StreamWarning] = []
     budget = Budget(usd=2 * REPLY, prices=PRICES, warn_at=None)
@@ -390,6 +412,23 @@ def test_spending_that_cannot_be_counted_ends_the_turn(shell: Shell, tmp_path: P
 
     shell.play(scenario)
     budget.close()
+
+
+@shows("budgets.file.restarts")
+def test_a_message_that_cannot_be_counted_ends_the_turn(shell: Shell) -> None:
+    budget = Budget(usd=1.0, prices=PRICES)
+    body = {"id": "m", "role": "assistant", "model": "claude-opus-5-5", "content": [], "usage": {"input_tokens": 2**62}}
+    script = Script().user().frame({"type": "assistant", "message": body})
+    for _ in range(2):
+        script.calls("Bash", {"command": "ls"}, result="README.md")
+    cli = SimulatedCLI(script.says("One file."))
+
+    async def scenario() -> None:
+        async with session(shell, budget, cli, hooks=HOOKS) as talk:
+            error = await raised(lambda: ask(talk), BudgetError)
+            assert "could not be counted: OverflowError" in str(error)
+
+    shell.play(scenario)
 
 
 @shows("budgets.file.forked")

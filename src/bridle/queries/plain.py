@@ -189,6 +189,12 @@ class PlainQuery:
         self.observers.prompt_sending(ONE_TURN, prompt)
         return self.observers.options_with_variables(options)
 
+    def end(self, error: BridleError) -> None:
+        """End the query with an error, also while the CLI works on after its result."""
+        if not self.core.over:
+            self.core.prompt_taken()
+            self.core.given_up(error)
+
     def closed(self) -> None:
         """Tell the observers, if they do not know it, that the query is over."""
         observers, core = self.observers, self.core
@@ -256,4 +262,4 @@ class _Observed:
 
     def end_turn(self, turn_id: str | None, error: BridleError) -> None:
         if turn_id in (ONE_TURN, None):
-            self._query.core.given_up(error)
+            self._query.end(error)

@@ -56,8 +56,8 @@ API: dict[str, tuple[str, str, str]] = {
     "transcripts": ("Transcripts", "Conversations on the disk: lists, reading, usage and search.", ""),
     "options": (
         "Option classes",
-        "Options, timeouts, limits, values of options, and versions of the CLI.",
-        "bridle.options.options bridle.options.bounds bridle.options.kinds bridle.launch.versions",
+        "Options, timeouts, limits, retries, values of options, and versions of the CLI.",
+        "bridle.options.options bridle.options.bounds bridle.options.retry bridle.options.kinds bridle.launch.versions",
     ),
     "messages": ("Message classes", "Messages and content blocks.", "bridle.messages"),
     "hooks": ("Hook classes", "Matchers, inputs and outputs of hooks.", "bridle.hooks"),

@@ -75,7 +75,6 @@ class Data {
     this.starts = index.starts;
     if (index.numbers) {
       index.numbers.forEach((number, place) => this.put(number, index.items[place]));
-      for (const numbers of this.ofSession) numbers?.sort((one, other) => one - other);
       this.samples.splice(index.samples_from, this.samples.length, ...index.samples);
       for (const value of index.table) this.table.push(value);
     } else {
@@ -83,6 +82,9 @@ class Data {
       this.samples = index.samples;
       this.table = index.table;
     }
+    // A reply begins when its request was sent, and is known later.
+    const order = (one, other) => this.items[one].start - this.items[other].start || one - other;
+    for (const numbers of this.ofSession) numbers?.sort(order);
   }
 
   put(number, fields) {

@@ -113,7 +113,7 @@ class Lanes {
     made.style.width = `${Math.max(wide, 3)}px`;
     made.style.setProperty("--at", at);
     const text = plain(item.name && item.lane !== 1 ? `${item.name} ${item.title}` : item.title || item.outcome);
-    made.title = items > 1 ? `${items} items${problems ? `, ${problems} problems,` : ""} from ${clock(item.start)} s: ${text}` : `${item.kind} at ${clock(item.start)} s, ${duration((item.end ?? item.start) - item.start)}: ${text}`;
+    made.title = items > 1 ? `${items} items${problems ? `, ${problems} problems,` : ""} from ${moment(item.start)}: ${text}` : `${item.kind} at ${moment(item.start)}, ${duration((item.end ?? item.start) - item.start)}: ${text}`;
     if (wide > 44 && items === 1) made.textContent = text;
     return made;
   }
@@ -124,7 +124,7 @@ class Lanes {
     const step = [1, 2, 5, 10].map((factor) => factor * power).find((value) => value >= wanted);
     const ticks = [];
     for (let at = Math.ceil(this.from / step) * step; at <= this.to; at += step) {
-      const tick = el("span", { textContent: at < 100 ? `${Number(at.toFixed(6))} s` : clock(at) });
+      const tick = el("span", { textContent: at < 100 ? `${Number(at.toFixed(6))} s` : clock(at).replace(/\.0$/, "") });
       tick.style.left = `${(at - this.from) * scale}px`;
       ticks.push(tick);
     }

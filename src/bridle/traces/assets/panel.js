@@ -70,7 +70,7 @@ class Panel {
     const took = item.end === null ? "open" : duration(item.end - item.start);
     const turn = this.begin(`lane-${LANES[item.lane]}`, item.kind, el("strong", { textContent: plain(item.name) }),
       el("span", { class: `status is-${item.status}`, textContent: STATUS[item.status] ?? item.status }),
-      el("span", { class: "quiet", textContent: `${clock(item.start)} s · ${took}` }));
+      el("span", { class: "quiet", textContent: `${moment(item.start)} · ${took}` }));
     this.body.append(el("h2", { textContent: plain(item.title || item.name || item.kind) }));
     if (item.parent >= 0) {
       const above = this.data.items[item.parent];
@@ -288,7 +288,7 @@ class Panel {
       seen.add(one.line);
       const line = this.data.line(one.line);
       const box = el("details", {}, el("summary", {}, el("span", { class: `dir ${line.direction}`, textContent: ARROWS[line.direction] }),
-        ` ${plain(line.label)} `, el("span", { class: "quiet", textContent: `line ${one.line + 1} · ${clock(line.at)} s · ${bytes(line.size)}` })));
+        ` ${plain(line.label)} `, el("span", { class: "quiet", textContent: `line ${one.line + 1} · ${moment(line.at)} · ${bytes(line.size)}` })));
       box.addEventListener("toggle", () => {
         if (box.open && box.childElementCount === 1) box.append(textBlock(pretty(one.frame ?? one.entry ?? one.text), `Frame on line ${one.line + 1}`));
       });
@@ -301,7 +301,7 @@ class Panel {
   async line(number) {
     const line = this.data.line(number);
     const turn = this.begin(`dir-${line.direction}`, DIRECTIONS[line.direction], el("strong", { textContent: plain(line.label) }),
-      el("span", { class: "quiet", textContent: `line ${number + 1} · ${clock(line.at)} s · ${bytes(line.size)}` }));
+      el("span", { class: "quiet", textContent: `line ${number + 1} · ${moment(line.at)} · ${bytes(line.size)}` }));
     const item = this.data.lineItems.get(number);
     if (item !== undefined) this.body.append(el("p", { class: "part-of" }, "Part of ", this.link(item, described(this.data.items[item]))));
     const { entry, frame, text } = await this.data.object(number);

@@ -98,7 +98,11 @@ function clock(seconds) {
   const whole = Math.floor(seconds);
   const minutes = Math.floor(whole / 60) % 60;
   const rest = `${String(minutes).padStart(2, "0")}:${String(whole % 60).padStart(2, "0")}`;
-  return whole < 3600 ? rest : `${Math.floor(whole / 3600)}:${rest}`;
+  return whole < 3600 ? `${rest}.${Math.floor((seconds - whole) * 10)}` : `${Math.floor(whole / 3600)}:${rest}`;
+}
+
+function moment(seconds) {
+  return seconds < 100 ? `${clock(seconds)} s` : clock(seconds);
 }
 
 function dollars(amount) {

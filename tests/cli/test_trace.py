@@ -218,7 +218,7 @@ def test_what_is_no_trace(bridle: Command, tmp_path: Path) -> None:
 
 
 def test_help(bridle: Command) -> None:
-    ran = bridle("trace", "--help")
+    ran = bridle("trace", "show", "--help")
     assert ran.code == 0
     for part in ("show", "FILE", "--session", "--kind", "--json", "--raw", "Examples", "Exit codes"):
         assert part in ran.text

@@ -76,6 +76,8 @@ class Notes(Observation):
         for message in messages:
             if message.type in ("assistant", "result"):
                 self.note(message.type, turn_ids)
+                if self.kept.ends:
+                    self.subject.end_turn(ONE_TURN, Refusal("enough"))
 
     def callback_started(self, call: CallbackCall) -> Callable[[], object] | None:
         self.note("callback_started", call)
@@ -109,6 +111,7 @@ class Kept:
     def __init__(self, *raises: str, refuses: bool = False, variables: Mapping[str, str | None] | None = None) -> None:
         self.raises = raises
         self.refuses = refuses
+        self.ends = False  # with the first message
         self.variables = variables or {}
         self.all: list[Notes] = []
 
@@ -282,8 +285,9 @@ def test_an_observer_ends_a_turn(shell: Shell, playing: StandIn, plain: StandIn)
         await ends(steered, lambda: shell.query(work, options).result())
         assert steered.ended_once().of("turn_changed")[-1][1] in ("failed", "interrupted")
         one_way = Kept()
+        one_way.ends = True
         options = plain(["frame", "init"], ["frame", "assistant"], ["sleep", 60], telemetry=one_way)
-        await ends(one_way, lambda: shell.query("hello", options).result())
+        await raised(lambda: shell.query("hello", options).result(), Refusal)
         assert one_way.ended_once().of("turn_changed")[-1][1] == "failed"
 
     shell.play(scenario)

@@ -50,7 +50,8 @@ class Subject(Protocol):
     def end_turn(self, turn_id: str | None, error: BridleError) -> None:
         """End a turn, soon: it is interrupted, and its reader gets the error after the messages so far.
 
-        A session can be used afterwards; a query is over. Nothing happens if the turn is over. It may be called from any thread.
+        A session can be used afterwards; a query is over. Nothing happens if the turn is over. It may be called from any
+        thread; a query over the one-way launch ends when it next reads.
 
         Args:
             turn_id: the turn; None for work that no prompt started: background agents, and turns that the CLI begins itself.

@@ -24,7 +24,8 @@ class Telemetry:
 
     Each turn becomes an `invoke_agent` span below the caller's current span, with spans for responses of the model, tools, permission
     requests, hooks and subagents inside. The trace context goes to the CLI as `TRACEPARENT`. Spans opened in callbacks and in-process
-    tools are children of theirs. Needs `bridle[otel]`, and an SDK that the application configures; without an SDK nothing is recorded.
+    tools are children of the span of their call. Needs `bridle[otel]`, and an SDK that the application configures; without an SDK nothing
+    is recorded.
 
     Args:
         tracer_provider: takes the spans; None for the global provider.

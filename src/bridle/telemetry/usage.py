@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bridle.telemetry import names
 
@@ -20,10 +20,10 @@ class Tokens:
         final: False if the number of written tokens may be too small: messages of a response carry the number at its start.
     """
 
-    KINDS = ("cache_creation", "cache_read", "read", "reasoning", "written")
+    KINDS: ClassVar[tuple[str, ...]] = ("cache_creation", "cache_read", "read", "reasoning", "written")
 
     def __init__(self) -> None:
-        self.final = True
+        self.final: bool = True
         self.read = self.written = self.cache_read = self.cache_creation = self.reasoning = 0
 
     @classmethod

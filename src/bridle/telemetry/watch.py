@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from opentelemetry.context import Context
-    from opentelemetry.metrics import Meter
+    from opentelemetry.metrics import Counter, Histogram, Meter
     from opentelemetry.trace import Span, Tracer
 
     from bridle.errors import BridleError
@@ -64,7 +64,7 @@ class Instruments:
     """
 
     def __init__(self, meter: Meter) -> None:
-        def histogram(metric: names.MetricName) -> Any:
+        def histogram(metric: names.MetricName) -> Histogram:
             return meter.create_histogram(
                 metric.name,
                 unit=metric.unit,
@@ -72,21 +72,21 @@ class Instruments:
                 explicit_bucket_boundaries_advisory=metric.buckets,
             )
 
-        def counter(metric: names.MetricName) -> Any:
+        def counter(metric: names.MetricName) -> Counter:
             return meter.create_counter(metric.name, unit=metric.unit, description=metric.meaning)
 
-        self.agent_duration = histogram(names.AGENT_DURATION)
-        self.tool_duration = histogram(names.TOOL_DURATION)
-        self.token_usage = histogram(names.TOKEN_USAGE)
-        self.first_message = histogram(names.FIRST_MESSAGE)
-        self.permission_wait = histogram(names.PERMISSION_WAIT)
-        self.control_duration = histogram(names.CONTROL_DURATION)
-        self.process_starts = counter(names.PROCESS_STARTS)
-        self.cost = counter(names.COST_SPENT)
+        self.agent_duration: Histogram = histogram(names.AGENT_DURATION)
+        self.tool_duration: Histogram = histogram(names.TOOL_DURATION)
+        self.token_usage: Histogram = histogram(names.TOKEN_USAGE)
+        self.first_message: Histogram = histogram(names.FIRST_MESSAGE)
+        self.permission_wait: Histogram = histogram(names.PERMISSION_WAIT)
+        self.control_duration: Histogram = histogram(names.CONTROL_DURATION)
+        self.process_starts: Counter = counter(names.PROCESS_STARTS)
+        self.cost: Counter = counter(names.COST_SPENT)
 
 
 class Settings(NamedTuple):
-    """What a `Telemetry` decides for all its queries and sessions.
+    """Decisions of a `Telemetry` for all its queries and sessions.
 
     Attributes:
         tracer: makes spans.

@@ -54,6 +54,16 @@ API: dict[str, tuple[str, str, str]] = {
     ),
     "pool": ("Session pools", "`SessionPool`, its registries, events and numbers.", "bridle.aio.pool"),
     "transcripts": ("Transcripts", "Conversations on the disk: lists, reading, usage and search.", ""),
+    "budgets": (
+        "Budgets",
+        "Limits of cost and tokens, accounts and prices.",
+        "bridle.budgets.budget bridle.budgets.prices",
+    ),
+    "telemetry": (
+        "Telemetry and observers",
+        "Spans and metrics of OpenTelemetry, and the methods of observers.",
+        "bridle.telemetry.telemetry",
+    ),
     "options": (
         "Option classes",
         "Options, timeouts, limits, retries, values of options, and versions of the CLI.",
@@ -155,7 +165,8 @@ def public_names() -> dict[str, dict[str, str]]:
     for key, (_, _, modules) in API.items():
         names = {name: place for name, place in bridle.PLACES.items() if place in modules.split()}
         pages[key] = {f"bridle.{name}": f"{place}.{name}" for name, place in names.items()}
-    offered = {name: f"bridle.{name}" for name in ("messages", "hooks", "pool", "transcripts")}
+    offered = {name: f"bridle.{name}" for name in ("messages", "hooks", "pool", "transcripts", "budgets")}
+    offered["telemetry"] = "bridle.options.observing"
     for key, module in offered.items():
         pages[key] |= _offered(module, known=pages[key])
     pages["sync"] = _offered("bridle.sync", known={})

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from pathlib import Path
@@ -289,6 +290,12 @@ def test_an_observer_ends_a_turn(shell: Shell, playing: StandIn, plain: StandIn)
         options = plain(["frame", "init"], ["frame", "assistant"], ["sleep", 60], telemetry=one_way)
         await raised(lambda: shell.query("hello", options).result(), Refusal)
         assert one_way.ended_once().of("turn_changed")[-1][1] == "failed"
+        from_outside = Kept()
+        options = plain(["frame", "init"], ["frame", "assistant"], ["sleep", 600], telemetry=from_outside)
+        began = time.monotonic()
+        await ends(from_outside, lambda: shell.query("hello", options).result())
+        assert time.monotonic() - began < patience(60)  # it does not wait for output
+        assert from_outside.ended_once().of("turn_changed")[-1][1] == "failed"
 
     shell.play(scenario)
 

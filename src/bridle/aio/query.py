@@ -74,6 +74,7 @@ class _Plain:
         options = with_guards(options, self.core.warned, self._query.log.ids)
         self.transport, self._local = open_async(transport, lambda: child_process(options), options)
         self.gone = False
+        self._query.wake = self.transport.abandon
         self.log = self._query.log
         self.log.pid = lambda transport=self.transport: transport.pid  # type: ignore[misc]
         self.items = self.core.items

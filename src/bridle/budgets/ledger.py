@@ -194,6 +194,11 @@ class Ledger:
                 self._connection.close()
                 self._connection = None
 
+    def __del__(self) -> None:
+        connection = self.__dict__.get("_connection")
+        if connection is not None and self._pid == os.getpid():
+            connection.close()
+
     # -- turns ---------------------------------------------------------------------------------------------------------
 
     def reserve(

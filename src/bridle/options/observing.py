@@ -51,7 +51,7 @@ class Subject(Protocol):
         """End a turn, soon: it is interrupted, and its reader gets the error after the messages so far.
 
         A session can be used afterwards; a query is over. Nothing happens if the turn is over. It may be called from any
-        thread; a query over the one-way launch ends when it next reads.
+        thread.
 
         Args:
             turn_id: the turn; None for work that no prompt started: background agents, and turns that the CLI begins itself.

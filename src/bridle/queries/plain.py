@@ -103,7 +103,10 @@ class PlainQuery:
         observers: hear of everything; None without observers.
         output_ended: True once the output has ended, and the exit is all that is left to come.
         start_error: the reason why the CLI could not be started.
+        wake: ends the wait for output, from any thread; set by the shell.
     """
+
+    wake: Callable[[], object] | None = None
 
     def __init__(self, options: Options) -> None:
         self.connection: Connection = Connection(Role.HOST, limits=options.limits, one_way=True, judges_lines=False)
@@ -117,6 +120,8 @@ class PlainQuery:
         self._started_at = 0.0
         self._timeouts = options.timeouts
         self._limits_silence = not (options.timeouts.first_message is options.timeouts.idle is None)
+        self._end_error: BridleError | None = None
+        self._applies = False
         self._deadlines = Deadlines()
         self._overtime = Overtime(options.timeouts, self._deadlines)
 
@@ -190,8 +195,14 @@ class PlainQuery:
         return self.observers.options_with_variables(options)
 
     def end(self, error: BridleError) -> None:
-        """End the query with an error, also while the CLI works on after its result."""
-        if not self.core.over:
+        """End the query with an error, soon, also while the CLI works on after its result; from any thread."""
+        self._end_error = self._end_error or error
+        if not self._applies and self.wake is not None:
+            self.wake()
+
+    def _apply_end(self) -> None:
+        error = self._end_error
+        if error is not None and not self.core.over:
             self.core.prompt_taken()
             self.core.given_up(error)
 
@@ -206,6 +217,15 @@ class PlainQuery:
         observers.ended(error, self.connection.exit_code)
 
     def _pump(self, size: int = 0) -> None:
+        """Apply the news of the connection, and the end that an observer asks for."""
+        self._applies = True
+        try:
+            self._apply(size)
+        finally:
+            self._applies = False
+        self._apply_end()
+
+    def _apply(self, size: int) -> None:
         noted = self.log.isEnabledFor(logging.DEBUG)
         if noted and size:
             self.log.debug("read %d bytes, %.3f s after the start", size, self._deadlines.now - self._started_at)

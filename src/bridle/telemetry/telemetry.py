@@ -38,6 +38,7 @@ class Telemetry:
     Raises:
         OptionsError: `opentelemetry-api` is not installed.
         TypeError: an argument has the wrong type.
+        ValueError: `name` is empty.
 
     Example:
         ::

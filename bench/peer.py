@@ -15,6 +15,7 @@ from typing import Any
 
 SESSION = "0b4a1a52-1111-4222-8333-444455556666"
 VERSION = "2.1.330"
+CALL = f"toolu_{0:024d}"
 COMMAND = {"command": "git status --short", "description": "Show what has changed"}
 
 
@@ -79,13 +80,13 @@ class Peer:
             "hook_event_name": "PreToolUse",
             "tool_name": "Bash",
             "tool_input": COMMAND,
-            "tool_use_id": f"toolu_{number:024d}",
+            "tool_use_id": CALL,
         }
         request = {
             "subtype": "hook_callback",
             "callback_id": callback,
             "input": asked,
-            "tool_use_id": f"toolu_{number:024d}",
+            "tool_use_id": CALL,
         }
         seconds, _ = self.ask(request)
         return seconds
@@ -100,7 +101,7 @@ class Peer:
             "input": COMMAND,
             "description": "Show what has changed",
             "permission_suggestions": [suggestion],
-            "tool_use_id": f"toolu_{number:024d}",
+            "tool_use_id": CALL,
         }
         seconds, answer = self.ask(request)
         if answer.get("behavior") != "allow" or answer.get("updatedInput") != COMMAND:

@@ -205,6 +205,8 @@ def test_observers_prepare_the_context_of_a_callback() -> None:
     end = CallbackEnd("failed", {}, "why")
     observers.callback_ended("r", end)
     observers.callback_ended("r", end)
+    assert first.names() == ["callback_started"]  # its answer is still to be written
+    observers.report()
     assert first.told[1:] == [("callback_ended", first.told[0][1], end)]
     plain = Job("q", "mcp")
     before = plain.call
@@ -271,6 +273,8 @@ def test_callbacks_that_fail_or_are_cancelled_say_so() -> None:
     hook, permission = session.core.callbacks.take()
     session.core.callback_ended(hook, None, ValueError("bad"), session.now)
     session.core.callbacks.expire(permission.request_id, 3.0)
+    assert "callback_ended" not in notes.names()  # the answers are still to be written
+    session.core.was_written()
     calls = {entry[1].id: entry[1] for entry in notes.told if entry[0] == "callback_started"}
     assert (calls["r2"].kind, calls["r2"].tool, calls["r2"].tool_use_id) == ("permission", "Bash", "u")
     assert calls["r2"].request.input == {"command": "ls"}

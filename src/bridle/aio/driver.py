@@ -190,6 +190,7 @@ class Driver:
             core.tell()
             if data := connection.data_to_send():
                 await transport.send(data)
+            core.was_written()
             self._look_at_input()
             if core.has_last_words:
                 await transport.end_input()
@@ -269,6 +270,7 @@ class Driver:
             return False
         if data := connection.data_to_send():
             self._push.send_nowait(data)
+            self._core.was_written()
             self._look_at_input()
         if self._woken or self._pauses or connection.input_may_close:
             return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from bridle.checked.functions import callback_failure
@@ -39,6 +40,7 @@ class Observers:
         self._warn = warn
         self._ids = ids
         self._calls: dict[str, CallbackCall] = {}
+        self._answered: deque[tuple[CallbackCall, CallbackEnd]] = deque()  # their observers hear of it later
         self._open_turns: set[str] = set()
         self._not_over = [True]  # taken by the thread that reports the end
 
@@ -50,6 +52,7 @@ class Observers:
         Raises:
             BridleError: an observer refuses it.
         """
+        self.report()
         self._open_turns.add(turn_id)
         for option, observation in self._found.items():
             try:
@@ -126,6 +129,7 @@ class Observers:
 
     def callback_started(self, job: Job) -> None:
         """Report a callback, and let the observers prepare the context that it runs in."""
+        self.report()
         call = self._calls[job.request_id] = CallbackCall(
             job.request_id,
             job.kind,
@@ -152,14 +156,24 @@ class Observers:
             job.with_meta(call.meta)
 
     def callback_ended(self, request_id: str, end: CallbackEnd) -> None:
-        """Report how a callback ended."""
+        """Note how a callback ended. `report` follows once its answer was written: the CLI waits for that, and not for observers."""
         call = self._calls.pop(request_id, None)
         if call is not None:
-            self._tell("callback_ended", call, end)
+            self._answered.append((call, end))
+
+    def report(self) -> None:
+        """Report the callbacks that have ended."""
+        while self._answered:
+            self._pass_on("callback_ended", *self._answered.popleft())
 
     # ------------------------------------------------------------------------------------------------------------------
 
     def _tell(self, method: str, *arguments: Any) -> None:
+        """Report an event, after the callbacks that ended before it."""
+        self.report()
+        self._pass_on(method, *arguments)
+
+    def _pass_on(self, method: str, *arguments: Any) -> None:
         for option, observation in self._found.items():
             try:
                 getattr(observation, method)(*arguments)

@@ -197,7 +197,11 @@ class PlainQuery:
     def end(self, error: BridleError) -> None:
         """End the query with an error, soon, also while the CLI works on after its result; from any thread."""
         self._end_error = self._end_error or error
-        if not self._applies and self.wake is not None:
+        if self._applies:
+            return
+        if self.wake is None:
+            self._apply_end()
+        else:
             self.wake()
 
     def _apply_end(self) -> None:
@@ -238,6 +242,7 @@ class PlainQuery:
                     self.core.messages(messages, size)
                     if self.observers is not None:
                         self.observers.messages(messages, (ONE_TURN,))
+                        self._apply_end()
                     self._heard(messages)
                 case events.WarningRaised(warning=warning):
                     self.core.warned(warning)

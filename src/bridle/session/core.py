@@ -484,6 +484,11 @@ class SessionCore(Generic[A]):
             observers.turn_changed(turn_id, "failed", error if isinstance(error, BridleError) else None)
             raise
 
+    def was_written(self) -> None:
+        """Let observers hear of callbacks whose answers were written."""
+        if self.observers is not None:
+            self.observers.report()
+
     def give_up_turn(self, turn_id: str | None, error: BridleError) -> None:
         """End a turn with an error, and interrupt it; the session continues, a query is over. None is work that no prompt started."""
         if turn_id is None:

@@ -106,6 +106,7 @@ class Driver:
             return
         if data := connection.data_to_send():
             (self._transport.send if self._push is None else self._push.send_nowait)(data)
+            core.was_written()
         if self._push is not None and self._push.input_broken:
             core.input_broke(time.monotonic())
         if connection.input_may_close:

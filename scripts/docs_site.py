@@ -62,7 +62,7 @@ API: dict[str, tuple[str, str, str]] = {
     "telemetry": (
         "Telemetry and observers",
         "Spans and metrics of OpenTelemetry, and the methods of observers.",
-        "bridle.telemetry.telemetry",
+        "bridle.telemetry",
     ),
     "options": (
         "Option classes",

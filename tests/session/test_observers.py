@@ -493,8 +493,6 @@ def test_variables_for_the_cli(shell: Shell, playing: StandIn, plain: StandIn, m
 @shows("observers.callbacks")
 @pytest.mark.parametrize("is_async", [False, True])
 def test_callbacks_run_in_the_context_of_the_observer(shell: Shell, playing: StandIn, is_async: bool) -> None:
-    if is_async and shell.blocking:
-        pytest.skip("the blocking shell refuses coroutine functions")
     kept = Kept()
     seen: list[str] = []
 

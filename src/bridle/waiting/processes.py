@@ -9,15 +9,19 @@ from contextlib import suppress
 __all__ = ["is_running", "process_domain", "start_time"]
 
 
-def process_domain() -> str | None:
-    """Return the name of the space that process ids of this program are valid in; None if it has none.
+def process_domain(machine_id: str = "/etc/machine-id") -> str | None:
+    """Return the name of the space that process ids of this program are valid in, as the CLI writes it; None if it has none.
+
+    Args:
+        machine_id: the file with the id of the machine.
 
     Returns:
-        Machine and namespace of process ids, on Linux.
+        Machine and namespace of process ids, on Linux. In a container without a machine id the machine is empty.
     """
+    machine = ""
+    with suppress(OSError), open(machine_id, encoding="ascii", errors="replace") as file:
+        machine = file.read().strip()
     with suppress(OSError):
-        with open("/etc/machine-id", encoding="ascii", errors="replace") as file:
-            machine = file.read().strip()
         return f"linux:{machine}:{os.readlink('/proc/self/ns/pid')}"
     return None
 

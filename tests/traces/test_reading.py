@@ -154,7 +154,7 @@ def test_secrets_are_redacted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def entry(kind: str, number: int, **more: object) -> dict[str, object]:
     moment = f"2026-01-01T00:00:{number:02}.000Z"
     return {"type": kind, "uuid": f"u{number}", "parentUuid": f"u{number - 1}", "sessionId": "s", "timestamp": moment,
-            "cwd": "/work", "version": "2.1.330", **more}  # fmt: skip
+            "cwd": "/home/me", "version": "2.1.330", **more}  # fmt: skip
 
 
 def conversation(path: Path, key: str = "nothing secret") -> Path:

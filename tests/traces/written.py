@@ -105,7 +105,7 @@ def everything(tape: Tape | None = None, said: str = "Look at <b>this</b>.", end
     """Return a trace with an item in every lane."""
     tape = tape or Tape()
     arguments = ["--verbose", "--allowedTools=Bash(echo:*)", "--permission-mode", "default"]
-    tape.put("start", arguments=arguments, cwd="/work", one_shot=False)
+    tape.put("start", arguments=arguments, cwd="/home/me", one_shot=False)
     tape.prompt(said)
     tape.into({"type": "system", "subtype": "init", "model": "m", "permissionMode": "default", "session_id": "x"})
     tape.reply(
@@ -133,8 +133,8 @@ def everything(tape: Tape | None = None, said: str = "Look at <b>this</b>.", end
     ]
     tape.answered("p1", {"behavior": "allow", "updatedInput": {}, "updatedPermissions": rules})
     tape.result_of("t1", f"it said {said}")
-    tape.reply(2, call("Edit", "t2", file_path="/work/a.py", old_string="one\ntwo\n", new_string="one\nthree\n"))
-    tape.asked("p2", "can_use_tool", tool_name="Edit", input={"file_path": "/work/a.py"}, tool_use_id="t2")
+    tape.reply(2, call("Edit", "t2", file_path="/home/me/a.py", old_string="one\ntwo\n", new_string="one\nthree\n"))
+    tape.asked("p2", "can_use_tool", tool_name="Edit", input={"file_path": "/home/me/a.py"}, tool_use_id="t2")
     tape.answered("p2", {"behavior": "deny", "message": f"No: {said}"})
     meta = [{"id": "t2", "permission_decision": {"decision": "reject", "source": "user_reject", "reason_type": "rule"}}]
     tape.result_of("t2", f"No: {said}", failed=True, tool_result_meta=meta)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import secrets
-import threading
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from bridle.errors import BudgetError
+from bridle.waiting.database import Database, NewerVersionError
 from bridle.waiting.processes import is_running, process_domain, start_time
 
 if TYPE_CHECKING:
@@ -96,108 +96,51 @@ class Ledger:
     """
 
     def __init__(self, path: str | None) -> None:
-        self._path = path
-        self._lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = None
+        self._database = Database(path, _CREATE, _SCHEMA, _BUSY_SECONDS)
         self._pid = os.getpid()
         self._domain = process_domain() or ""
         self._holder = self._new_holder()
-        with self._lock:
-            self._open()
+        self._use(lambda _: None)
 
     @property
     def path(self) -> str | None:
         """The file; None for a ledger in memory."""
-        return self._path
+        return self._database.path
 
     def _new_holder(self) -> str:
         return f"{self._domain}|{self._pid}|{start_time(self._pid) or ''}|{secrets.token_hex(4)}"
 
     # -- the file ------------------------------------------------------------------------------------------------------
 
-    def _open(self) -> sqlite3.Connection:
-        if self._connection is not None and self._pid == os.getpid():
-            return self._connection
+    def _use(self, work: Callable[[sqlite3.Connection], T], *, reads: bool = False) -> T:
+        """Do something in one transaction, or without one if it only reads."""
         import sqlite3
 
-        if self._connection is not None:  # a forked copy of the program: a connection must not be used in it
-            if self._path is None:
+        if self._pid != os.getpid():
+            if self.path is None:
                 raise BudgetError(
                     "This budget was made before the process was forked, and is kept in memory: it would not see what other processes "
                     "spend. Give processes that share a budget a file: `Budget(path=...)`."
                 )
             self._pid = os.getpid()
             self._holder = self._new_holder()
-        connection: sqlite3.Connection | None = None
         try:
-            if self._path is not None:
-                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            connection = sqlite3.connect(
-                self._path or ":memory:", timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
-            )
-            if self._path is not None:
-                connection.execute("PRAGMA journal_mode = WAL")
-                connection.execute("PRAGMA synchronous = NORMAL")
-            self._prepare(connection)
-        except (OSError, sqlite3.Error) as error:
-            if connection is not None:
-                connection.close()
-            raise self._failed(error) from error
-        except BudgetError:
-            if connection is not None:
-                connection.close()
-            raise
-        self._connection = connection
-        return connection
-
-    def _prepare(self, connection: sqlite3.Connection) -> None:
-        connection.execute("BEGIN IMMEDIATE")
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version > _SCHEMA:
+            return (self._database.look if reads else self._database.transaction)(work)
+        except NewerVersionError as error:
             raise BudgetError(
-                f"The budget file {self._path!r} has version {version}, and this Bridle knows up to {_SCHEMA}. Update Bridle, or use "
+                f"The budget file {self.path!r} has version {error.version}, and this Bridle knows up to {_SCHEMA}. Update Bridle, or use "
                 "another file."
-            )
-        for statement in _CREATE:
-            connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {_SCHEMA}")
-        connection.execute("COMMIT")
-
-    def _failed(self, error: Exception) -> BudgetError:
-        return BudgetError(
-            f"The budget file {self._path or ':memory:'!r} cannot be used: {error}. Check that it is a SQLite file of Bridle on a local "
-            f"disk, that its folder is writable, and that no other program locks it for more than {_BUSY_SECONDS:g} s."
-        )
-
-    def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do something in one transaction."""
-        import sqlite3
-
-        with self._lock:
-            connection = self._open()
-            try:
-                connection.execute("BEGIN IMMEDIATE")
-                try:
-                    result = work(connection)
-                except BaseException:
-                    connection.execute("ROLLBACK")
-                    raise
-                connection.execute("COMMIT")
-            except sqlite3.Error as error:
-                raise self._failed(error) from error
-            return result
+            ) from None
+        except (OSError, sqlite3.Error) as error:
+            raise BudgetError(
+                f"The budget file {self.path or ':memory:'!r} cannot be used: {error}. Check that it is a SQLite file of Bridle on a local "
+                f"disk, that its folder is writable, and that no other program locks it for more than {_BUSY_SECONDS:g} s."
+            ) from error
 
     def close(self) -> None:
         """Close the file; the next call opens it again. A ledger in memory stays."""
-        with self._lock:
-            if self._connection is not None and self._path is not None:
-                self._connection.close()
-                self._connection = None
-
-    def __del__(self) -> None:
-        connection = self.__dict__.get("_connection")
-        if connection is not None and self._pid == os.getpid():
-            connection.close()
+        if self.path is not None:
+            self._database.close()
 
     # -- turns ---------------------------------------------------------------------------------------------------------
 
@@ -232,11 +175,11 @@ class Ledger:
             )
             return None
 
-        return self._do(work)
+        return self._use(work)
 
     def release(self, turn: str) -> None:
         """Give the reservation of a turn back, if it has one."""
-        self._do(lambda connection: connection.execute("DELETE FROM reservations WHERE turn = ?", (turn,)))
+        self._use(lambda connection: connection.execute("DELETE FROM reservations WHERE turn = ?", (turn,)))
 
     def charge(
         self,
@@ -289,7 +232,7 @@ class Ledger:
                         connection.execute(f"UPDATE accounts SET warned_{unit} = ? WHERE key = ?", (at, key))  # noqa: S608
             return rows, due
 
-        return self._do(work)
+        return self._use(work)
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
@@ -304,19 +247,16 @@ class Ledger:
                 found = [key for (key,) in connection.execute(every)]
             return [_row(connection, key) for key in found]
 
-        return self._do(work)
+        return self._use(work)
 
     def spent(self, keys: Sequence[str]) -> list[Row]:
         """Return the rows of keys without reservations; no other program has to wait for it."""
-        import sqlite3
+        text = "SELECT usd, tokens FROM accounts WHERE key = ?"
 
-        with self._lock:
-            connection = self._open()
-            try:
-                text = "SELECT usd, tokens FROM accounts WHERE key = ?"
-                return [Row(key, *(connection.execute(text, (key,)).fetchone() or (0, 0))) for key in keys]
-            except sqlite3.Error as error:
-                raise self._failed(error) from error
+        def work(connection: sqlite3.Connection) -> list[Row]:
+            return [Row(key, *(connection.execute(text, (key,)).fetchone() or (0, 0))) for key in keys]
+
+        return self._use(work, reads=True)
 
     def reset(self, key: str | None) -> None:
         """Forget what was spent for a key, or for all with None. Reservations stay."""
@@ -327,7 +267,7 @@ class Ledger:
             else:
                 connection.execute("DELETE FROM accounts WHERE key = ?", (key,))
 
-        self._do(work)
+        self._use(work)
 
     def _release_dead(self, connection: sqlite3.Connection) -> None:
         """Release the reservations of processes that do not run any more."""

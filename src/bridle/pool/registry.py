@@ -16,6 +16,7 @@ import msgspec
 
 from bridle.errors import RegistryError
 from bridle.options.bounds import checked_timeout
+from bridle.waiting.database import Database, NewerVersionError
 
 if TYPE_CHECKING:
     import sqlite3
@@ -173,8 +174,8 @@ class MemoryRegistry:
 
 
 _SCHEMA = 1
-_CREATE = """
-CREATE TABLE IF NOT EXISTS conversations (
+_CREATE = (
+    """CREATE TABLE IF NOT EXISTS conversations (
     key TEXT PRIMARY KEY,
     session_id TEXT,
     cwd TEXT,
@@ -183,9 +184,9 @@ CREATE TABLE IF NOT EXISTS conversations (
     beat REAL NOT NULL DEFAULT 0,
     wanted_by TEXT,
     wanted_at REAL NOT NULL DEFAULT 0
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS held ON conversations (holder) WHERE holder IS NOT NULL;
-"""
+) WITHOUT ROWID""",
+    "CREATE INDEX IF NOT EXISTS held ON conversations (holder) WHERE holder IS NOT NULL",
+)
 _BUSY_SECONDS = 10.0
 
 
@@ -212,81 +213,35 @@ class SQLiteRegistry:
         if not seconds:
             raise ValueError(f"`lease_seconds` must be a positive number, got {lease_seconds!r}")
         self.lease_seconds = seconds
-        self._lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = None
-        self._pid = os.getpid()
-        with self._lock:
-            self._open()
+        self._database = Database(self._path, _CREATE, _SCHEMA, _BUSY_SECONDS)
+        self._do()
 
     def __repr__(self) -> str:
         return f"SQLiteRegistry({self._path!r})"
 
     def close(self) -> None:
         """Close the file; the next call opens it again."""
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
-
-    def _open(self) -> sqlite3.Connection:
-        if self._connection is not None and self._pid == os.getpid():
-            return self._connection
-        import sqlite3
-
-        self._pid = os.getpid()  # a connection must not be used in a forked copy of the program
-        connection: sqlite3.Connection | None = None
-        try:
-            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            connection = sqlite3.connect(
-                self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
-            )
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute("BEGIN IMMEDIATE")
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if version > _SCHEMA:
-                raise RegistryError(
-                    f"The registry {self._path!r} has version {version}, and this Bridle knows up to {_SCHEMA}. Update Bridle, or use "
-                    "another file."
-                )
-            for statement in filter(str.strip, _CREATE.split(";")):
-                connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {_SCHEMA}")
-            connection.execute("COMMIT")
-        except (OSError, sqlite3.Error) as error:
-            if connection is not None:
-                connection.close()
-            raise self._failed(error) from error
-        except RegistryError:
-            if connection is not None:
-                connection.close()
-            raise
-        self._connection = connection
-        return connection
-
-    def _failed(self, error: Exception) -> RegistryError:
-        return RegistryError(
-            f"The registry {self._path!r} cannot be used: {error}. Check that it is a SQLite file of Bridle on a local disk, and that its "
-            "folder is writable."
-        )
+        self._database.close()
 
     def _do(self, *statements: tuple[str, tuple[object, ...]]) -> list[list[tuple[object, ...]]]:
         """Execute statements in one transaction; return their rows."""
         import sqlite3
 
-        with self._lock:
-            connection = self._open()
-            try:
-                connection.execute("BEGIN IMMEDIATE")
-                try:
-                    rows = [connection.execute(text, values).fetchall() for text, values in statements]
-                except BaseException:
-                    connection.execute("ROLLBACK")
-                    raise
-                connection.execute("COMMIT")
-            except sqlite3.Error as error:
-                raise self._failed(error) from error
-            return rows
+        def work(connection: sqlite3.Connection) -> list[list[tuple[object, ...]]]:
+            return [connection.execute(text, values).fetchall() for text, values in statements]
+
+        try:
+            return self._database.transaction(work)
+        except NewerVersionError as error:
+            raise RegistryError(
+                f"The registry {self._path!r} has version {error.version}, and this Bridle knows up to {_SCHEMA}. Update Bridle, or use "
+                "another file."
+            ) from None
+        except (OSError, sqlite3.Error) as error:
+            raise RegistryError(
+                f"The registry {self._path!r} cannot be used: {error}. Check that it is a SQLite file of Bridle on a local disk, and that "
+                "its folder is writable."
+            ) from error
 
     def acquire(self, key: str, holder: str) -> Held:
         """Take the lease of a conversation, unless another holder has it or has waited for it longer."""

@@ -30,7 +30,7 @@ from tests.budgets.racing import PRICES, REPLY, simulated
 from tests.contract import shows
 from tests.support.patience import patience
 from tests.support.shell import Shell
-from tests.support.talking import each, got, raised
+from tests.support.talking import Held, each, got, raised
 
 
 def careful() -> SimulatedCLI:
@@ -48,26 +48,9 @@ def look(_: object, __: object) -> None:
 HOOKS: Any = {"PreToolUse": look}
 
 
-class Entered:
-    """A session or pool of either shell for the length of a block."""
-
-    def __init__(self, entered: Any) -> None:
-        self._entered = entered
-        self._blocking = type(entered).__module__.startswith("bridle.sync")
-
-    async def __aenter__(self) -> Any:
-        return self._entered.__enter__() if self._blocking else await self._entered.__aenter__()
-
-    async def __aexit__(self, *details: Any) -> None:
-        if self._blocking:
-            self._entered.__exit__(*details)
-        else:
-            await self._entered.__aexit__(*details)
-
-
-def session(shell: Shell, budget: Any, cli: Any = None, **more: Any) -> Entered:
+def session(shell: Shell, budget: Any, cli: Any = None, **more: Any) -> Held:
     kind = sync.Session if shell.blocking else bridle.Session
-    return Entered(kind(Options(budget=budget, **more), transport=cli or simulated()))
+    return Held(kind(Options(budget=budget, **more), transport=cli or simulated()))
 
 
 async def ask(session: Any, prompt: str = "What is here?") -> Any:
@@ -350,13 +333,13 @@ def test_a_pool_continues_after_the_limit_is_raised(shell: Shell) -> None:
 
     async def scenario() -> None:
         pool = kind(Options(budget=budget, hooks=HOOKS), warm=1, transport=careful())
-        async with Entered(pool) as pool:
-            async with Entered(pool.session()) as talk:
+        async with Held(pool) as pool:
+            async with Held(pool.session()) as talk:
                 await raised(lambda: ask(talk), BudgetExceededError)
-            async with Entered(pool.session()) as talk:
+            async with Held(pool.session()) as talk:
                 await raised(lambda: ask(talk), BudgetExceededError)
             budget.set_limits(usd=1.0)
-            async with Entered(pool.session(budget=budget.keyed(tenant="acme"))) as talk:
+            async with Held(pool.session(budget=budget.keyed(tenant="acme"))) as talk:
                 assert (await ask(talk)).text == "One file."
         assert budget.account(tenant="acme").spent.usd == pytest.approx(3 * REPLY)
         assert budget.account().turns == 0

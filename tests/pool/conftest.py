@@ -17,7 +17,7 @@ from tests.support.query_fixtures import leaves_nothing, shell
 from tests.support.shell import Shell
 from tests.support.talking import got
 
-__all__ = ["Held", "MakePool", "leaves_nothing", "say", "shell", "stand_in"]
+__all__ = ["MakePool", "leaves_nothing", "say", "shell", "stand_in"]
 
 MakePool = Callable[..., Any]
 TALKER = Path(__file__).with_name("talker.py").resolve()
@@ -49,23 +49,6 @@ def pool_of(shell: Shell, options: Options) -> MakePool:
         return kind(chosen, **{"warm": 0, "timeout": patience(30), **more})
 
     return make
-
-
-class Held:
-    """A pool or a check-out of either shell for the length of a block."""
-
-    def __init__(self, entered: Any) -> None:
-        self._entered = entered
-        self._blocking = type(entered).__module__.startswith("bridle.sync")
-
-    async def __aenter__(self) -> Any:
-        return self._entered.__enter__() if self._blocking else await self._entered.__aenter__()
-
-    async def __aexit__(self, *details: Any) -> None:
-        if self._blocking:
-            self._entered.__exit__(*details)
-        else:
-            await self._entered.__aexit__(*details)
 
 
 async def say(session: Any, text: str) -> dict[str, Any]:

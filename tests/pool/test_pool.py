@@ -23,11 +23,11 @@ from bridle import (
 )
 from bridle.pool import MemoryRegistry, SessionCheckedOut, SQLiteRegistry
 from tests.contract import shows
-from tests.pool.conftest import Held, MakePool, say
+from tests.pool.conftest import MakePool, say
 from tests.support.leaks import alive
 from tests.support.patience import patience
 from tests.support.shell import Shell
-from tests.support.talking import each, got, raised, until
+from tests.support.talking import Held, each, got, raised, until
 
 
 @shows("pool.sessions.fresh", "pool.warm.refilled")

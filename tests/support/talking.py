@@ -64,6 +64,23 @@ class Running:
         await got(self.session.stop())
 
 
+class Held:
+    """A session, pool or check-out of either shell for the length of a block."""
+
+    def __init__(self, entered: Any) -> None:
+        self._entered = entered
+        self._blocking = type(entered).__module__.startswith("bridle.sync")
+
+    async def __aenter__(self) -> Any:
+        return self._entered.__enter__() if self._blocking else await self._entered.__aenter__()
+
+    async def __aexit__(self, *details: Any) -> None:
+        if self._blocking:
+            self._entered.__exit__(*details)
+        else:
+            await self._entered.__aexit__(*details)
+
+
 def steps(*steps: list[Any]) -> str:
     """A prompt that the stand-in plays."""
     return json.dumps(steps, separators=(",", ":"))

@@ -37,6 +37,8 @@ AT_RANDOM = (
     "endurance/test_short",
     "pool/test_random",
     "pool/test_isolation",
+    "fleet/test_lost",
+    "fleet/test_workspace_kills",
 )
 SLOW = ("cli/test_untrusted_text", "testing/plugin", "session/test_many", "project/test_imports", "traces/test_browser")
 

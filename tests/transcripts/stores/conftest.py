@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import tempfile
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
@@ -13,38 +12,20 @@ import boto3  # type: ignore[import-untyped]
 import pytest
 
 from bridle.transcripts.stores import MemoryStore, PostgresStore, RedisStore, S3Store, SQLiteStore
-from tests.transcripts.stores.servers import Missing, Moto, Postgres, Redis, Server
+from tests.support.servers import Moto, Redis, running
 
 KINDS = ("memory", "sqlite", "redis", "postgres", "s3")
 Make = Callable[[], Any]
 
 
-def _server(kind: type[Server]) -> Generator[Any, None, None]:
-    # Not in the folder of pytest, which is closed to the other user that PostgreSQL may need.
-    with tempfile.TemporaryDirectory(prefix=f"bridle-{kind.__name__.lower()}-") as folder:
-        try:
-            server = kind(Path(folder))
-        except Missing as reason:
-            pytest.skip(str(reason))
-        try:
-            yield server
-        finally:
-            server.kill()
-
-
 @pytest.fixture(scope="session")
 def redis_server() -> Generator[Redis, None, None]:
-    yield from _server(Redis)
-
-
-@pytest.fixture(scope="session")
-def postgres_server() -> Generator[Postgres, None, None]:
-    yield from _server(Postgres)
+    yield from running(Redis)
 
 
 @pytest.fixture(scope="session")
 def s3_server() -> Generator[Moto, None, None]:
-    yield from _server(Moto)
+    yield from running(Moto)
 
 
 @pytest.fixture

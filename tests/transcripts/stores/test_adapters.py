@@ -13,6 +13,7 @@ import pytest
 from bridle import StoreConflictError
 from bridle.testing import check_session_store
 from bridle.transcripts.stores import MemoryStore, PostgresStore
+from tests.support.forking import Baton, Fork
 from tests.transcripts.stores.conftest import Make
 
 KEY: Any = {"project_key": "-work", "session_id": "11111111-2222-4333-8444-555555555555"}
@@ -51,6 +52,28 @@ def test_a_second_writer_is_refused_and_nothing_is_mixed(making: Callable[[str],
             await second.append(KEY, [entry(6)])
 
     anyio.run(scenario)
+
+
+def test_both_processes_of_a_fork_append(making: Callable[[str], Make]) -> None:
+    store = making("sqlite")()
+    others: Any = {**KEY, "session_id": "99999999-2222-4333-8444-555555555555"}
+    anyio.run(store.append, KEY, [entry(1)])
+
+    def child(baton: Baton) -> None:
+        anyio.run(store.append, others, [entry(2)])
+        baton.pass_on()
+        baton.take()
+        anyio.run(store.append, others, [entry(3)])
+        assert numbers(anyio.run(store.load, KEY)) == [1, 4]
+
+    fork = Fork(child)
+    fork.baton.take()
+    store.close()
+    anyio.run(store.append, KEY, [entry(4)])
+    fork.baton.pass_on()
+    fork.wait()
+    assert numbers(anyio.run(store.load, KEY)) == [1, 4]
+    assert numbers(anyio.run(store.load, others)) == [2, 3]
 
 
 def test_titles_and_tags_of_others_are_no_conflict(making: Callable[[str], Make], kind: str) -> None:

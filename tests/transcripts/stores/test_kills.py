@@ -17,8 +17,8 @@ import pytest
 
 from bridle.transcripts.stores import SQLiteStore
 from tests.support.patience import patience
+from tests.support.servers import Postgres, Redis, Server
 from tests.transcripts.stores.conftest import Make
-from tests.transcripts.stores.servers import Postgres, Redis, Server
 
 KEY: Any = {"project_key": "-work", "session_id": "11111111-2222-4333-8444-555555555555"}
 BATCH = 20

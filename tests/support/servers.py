@@ -1,4 +1,4 @@
-"""Real servers for tests of stores, each on a free port: Redis and PostgreSQL of the operating system, S3 by moto."""
+"""Real servers for tests of stores and journals, each on a free port: Redis and PostgreSQL of the operating system, S3 by moto."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,6 +85,20 @@ class Server:
         with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
             return True
         return False
+
+
+def running(kind: type[Server]) -> Iterator[Any]:
+    """Yield a running server; skip the test where its program is missing."""
+    # Not in the folder of pytest, which is closed to the other user that PostgreSQL may need.
+    with tempfile.TemporaryDirectory(prefix=f"bridle-{kind.__name__.lower()}-") as folder:
+        try:
+            server = kind(Path(folder))
+        except Missing as reason:
+            pytest.skip(str(reason))
+        try:
+            yield server
+        finally:
+            server.kill()
 
 
 class Redis(Server):

@@ -232,7 +232,7 @@ def test_a_model_without_a_price_ends_the_turn(shell: Shell) -> None:
         with pytest.raises(UnknownPriceError) as raised:
             await shell.run("What is here?", options, transport=simulated())
         assert raised.value.model == "my-model"
-        assert "prices={'my-model': Price(input=3, output=15)}" in str(raised.value)
+        assert "`Budget(..., prices={'my-model': Price(input=3, output=15)})`" in str(raised.value)
         priced = options.replace(budget=Budget(usd=1.0, prices={"my-model": Price(input=3, output=15)}))
         assert (await shell.run("What is here?", priced, transport=simulated())).text == "One file."
 

@@ -113,8 +113,7 @@ class Book:
         """
         points = self._bounds(keys, self._warn_at)
         rows, due = self.ledger.charge(turns, points, usd, tokens, call)
-        accounts = {row.key: self._account(row) for row in rows}
-        return [(accounts[key], unit) for key, unit in due]
+        return [(self._account(row), unit) for key, unit in due for row in rows if row.key == key]
 
     def over(self, keys: Sequence[str]) -> BudgetExceededError | None:
         """Return the error for a turn that continues although a limit is spent; None if none is.
@@ -122,8 +121,9 @@ class Book:
         Raises:
             BudgetError: the file cannot be used.
         """
-        for row in self.ledger.spent(keys):
-            limit = self.limits.of(row.key)
+        limits = {key: limit for key in keys if (limit := self.limits.of(key)) != Allowance()}
+        for row in self.ledger.spent(tuple(limits)) if limits else ():
+            limit = limits[row.key]
             if (limit.usd is not None and row.usd >= nano(limit.usd)) or (
                 limit.tokens is not None and row.tokens >= limit.tokens
             ):

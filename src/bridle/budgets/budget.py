@@ -95,6 +95,11 @@ class Budget:
         given = {"usd": total.usd, "tokens": total.tokens, "per": dict(per) or None, "path": self._book.ledger.path}
         return f"Budget({', '.join(f'{name}={value!r}' for name, value in given.items() if value is not None)})"
 
+    @property
+    def path(self) -> str | None:
+        """The file; None for a budget in memory."""
+        return self._book.ledger.path
+
     # -- use -----------------------------------------------------------------------------------------------------------
 
     def observe(self, subject: Subject) -> Observation:
@@ -107,6 +112,23 @@ class Budget:
             The object that counts.
         """
         return Watch(self._book, subject, ())
+
+    def charge(self, usd: float, tokens: int = 0, *, check: bool = True) -> None:
+        """Add what was spent elsewhere, by something that does not use this budget itself.
+
+        Args:
+            usd: US dollars.
+            tokens: tokens.
+            check: False raises nothing if a limit is reached.
+
+        Raises:
+            BudgetExceededError: a limit is reached. The spending was added.
+            BudgetError: the file cannot be used.
+        """
+        if usd or tokens:
+            self._book.charge([], ("",), nano(usd), tokens, None)
+        if check and (error := self._book.over(("",))) is not None:
+            raise error
 
     def keyed(self, **keys: str) -> KeyedBudget:
         """Return the budget for one tenant, user, day, ...: what uses it counts for the key and for the whole budget.

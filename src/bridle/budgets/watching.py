@@ -57,8 +57,11 @@ class Watch(Observation):
 
     def turn_changed(self, turn_id: str, state: str, error: BridleError | None) -> None:
         """Give the reservation of a turn back when it is over."""
-        if state != "started" and self._open.pop(turn_id, None) is not None:
-            self._replied.discard(turn_id)
+        if state in ("queued", "started"):
+            return
+        self._ended.discard(turn_id)
+        self._replied.discard(turn_id)
+        if self._open.pop(turn_id, None) is not None:
             self._book.ledger.release(self._turn(turn_id))
 
     def messages_received(self, messages: Sequence[Message], turn_ids: tuple[str, ...]) -> None:

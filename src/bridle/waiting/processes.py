@@ -3,10 +3,36 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sys
+import time
 from contextlib import suppress
 
-__all__ = ["is_running", "process_domain", "start_time"]
+__all__ = ["holder_name", "is_alive", "is_running", "process_domain", "start_time"]
+
+
+def holder_name(pid: int | None = None) -> str:
+    """Return a name for a process that shares a database with others: `is_alive` tells from it whether the process still runs.
+
+    Args:
+        pid: the process; None for this one.
+    """
+    pid = os.getpid() if pid is None else pid
+    return f"{process_domain() or ''}|{pid}|{start_time(pid) or ''}|{secrets.token_hex(4)}"
+
+
+def is_alive(holder: str, seen: float, seconds: float) -> bool:
+    """Return whether a process that shares a database still runs.
+
+    Args:
+        holder: its name, as `holder_name` made it.
+        seen: when it last gave a sign, in seconds since 1970. It counts where the process cannot be looked at: on another machine.
+        seconds: how long such a sign counts.
+    """
+    domain, pid, started, _ = holder.rsplit("|", 3)
+    if domain != (process_domain() or ""):
+        return abs(time.time() - seen) < seconds
+    return is_running(int(pid), started or None)
 
 
 def process_domain(machine_id: str = "/etc/machine-id") -> str | None:

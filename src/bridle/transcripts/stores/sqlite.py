@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import sqlite3
-import threading
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from bridle.transcripts.stores.keys import Adapter, Batch, Positions, milliseconds
+from bridle.waiting.database import Database
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import sqlite3
 
     from bridle.transcripts.stores.keys import Place
 
@@ -21,19 +19,21 @@ __all__ = ["SQLiteStore"]
 
 _decode = msgspec.json.Decoder().decode
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS bridle_transcripts (
-    project TEXT NOT NULL, session TEXT NOT NULL, part TEXT NOT NULL,
-    position INTEGER NOT NULL, next INTEGER NOT NULL, mtime INTEGER NOT NULL, digest TEXT NOT NULL,
-    PRIMARY KEY (project, session, part)
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS bridle_transcripts_session ON bridle_transcripts (session);
-CREATE TABLE IF NOT EXISTS bridle_entries (
-    project TEXT NOT NULL, session TEXT NOT NULL, part TEXT NOT NULL, number INTEGER NOT NULL, uuid TEXT, entry BLOB NOT NULL,
-    PRIMARY KEY (project, session, part, number)
-) WITHOUT ROWID;
-CREATE UNIQUE INDEX IF NOT EXISTS bridle_entries_uuid ON bridle_entries (project, session, part, uuid) WHERE uuid IS NOT NULL;
-"""
+_VERSION = 1
+_TABLES = (
+    """CREATE TABLE IF NOT EXISTS bridle_transcripts (
+        project TEXT NOT NULL, session TEXT NOT NULL, part TEXT NOT NULL,
+        position INTEGER NOT NULL, next INTEGER NOT NULL, mtime INTEGER NOT NULL, digest TEXT NOT NULL,
+        PRIMARY KEY (project, session, part)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX IF NOT EXISTS bridle_transcripts_session ON bridle_transcripts (session)",
+    """CREATE TABLE IF NOT EXISTS bridle_entries (
+        project TEXT NOT NULL, session TEXT NOT NULL, part TEXT NOT NULL, number INTEGER NOT NULL, uuid TEXT, entry BLOB NOT NULL,
+        PRIMARY KEY (project, session, part, number)
+    ) WITHOUT ROWID""",
+    """CREATE UNIQUE INDEX IF NOT EXISTS bridle_entries_uuid ON bridle_entries (project, session, part, uuid)
+        WHERE uuid IS NOT NULL""",
+)
 _OF_TRANSCRIPT = "project = ? AND session = ? AND part = ?"
 
 
@@ -55,10 +55,8 @@ class SQLiteStore(Adapter):
 
     def __init__(self, path: str | os.PathLike[str], *, timeout: float = 30.0) -> None:
         self._path = os.fspath(path)
-        self._timeout = timeout
-        self._lock = threading.RLock()
-        self._connection: sqlite3.Connection | None = None
-        self._pid = os.getpid()
+        file = None if self._path == ":memory:" else self._path
+        self._database = Database(file, _TABLES, _VERSION, timeout, synchronous="FULL")
         self._positions = Positions()
 
     def __repr__(self) -> str:
@@ -66,10 +64,7 @@ class SQLiteStore(Adapter):
 
     def close(self) -> None:
         """Close the file. The next call opens it again; the transcripts of `:memory:` are gone."""
-        with self._lock:
-            connection, self._connection = self._connection, None
-            if connection is not None:
-                connection.close()
+        self._database.close()
 
     # -- in threads ----------------------------------------------------------------------------------------------------
 
@@ -84,48 +79,19 @@ class SQLiteStore(Adapter):
         sql = "SELECT project FROM bridle_transcripts WHERE session = ? AND part = '' ORDER BY mtime DESC"
         return [project for (project,) in self._rows(sql, (session,))]
 
-    def _open(self) -> sqlite3.Connection:
-        if self._connection is not None and self._pid != os.getpid():
-            self._connection = None  # that of the parent process: it must not even be closed here
-        if self._connection is None:
-            if self._path != ":memory:":
-                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
-            connection = sqlite3.connect(
-                self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False
-            )
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.executescript(_SCHEMA)
-            self._connection, self._pid = connection, os.getpid()
-        return self._connection
-
-    @contextmanager
-    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
-        with self._lock:
-            connection = self._open()
-            connection.execute(begin)
-            try:
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
-
     def _rows(self, sql: str, values: tuple[str, ...]) -> list[Any]:
-        with self._lock:
-            return self._open().execute(sql, values).fetchall()
+        return self._database.look(lambda connection: connection.execute(sql, values).fetchall())
 
     def _append(self, place: Place, entries: list[Any]) -> None:
         batch = Batch(entries)
-        with self._transaction("BEGIN IMMEDIATE") as connection:
+
+        def work(connection: sqlite3.Connection) -> int:
             row = connection.execute(
                 f"SELECT position, next, digest, mtime FROM bridle_transcripts WHERE {_OF_TRANSCRIPT}", place
             ).fetchone()
             position, number, digest, mtime = row if row is not None else (0, 0, "", 0)
             if batch.talks and digest == batch.digest:
-                self._positions.saw(place, position)  # the last append, whose answer was lost
-                return
+                return int(position)  # the last append, whose answer was lost
             if batch.talks:
                 self._positions.check(place, position)
             connection.executemany(
@@ -143,11 +109,14 @@ class SQLiteStore(Adapter):
                     batch.digest if batch.talks else digest,
                 ),
             )
+            return int(position)
+
+        position = self._database.transaction(work)
         if batch.talks:
             self._positions.saw(place, position)
 
     def _load(self, place: Place) -> list[Any] | None:
-        with self._transaction("BEGIN") as connection:
+        def work(connection: sqlite3.Connection) -> tuple[int, list[Any]] | None:
             row = connection.execute(
                 f"SELECT position FROM bridle_transcripts WHERE {_OF_TRANSCRIPT}", place
             ).fetchone()
@@ -156,14 +125,21 @@ class SQLiteStore(Adapter):
             found = connection.execute(
                 f"SELECT entry FROM bridle_entries WHERE {_OF_TRANSCRIPT} ORDER BY number", place
             )
-            entries = [_decode(entry) for (entry,) in found]
-        self._positions.saw(place, row[0])
-        return entries
+            return row[0], [_decode(entry) for (entry,) in found]
+
+        loaded = self._database.transaction(work, reads=True)
+        if loaded is None:
+            return None
+        self._positions.saw(place, loaded[0])
+        return loaded[1]
 
     def _delete(self, place: Place) -> None:
         where = _OF_TRANSCRIPT if place[2] else "project = ? AND session = ?"
         values = place if place[2] else place[:2]
-        with self._transaction("BEGIN IMMEDIATE") as connection:
+
+        def work(connection: sqlite3.Connection) -> None:
             connection.execute(f"DELETE FROM bridle_entries WHERE {where}", values)
             connection.execute(f"DELETE FROM bridle_transcripts WHERE {where}", values)
+
+        self._database.transaction(work)
         self._positions.forget(place)

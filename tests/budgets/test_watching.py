@@ -1,0 +1,92 @@
+"""The watch of a session by itself: a list of events in, reservations and charges out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from bridle import BridleError, Budget, Options
+from bridle.budgets.amounts import Allowance
+from bridle.budgets.book import Book, Limits
+from bridle.budgets.ledger import Ledger, Row
+from bridle.messages import Message, from_data
+
+
+class Talk:
+    """A session that ends turns as it is told to."""
+
+    kind: Literal["query", "session"] = "session"
+    model: str | None = None
+    options = Options()
+    session_id: str | None = None
+
+    def __init__(self) -> None:
+        self.ended: list[str | None] = []
+
+    def warn(self, code: str, message: str, **context: object) -> None:
+        pass
+
+    def end_turn(self, turn_id: str | None, error: BridleError) -> None:
+        self.ended.append(turn_id)
+
+
+def calls(key: str) -> Message:
+    content = [{"type": "tool_use", "id": "t", "name": "Bash", "input": {}}]
+    usage = {"input_tokens": 100, "output_tokens": 1}
+    body = {"id": key, "model": "claude-opus-5-5", "role": "assistant", "content": content, "usage": usage}
+    message = from_data({"type": "assistant", "uuid": key, "session_id": "s", "message": body})
+    assert isinstance(message, Message)
+    return message
+
+
+def test_a_turn_that_is_queued_again_keeps_its_reservation_and_its_keys() -> None:
+    budget = Budget(usd=1.0, per={"tenant": 1.0}, reserve=0.25)
+    watch = budget.observe(Talk())
+    with budget.keyed(tenant="one"):
+        watch.prompt_sending("a", "go")
+    with budget.keyed(tenant="two"):
+        watch.prompt_sending("b", "go")
+    for state in ("started", "queued", "started"):
+        watch.turn_changed("a", state, None)
+        assert budget.reserved.usd == 0.5
+    watch.messages_received([calls("m")], ("a",))
+    assert budget.account(tenant="one").spent.usd > 0
+    assert budget.account(tenant="two").spent.usd == 0
+    watch.turn_changed("a", "completed", None)
+    assert budget.reserved.usd == 0.25
+
+
+def test_turns_that_are_over_leave_nothing() -> None:
+    budget = Budget(tokens=1)
+    talk = Talk()
+    states = ["completed", "interrupted", "failed"]
+    watch = budget.observe(talk)
+    for state in states:
+        watch.prompt_sending(state, "go")
+        watch.messages_received([calls(state)], (state,))
+        watch.turn_changed(state, state, None)
+        budget.reset()
+    assert talk.ended == states
+    tables = {name: table for name, table in vars(watch).items() if isinstance(table, (dict, set))}
+    assert len(tables) == 3
+    assert not any(tables.values())
+
+
+def test_keys_without_a_limit_are_not_looked_up() -> None:
+    looked: list[Sequence[str]] = []
+
+    class Noting(Ledger):
+        def spent(self, keys: Sequence[str]) -> list[Row]:
+            looked.append(keys)
+            return super().spent(keys)
+
+    def book(**per: Any) -> Book:
+        limits = Limits(Allowance(), {name: Allowance(usd=usd) for name, usd in per.items()})
+        return Book(limits, warn_at=None, prices={}, reserve=None, ledger=lambda: Noting(None))
+
+    assert book(tenant=None).over(("tenant=one", "")) is None
+    assert looked == []
+    error = book(tenant=0.0, day=None).over(("day=1", "tenant=one", ""))
+    assert error is not None
+    assert error.key == "tenant=one"
+    assert looked == [("tenant=one",)]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from bridle.errors import SessionNotFoundError
 from bridle.traces.items import LANES, Item
+from bridle.traces.page import write_page
 from bridle.traces.reading import GrowingTrace, Trace, read_trace
+from bridle.transports.recording.reading import read_recording
 from tests.traces.written import CANARY, Tape, call, everything, text
 
 
@@ -105,7 +109,23 @@ def test_sessions_of_one_file_are_apart(tmp_path: Path) -> None:
     assert all(builder.items[item.parent].session == item.session for item in builder.items if item.parent >= 0)
 
 
-@pytest.mark.parametrize("value", [None, 7, "x", [], {}, [[]], {"type": 3}, {"content": 5}, {"content": [None, 1, {}]}])
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        7,
+        "x",
+        [],
+        {},
+        [[]],
+        {"type": 3},
+        {"content": 5},
+        {"content": [None, 1, {}]},
+        "\ud800",
+        pytest.param(10**400, id="huge"),
+        float("inf"),
+    ],
+)
 def test_odd_values_are_no_error(tmp_path: Path, value: object) -> None:
     tape = begun()
     for kind in ("assistant", "user", "result", "system", "control_request", "control_response", "stream_event", "x"):
@@ -128,6 +148,33 @@ def test_odd_values_are_no_error(tmp_path: Path, value: object) -> None:
     assert trace.builder.problems == []
     for session in trace.builder.sessions:
         assert session.finished().stop is not None
+    assert write_page(tmp_path / "odd.html", trace)
+
+
+@pytest.mark.parametrize("said", ["\ud800", "\udc80 behind", "half \ud83d of a pair", "\\ud800"])
+def test_half_characters_do_not_break_the_page(tmp_path: Path, said: str) -> None:
+    escaped = everything(said=said).write(tmp_path / "escaped.jsonl")
+    raw = tmp_path / "raw.jsonl"
+    lines = (
+        json.dumps(json.loads(line), ensure_ascii=False, separators=(",", ":")) for line in everything(said=said).lines
+    )
+    raw.write_bytes("\n".join(lines).encode("utf-8", "surrogatepass"))
+    for path in (escaped, raw):
+        trace = read_trace(path)
+        assert trace.builder.problems == []
+        assert write_page(tmp_path / "page.html", trace)
+    prompt = items(read_trace(escaped), "prompt")[0].title
+    assert prompt == said.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+@pytest.mark.parametrize("moment", ["1e999", "-1e999", "NaN", "1e300", "-1e300", "9" * 400])
+def test_moments_out_of_range_do_not_break_the_page(tmp_path: Path, moment: str) -> None:
+    path = everything().write(tmp_path / "run.jsonl")
+    with path.open("a") as file:
+        file.write(f'{{"s":"s1","t":{moment},"k":"stderr","text":"late"}}\n')
+    trace = read_trace(path)
+    assert write_page(tmp_path / "page.html", trace)
+    assert items(trace, "prompt")
 
 
 def test_damaged_files_are_read_as_far_as_possible(tmp_path: Path) -> None:
@@ -139,6 +186,16 @@ def test_damaged_files_are_read_as_far_as_possible(tmp_path: Path) -> None:
     assert [problem.split(":")[0] for problem in trace.builder.problems[:3]] == [
         f"line {number} cannot be read" for number in (1, 2, 3)
     ]
+
+
+@pytest.mark.parametrize("version", [2, None, "x", 10**100])
+def test_a_later_format_is_a_problem(tmp_path: Path, version: object) -> None:
+    path = everything().write(tmp_path / "run.jsonl")
+    head, rest = path.read_text().split("\n", 1)
+    path.write_text(json.dumps({**json.loads(head), "version": version}) + "\n" + rest)
+    (problem,) = read_trace(path).builder.problems
+    assert problem == f"line 1: format version {repr(version)[:40]}, and 1 is known here"
+    assert read_recording(path).problems == [problem]
 
 
 def test_secrets_are_redacted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,6 +250,27 @@ def test_a_conversation_on_the_disk(tmp_path: Path) -> None:
     assert session.stop is not None
     assert (session.stop.level, session.stop.title) == ("warn", "A tool call has no result")
     assert CANARY not in str(builder.items)
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="the file system takes no such names")
+def test_names_that_are_not_utf_8_do_not_break_the_page(tmp_path: Path) -> None:
+    run = everything().write(tmp_path / os.fsdecode(b"run-\xff.jsonl"))
+    assert read_trace(run).title == "run-\\udcff.jsonl"
+    assert write_page(tmp_path / "page.html", read_trace(run))
+    assert write_page(tmp_path / "page.html", read_trace(run, title="half of a pair: \ud83d"))
+    talk = conversation(tmp_path / os.fsdecode(b"talk-\xff.jsonl"))
+    agents = talk.with_suffix("") / "subagents"
+    for name, meta in ((b"agent-\xfe.jsonl", None), (b"agent-b.jsonl", b'{"toolUseId":"\\ud800"}')):
+        path = agents / os.fsdecode(name)
+        path.write_bytes((agents / "agent-a1.jsonl").read_bytes())
+        if meta is not None:
+            path.with_suffix(".meta.json").write_bytes(meta)
+    (agents / os.fsdecode(b"agent-\xfd.jsonl")).mkdir()
+    (agents / os.fsdecode(b"agent-\xfc.jsonl")).symlink_to("nowhere")
+    for trace in (read_trace(talk), GrowingTrace(talk).trace):
+        assert write_page(tmp_path / "page.html", trace)
+        assert trace.builder.sessions[0].info.name == "talk-\\udcff.jsonl"
+    assert read_trace(talk).builder.problems == ["subagent \\udcfc: No such file or directory"]
 
 
 def test_a_session_id_opens_its_conversation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

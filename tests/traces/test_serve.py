@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import struct
 import threading
 import zlib
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from bridle.traces.serve import PageServer
 from tests.contract import shows
 from tests.support.patience import patience
 from tests.traces.conftest import OpenPage
-from tests.traces.written import Tape, everything
+from tests.traces.written import Tape, everything, text
 
 
 class Served:
@@ -85,6 +86,25 @@ def test_what_is_new_is_sent_once(served: Served, path: Path) -> None:
     assert len(anew["table"]) // 4 == len(everything().lines)
 
 
+def test_tokens_of_a_live_page_are_those_of_the_file(served: Served, path: Path) -> None:
+    def usage() -> dict[str, int]:
+        found: dict[str, int] = served.index()["sessions"][0]["usage"]
+        assert found == read_trace(path).builder.sessions[0].finished().usage
+        return found
+
+    tape = Tape()
+    tape.at = 99
+    tape.reply(6, text("One more reply, without a result so far."))
+    tape.result()
+    before = usage()
+    with path.open("a") as file:
+        file.write(tape.lines[1] + "\n")
+    assert usage()["input"] == before["input"] + 10  # it is added up anew at each poll
+    with path.open("a") as file:
+        file.write(tape.lines[2] + "\n")
+    assert usage() == {"input": 40, "output": 20, "cache_read": 300, "cache_write": 60}  # of the result alone
+
+
 @shows("traces.served")
 def test_others_are_refused(served: Served) -> None:
     port = served.server.port
@@ -141,6 +161,28 @@ def test_connections_are_limited(served: Served) -> None:
         assert late.recv(1) == b""  # closed without an answer
     for one in opened:
         one.close()
+
+
+def test_errors_of_requests_are_logged(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    growing = GrowingTrace(path)
+    with PageServer(growing) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        served = Served(server)
+        growing.trace.title = "\ud800"  # which JSON in UTF-8 does not hold
+        with pytest.raises(http.client.HTTPException):
+            served.get("index")
+        growing.trace.title = "run"
+        assert served.get("index")[0] == 200
+        with socket.create_connection(("127.0.0.1", server.port), patience(10)) as gone:
+            gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closed with a reset
+        assert served.get("index")[0] == 200
+        server.shutdown()
+        thread.join(patience(10))
+    (record,) = caplog.records
+    assert (record.name, record.levelname) == ("bridle", "ERROR")
+    assert "UnicodeEncodeError" in caplog.text
+    assert server.token not in caplog.text
 
 
 def test_a_trace_that_does_not_grow_is_served_whole(path: Path) -> None:

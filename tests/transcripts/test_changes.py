@@ -16,7 +16,7 @@ import bridle.sync
 from bridle import Options, transcripts
 from bridle.errors import SessionInUseError, SessionNotFoundError, StreamWarning, TranscriptError
 from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
-from bridle.transcripts import changes, forking
+from bridle.transcripts import changes, forking, project_key
 from bridle.transcripts.running import running_sessions
 from tests.conftest import RealCLI
 from tests.transcripts.disk import Writer, line, tool_use
@@ -310,6 +310,22 @@ def test_prune_is_a_dry_run_unless_told(tmp_path: Path) -> None:
         older_than=timedelta(0), all_projects=True, keep_tagged=False, dry_run=False, config_dir=tmp_path
     )
     assert {each.path for each in everything.sessions} == {young, tagged, hidden, other}
+
+
+def test_prune_counts_a_folder_with_a_symbolic_link_once(tmp_path: Path) -> None:
+    tree, other = tmp_path / "tree", tmp_path / "other"
+    (tree / ".git" / "worktrees" / "other").mkdir(parents=True)
+    (tree / ".git" / "worktrees" / "other" / "gitdir").write_text(f"{other}/.git\n")
+    path = aged(tmp_path, 50, cwd=str(tree))
+    for name in (project_key(other), "-another-link"):
+        (path.parent.parent / name).symlink_to(path.parent.name)
+    (path.parent.parent / "-itself").symlink_to("-itself")
+    for project in (None, tree):
+        found = transcripts.prune(
+            older_than=timedelta(days=30), project=project, all_projects=project is None, config_dir=tmp_path
+        )
+        assert [each.path for each in found.sessions] == [path]
+        assert found.bytes == path.stat().st_size + 1000
 
 
 def test_prune_counts_the_changes_of_subagents(tmp_path: Path) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import html.parser
+import base64
 import json
 import os
+import re
+import zlib
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 import bridle.sync
 from bridle import transcripts
-from bridle.errors import SessionExistsError, TranscriptError
+from bridle.errors import SessionExistsError, SessionNotFoundError, TranscriptError
 from bridle.testing import Repeat, Reply, ScriptedModel
 from bridle.transcripts import ExportFormat
+from bridle.transcripts.export import export_pieces
 from tests.transcripts.disk import Writer, tool_use
 from tests.transcripts.test_changes import BOTH, config_of, options, shown
 
@@ -61,54 +64,45 @@ def subagent(path: Path, agent_id: str = "a<1>", **meta: Any) -> None:
         (folder / f"agent-{agent_id}.meta.json").write_text(json.dumps(meta))
 
 
-class Page(html.parser.HTMLParser):
-    """Collects the elements and the texts of a page."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.others: list[str] = []
-        self.texts: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_comment(self, data: str) -> None:
-        self.others.append(data)
-
-    def handle_pi(self, data: str) -> None:
-        self.others.append(data)
-
-    def unknown_decl(self, data: str) -> None:
-        self.others.append(data)
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
+def parts(page: str) -> dict[str, bytes]:
+    """Return the data of a trace page."""
+    found = re.findall(r'<script type="text/plain" id="([a-z0-9-]+)">([^<]*)</script>', page)
+    return {name: zlib.decompress(base64.b64decode(data, validate=True)) for name, data in found}
 
 
-def test_hostile_contents_do_nothing_in_the_page(tmp_path: Path) -> None:
+def test_the_html_is_the_trace_page(tmp_path: Path) -> None:
     writer = hostile()
-    subagent(writer.save(tmp_path), agentType="<script>x</script>")
-    text = transcripts.export(writer.session_id, "html", config_dir=tmp_path)
-    page = Page()
-    page.feed(text)
-    page.close()
-    assert {tag for tag, _ in page.tags} == {
-        *["html", "head", "meta", "title", "style", "body", "h1", "h2", "dl", "dt", "dd", "pre"]
-    }
-    allowed = {"lang", "charset", "http-equiv", "content", "name", "class"}
-    assert {name for _, attributes in page.tags for name in attributes} <= allowed
-    assert {attributes["class"] for tag, attributes in page.tags if tag == "pre"} <= {
-        *["prompt", "text", "thinking", "call", "result", "error", "other"]
-    }
-    assert page.others == []
-    policy = next(attributes["content"] for _, attributes in page.tags if "http-equiv" in attributes)
-    assert policy == "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-    assert not set(CONTROLS) & set(text)
-    whole = "".join(page.texts)
-    assert whole.count("<script>alert(1)</script>") >= 7  # the prompt, thinking, text, calls, results, title, subagent
-    assert "\\u202egnp.exe" in whole
-    assert "import" not in text.partition("<style>")[2].partition("</style>")[0]
+    key = "sk-ant-" + "canary0123456789abcdef"
+    writer.user(f"My key is {key}")
+    path = writer.save(tmp_path)
+    subagent(path, agentType="<script>x</script>", toolUseId="t2")
+    page = transcripts.export(writer.session_id, "html", config_dir=tmp_path)
+    assert "default-src &#x27;none&#x27;; script-src &#x27;sha256-" in page
+    assert "<title>&lt;script&gt;alert(1)" in page
+    assert not set(CONTROLS) & set(page.partition("<title>")[2].partition("</title>")[0])
+    data = parts(page)
+    index = json.loads(data["index"])
+    assert index["kind"] == "transcript"
+    kinds = [item[2] for item in index["items"]]
+    assert kinds.count("model") == 3  # two of the conversation, one of its subagent
+    lines = data["chunk-0"].decode().split("\n")
+    assert lines[0] == writer.lines[0]
+    assert len(lines) == len(writer.lines) + 2
+    assert "sub answer" in data["chunk-0"].decode()
+    assert not any(key.encode() in part for part in data.values())
+
+
+def test_a_page_of_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    writer = hostile()
+    path = writer.save(tmp_path)
+    files = transcripts.info(writer.session_id, config_dir=tmp_path).files
+    pieces = export_pieces(files, "html")
+    path.unlink()
+    with pytest.raises(SessionNotFoundError):
+        b"".join(pieces)
+    path.mkdir()
+    with pytest.raises(TranscriptError):
+        b"".join(export_pieces(files, "html"))
 
 
 def test_hostile_contents_stay_inside_of_their_block_in_markdown(tmp_path: Path) -> None:
@@ -175,7 +169,9 @@ def test_damage_and_odd_lines_do_not_stop_an_export(tmp_path: Path, name: Export
     path = writer.save(tmp_path)
     with path.open("ab") as file:
         file.write(b'{"type":"attachment","x":"\xff\xfe"}\n{"type":"assistant","uu')
-    assert "mcp__" in transcripts.export(writer.session_id, name, config_dir=tmp_path).replace("\\_", "_")
+    found = transcripts.export(writer.session_id, name, config_dir=tmp_path)
+    shown = parts(found)["index"].decode() if name == "html" else found.replace("\\_", "_")
+    assert "mcp__" in shown
 
 
 MARKDOWN = [

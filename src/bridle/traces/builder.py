@@ -14,6 +14,7 @@ from bridle.traces.items import (
     Sample,
     Session,
     Stop,
+    as_cost,
     as_count,
     as_list,
     as_object,
@@ -97,6 +98,8 @@ class SessionBuilder:
         self._asked: dict[str, int] = {}  # by request id
         self._replies: dict[str, int] = {}  # by message id
         self._samples: dict[int, int] = {}  # the sample of a reply, by its item
+        self._usage_of_replies = dict.fromkeys(_USAGE, 0)
+        self._usage_of_results = dict.fromkeys(_USAGE, 0)
         self._tasks: dict[str, int] = {}  # by task id
         self._agents: dict[str, str] = {}  # the tool use id, by agent id
         self._ready: dict[str, float] = {}  # when an agent's last input was complete, by its tool use id
@@ -107,7 +110,9 @@ class SessionBuilder:
         self._ended = False
         self._stopped: tuple[str, int] | None = None
         self._refused: int | None = None
+        self._first_stderr: int | None = None
         self._last = -1
+        self._last_of_main = -1  # of no subagent
         self.live = False
         self.stored = False
         """True for a conversation on the disk, which has no results."""
@@ -127,6 +132,8 @@ class SessionBuilder:
         if item.status in ("failed", "denied"):
             self.info.failed += 1
         self._last = number
+        if item.parent < 0:
+            self._last_of_main = number
         return number
 
     def item(self, number: int) -> Item:
@@ -214,10 +221,11 @@ class SessionBuilder:
             place = self._samples[number] = len(samples)
             samples.append(Sample(self.index, item.end or item.start, number))
         sample = samples[place]
-        sample.input = max(sample.input, as_count(usage.get("input_tokens")))
-        sample.output = max(sample.output, as_count(usage.get("output_tokens")))
-        sample.cache_read = max(sample.cache_read, as_count(usage.get("cache_read_input_tokens")))
-        sample.cache_write = max(sample.cache_write, as_count(usage.get("cache_creation_input_tokens")))
+        for name, wire in _USAGE.items():
+            more = as_count(usage.get(wire)) - getattr(sample, name)
+            if more > 0:
+                setattr(sample, name, getattr(sample, name) + more)
+                self._usage_of_replies[name] += more
 
     def assistant(self, at: float, line: int, frame: dict[str, Any], agent: str = "") -> None:
         """Take a reply of the model, or a part of one."""
@@ -582,13 +590,13 @@ class SessionBuilder:
             prompt.end = at
             prompt.outcome = f"answered: {subtype}"
             prompt.refs.append(("result", line, -1))
-        cost = frame.get("total_cost_usd")
+        cost = as_cost(frame.get("total_cost_usd"))
         usage = as_object(frame, "usage")
-        if isinstance(cost, int | float) and not isinstance(cost, bool):
-            self.info.cost = float(cost)
-            self._builder.samples.append(Sample(self.index, at, number, cost=float(cost)))
+        if cost is not None:
+            self.info.cost = cost
+            self._builder.samples.append(Sample(self.index, at, number, cost=cost))
         for name, wire in _USAGE.items():
-            self.info.usage[name] = self.info.usage.get(name, 0) + as_count(usage.get(wire))
+            self._usage_of_results[name] += as_count(usage.get(wire))
 
     # -- the process ------------------------------------------------------------------------------------------------
 
@@ -622,7 +630,9 @@ class SessionBuilder:
 
     def stderr(self, at: float, line: int, text: object) -> None:
         """Take what the CLI wrote to stderr."""
-        self.add(at, "session", "stderr", text, status="failed", refs=[("stderr", line, -1)])
+        number = self.add(at, "session", "stderr", text, status="failed", refs=[("stderr", line, -1)])
+        if self._first_stderr is None:
+            self._first_stderr = number
 
     def stopped(self, at: float, line: int, how: str) -> None:
         """Take that the host stopped the session, or forgot it."""
@@ -640,9 +650,8 @@ class SessionBuilder:
 
     def finished(self) -> Session:
         """Return the session as it is by now."""
-        if not any(self.info.usage.values()):
-            own = [sample for sample in self._builder.samples if sample.session == self.index and sample.cost is None]
-            self.info.usage = {name: sum(getattr(sample, name) for sample in own) for name in _USAGE}
+        results = self._usage_of_results
+        self.info.usage = dict(results if any(results.values()) else self._usage_of_replies)
         self.info.stop = self._stop()
         return self.info
 
@@ -660,8 +669,8 @@ class SessionBuilder:
             evidence.append((f"Prompts without a result: {len(self._prompts)}", self._prompts[0]))
         if self._exit is not None:
             evidence.append((f"Exit code: {self._exit[0]}", self._exit[1]))
-        own = [number for number, item in enumerate(items) if item.session == self.index and item.kind == "stderr"]
-        evidence += [(f"stderr: {items[number].title}", number) for number in own[:1]]
+        if self._first_stderr is not None:
+            evidence.append((f"stderr: {items[self._first_stderr].title}", self._first_stderr))
         if self._stopped is not None:
             evidence.append((f"Host: {self._stopped[0]}", self._stopped[1]))
         level, title, text, item = self._verdict(result)
@@ -709,11 +718,9 @@ class SessionBuilder:
 
     def _ends_with(self) -> tuple[str, str, str, int]:
         """Return how a conversation on the disk ends."""
-        items = self._builder.items
-        own = [number for number, item in enumerate(items) if item.session == self.index and item.parent < 0]
-        if not own:
+        items, last = self._builder.items, self._last_of_main
+        if last < 0:
             return "warn", "The conversation is empty", "", -1
-        last = own[-1]
         text = "A conversation on the disk has no results and no exit code."
         if self._open_tools:
             call = next(iter(self._open_tools))

@@ -8,9 +8,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from bridle.traces.items import as_object, blocks_of, text_of
+from bridle.transports.recording.reading import object_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,7 +91,7 @@ def _block(trace: Trace, item: Item, *, results: bool, full: bool) -> Iterator[s
     parts: list[tuple[str, str]]
     match item.kind:
         case "prompt" | "message":
-            parts = [(item.kind, _content(trace, item, 0))]
+            parts = [(item.kind, _content(trace, item))]
         case "model":
             texts = [
                 str(block.get("text", ""))
@@ -138,14 +137,8 @@ def _call(trace: Trace, item: Item, *, results: bool) -> Iterator[tuple[str, str
 
 
 def _frame(trace: Trace, line: int) -> dict[str, Any]:
-    try:
-        value = msgspec.json.decode(trace.builder.lines.line(line))
-    except (ValueError, RecursionError):
-        try:
-            value = json.loads(trace.builder.lines.line(line))
-        except (ValueError, RecursionError):
-            return {}
-    return (as_object(value, "f") or as_object(value)) if trace.reader.kind == "recording" else as_object(value)
+    value = object_of(trace.builder.lines.line(line))
+    return (as_object(value, "f") or value) if trace.reader.kind == "recording" else value
 
 
 def _at(trace: Trace, line: int, place: int) -> dict[str, Any]:
@@ -153,8 +146,8 @@ def _at(trace: Trace, line: int, place: int) -> dict[str, Any]:
     return blocks[place] if 0 <= place < len(blocks) else {}
 
 
-def _content(trace: Trace, item: Item, ref: int) -> str:
-    frame = _frame(trace, item.refs[ref][1])
+def _content(trace: Trace, item: Item) -> str:
+    frame = _frame(trace, item.refs[0][1])
     content = as_object(frame, "message").get("content")
     return text_of(content) if content is not None else str(frame.get("text", item.title))
 

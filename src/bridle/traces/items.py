@@ -227,6 +227,13 @@ def as_count(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53 else 0
 
 
+def as_cost(value: Any) -> float | None:
+    """Return an amount of dollars; None if it is something else, or more than a float holds."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**53:
+        return float(value)
+    return None
+
+
 def blocks_of(content: Any) -> list[dict[str, Any]]:
     """Return content blocks; a text is one block."""
     if isinstance(content, str):

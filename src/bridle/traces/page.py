@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["index_of", "page_headers", "page_pieces", "write_page"]
 
 SCRIPTS = ("text.js", "data.js", "list.js", "lanes.js", "panel.js", "main.js")
-_LESS_THAN = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
 @cache
@@ -74,13 +73,6 @@ def page_headers() -> dict[str, str]:
     }
 
 
-def _script_json(value: Any) -> str:
-    text = json.dumps(value)
-    for character, escape in _LESS_THAN.items():
-        text = text.replace(character, escape)
-    return text
-
-
 def index_of(trace: Trace) -> dict[str, Any]:
     """Return everything but the lines, as JSON values.
 
@@ -115,7 +107,7 @@ def page_pieces(trace: Trace | None, title: str, *, live: bool = False) -> Itera
         csp=html.escape(_policy(live=live), quote=True),
         title=html.escape(title),
         style=_asset("page.css"),
-        config=_script_json({"live": live}),
+        config=json.dumps({"live": live}),
         script=_asset(*SCRIPTS),
         data=marker,
     )

@@ -6,27 +6,25 @@ here it is redacted again, because another program may have written or changed i
 
 from __future__ import annotations
 
-import json
 import os
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-import msgspec
-
-from bridle.errors import SessionNotFoundError, escape_terminal
+from bridle.errors import DecodeError, SessionNotFoundError, escape_terminal
+from bridle.messages.base import plain, repair_surrogates
 from bridle.traces.builder import Builder, SessionBuilder
-from bridle.traces.items import as_object, short, text_of
+from bridle.traces.items import as_cost, as_object, short, text_of
 from bridle.transcripts.entries import decode_entry
 from bridle.transcripts.places import SessionFiles, is_session_id, locate
-from bridle.transports.recording.reading import Entry, entry_of
+from bridle.transports.recording.reading import Entry, entry_of, version_problem
 from bridle.transports.recording.redaction import Redactor, Vault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import BinaryIO
 
-__all__ = ["Reader", "RecordingReader", "Trace", "TranscriptReader", "GrowingTrace", "read_trace"]
+__all__ = ["Reader", "RecordingReader", "Trace", "TranscriptReader", "GrowingTrace", "read_session", "read_trace"]
 
 READ_BYTES = 1 << 20
 _HEAD = 1 << 16
@@ -54,7 +52,7 @@ class Trace:
     """
 
     def __init__(self, title: str, reader: Reader) -> None:
-        self.title = title
+        self.title: str = escape_terminal(title, 300)
         self.reader = reader
 
     @property
@@ -65,15 +63,16 @@ class Trace:
 
 def _loads(line: bytes) -> Any:
     try:
-        return msgspec.json.decode(line)
-    except (ValueError, RecursionError):
-        try:
-            return json.loads(line)  # lone surrogates
-        except (ValueError, RecursionError):
-            return None
+        return plain(line)
+    except DecodeError:
+        return None
 
 
 def _redacted(redactor: Redactor, line: bytes) -> bytes:
+    # A page is UTF-8, which has no lone surrogates: neither as escapes nor as bytes.
+    line = repair_surrogates(line)
+    if not line.isascii():
+        line = line.decode("utf-8", "replace").encode()
     kept, _ = redactor.line(line, inbound=False)
     return kept.replace(b"\n", b" ")
 
@@ -121,6 +120,8 @@ class RecordingReader:
         self._happening(session, place, entry, frame)
 
     def _header(self, fields: dict[str, Any]) -> None:
+        if problem := version_problem(self._number, fields):
+            self.builder.problem(problem)
         self._created = short(fields.get("created", ""), 60)
         if self.header:
             return
@@ -221,9 +222,8 @@ class TranscriptReader:
     def __init__(self, name: str = "conversation") -> None:
         self.builder: Builder = Builder()
         self.facts: list[tuple[str, str]] = []
-        self.calls: dict[str, str] = {}
         self._redactor = Redactor(Vault())
-        self._session = self.builder.session(short(name, 80))
+        self._session = self.builder.session(short(escape_terminal(name, 300), 80))
         self._session.stored = True
         self._session.fact("source", "a conversation on the disk: it has no control frames")
         self._began: float | None = None
@@ -290,9 +290,9 @@ class TranscriptReader:
             case "custom-title" | "ai-title" | "summary":
                 session.fact("title", frame.get("customTitle") or frame.get("aiTitle") or frame.get("summary"))
             case "cost-state":
-                cost = frame.get("totalCostUSD")
-                if isinstance(cost, int | float) and not isinstance(cost, bool):
-                    session.info.cost = float(cost)
+                cost = as_cost(frame.get("totalCostUSD"))
+                if cost is not None:
+                    session.info.cost = cost
             case _:
                 pass  # it stands among the raw lines
 
@@ -327,13 +327,13 @@ def read_trace(source: str | os.PathLike[str], *, title: str | None = None) -> T
     """
     text = os.fspath(source)
     if is_session_id(text) and not os.path.exists(text):
-        return _read_session(locate(text), title or f"conversation {text[:8]}")
+        return read_session(locate(text), title or f"conversation {text[:8]}")
     path = Path(text)
     with open(path, "rb") as file:
         head = file.read(_HEAD)
         file.seek(0)
         if _is_transcript(head):
-            return _read_session(SessionFiles(path.stem, path), title or path.name)
+            return read_session(SessionFiles(path.stem, path), title or path.name)
         reader = RecordingReader()
         for line in _lines(file):
             reader.take(line)
@@ -342,7 +342,8 @@ def read_trace(source: str | os.PathLike[str], *, title: str | None = None) -> T
     return Trace(title or path.name, reader)
 
 
-def _read_session(files: SessionFiles, title: str) -> Trace:
+def read_session(files: SessionFiles, title: str) -> Trace:
+    """Read a conversation of the CLI, subagents included, as `read_trace` does."""
     reader = TranscriptReader(title)
     main: list[bytes] = []
     try:
@@ -361,7 +362,7 @@ def _read_session(files: SessionFiles, title: str) -> Trace:
             with open(subagent.path, "rb") as file:
                 own = list(_lines(file))
         except OSError as error:
-            reader.builder.problem(f"subagent {subagent.agent_id}: {error.strerror or error}")
+            reader.builder.problem(f"subagent {escape_terminal(subagent.agent_id, 300)}: {error.strerror or error}")
             continue
         parts = _inserted(parts, own, call)
     for line, agent in parts:
@@ -371,7 +372,7 @@ def _read_session(files: SessionFiles, title: str) -> Trace:
 
 def _inserted(parts: list[tuple[bytes, str]], own: list[bytes], call: str) -> list[tuple[bytes, str]]:
     """Return the lines with those of a subagent behind the line with the call that started it."""
-    sign = f'"id":"{call}"'.encode()
+    sign = f'"id":"{call}"'.encode("utf-8", "surrogateescape")
     place = next((place for place, (line, _) in enumerate(parts) if sign in line), len(parts) - 1)
     return [*parts[: place + 1], *((line, call) for line in own), *parts[place + 1 :]]
 

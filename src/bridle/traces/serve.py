@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
+import sys
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,6 +19,7 @@ import msgspec
 
 from bridle.traces.page import page_headers, page_pieces
 from bridle.traces.reading import GrowingTrace
+from bridle.waiting.log import logger
 
 if TYPE_CHECKING:
     import socket
@@ -164,7 +166,10 @@ class PageServer(ThreadingHTTPServer):
             self._slots.release()
 
     def handle_error(self, request: socket.socket | tuple[bytes, socket.socket], client_address: Any) -> None:
-        """Ignore a browser that went away."""
+        """Log an error of a request. Those of the connection are none: a browser that went away."""
+        error = sys.exception()
+        if not isinstance(error, OSError):
+            logger.error("a request for the trace page failed: %s", type(error).__name__, exc_info=error)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -1,17 +1,16 @@
 """Conversations as documents: Markdown and HTML to read, JSON for programs, JSONL to import again.
 
-All texts of a conversation are data: of models, tools, files and web pages. A document shows characters that control a terminal or change
-the direction of text as `\\u202e`. The HTML page is one static file that loads nothing: every text is escaped, there is no link, no script
-and no image, and a content security policy forbids them.
+All texts of a conversation are data: of models, tools, files and web pages. Markdown shows characters that control a terminal or change the
+direction of text as `\\u202e`. The HTML is the trace page: one file that loads nothing.
 """
 
 from __future__ import annotations
 
-import html
 import os
 import re
 import uuid
 from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
@@ -29,6 +28,7 @@ from bridle.messages import (
 )
 from bridle.transcripts.entries import decode_entry, lines_of
 from bridle.transcripts.forking import create_file, fields_of
+from bridle.transcripts.listing import PROMPT_LENGTH
 from bridle.transcripts.places import SessionFiles, StrPath, config_folder, is_session_id, locate, project_key
 from bridle.transcripts.transcript import Subagent, Transcript, source_of
 
@@ -57,8 +57,8 @@ def export(
 
     Args:
         session_id: the session.
-        format: `markdown` or `html` to read; `json` for programs: facts and messages as one object; `jsonl` for `import_`: all lines as
-            the CLI wrote them.
+        format: `markdown` to read; `html` for the trace page, without keys and passwords; `json` for programs: facts and messages as one
+            object; `jsonl` for `import_`: all lines as the CLI wrote them.
         project: the working directory of its project; None to look in all projects.
         config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
 
@@ -277,39 +277,16 @@ def _escaped(text: str) -> str:
 
 # -- HTML ---------------------------------------------------------------------------------------------------------------
 
-_STYLE = (
-    ":root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
-    "pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:.2rem 0 1rem;padding:.6rem .8rem;border-left:4px solid #8888;"
-    "font:inherit;unicode-bidi:plaintext}"
-    "pre.call,pre.result,pre.error,pre.thinking{font:13px/1.45 ui-monospace,monospace}pre.prompt{border-color:#36c}"
-    "pre.text{border-color:#2a7}pre.error{border-color:#c33}h2{font-size:.85rem;margin:0;color:#888}dt{float:left;width:6rem}"
-    "dd{margin-left:6rem;overflow-wrap:anywhere}"
-)
-_HTML_HEAD = (
-    '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; "
-    "form-action 'none'\">"
-    '<meta name="referrer" content="no-referrer"><meta name="viewport" content="width=device-width">'
-    "<title>{title}</title><style>{style}</style></head><body>\n<h1>{title}</h1>\n<dl>{facts}</dl>\n"
-)
-
 
 def _html(transcript: Transcript) -> Iterator[bytes]:
-    info = transcript.info
-    facts = "".join(f"<dt>{name}</dt><dd>{html.escape(value)}</dd>" for name, value in _facts(info))
-    yield _HTML_HEAD.format(title=html.escape(_title(info)), style=_STYLE, facts=facts).encode()
-    yield from _html_messages(transcript)
-    for subagent, title in _subagents(transcript):
-        yield f"<h1>{html.escape(title)}</h1>\n".encode()
-        yield from _html_messages(subagent)
-    yield b"</body></html>\n"
-
-
-def _html_messages(conversation: Transcript | Subagent) -> Iterator[bytes]:
-    for message in conversation.messages:
-        for part in _parts(message):
-            body = f'\n<pre class="{part.kind}">\n{html.escape(_safe(part.text))}</pre>' if part.text else ""
-            yield f"<h2>{html.escape(_head(part))}</h2>{body}\n".encode()
+    # The page reads traces too, and stands above transports: it is loaded by name, where it is wanted.
+    reading, page = import_module("bridle.traces.reading"), import_module("bridle.traces.page")
+    files = transcript.files
+    try:
+        trace = reading.read_session(files, _title(transcript.info)[:PROMPT_LENGTH])
+        yield from page.page_pieces(trace, trace.title)
+    except OSError as error:
+        raise TranscriptError(f"{escape_terminal(str(files.path))} could not be read: {error}.") from None
 
 
 # -- JSON ---------------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from bridle.budgets.prices import SYNTHETIC
 from bridle.errors import SessionNotFoundError, TranscriptError, escape_terminal
 from bridle.transcripts.places import (
     HEAD_BYTES,
@@ -439,7 +440,7 @@ class _Window:
             with suppress(ValueError, RecursionError):
                 found = _reply(data[start : stop if stop >= 0 else len(data)])
                 model = found.message.model
-                if found.type == "assistant" and isinstance(model, str) and model and model != "<synthetic>":
+                if found.type == "assistant" and isinstance(model, str) and model and model != SYNTHETIC:
                     return model
             end = start
         return None

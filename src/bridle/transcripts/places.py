@@ -173,7 +173,7 @@ def _hash(path: str) -> str:
 
 
 def all_project_folders(config_dir: StrPath | None = None) -> list[Path]:
-    """Return the folders of all projects.
+    """Return the folders of all projects, each once: one may also be a symbolic link to another.
 
     Args:
         config_dir: the configuration folder; None as for `config_folder`.
@@ -181,11 +181,16 @@ def all_project_folders(config_dir: StrPath | None = None) -> list[Path]:
     Returns:
         The folders, in no order. Empty if there is none.
     """
-    try:
-        with os.scandir(config_folder(config_dir) / "projects") as entries:
-            return [Path(entry.path) for entry in entries if entry.is_dir()]
-    except OSError:
-        return []
+    projects = config_folder(config_dir) / "projects"
+    real = os.path.realpath(projects)
+    found: dict[str, Path] = {}
+    with suppress(OSError), os.scandir(projects) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                found[os.path.join(real, entry.name)] = Path(entry.path)
+            elif os.path.isdir(entry.path):  # unlike `is_dir`, no error for a link to itself
+                found.setdefault(os.path.realpath(entry.path), Path(entry.path))
+    return list(found.values())
 
 
 def project_folders(
@@ -206,11 +211,11 @@ def project_folders(
     places = [directory]
     if include_worktrees and len(worktrees := _worktrees(directory)) > 1:
         places += [place for place in worktrees if place != directory]
-    found: dict[Path, str] = {}
+    found: dict[str, tuple[Path, str]] = {}
     for place in places:
         for folder in _folders_of(projects, place):
-            found.setdefault(folder, place)
-    return list(found.items())
+            found.setdefault(os.path.realpath(folder), (folder, place))  # one may be a symbolic link to another
+    return list(found.values())
 
 
 def _folders_of(projects: Path, directory: str) -> list[Path]:

@@ -20,6 +20,7 @@ PLACES: dict[str, str] = {
         "model.scripted_model": "ScriptedModel",
         "model.steps": "Block Dropped HTTPFailure Repeat Reply Stall Step Text Thinking ToolCall Usage",
         "script.script": "Script",
+        "simulation.sessions": "SimulatedSession",
         "simulation.simulated_cli": "SimulatedCLI",
     }.items()
     for name in names.split()

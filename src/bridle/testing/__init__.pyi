@@ -48,6 +48,9 @@ from bridle.testing.model.steps import (
 from bridle.testing.script.script import (
     Script,
 )
+from bridle.testing.simulation.sessions import (
+    SimulatedSession,
+)
 from bridle.testing.simulation.simulated_cli import (
     SimulatedCLI,
 )
@@ -69,6 +72,7 @@ __all__ = [
     "ScriptError",
     "ScriptedModel",
     "SimulatedCLI",
+    "SimulatedSession",
     "Stall",
     "Step",
     "Text",

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from bridle.testing.shortening import shorten
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -215,14 +217,6 @@ def classify(method: str, path: str, headers: Mapping[str, str], body: Mapping[s
         return "count_tokens"
     told = _KIND_BY_CLASS.get(headers.get("x-claude-code-request-class", ""))
     return told or _kind_by_shape(headers, body)
-
-
-def shorten(text: str, limit: int = 120) -> str:
-    """Return `text` in at most `limit` characters, the middle left out."""
-    if len(text) <= limit:
-        return text
-    half = (limit - 5) // 2
-    return f"{text[:half]} ... {text[-half:]}"
 
 
 def _kind_by_shape(headers: Mapping[str, str], body: Mapping[str, Any]) -> RequestKind:

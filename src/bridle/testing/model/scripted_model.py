@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Self
 from bridle.errors import escape_terminal
 from bridle.testing.errors import UnconsumedStepsError, UnexpectedModelRequestError
 from bridle.testing.model.environment import environment, isolated_environment
-from bridle.testing.model.requests import SECRET_HEADERS, ModelRequest, classify, shorten, side_answer
+from bridle.testing.model.requests import SECRET_HEADERS, ModelRequest, classify, side_answer
 from bridle.testing.model.server import Delivery, ModelServer, Static
 from bridle.testing.model.steps import (
     HTTPFailure,
@@ -40,6 +40,7 @@ from bridle.testing.model.steps import (
     check_script,
     plain,
 )
+from bridle.testing.shortening import shorten
 
 if TYPE_CHECKING:
     import os

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bridle.testing.model.scripted_model import ScriptedModel
@@ -108,6 +109,10 @@ class Compiler:
                     finish()
                     done.append(HTTPFailure(step.status, retry=False, message=step.message))
                     checks.clear()
+                case steps.UsageLimit():
+                    finish()
+                    done.append(HTTPFailure(429, headers=_spent(step)))
+                    checks.clear()
                 case steps.Interrupted():
                     after_tool = late and not step.after
                     finish()
@@ -127,6 +132,20 @@ class Compiler:
                     finish()
         finish()
         return done
+
+
+def _spent(step: steps.UsageLimit) -> dict[str, str]:
+    """Return the headers of the API for a limit of the plan that is used up."""
+    prefix, reset = "anthropic-ratelimit-unified", str(ceil(step.until))
+    window = f"{prefix}-{step.kind.replace('five_hour', '5h').replace('seven_day', '7d')}"
+    return {
+        f"{prefix}-status": "rejected",
+        f"{prefix}-reset": reset,
+        f"{prefix}-representative-claim": step.kind,
+        f"{window}-status": "rejected",
+        f"{window}-reset": reset,
+        f"{window}-utilization": "1.0",
+    }
 
 
 class _Checks:

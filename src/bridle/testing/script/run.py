@@ -9,7 +9,6 @@ import msgspec
 
 from bridle.errors import escape_terminal
 from bridle.testing.errors import ScriptError
-from bridle.testing.model.requests import shorten
 from bridle.testing.script.steps import (
     EXPECTATIONS,
     FAULTS,
@@ -19,8 +18,10 @@ from bridle.testing.script.steps import (
     ExpectResult,
     Interrupted,
     ScriptStep,
+    UsageLimit,
     UserSays,
 )
+from bridle.testing.shortening import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -48,6 +49,43 @@ class Happened(NamedTuple):
     value: Any = None
 
 
+class SessionRecord(msgspec.Struct, kw_only=True):
+    """The counts of one session over all its processes.
+
+    Attributes:
+        prompts: the prompts that arrived.
+        replies: replies of the model.
+        tokens: tokens read and written, by model.
+        kept: the same at the last exit that was not a kill: the next process counts from there.
+        processes: processes that served the session.
+        begun: the session can be resumed: a turn began in it, or it is from before.
+    """
+
+    prompts: list[str] = []
+    replies: int = 0
+    tokens: dict[str, tuple[int, int]] = {}
+    kept: dict[str, tuple[int, int]] = {}
+    processes: int = 0
+    begun: bool = False
+
+    def count(self, model: str, read: int, written: int) -> None:
+        """Add tokens."""
+        before = self.tokens.get(model, (0, 0))
+        self.tokens[model] = (before[0] + read, before[1] + written)
+
+    def add(self, theirs: SessionRecord, base: SessionRecord) -> None:
+        """Add the counts of other processes since this record was like `base`."""
+        self.prompts += theirs.prompts[len(base.prompts) :]
+        self.replies += theirs.replies - base.replies
+        self.processes += theirs.processes - base.processes
+        self.begun = self.begun or theirs.begun
+        if self.kept == base.kept:
+            self.kept = theirs.kept
+        for model, (read, written) in theirs.tokens.items():
+            before = base.tokens.get(model, (0, 0))
+            self.count(model, read - before[0], written - before[1])
+
+
 class _Progress(msgspec.Struct, kw_only=True):
     """The part of a run that the next process continues."""
 
@@ -58,7 +96,8 @@ class _Progress(msgspec.Struct, kw_only=True):
     waiting: int | None = None
     log: list[str] = []
     numbers: int = 0
-    sessions: dict[str, int] = {}
+    in_turn: bool = False
+    sessions: dict[str, SessionRecord] = {}
 
 
 class ScriptRun:
@@ -75,7 +114,9 @@ class ScriptRun:
         missed: steps that were passed over, by their place.
         unmet: expectations that did not hold, by their place.
         waiting: the place of the step that only an interrupt ends, while it waits for it.
-        sessions: every session that there was: how often the model has answered in it.
+        in_turn: a turn has begun and not ended.
+        sessions: every session that there was.
+        served: those that this run has served.
         numbers: how many numbers were given to ids.
         log: the last events, for the report.
     """
@@ -88,12 +129,34 @@ class ScriptRun:
         self.missed: list[int] = []
         self.unmet: list[int] = []
         self.waiting: int | None = None
-        self.sessions: dict[str, int] = {}
+        self.in_turn: bool = False
+        self.sessions: dict[str, SessionRecord] = {}
+        self.served: dict[str, SessionRecord] = {}
         self.log: deque[str] = deque(maxlen=_LOG_LINES)
         self._noted = 0
         if before is not None:
             self.restore(before.save())
-            self.waiting, self.sessions = None, {}
+            self.waiting, self.sessions, self.served = None, {}, {}
+
+    # -- sessions -----------------------------------------------------------------------------------------------------
+
+    def knows(self, session_id: str | None) -> bool:
+        """Return whether a session can be resumed."""
+        return session_id in self.sessions and self.sessions[session_id].begun
+
+    def newest(self) -> str | None:
+        """Return the newest session that can be resumed."""
+        return next((session_id for session_id in reversed(self.sessions) if self.knows(session_id)), None)
+
+    def record(self, session_id: str) -> SessionRecord:
+        """Return the record of a session."""
+        return self.sessions.setdefault(session_id, SessionRecord())
+
+    def serve(self, session_id: str) -> SessionRecord:
+        """Return the record of a session, with one process more."""
+        record = self.served[session_id] = self.record(session_id)
+        record.processes += 1
+        return record
 
     # -- going on -----------------------------------------------------------------------------------------------------
 
@@ -227,8 +290,8 @@ class ScriptRun:
         return [*self.missed, *(place for place in rest if not self._excused(place))]
 
     def _excused(self, place: int) -> bool:
-        # A fault at the end may never be reached because the host left before; that is no disagreement.
-        return all(isinstance(step, FAULTS) for step in self.script.steps[place:])
+        # A fault at the end may never be reached because the host left before, and a limit is not passed: that is no disagreement.
+        return all(isinstance(step, (*FAULTS, UsageLimit)) for step in self.script.steps[place:])
 
     def both_sides(self) -> str:
         """Return the script with the state of its steps, those around the place where it is, and what happened last."""
@@ -252,9 +315,11 @@ class ScriptRun:
 
     # -- over processes -----------------------------------------------------------------------------------------------
 
-    def save(self) -> bytes:
-        """Return everything, for the next process."""
+    def save(self, session_id: str | None = None) -> bytes:
+        """Return everything, for the next process; with the record of one session, or of all."""
         fields = {name: getattr(self, name) for name in _Progress.__struct_fields__}
+        if session_id is not None:
+            fields["sessions"] = {session_id: self.sessions[session_id]}
         return msgspec.json.encode(_Progress(**{**fields, "log": [*self.log]}))
 
     def restore(self, data: bytes) -> None:
@@ -270,6 +335,7 @@ class ScriptRun:
         for name, value in msgspec.structs.asdict(saved).items():
             setattr(self, name, value)
         self.position = min(saved.position, len(self.script.steps))
+        self.served = {session_id: record for session_id, record in saved.sessions.items() if record.processes}
         self.log = deque(saved.log, _LOG_LINES)
         self._noted = len(saved.log)
 

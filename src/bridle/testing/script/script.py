@@ -26,6 +26,7 @@ from bridle.testing.script import steps
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
+    from datetime import datetime
 
     from bridle.testing.model.scripted_model import ScriptedModel
     from bridle.testing.script.steps import ScriptStep
@@ -385,6 +386,33 @@ class Script:
             The script, for the next step.
         """
         return self.add(steps.ApiFailure(status=status, message=message))
+
+    def usage_limited(self, until: datetime, *, kind: str = "five_hour") -> Self:
+        """Make a limit of the plan end the turn with a `RateLimitEvent` and status 429, until a moment by the clock of the machine.
+
+        Before that moment each further prompt fails in the same way, also in another process of the session. After it the next prompt is
+        answered by the rest of the turn, or takes the `user` step that follows. On the real CLI the model refuses one request; it reports
+        such limits with a login and not with an API key.
+
+        Args:
+            until: when the limit resets, with a time zone.
+            kind: the limit: `five_hour`, `seven_day`, `seven_day_opus`, ...
+
+        Returns:
+            The script, for the next step.
+
+        Raises:
+            ValueError: `until` has no time zone.
+
+        Example:
+            ::
+
+                reset = datetime.now(UTC) + timedelta(seconds=3)
+                script = Script().user().usage_limited(reset).says("Done.")
+        """
+        if until.tzinfo is None:
+            raise ValueError(f"`until` must have a time zone, as in `datetime.now(UTC)`, not {until!r}")
+        return self.add(steps.UsageLimit(until=until.timestamp(), kind=kind))
 
     # -- what breaks (only on the simulator) --------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from bridle.errors import escape_terminal
-from bridle.testing.model.requests import shorten
+from bridle.testing.shortening import shorten
 
 _Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 _Refusal: TypeAlias = Annotated[int, msgspec.Meta(ge=400, le=599)]
@@ -137,6 +137,13 @@ class ApiFailure(StepBase, frozen=True, kw_only=True, tag="api_failure"):
     message: str = "Scripted failure"
 
 
+class UsageLimit(StepBase, frozen=True, kw_only=True, tag="usage_limit"):
+    """A limit of the plan ends each turn that comes here before a moment, in seconds since 1970."""
+
+    until: float
+    kind: str = "five_hour"
+
+
 class TaskEnds(StepBase, frozen=True, kw_only=True, tag="task_ends"):
     """A background task comes to its end; what the model does then follows, in a turn of its own."""
 
@@ -208,6 +215,7 @@ ScriptStep: TypeAlias = (
     | ExpectResult
     | Retry
     | ApiFailure
+    | UsageLimit
     | TaskEnds
     | Compacts
     | Interrupted

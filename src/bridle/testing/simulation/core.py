@@ -162,6 +162,8 @@ class Host:
             if self.cut is None and not self.hanging:
                 self.flush()
             self.exit_code = code
+            if code >= 0:
+                self.state.exited()
             self.script.note(f"the CLI exits with {code}")
 
     def fail(self, stderr: str, code: int = 1) -> None:
@@ -175,6 +177,7 @@ class Host:
         """Add a prompt."""
         text = flat_text(content)
         self.script.note(f"the host sends the prompt {text!r}")
+        self.state.record.prompts.append(text)
         if not self.busy:
             self.report_state("running")
         self.report_prompt(uuid, "queued")

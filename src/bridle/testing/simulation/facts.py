@@ -108,6 +108,16 @@ ERRORS = {
 RETRY_ERRORS = {401: "authentication_failed", 429: "rate_limit", 529: "overloaded"}
 
 
+def limit_text(kind: str, resets_at: int) -> str:
+    """Return the CLI's text about a limit of the plan that is used up."""
+    from time import gmtime
+
+    when = gmtime(resets_at)
+    minutes = f":{when.tm_min:02}" if when.tm_min else ""
+    clock = f"{(when.tm_hour - 1) % 12 + 1}{minutes}{'am' if when.tm_hour < 12 else 'pm'}"
+    return f"You've hit your {'5-hour limit' if kind == 'five_hour' else 'limit'} · resets {clock} (UTC)"
+
+
 def failure_text(status: int, message: str, gateway: str | None) -> str:
     """Return the CLI's text about an error of the API; `gateway` is the host of another address than Anthropic's."""
     text = f"API Error: {status} {message}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bridle.testing.model.steps import ERROR_TYPES
 from bridle.testing.simulation.facts import (
     AGENTS,
     CAPABILITIES,
@@ -76,8 +75,10 @@ def assistant(model: str, message_id: str, block: Mapping[str, Any], parent: str
     }
 
 
-def failure(message_id: str, status: int, text: str) -> dict[str, Any]:
-    """Return the frame in which the CLI reports an error of the API."""
+def failure(message_id: str, status: int, text: str, **more: Any) -> dict[str, Any]:
+    """Return the frame in which the CLI reports an error of the API, with further fields."""
+    from bridle.testing.model.steps import ERROR_TYPES  # loaded late: most scripts have no use for it
+
     frame = assistant("<synthetic>", message_id, {"type": "text", "text": text})
     frame["message"] |= {"stop_reason": "stop_sequence", "stop_sequence": "", "usage": NO_USAGE}
     return {
@@ -86,7 +87,21 @@ def failure(message_id: str, status: int, text: str) -> dict[str, Any]:
         "is_api_error_message": True,
         "api_error_status": status,
         "api_error_type": ERROR_TYPES.get(status, "api_error"),
+        **more,
     }
+
+
+def usage_limit(kind: str, resets_at: int) -> dict[str, Any]:
+    """Return the frame that reports a limit of the plan that is used up."""
+    window = {"utilization": 1, "resetsAt": resets_at, "status": "rejected"}
+    info = {
+        "status": "rejected",
+        "resetsAt": resets_at,
+        "rateLimitType": kind,
+        "isUsingOverage": False,
+        "unifiedWindows": {kind: window},
+    }
+    return {"type": "rate_limit_event", "rate_limit_info": info}
 
 
 def result(state: SessionState, turn: Turn, elapsed: float, **more: Any) -> dict[str, Any]:

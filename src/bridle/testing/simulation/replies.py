@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.testing.model.events import block_events
 from bridle.testing.script import steps
 from bridle.testing.simulation import frames
 from bridle.testing.simulation.core import NotInterrupted, Part, Pause, never
@@ -14,7 +13,7 @@ from bridle.testing.simulation.facts import CUT_OFF
 from bridle.testing.simulation.state import seen_name, split_server
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from bridle.testing.script.steps import ScriptStep
     from bridle.testing.simulation.core import Core, Steps
@@ -84,7 +83,7 @@ class Replies(Part):
             case _:
                 raise AssertionError(step)
         if partial:
-            *events, _ = block_events(index, block, chunk)  # the last one follows the whole block
+            *events, _ = _block_events(index, block, chunk)  # the last one follows the whole block
             for event in events:
                 if delay and event["type"] == "content_block_delta":
                     yield self.scheduler.sleep(delay)
@@ -167,7 +166,7 @@ class Replies(Part):
             message_id = self._new_message_id()
             self._begin_stream(message_id)
             if step.after:
-                *events, _ = block_events(0, {"type": "text", "text": step.after}, None)
+                *events, _ = _block_events(0, {"type": "text", "text": step.after}, None)
                 for event in events:
                     self._stream(message_id, event)
         yield from self.wait_for_interrupt(step)
@@ -227,6 +226,12 @@ class Replies(Part):
         if self.turn.uuids:
             fields["user_message_uuid"] = self.turn.uuids[-1]
         self.host.system("thinking_tokens", **fields)
+
+
+def _block_events(index: int, block: dict[str, Any], chunk: int | None) -> Iterator[dict[str, Any]]:
+    from bridle.testing.model.events import block_events  # loaded late: only partial messages use it
+
+    return block_events(index, block, chunk)
 
 
 def _completed(call: steps.Calls) -> steps.Calls:

@@ -8,7 +8,7 @@
 One object serves asyncio, trio and threads, and as many queries and sessions as the script has turns for, one after the other.
 
 The second half of this file is the program: `SimulatedCLI.install` writes one that calls `main`, and `python -m` calls `command_line`. The
-position of the script is kept in a file beside it, so that the next process continues there.
+position of the script is kept in a file beside it, so that the next process continues there; with `per_session` in one for each session.
 """
 
 from __future__ import annotations
@@ -26,10 +26,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
+import msgspec
+
 from bridle.testing.errors import ScriptError
-from bridle.testing.script.run import ScriptRun
+from bridle.testing.script.run import ScriptRun, SessionRecord
 from bridle.testing.script.script import Script
 from bridle.testing.simulation.launch import VERSION, parse_launch
+from bridle.testing.simulation.sessions import SessionFolder, served
 from bridle.testing.simulation.simulation import Simulation
 
 if TYPE_CHECKING:
@@ -38,11 +41,14 @@ if TYPE_CHECKING:
 
     from bridle.launch.plan import LaunchPlan
     from bridle.testing.memory import AsyncMemoryTransport, Peer, SyncMemoryTransport
+    from bridle.testing.simulation.launch import Launch
+    from bridle.testing.simulation.sessions import SimulatedSession
 
     T = TypeVar("T", AsyncMemoryTransport, SyncMemoryTransport)
 
 SCRIPT_FILE = "script.json"
 STATE_FILE = "state.json"
+SESSIONS = "sessions"
 _SHOWN_RUNS = 3
 
 
@@ -80,7 +86,7 @@ class SimulatedCLI:
         self.script = script
         self._time_scale = time_scale
         self._run = ScriptRun(script)
-        self._run.sessions.update(dict.fromkeys(sessions, 0))
+        self._run.sessions.update({session_id: SessionRecord(begun=True) for session_id in sessions})
         self._per_session = per_session
         self._runs: dict[str, ScriptRun] = {}
         self._lock = threading.Lock()
@@ -156,20 +162,27 @@ class SimulatedCLI:
         with self._lock:
             run = self._run
             if self._per_session:
-                before = self._runs.get(launch.resume or "")
-                run = ScriptRun(self.script, before)
+                if launch.continues and launch.resume is None:
+                    launch.resume = run.newest()
+                run = ScriptRun(self.script, self._run_of(launch.resume or launch.session_id))
                 run.sessions = self._run.sessions
             simulation = Simulation(run, launch, time_scale=self._time_scale)
-            if self._per_session:
+            if self._per_session and not simulation.refused:
                 self._runs[simulation.session_id] = run
             return simulation
+
+    def _run_of(self, session_id: str | None) -> ScriptRun | None:
+        runs = self._runs
+        return runs.get(session_id or "") or next((run for run in runs.values() if session_id in run.served), None)
 
     # -- as a program -------------------------------------------------------------------------------------------------
 
     def install(self, folder: str | os.PathLike[str], *, real_tools: bool = False) -> Path:
         """Write a program that plays the script; return its path, for `Options(cli_path=...)`.
 
-        Several processes continue the script one after the other. `check()` and leaving the `with` block look at what they did.
+        Several processes continue the script one after the other. With `per_session=True` any number of them may run at the same time: each
+        session id plays the script from its beginning, and a process that resumes it continues where the one before was, even if that was
+        killed. `check()`, `sessions()` and leaving the `with` block look at what they did.
 
         Args:
             folder: an existing folder, or one to be made; it must be empty of other simulated CLIs.
@@ -179,29 +192,31 @@ class SimulatedCLI:
             The path of the program.
 
         Raises:
-            ValueError: every session is to play the script from its beginning.
             OSError: the folder cannot be written.
         """
-        if self._per_session:
-            raise ValueError(
-                "`install` does not work with `per_session=True`: processes continue one script. "
-                "Pass the simulated CLI as `transport=`, or leave `per_session` out."
-            )
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
         self.script.save(target / SCRIPT_FILE)
-        (target / STATE_FILE).write_bytes(self._run.save())
-        package = Path(__file__).resolve().parents[3]
+        if self._per_session:
+            (target / SESSIONS).mkdir(exist_ok=True)
+            kept = SessionFolder(target / SESSIONS, self.script)
+            for session_id in self._run.sessions:
+                run = ScriptRun(self.script, self._run_of(session_id))
+                run.sessions = self._run.sessions
+                kept.save(session_id, run)
+        else:
+            (target / STATE_FILE).write_bytes(self._run.save())
+        places = [str(Path(file).resolve().parents[up]) for file, up in ((__file__, 3), (msgspec.__file__, 1))]
         play = target / "play.py"
         play.write_text(
             _PLAY.format(
-                package=str(package), folder=str(target.resolve()), time_scale=self._time_scale, real_tools=real_tools
+                places=places, folder=str(target.resolve()), time_scale=self._time_scale, real_tools=real_tools
             ),
             encoding="utf-8",
         )
         program = target / "claude"
         # Through a shell, because the line after `#!` must be short and cannot quote; `exec` keeps it one process.
-        command = f"exec {shlex.quote(sys.executable)} -I {shlex.quote(str(play.resolve()))}"
+        command = f"exec {shlex.quote(sys.executable)} -IS {shlex.quote(str(play.resolve()))}"
         program.write_text(f'#!/bin/sh\n{command} "$@"\n', encoding="utf-8")
         program.chmod(0o755)
         self._folders.append(target)
@@ -228,12 +243,36 @@ class SimulatedCLI:
         self._load_state()
         return "\n".join(run.both_sides() for run in self._played())
 
+    def sessions(self) -> list[SimulatedSession]:
+        """Return the work for each session so far, in memory and of the programs; also while they run.
+
+        Returns:
+            The sessions that a process has served, by id.
+
+        Raises:
+            ScriptError: the folder of a program was removed.
+
+        Example:
+            ::
+
+                [session] = cli.sessions()
+                assert (session.replies, session.processes, session.finished) == (1, 1, True)
+        """
+        self._load_state()
+        with self._lock:
+            found = [session for run in self._played() for session in served(run)]
+        return sorted(found, key=lambda session: session.session_id)
+
     def _played(self) -> list[ScriptRun]:
         return [*self._runs.values()] if self._per_session and self._runs else [self._run]
 
     def _load_state(self) -> None:
         for folder in self._folders:
             try:
+                if self._per_session:
+                    kept = SessionFolder(folder / SESSIONS, self.script)
+                    self._runs.update((session_id, run) for session_id, run in kept.runs() if run.served)
+                    continue
                 data = (folder / STATE_FILE).read_bytes()
             except FileNotFoundError:
                 raise ScriptError(
@@ -266,9 +305,14 @@ class SimulatedCLI:
         return f"<SimulatedCLI: {max(run.position for run in self._played())} of {len(self.script)} steps>"
 
 
-_PLAY = """import sys
-sys.path.insert(0, {package!r})
+_PLAY = """import gc, sys
+# For a fast start: no collector, no `site` (the command has -S), and nothing that msgspec imports only if it is there.
+gc.disable()
+sys.modules["typing_extensions"] = None
+sys.path[:0] = {places!r}
 from bridle.testing.simulation.simulated_cli import main
+del sys.modules["typing_extensions"]
+gc.enable()
 main({folder!r}, time_scale={time_scale!r}, real_tools={real_tools!r})
 """
 
@@ -299,7 +343,8 @@ def command_line(arguments: Sequence[str] | None = None) -> int:
     except (OSError, ValueError) as error:
         _say(2, f"the script cannot be read: {error}\n".encode())
         return 2
-    return _Process(ScriptRun(script), None, rest, time_scale=1.0, real_tools=False).play()
+    launch = parse_launch(rest, os.environ, os.getcwd())
+    return _Process(_State(None, script), launch, time_scale=1.0, real_tools=False).play()
 
 
 def main(folder: str, *, time_scale: float, real_tools: bool) -> NoReturn:
@@ -308,23 +353,68 @@ def main(folder: str, *, time_scale: float, real_tools: bool) -> NoReturn:
     if arguments in (["--version"], ["-v"]):
         _say(1, f"{VERSION} (Claude Code)\n".encode())
         os._exit(0)
-    run = ScriptRun(Script.load(Path(folder, SCRIPT_FILE)))
-    state = Path(folder, STATE_FILE)
-    with contextlib.suppress(FileNotFoundError):
-        run.restore(state.read_bytes())
-    code = _Process(run, state, arguments, time_scale=time_scale, real_tools=real_tools).play()
+    script = Script.load(Path(folder, SCRIPT_FILE))
+    launch = parse_launch(arguments, os.environ, os.getcwd())
+    sessions = Path(folder, SESSIONS)
+    state: _State = _SharedState(sessions, script) if sessions.is_dir() else _State(Path(folder, STATE_FILE), script)
+    code = _Process(state, launch, time_scale=time_scale, real_tools=real_tools).play()
     os._exit(code)
 
 
-class _Process:
-    def __init__(
-        self, run: ScriptRun, state: Path | None, arguments: list[str], *, time_scale: float, real_tools: bool
-    ) -> None:
-        from bridle.testing.simulation.real_tools import run_tool
+class _State:
+    """The place in the script, kept in a file, or for this process alone."""
 
-        self._run = run
-        self._state = state
+    def __init__(self, file: Path | None, script: Script) -> None:
+        self.file = file
+        self.script = script
         self._saved = b""
+
+    def open(self, launch: Launch) -> ScriptRun:
+        """Return the run that a process continues; may complete its command line."""
+        run = ScriptRun(self.script)
+        if self.file is not None:
+            with contextlib.suppress(FileNotFoundError):
+                run.restore(self.file.read_bytes())
+        return run
+
+    def save(self, run: ScriptRun) -> None:
+        """Write the state of a run."""
+        if self.file is not None and (data := run.save()) != self._saved:
+            self._saved = data
+            part = self.file.with_name(f"{self.file.name}.{os.getpid()}")
+            part.write_bytes(data)
+            part.replace(self.file)
+
+
+class _SharedState(_State):
+    """The place of each session in the script."""
+
+    def __init__(self, folder: Path, script: Script) -> None:
+        super().__init__(None, script)
+        self._folder = SessionFolder(folder, script)
+
+    def open(self, launch: Launch) -> ScriptRun:
+        folder = self._folder
+        if launch.continues and launch.resume is None:
+            launch.resume = folder.newest()
+        if launch.session_id is None and (launch.resume is None or launch.fork):
+            launch.session_id = folder.reserve()
+        session_id = launch.resume or launch.session_id
+        before = folder.load(session_id) if session_id is not None else None
+        run = ScriptRun(self.script, before)
+        if before is not None:
+            run.sessions = before.sessions
+        return run
+
+    def save(self, run: ScriptRun) -> None:
+        for session_id in run.served:
+            self._folder.save(session_id, run)
+
+
+class _Process:
+    def __init__(self, state: _State, launch: Launch, *, time_scale: float, real_tools: bool) -> None:
+        self._run = state.open(launch)
+        self._state = state
         self._printed = 0
         self._terminated = False
         wake, self._wake_end = os.pipe()
@@ -334,11 +424,15 @@ class _Process:
         signal.signal(signal.SIGTERM, self._on_term)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         self._simulation = Simulation(
-            run,
-            parse_launch(arguments, os.environ, os.getcwd()),
-            time_scale=time_scale,
-            run_tool=run_tool if real_tools else None,
+            self._run, launch, time_scale=time_scale, run_tool=self._run_tool if real_tools else None
         )
+
+    def _run_tool(self, name: str, arguments: dict[str, Any]) -> tuple[str, Any, bool]:
+        from bridle.testing.simulation.real_tools import run_tool
+
+        # A process that is killed while the tool runs has already written and counted the call.
+        self._flush()
+        return run_tool(name, arguments)
 
     def _on_term(self, number: int, frame: FrameType | None) -> None:
         self._terminated = True
@@ -375,7 +469,7 @@ class _Process:
     def _flush(self) -> None:
         simulation = self._simulation
         # First the state: whoever has seen the output may look at it.
-        self._save()
+        self._state.save(self._run)
         if data := simulation.data_to_send():
             try:
                 _say(1, data)
@@ -385,16 +479,6 @@ class _Process:
             with contextlib.suppress(BrokenPipeError):
                 _say(2, bytes(simulation.stderr[self._printed :]))
             self._printed = len(simulation.stderr)
-
-    def _save(self) -> None:
-        if self._state is None:
-            return
-        data = self._run.save()
-        if data != self._saved:
-            self._saved = data
-            part = self._state.with_name(f"{self._state.name}.{os.getpid()}")
-            part.write_bytes(data)
-            part.replace(self._state)
 
 
 def _say(descriptor: int, data: bytes) -> None:

@@ -45,6 +45,9 @@ class Simulation:
         time_scale: the factor for seconds of the script; 0 makes everything instant.
         run_tool: really runs a tool: takes its name and its arguments, returns its text, its own form, and whether it failed; None
             simulates all of them.
+
+    Attributes:
+        refused: the command line is refused, and there is no conversation.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class Simulation:
         self._start()
 
     def _start(self) -> None:
+        self.refused: bool = True
         if self._launch.refusal is not None:
             self._host.fail(self._launch.refusal)
             return
@@ -79,6 +83,7 @@ class Simulation:
                 self._host.emit(frames.refusal(self._state.session_id, problem))
             self._host.fail(problem)
             return
+        self.refused = False
         if not self._launch.one_shot:
             self._connection.begin_start()
         self._scheduler.begin(self._conversation.play(Pause(lambda: self._controls.servers_ready)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from bridle.testing.script.run import SessionRecord
 from bridle.testing.simulation.facts import A_REPLY, ASKING_TOOLS, NO_SUBAGENTS, TOOLS, Tokens
 from bridle.testing.simulation.launch import resolve_model
 
@@ -158,6 +159,8 @@ class SessionState:
         results: results in this process.
         denials: tools denied since the last result.
         agent_stats: the statistics of subagents.
+        record: the counts over all processes of the session.
+        resumes: the process continues an earlier session.
     """
 
     def __init__(self, launch: Launch, run: ScriptRun) -> None:
@@ -185,35 +188,48 @@ class SessionState:
         self.results: int = 0
         self.denials: list[dict[str, Any]] = []
         self.agent_stats: dict[str, Any] = deepcopy(NO_SUBAGENTS)
+        self.record: SessionRecord = SessionRecord()
+        self.resumes: bool = False
 
     # -- conversations ------------------------------------------------------------------------------------------------
 
     def _first_session_id(self) -> str:
-        launch, known = self.launch, self._run.sessions
+        launch = self.launch
         if launch.resume is not None and not launch.fork:
             return launch.resume
-        if launch.continues and launch.resume is None and known and not launch.fork:
-            return next(reversed(known))
-        return launch.session_id or f"51b00000-0000-4000-8000-{len(known) + 1:012x}"
+        if (
+            launch.continues
+            and launch.resume is None
+            and not launch.fork
+            and (newest := self._run.newest()) is not None
+        ):
+            return newest
+        return launch.session_id or self._new_session_id()
+
+    def _new_session_id(self) -> str:
+        return f"51b00000-0000-4000-8000-{len(self._run.sessions) + 1:012x}"
 
     def open(self) -> str | None:
         """Open the conversation that the command line names; return the reason if that is impossible."""
-        launch, known = self.launch, self._run.sessions
-        if launch.resume is not None and launch.resume not in known:
+        launch, run = self.launch, self._run
+        if launch.resume is not None and not run.knows(launch.resume):
             self.session_id = launch.resume
             return f"No conversation found with session ID: {launch.resume}"
-        if launch.session_id in known and launch.resume is None:
+        if launch.resume is None and run.knows(launch.session_id):
             return f"Error: Session ID {launch.session_id} is already in use."
-        if replies := known.get(launch.resume or self.session_id, 0):
-            self.replied(replies)
-            self._by_model_before = {**self.by_model}
-        known.setdefault(self.session_id, 0)
+        before = run.record(launch.resume or self.session_id)
+        self.resumes = before.begun
+        self.replies = before.replies
+        self.by_model = {model: Tokens(*tokens) for model, tokens in before.kept.items()}
+        self._by_model_before = {**self.by_model}
+        self.record = run.serve(self.session_id)
         return None
 
     def clear(self) -> None:
         """Begin a new conversation."""
-        self.session_id = f"51b00000-0000-4000-8000-{len(self._run.sessions) + 1:012x}"
-        self._run.sessions[self.session_id] = 0
+        self.session_id = self._new_session_id()
+        self.record = self._run.serve(self.session_id)
+        self.record.begun = True
         self.replies = 0
         self.by_model = {}
         self._by_model_before = {}
@@ -271,15 +287,20 @@ class SessionState:
 
     # -- counts -------------------------------------------------------------------------------------------------------
 
-    def replied(self, times: int = 1) -> None:
-        """Count replies of the model."""
-        self.replies += times
-        self.count(A_REPLY, times)
-        self._run.sessions[self.session_id] = self.replies
+    def replied(self) -> None:
+        """Count a reply of the model."""
+        self.replies += 1
+        self.record.replies += 1
+        self.count(A_REPLY)
 
-    def count(self, tokens: Tokens, times: int = 1) -> None:
+    def count(self, tokens: Tokens) -> None:
         """Count tokens of the model in force."""
-        self.by_model[self.model] = self.by_model.get(self.model, Tokens()).plus(tokens, times)
+        self.by_model[self.model] = self.by_model.get(self.model, Tokens()).plus(tokens)
+        self.record.count(self.model, *tokens)
+
+    def exited(self) -> None:
+        """Keep the tokens for the next process; a process that is killed cannot."""
+        self.record.kept = {**self.by_model}
 
     def since_last_result(self) -> dict[str, Tokens]:
         """Return the tokens since the last result, by model."""

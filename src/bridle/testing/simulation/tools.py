@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -316,6 +315,8 @@ class Tools(Part):
         stats["by_type"][kind] = stats["by_type"].get(kind, 0) + 1
 
     def _report(self, agent: Agent, prompt: str, final: str) -> Outcome:
+        import hashlib  # loaded late: it is slow, and most scripts have no subagents
+
         calls = self.tasks.uses(agent.id)
         content = [{"type": "text", "text": final}]
         text = ""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from math import ceil
+from time import time
 from typing import TYPE_CHECKING, Any
 
 from bridle.testing.script import steps
 from bridle.testing.simulation import frames
 from bridle.testing.simulation.core import Interruption, NotInterrupted, Part, Pause, never
-from bridle.testing.simulation.facts import RETRY_ERRORS, TIME, failure_text
+from bridle.testing.simulation.facts import RETRY_ERRORS, TIME, failure_text, limit_text
 from bridle.testing.simulation.replies import Replies, take_reply
 from bridle.testing.simulation.results import last_text
 from bridle.testing.simulation.state import Agent
@@ -58,12 +60,15 @@ class Conversation(Part):
         self.tools: Tools = Tools(core, hooks, tasks, self.replies, run_tool)
         self.structured: StructuredOutput = self.tools.structured
         self.ignores_termination: bool = False
+        self._goes_on = False
 
     def play(self, servers_ready: Pause) -> Steps[None]:
         """Play the whole script."""
         host, run = self.host, self.script
+        # A process before this one ended in a turn: the rest of that turn answers the next prompt, as the model has both.
+        self._goes_on = run.in_turn and self.state.resumes
         while True:
-            match run.peek():
+            match None if self._goes_on else run.peek():
                 case steps.TaskEnds() as step:
                     run.take()
                     yield from self._turn_of_task(step)
@@ -93,6 +98,10 @@ class Conversation(Part):
         step = run.peek()
         if step is None and run.rewind():
             step = run.peek()
+        limited = isinstance(step, steps.UsageLimit)
+        while isinstance(step, steps.UsageLimit) and step.until <= time():
+            run.take()
+            step = run.peek()
         prompts = self._next_prompts(step)
         text = "\n".join(prompt.text for prompt in prompts)
         uuids = [prompt.uuid for prompt in prompts if prompt.uuid is not None]
@@ -109,9 +118,10 @@ class Conversation(Part):
                 run.take()
             else:
                 problem = step.mismatch(text)
-        elif run.position > 0:
+        elif run.position > 0 and not (self._goes_on or limited):
             hint = run.hint() or "for sessions that run at the same time there is SimulatedCLI(..., per_session=True)"
             problem = f"the prompt {text!r} came while the script has {step.describe()} ({hint})"
+        self._goes_on = False
         yield from self._guarded(self._user_turn(text, problem))
 
     def _next_prompts(self, step: ScriptStep | None) -> list[Prompt]:
@@ -124,6 +134,7 @@ class Conversation(Part):
         return [self.host.prompts.popleft()]
 
     def _begin(self, uuids: list[str]) -> None:
+        self.script.in_turn = self.state.record.begun = True
         self.turn.begin(uuids, self.state.new_id())
         self.structured.begin()
         self._waited = False
@@ -215,6 +226,11 @@ class Conversation(Part):
                     run.take()
                     yield from self._fail(step.status, step.message, **more)
                     return
+                case steps.UsageLimit() if step.until > time():
+                    yield from self._refuse_until(step, **more)
+                    return
+                case steps.UsageLimit():
+                    run.take()
                 case steps.Interrupted():
                     run.take()
                     yield from self.replies.until_interrupted(step)
@@ -321,7 +337,7 @@ class Conversation(Part):
             del frame["api_error_status"]
         if frame["terminal_reason"] is None:
             del frame["terminal_reason"]
-        turn.running = False
+        turn.running = self.script.in_turn = False
         self.host.emit(frame)
         for uuid in turn.uuids:
             self.host.report_prompt(uuid, report)
@@ -338,15 +354,45 @@ class Conversation(Part):
             subtype=subtype, is_error=True, stop_reason=stop_reason, terminal_reason=reason, errors=[text], **more
         )
 
-    def _fail(self, status: int, message: str, *, bare: bool = False, **more: Any) -> Steps[None]:
-        """End the turn with an error of the API; `bare` uses the message as it is."""
+    def _refuse_until(self, step: steps.UsageLimit, **more: Any) -> Steps[None]:
+        """End the turn because a limit of the plan is used up. The script stays where it is."""
+        resets_at = ceil(step.until)
+        self.replies.request()
+        event = frames.usage_limit(step.kind, resets_at)
+        self.host.emit(event)
+        info = {name: value for name, value in event["rate_limit_info"].items() if name != "unifiedWindows"}
+        named = {"api_error": "usage_limit_reached", "api_error_params": {"rate_limit_info": info}}
+        text = limit_text(step.kind, resets_at)
+        yield from self._fail(429, text, bare=True, named=named, leaves=False, api_error=named["api_error"], **more)
+
+    def _fail(
+        self,
+        status: int,
+        message: str,
+        *,
+        bare: bool = False,
+        leaves: bool = True,
+        named: dict[str, Any] | None = None,
+        **more: Any,
+    ) -> Steps[None]:
+        """End the turn with an error of the API.
+
+        Args:
+            status: the HTTP status.
+            message: the message of the API.
+            bare: the message is the whole text.
+            leaves: the rest of the turn is passed over.
+            named: further fields of the report.
+            more: further fields of the result.
+        """
         self.replies.request()
         text = message if bare else failure_text(status, message, self.state.launch.gateway)
-        frame = frames.failure(self.state.new_id(), status, text)
+        frame = frames.failure(self.state.new_id(), status, text, **(named or {}))
         yield from self.replies.display(text)
         self.replies.send(frame)
         yield from self.hooks.run("StopFailure", {"error": frame["error"], "last_assistant_message": text})
-        self.script.leave_turn()
+        if leaves:
+            self.script.leave_turn()
         self._finish(
             report="cancelled",
             is_error=True,

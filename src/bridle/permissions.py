@@ -26,7 +26,6 @@ from bridle.checked.functions import (
     Around,
     Question,
     as_bytes,
-    check_callback,
     decode_question,
     json_copy,
     object_bytes,
@@ -572,8 +571,3 @@ def decode_permission_request(request: bytes | Raw | Mapping[str, Any], **around
     if bytes(memoryview(asked.input_raw)[:1]) != b"{":
         raise PermissionRequestError(f"The permission request for {asked.tool_name} has no input object.")
     return asked
-
-
-def check_can_use_tool(value: object, path: str) -> object:
-    """Check a permission callback; see `bridle.checked.functions.check_callback`."""
-    return check_callback(value, path, ("request",))

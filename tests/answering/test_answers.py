@@ -101,6 +101,17 @@ def test_a_request_that_is_cancelled_in_the_queue_leaves_its_place() -> None:
     assert [answer["request_id"] for answer in asked.answers()] == ["r0"]
 
 
+def test_a_request_that_is_cancelled_in_the_queue_makes_no_room() -> None:
+    asked = Asked()
+    for name in ("r0", "r1", "r2"):
+        asked.hook(name)
+    (first,) = asked.started()
+    asked.feed({"type": "control_cancel_request", "request_id": "r2"}, 1.0)
+    assert asked.started() == []
+    asked.core.callbacks.finish(first, None, None)
+    assert [job.request_id for job in asked.started()] == ["r1"]
+
+
 def test_a_callback_that_raises_is_answered_safely_and_named() -> None:
     def guard(asked: object, context: object) -> None:
         """Raise nothing by itself: the outcome is handed in."""
@@ -243,13 +254,15 @@ def test_a_permission_without_a_callback_is_denied_with_the_reason() -> None:
     assert asked.started() == []
 
 
-def test_a_dialog_without_a_callback_is_declined() -> None:
+def test_a_dialog_without_a_callback_is_declined(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "bridle")
     asked = Asked()
     request = {"subtype": "elicitation", "mcp_server_name": "s", "message": "which one?"}
     asked.feed({"type": "control_request", "request_id": "r0", "request": request}, 0.0)
     (answer,) = asked.answers()
     assert answer["response"] == {"action": "decline"}
     assert asked.started() == []
+    assert "`on_elicitation`: decline, after 0.000 s" in caplog.messages
 
 
 def test_jobs_are_named_after_their_callbacks() -> None:

@@ -13,10 +13,12 @@ from bridle import ControlRejectedError, Options, OptionsError, SessionClosedErr
 from bridle.answering.jobs import Job
 from bridle.answering.mcp_calls import check_package
 from bridle.answering.servers import Entry, Head, ObjectRun, Servers, failed
+from bridle.options.observing import CallbackCall, Observation
 from bridle.protocol.results import McpServersChange
 from bridle.session.core import SessionCore
 from bridle.session.readers import Readers
 from bridle.tools import ToolContext, tool, tool_server
+from tests.support.observing import Noting, Observer
 
 ACKNOWLEDGED = {"jsonrpc": "2.0", "id": 0, "result": {}}
 
@@ -34,8 +36,8 @@ class Woken:
 class Served:
     """A ready session with servers, and the CLI that sends them messages."""
 
-    def __init__(self, **servers: Any) -> None:
-        options = Options(mcp_servers=servers, timeouts=Timeouts(mcp=6.0))
+    def __init__(self, telemetry: Any = None, **servers: Any) -> None:
+        options = Options(mcp_servers=servers, timeouts=Timeouts(mcp=6.0), telemetry=telemetry)
         self.core: SessionCore[Readers] = SessionCore(options, lambda function: function(), Readers)
         self.core.connection.begin_start()
         started = self.core.connection.send_initialize({})
@@ -165,6 +167,7 @@ def test_a_tool_that_times_out_or_raises_is_answered_as_a_tool() -> None:
     (answer,) = served.answers().values()
     assert answer["result"]["isError"]
     assert [warning.code for warning in served.core.warnings] == ["CALLBACK_TIMED_OUT", "CALLBACK_FAILED"]
+    assert served.core.warnings[-1].context["reason"] == "tool `shop.price` raised LookupError: nothing there"
 
 
 def test_what_a_tool_reports_is_sent_until_its_call_is_over() -> None:
@@ -308,6 +311,64 @@ def test_a_second_initialize_is_another_connection() -> None:
     assert served.frames() == []
 
 
+class Tracing(Observation):
+    """Adds an entry to the `_meta` of each call that has one."""
+
+    def __init__(self) -> None:
+        self.calls: list[CallbackCall] = []
+
+    def callback_started(self, call: CallbackCall) -> None:
+        self.calls.append(call)
+        if call.meta is not None and call.tool_use_id != "plain":
+            call.meta.update(traceparent="00-1", progressToken="never")
+
+
+def test_an_observer_adds_to_the_meta_of_a_call_of_a_server_object_and_the_client_wins() -> None:
+    tracing = Tracing()
+    served = Served(Observer(tracing), shop=Server("shop"))
+    served.call("shop", "initialize", 0, capabilities={})
+    run = run_of(served.core.callbacks.servers.all()[0])
+    meta = {"progressToken": "p", "claudecode/toolUseId": "u"}
+    served.call("shop", "tools/call", 1, name="price", arguments={"a": 1}, _meta=meta)
+    served.call("shop", "tools/call", 2, name="price")
+    served.call("shop", "tools/list", 3)
+    served.tell("shop", {"jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": []})
+    sent = [json.loads(message) for message in run.inbox][1:]
+    assert [message["params"].get("_meta") for message in sent[:3]] == [
+        {"traceparent": "00-1", **meta},
+        {"traceparent": "00-1", "progressToken": "never"},
+        None,
+    ]
+    assert sent[0] == {**sent[0], "id": 1, "method": "tools/call"}
+    assert {**sent[0]["params"], "_meta": None} == {"name": "price", "arguments": {"a": 1}, "_meta": None}
+    assert sent[3]["params"] == []
+    assert [(call.kind, call.tool, call.tool_use_id, call.request) for call in tracing.calls] == [
+        ("mcp", "", None, None),
+        ("mcp", "mcp__shop__price", "u", {"a": 1}),
+        ("mcp", "mcp__shop__price", None, None),
+        ("mcp", "", None, None),
+        ("mcp", "", None, None),
+    ]
+
+
+def test_a_call_to_which_no_observer_adds_is_passed_on_as_it_came() -> None:
+    served = Served(Observer(Tracing()), shop=Server("shop"))
+    served.call("shop", "initialize", 0)
+    meta = {"claudecode/toolUseId": "plain"}
+    served.call("shop", "tools/call", 1, name="price", arguments={"a": 1e2}, _meta=meta)
+    call = {"name": "price", "arguments": {"a": 1e2}, "_meta": meta}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+    assert run_of(served.core.callbacks.servers.all()[0]).inbox[-1] == json.dumps(message).encode()
+
+
+def test_an_observer_hears_which_tool_of_a_function_is_called() -> None:
+    tracing = Tracing()
+    served = Served(Observer(tracing), f=lambda message: {"jsonrpc": "2.0", "id": message["id"], "result": {}})
+    served.call("f", "tools/call", 1, name="price", arguments={"a": 1}, _meta={"claudecode/toolUseId": "u"})
+    (call,) = tracing.calls
+    assert (call.tool, call.tool_use_id, call.request, call.meta) == ("mcp__f__price", "u", {"a": 1}, None)
+
+
 def test_a_connection_that_was_replaced_ends_without_a_warning() -> None:
     served, first, entry = connected()
     (second,) = served.call("shop", "initialize", 3)
@@ -377,7 +438,19 @@ def test_the_end_of_a_session_ends_its_server_objects() -> None:
     assert served.frames() == []
 
 
-def test_a_request_of_a_server_object_that_cannot_be_sent_is_answered() -> None:
+def test_a_notification_of_a_server_object_is_not_an_operation_of_the_user() -> None:
+    noting = Noting()
+    served = Served(Observer(noting), shop=Server("shop"))
+    served.call("shop", "initialize", 0)
+    run_of(served.core.callbacks.servers.all()[0]).received({"method": "notifications/tools/list_changed"})
+    (sent,) = served.frames()
+    response = {"subtype": "success", "request_id": sent["request_id"]}
+    served.feed({"type": "control_response", "response": response})
+    assert "request_ended" not in noting.names()
+
+
+def test_a_request_of_a_server_object_that_cannot_be_sent_is_answered(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "bridle")
     served, _, entry = connected()
     run = run_of(entry)
     run.note_initialize(b'{"params": {"capabilities": {"elicitation": {}}}}')
@@ -398,6 +471,7 @@ def test_a_request_of_a_server_object_that_cannot_be_sent_is_answered() -> None:
         "message": "The request could not be sent to Claude Code.",
     }
     assert json.loads(answer)["id"] == 10
+    assert any(text.startswith("a message of server 'shop' was not sent: ") for text in caplog.messages)
     run.received({"method": "notifications/x", "params": {"message": "\ud800"}})
     assert len(run.inbox) == 1
 
@@ -512,8 +586,12 @@ class Halved:
 
 
 def test_a_server_object_without_a_server_is_refused() -> None:
-    with pytest.raises(OptionsError, match=r"^`mcp_servers\.x` looks like a server object") as refused:
+    with pytest.raises(OptionsError) as refused:
         check_package("x", Halved())
+    assert str(refused.value) == (
+        "`mcp_servers.x` looks like a server object of the `mcp` package and has no low-level server inside: this version of "
+        "Bridle does not support it."
+    )
     assert refused.value.field == "mcp_servers.x"
     check_package("x", Server("shop"))
 
@@ -567,13 +645,13 @@ def test_a_name_that_gets_another_server_is_removed_first() -> None:
     it = Replacing(a="A", k="K")
     change = it.change("outside", a="other", k="K", n="N")
     assert next(change) == {"k": {"type": "sdk", "name": "k"}}
-    assert change.send(McpServersChange(removed=["a"], errors={"x": "1", "y": "1"})) == {
+    assert change.send(McpServersChange(added=["q"], removed=["a"], errors={"x": "1", "y": "1"})) == {
         name: {"type": "sdk", "name": name} for name in ("a", "k", "n")
     } | {"outside": {"command": "outside"}}
     assert it.dropped == ["a"]
     assert it.found("a", "k", "n") == ["other", "K", "N"]
     both = finished(change, McpServersChange(added=["a", "n"], removed=["z"], errors={"y": "2"}))
-    assert (both.added, both.removed, both.errors) == (["a", "n"], ["a", "z"], {"x": "1", "y": "2"})
+    assert (both.added, both.removed, both.errors) == (["q", "a", "n"], ["a", "z"], {"x": "1", "y": "2"})
     again = it.change(a="third", k="K", n="N")
     assert sorted(next(again)) == ["k", "n"]  # what the CLI was told last, but for what is replaced
 

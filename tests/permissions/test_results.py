@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridle import Options
 from bridle.checked.functions import AnswerError
 from bridle.errors import OptionsError
 from bridle.permissions import (
@@ -28,7 +29,6 @@ from bridle.permissions import (
     ReplaceRules,
     SetMode,
     UnknownPermissionUpdate,
-    check_can_use_tool,
     decode_permission_request,
     decode_update,
     decode_updates,
@@ -279,14 +279,15 @@ def test_the_callback_is_checked() -> None:
     def callback(request: PermissionRequest) -> Allow:
         return Allow()
 
-    assert check_can_use_tool(callback, "can_use_tool") is callback
+    assert Options(can_use_tool=callback).can_use_tool is callback
 
     def official(tool_name: str, given: dict[str, Any], context: Any) -> Allow:
         return Allow()
 
+    wrong: Any
     for wrong in (official, lambda: None, 5):
         with pytest.raises(OptionsError, match=r"`can_use_tool` .*\(request\)") as caught:
-            check_can_use_tool(wrong, "can_use_tool")
+            Options(can_use_tool=wrong)
         assert caught.value.field == "can_use_tool"
 
 

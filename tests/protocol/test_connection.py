@@ -273,6 +273,19 @@ def test_requests_that_the_cli_still_has_open_come_with_the_answer() -> None:
     assert [event.request_id for event in host.of(events.RequestReceived)] == ["p"]
 
 
+def test_a_request_that_the_cli_still_has_open_and_that_cannot_be_read_is_refused() -> None:
+    host = Host(ready=False)
+    host.initialize()
+    host.take()
+    request = {"type": "control_request", "request_id": "p", "request": 5}
+    host.answer(host.initialize_id, {}, pending_permission_requests=[request])
+    [warned] = host.of(events.WarningRaised)
+    assert (warned.warning.code, warned.warning.context["field"]) == ("FIELD_DROPPED", "request")
+    [refused] = host.take()
+    assert refused["response"]["request_id"] == "p"
+    assert refused["response"]["error"].startswith("Malformed request: ")
+
+
 # -- our requests -----------------------------------------------------------------------------------------------------
 
 

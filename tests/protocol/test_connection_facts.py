@@ -158,6 +158,20 @@ def test_a_timeout_while_stopping_interrupts_what_runs_and_withdraws_nothing() -
     assert [frame["request"] for frame in host.take()] == [{"subtype": "interrupt"}]
 
 
+def test_what_is_cancelled_before_the_start_is_not_written_and_the_rest_is() -> None:
+    host = Host(ready=False)
+    connection = host.connection
+    kept, dropped = connection.send_request("get_usage"), connection.send_request("get_usage")
+    first, second = connection.send_prompt("1"), connection.send_prompt("2")
+    assert connection.cancel_request(dropped)
+    assert connection.expire_turn(first)
+    host.initialize()
+    host.take()
+    host.answer(host.initialize_id)
+    assert [frame.get("request_id") or frame["uuid"] for frame in host.take()] == [kept, second]
+    assert host.turn(first) == [TurnState.INTERRUPTED]
+
+
 # -- starts that fail --------------------------------------------------------------------------------------------------
 
 
@@ -363,7 +377,57 @@ def test_the_role_cli_confirms_the_handshake_once_it_answers() -> None:
         assert response["subtype"] == ("error" if refused else "success")
 
 
+def test_another_answer_does_not_confirm_the_handshake_of_the_role_cli() -> None:
+    cli = Connection(Role.CLI)
+    cli.receive_data(frames.request_frame("i", "initialize", {}) + frames.request_frame("o", "get_usage", {}))
+    cli.events_received()
+    assert cli.send_response("o", {})
+    assert cli.handshake is Handshake.SENT
+
+
+def test_an_id_that_was_answered_safely_is_not_answered_again() -> None:
+    host = Host()
+    host.ask("h", "hook_callback", callback_id=5)
+    assert len(host.take()) == 1
+    host.ask("h", "hook_callback", **HOOK)
+    assert host.take() == []
+    assert not host.of(events.RequestReceived)
+
+
+def test_an_answer_that_cannot_be_read_at_all_is_a_warning_with_the_reason() -> None:
+    host = Host()
+    request = host.connection.send_request("get_usage")
+    line = json.dumps({"type": "control_response", "response": {"subtype": "success", "request_id": request}})
+    host.feed(line.replace("}}", ', "response": 1e999}}').encode())
+    [warned] = host.of(events.WarningRaised)
+    assert warned.warning.context["field"] == "response"
+    assert warned.warning.context["reason"] not in ("", "None")
+    [resolved] = host.of(events.RequestResolved)
+    assert resolved.error is None
+
+
+# -- prompts that run together -----------------------------------------------------------------------------------------
+
+
+def test_a_message_belongs_to_its_prompts_in_the_order_in_which_they_were_sent() -> None:
+    host = Host()
+    one, two, three = (host.connection.send_prompt(text) for text in "123")
+    host.feed(report(three, "started"), report(one, "started"), report(two, "started"), assistant())
+    assert host.whose() == [(one, two, three)]
+
+
 # -- what a debugging user reads ---------------------------------------------------------------------------------------
+
+
+def test_records_of_the_log_name_the_session_the_turn_that_runs_and_the_process() -> None:
+    host = Host()
+    log = host.connection.log
+    assert log.ids() == {"session_id": None, "turn_id": None, "pid": None}
+    host.connection.send_prompt("waits")
+    turn = host.connection.send_prompt("runs")
+    log.pid = lambda: 7
+    host.feed(report(turn, "started"), assistant(session_id="s1"))
+    assert log.ids() == {"session_id": "s1", "turn_id": turn, "pid": 7}
 
 
 def test_frames_that_mean_nothing_are_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -394,6 +458,33 @@ def test_open_requests_that_cannot_be_read_are_logged(caplog: pytest.LogCaptureF
     assert caplog.messages == ["pending requests in the answer to `initialize` could not be read"]
 
 
+# -- results -----------------------------------------------------------------------------------------------------------
+
+
+def limited(status: str) -> dict[str, Any]:
+    return {"type": "rate_limit_event", "rate_limit_info": {"status": status, "rateLimitType": "five_hour"}}
+
+
+@pytest.mark.parametrize(
+    ("before", "is_error", "kind"),
+    [
+        ([limited("rejected")], True, "five_hour"),
+        ([limited("rejected")], False, None),
+        ([limited("allowed_warning")], True, None),
+        ([limited("rejected"), limited("allowed")], True, None),
+        ([limited("rejected"), result()], True, None),
+    ],
+)
+def test_a_failed_result_has_the_rate_limit_that_refused_its_turn(
+    before: list[dict[str, Any]], is_error: bool, kind: str | None
+) -> None:
+    host = Host()
+    host.feed(*before, result(is_error=is_error))
+    assert host.connection.last_result is not None
+    limit = host.connection.last_result.rate_limit
+    assert (limit and limit.rate_limit_type) == kind
+
+
 # -- endings -----------------------------------------------------------------------------------------------------------
 
 
@@ -413,6 +504,19 @@ def test_a_death_says_what_was_open_and_what_the_exit_code_means(prompt: bool, c
     assert error.reason.startswith(f"the CLI exited{' while a prompt was open' if prompt else ''}. {hint}")
     assert (error.exit_code, error.stderr_tail, error.expected) == (code, "half \ufffd", False)
     assert (ended.ending, ended.exit_code, ended.by_exit) == (Ending.FAILED, code, True)
+
+
+def test_a_failure_while_the_session_stops_is_a_stop() -> None:
+    host = Host(ready=False)
+    host.connection.begin_start()
+    host.initialize()
+    host.answer(host.initialize_id)
+    host.connection.begin_stop()
+    host.connection.fail(SessionClosedError(expected=False, reason="lost"))
+    [ended] = host.of(events.Ended)
+    assert (ended.ending, ended.error) == (Ending.STOPPED, None)
+    assert host.connection.terminal_error is None
+    assert host.stage() is SessionState.STOPPED
 
 
 def test_an_end_that_the_shell_brings_is_not_by_exit() -> None:

@@ -23,6 +23,7 @@ from bridle import (
 )
 from bridle.checked.schemas import schema_for
 from bridle.messages import Message, ResultMessage, from_data
+from bridle.permissions import Allow
 from bridle.queries.ending import Recent, TextDeltas, last_text, partial_of
 from bridle.queries.outcomes import CollectResult, RunResult, conclude, with_output_type
 from bridle.queries.plain import PlainQuery, is_steered
@@ -95,6 +96,8 @@ def test_the_last_text_is_that_of_the_main_loop() -> None:
     sub = assistant("of a subagent", parent_tool_use_id="t")
     assert last_text([assistant("one"), assistant("two"), sub, result()]) == "two"
     assert last_text([sub, result()]) == ""
+    blocks = [{"type": "text", "text": text} for text in ("one, ", "two")]
+    assert last_text([assistant(message={"role": "assistant", "content": blocks})]) == "one, two"
 
 
 # -- text deltas -------------------------------------------------------------------------------------------------------
@@ -125,7 +128,7 @@ def test_a_run_result_copies_what_it_is_given() -> None:
     assert found.messages is not messages
     assert found.warnings is not warnings
     assert found.errors is not errors
-    assert (found.cost, found.session_id, str(found)) == (0.25, "s", "t")
+    assert (found.cost, found.session_id, str(found), found.attempts) == (0.25, "s", "t", 1)
     assert repr(found) == ("RunResult(text='t', output=1, session_id='s', cost=0.25, 1 messages, 1 warnings, 1 errors)")
     none: RunResult[Any] = RunResult(text="", output=None, messages=[assistant(session_id="a")], result=None)
     assert (none.cost, none.usage, none.session_id, none.warnings, none.errors) == (None, None, "a", [], [])
@@ -214,6 +217,13 @@ def test_reasons_for_the_bidirectional_protocol() -> None:
     assert is_steered(iter(["hi"]), Options())
 
 
+def test_the_log_says_why_a_query_uses_the_bidirectional_protocol(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "bridle")
+    assert is_steered(iter(["hi"]), Options(can_use_tool=lambda request: Allow()))
+    reasons = "can_use_tool, an iterable of prompts"
+    assert caplog.messages == [f"this query uses the bidirectional protocol: {reasons}"]
+
+
 def test_an_iterable_waits_for_an_answer_after_sixteen_prompts() -> None:
     sent: list[OnePrompt] = []
 
@@ -237,6 +247,27 @@ def test_an_iterable_waits_for_an_answer_after_sixteen_prompts() -> None:
         assert len(sent) == 17
 
     asyncio.run(asyncio.wait_for(read(), 30))
+
+
+def test_a_blocking_iterable_that_is_given_up_does_not_wait_for_an_answer() -> None:
+    class GivenUp(Feeder):
+        """Is given up while it waits for room for the seventeenth prompt."""
+
+        looks = 0
+
+        @property
+        def cancelled(self) -> bool:
+            self.looks += 1
+            return self.looks > 17
+
+        @cancelled.setter
+        def cancelled(self, value: bool) -> None: ...
+
+    sent: list[OnePrompt] = []
+    job = GivenUp(map(str, range(20)), sent.append, lambda _: None)
+    assert job.kind == "prompts"
+    job.call()
+    assert [prompt.content for prompt in sent] == [str(number) for number in range(16)]
 
 
 @pytest.mark.parametrize(
@@ -285,8 +316,40 @@ def test_a_crash_is_an_exit_by_a_signal(code: int | None, crash: bool) -> None:
     query = PlainQuery(Options())
     query.begin(0.0)
     assert query.crashed(code)
+    assert query.turn_open
     query.receive_data(RESULT.encode() + b"\n", 0.0)
     assert query.crashed(code) is crash
+    assert not query.turn_open
+
+
+@pytest.mark.parametrize(
+    ("printed", "code", "text"),
+    [
+        (b"", "EMPTY_RESPONSE", "The CLI exited with code 0 and printed nothing."),
+        (b"{}\n", "CLEAN_EXIT_NO_RESULT", "The CLI exited with code 0 before a result came."),
+    ],
+)
+def test_an_exit_without_a_result_says_if_anything_was_printed(printed: bytes, code: str, text: str) -> None:
+    query = PlainQuery(Options())
+    query.begin(0.0)
+    if printed:
+        query.receive_data(printed, 0.0)
+    query.receive_eof(0.0)
+    query.process_exited(0, b"")
+    (warning,) = [item for item in query.core.items if isinstance(item, StreamWarning)]
+    assert (warning.code, warning.message, warning.context) == (code, text, {"exit_code": 0})
+
+
+def test_an_error_after_a_successful_result_is_a_warning_with_what_stderr_said() -> None:
+    query = PlainQuery(Options())
+    query.begin(0.0)
+    query.receive_data(RESULT.encode() + b"\n", 0.0)
+    query.receive_eof(0.0)
+    query.process_exited(3, b"half \xff")
+    (warning,) = [item for item in query.core.items if isinstance(item, StreamWarning)]
+    assert warning.code == "NONZERO_EXIT_AFTER_RESULT"
+    assert warning.message == "The CLI exited with code 3 after a successful result."
+    assert warning.context == {"exit_code": 3, "stderr_tail": "half \ufffd"}
 
 
 def test_the_log_of_a_query_names_its_bytes_and_messages(caplog: pytest.LogCaptureFixture) -> None:
@@ -296,7 +359,7 @@ def test_the_log_of_a_query_names_its_bytes_and_messages(caplog: pytest.LogCaptu
     query.receive_data(RESULT.encode() + b"\n", 3.5)
     query.receive_eof(4.0)
     said = "\n".join(caplog.messages)
-    assert f"read {len(RESULT) + 1} bytes, 2.500 s after the start" in said
+    assert caplog.messages[:2] == ["started", f"read {len(RESULT) + 1} bytes, 2.500 s after the start"]
     assert "result" in said
     assert sum(" s after the start" in line for line in caplog.messages) == 1
 
@@ -393,6 +456,7 @@ def test_a_query_that_is_silent_or_takes_long_ends_with_its_timeout(kind: str, s
 
 def test_after_the_result_only_the_exit_is_limited() -> None:
     query = begun(first_message=5.0, idle=5.0, turn=5.0, after_result=8.0)
+    query.receive_data(TEXT, 100.5)
     query.receive_data(RESULT.encode() + b"\n", 101.0)
     assert query.wait_seconds(102.0) == 7.0
     query.receive_data(TEXT, 103.0)
@@ -400,6 +464,17 @@ def test_after_the_result_only_the_exit_is_limited() -> None:
     query.expire(111.0)
     assert [item.code for item in query.core.items if isinstance(item, StreamWarning)] == ["CLI_DID_NOT_EXIT"]
     assert query.core.terminal_error is None
+
+
+def test_work_in_the_background_has_its_time_after_each_result() -> None:
+    query = begun(after_result=30.0, background=10.0)
+    listed = {"type": "system", "subtype": "background_tasks_changed", "tasks": [{"task_id": "t"}]}
+    query.receive_data(json.dumps(listed).encode() + b"\n", 100.0)
+    for now in (101.0, 105.0):
+        query.receive_data(RESULT.encode() + b"\n", now)
+        assert query.wait_seconds(now) == 10.0
+    query.receive_data(TEXT, 107.0)
+    assert query.wait_seconds(107.0) == 8.0
 
 
 def test_the_exit_has_five_seconds_after_the_end_of_the_output() -> None:

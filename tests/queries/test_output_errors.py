@@ -19,6 +19,7 @@ def message(kind: str, *content: dict[str, Any]) -> Any:
 
 
 def test_the_last_refusal_is_quoted() -> None:
+    assert last_refusal([]) == ""
     messages = [
         message("assistant", {"type": "tool_use", "id": "a", "name": "StructuredOutput", "input": {"n": "x"}}),
         message("user", {"type": "tool_result", "tool_use_id": "a", "is_error": True, "content": "an earlier refusal"}),

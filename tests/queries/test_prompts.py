@@ -146,6 +146,7 @@ def test_a_callback_for_warnings_that_raises_gives_one_more_warning() -> None:
         "on_warning",
         "`on_warning`",
     )
+    assert "test_prompts.py:" in failure.context["place"]
     with pytest.raises(KeyboardInterrupt):
         tell(Options(on_warning=interrupted), warning)
 

@@ -13,8 +13,22 @@ import anyio
 import pytest
 
 import bridle
-from bridle import Options, OptionsError, RateLimitedError, ResultError, Retry, StreamWarning, sync
-from bridle.queries.retrying import CONTINUE
+from bridle import (
+    BridleError,
+    Options,
+    OptionsError,
+    RateLimitedError,
+    ResultError,
+    Retry,
+    SessionClosedError,
+    StreamWarning,
+    sync,
+)
+from bridle.errors import DecodeError, SessionNotFoundError
+from bridle.messages import AssistantMessage, ResultMessage
+from bridle.queries.ending import partial_of
+from bridle.queries.outcomes import CollectResult
+from bridle.queries.retrying import CONTINUE, Attempts
 from bridle.testing import Script, SimulatedCLI
 from bridle.transports.base import AsyncTransport
 from tests.contract import shows
@@ -245,13 +259,88 @@ def test_each_retry_is_one_record_of_the_log(caplog: pytest.LogCaptureFixture) -
     assert vars(record)["session_id"] == answer.session_id
 
 
-def test_the_callback_for_warnings_may_fail() -> None:
+def test_the_callback_for_warnings_may_fail(caplog: pytest.LogCaptureFixture) -> None:
     def broken(_: StreamWarning) -> None:
         raise ValueError("broken")
 
     with SimulatedCLI(Script().user("go").api_error(529).user(CONTINUE).says("Done.")) as cli:
         answer = sync.run("go", Options(on_warning=broken), transport=cli, retry=NOW)
     assert [warning.code for warning in answer.warnings] == ["RETRYING", "CALLBACK_FAILED"]
+    (failed,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert vars(failed)["session_id"] == answer.session_id
+
+
+# -- the attempts by themselves ----------------------------------------------------------------------------------------
+
+LATER = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def lost_connection(session_id: str | None = None) -> BridleError:
+    """Return an error that may be tried again, after messages of a session if one is given."""
+    error = SessionClosedError(expected=False, reason="lost")
+    error.retryable = True
+    if session_id is not None:
+        error.partial = partial_of([AssistantMessage(session_id=session_id)], session_id)
+    return error
+
+
+def test_an_attempt_that_was_not_started_has_no_warnings_and_others_keep_theirs() -> None:
+    attempts = Attempts("go", Options(), Retry(attempts=3, backoff=0), check=True, reopened=True)
+    warning = StreamWarning("EMPTY_RESPONSE", "w", {})
+    bad = DecodeError(b"x", "not-json", "no")
+    assert attempts.failed(lost_connection(), None, LATER) == 0
+    assert attempts.failed(lost_connection("s"), CollectResult([], [warning], [bad], None), LATER) == 0
+    result = ResultMessage(subtype="success", is_error=False, result="done", session_id="s")
+    answer = attempts.conclude(CollectResult([result], [], [], None), None, LATER)
+    assert [one.code for one in answer.warnings] == ["RETRYING", "EMPTY_RESPONSE", "RETRYING"]
+    assert answer.errors == [bad]
+    assert answer.attempts == 3
+
+
+def test_a_session_that_cannot_be_resumed_is_begun_again_without_counting() -> None:
+    attempts = Attempts("go", Options(), Retry(attempts=3, backoff=0), check=True, reopened=True)
+    assert attempts.failed(lost_connection("s"), None, LATER) == 0
+    assert (attempts.prompt, attempts.options.resume) == (CONTINUE, "s")
+    unknown = SessionNotFoundError("No conversation found with session ID: s")
+    assert attempts.failed(unknown, None, LATER) == 0
+    assert (attempts.prompt, attempts.options.resume) == ("go", None)
+    assert attempts.failed(unknown, None, LATER) is None
+    assert unknown.attempts == 2
+
+
+def test_an_attempt_that_fails_before_its_first_message_leaves_the_session_to_the_next_one() -> None:
+    attempts = Attempts("go", Options(), Retry(attempts=3, backoff=0), check=True, reopened=True)
+    attempts.failed(lost_connection("s"), None, LATER)
+    attempts.failed(lost_connection(), None, LATER)
+    assert (attempts.prompt, attempts.options.resume) == (CONTINUE, "s")
+
+
+def test_without_check_a_result_that_says_that_the_session_is_lost_is_raised_as_well() -> None:
+    attempts = Attempts("go", Options(), Retry(attempts=3, backoff=0), check=False, reopened=True)
+    lost = ResultMessage(is_error=True, errors=["No conversation found with session ID: s"], session_id="n")
+    assert attempts.conclude(CollectResult([lost], [], [], None), None, LATER).result is lost
+    attempts.failed(lost_connection("s"), None, LATER)
+    with pytest.raises(SessionNotFoundError) as raised_:
+        attempts.conclude(CollectResult([lost], [], [], None), None, LATER)
+    assert raised_.value.partial.messages == (lost,)
+
+
+def test_the_warning_about_a_retry_has_the_beginning_of_a_long_reason() -> None:
+    attempts = Attempts("go", Options(), Retry(attempts=2, backoff=0), check=True, reopened=True)
+    error = SessionClosedError(expected=False, reason="x" * 1_000)
+    error.retryable = True
+    attempts.failed(error, None, LATER)
+    answer = attempts.conclude(CollectResult([ResultMessage(is_error=False)], [], [], None), None, LATER)
+    (warning,) = answer.warnings
+    begun = f"SessionClosedError: {str(error)[:300]}..."
+    assert warning.message == f"Attempt 1 of 2 failed; the prompt is sent again in 0.0 s: {begun}"
+    assert warning.exception is error
+
+
+def test_two_attempts_need_a_prompt_that_can_be_sent_again() -> None:
+    with pytest.raises(OptionsError, match="a text or a list of content blocks") as refused:
+        Attempts(iter(["go"]), Options(), Retry(attempts=2), check=True, reopened=True)
+    assert refused.value.field == "retry"
 
 
 @shows("retry.values")

@@ -223,6 +223,7 @@ def test_warnings_are_kept_told_once_and_logged(caplog: pytest.LogCaptureFixture
         (logging.DEBUG, str(before)),
         (logging.WARNING, str(told[1])),
     ]
+    assert [getattr(record, "code", None) for record in caplog.records] == ["SLOW_CONSUMER", "INCOMPLETE_LAST_LINE"]
 
 
 def test_on_warning_that_raises_is_one_more_warning(caplog: pytest.LogCaptureFixture) -> None:
@@ -538,6 +539,33 @@ def test_half_of_the_limit_and_the_limit_itself_are_allowed() -> None:
     assert (error.buffered, error.limit) == (5 * size, 4 * size)
 
 
+def test_half_of_the_limit_is_allowed_to_a_reader_that_has_read_some() -> None:
+    line = {**TEXT, "uuid": "x" * 900}
+    size = len(json.dumps(line))
+    session, messages, _ = listening(limits=Limits(buffered_bytes=4 * size, line_bytes=2 * size))
+    session.take(line, line)
+    messages.take()
+    session.take(line)
+    assert messages.size == 2 * size
+    assert not session.core.warnings
+
+
+def test_a_reader_that_was_slow_and_reads_everything_later_is_warned_about_again() -> None:
+    line = {**TEXT, "uuid": "x" * 900}
+    size = len(json.dumps(line))
+    session, messages, _ = listening(limits=Limits(buffered_bytes=8 * size, line_bytes=2 * size))
+    session.take(*[line] * 5)
+    for _ in range(3):
+        messages.take()
+    session.take(line)  # less than half is left, but more than a quarter
+    while messages.take() is not None:
+        pass
+    session.take(line)
+    assert len(session.core.warnings) == 1
+    session.take(*[line] * 4)
+    assert len(session.core.warnings) == 2
+
+
 def test_unread_messages_of_turns_count_as_well() -> None:
     line = {**TEXT, "uuid": "x" * 900}
     size = len(json.dumps(line))
@@ -548,6 +576,19 @@ def test_unread_messages_of_turns_count_as_well() -> None:
     assert [warning.code for warning in session.core.warnings] == ["SLOW_CONSUMER"]
     session.take(line, line)
     assert isinstance(session.core.connection.terminal_error, SlowConsumerError)
+
+
+def test_unread_messages_count_for_each_of_their_readers() -> None:
+    line = {**TEXT, "uuid": "x" * 900}
+    size = len(json.dumps(line))
+    session, first, _ = listening(limits=Limits(buffered_bytes=8 * size, line_bytes=2 * size))
+    second = Inbox()
+    session.core.audience.add(second, events=False)
+    session.take(line, line)
+    assert not session.core.warnings
+    session.take(line)
+    (warning,) = session.core.warnings
+    assert warning.context["buffered"] == first.size + second.size == 6 * size
 
 
 def test_unread_events_count_for_each_cursor() -> None:
@@ -572,6 +613,15 @@ def test_an_inbox_counts_what_is_left() -> None:
     for left in (sizes[1] + sizes[2], sizes[2], 0):
         messages.take()
         assert messages.size == left
+
+
+def test_a_turn_keeps_the_error_of_a_session_that_fails_before_its_timeout_is_applied() -> None:
+    session = Clocked(timeouts={"turn": EXIT_SECONDS + 1})
+    turn = session.send()
+    session.core.input_broke(session.now)
+    session.core.expire(session.now + EXIT_SECONDS + 2, b"")  # the process was suspended: both have passed
+    session.core.pump(session.now)
+    assert isinstance(turn.inbox.error, SessionClosedError)
 
 
 def test_a_turn_that_times_out_ends_and_is_interrupted() -> None:
@@ -793,8 +843,20 @@ def test_a_hook_that_blocks_needs_a_cli_that_honours_it(info: dict[str, Any], st
         assert core.connection.lifecycle is SessionState.RUNNING
     else:
         assert isinstance(core.start_error, InitializationError)
-        assert "a hook has `on_failure='block'`, and this CLI does not say" in str(core.start_error)
+        assert str(core.start_error).endswith(
+            ": a hook has `on_failure='block'`, and this CLI does not say that it would honour it; update the CLI"
+        )
         assert core.connection.over
+
+
+def test_a_stop_wakes_the_caller_that_waits_for_the_start() -> None:
+    core, _ = starting()
+    core.begin_stop(51.0)
+    core.pump(51.0)
+    assert not core.connection.over
+    assert core.ready.is_set
+    assert isinstance(core.start_error, SessionClosedError)
+    assert core.start_error.expected
 
 
 def test_a_start_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -842,7 +904,10 @@ def test_an_object_that_is_no_server_is_refused() -> None:
     with pytest.raises(NotSupportedError) as refused:
         sent_servers({"bad": Nothing()})
     assert refused.value.operation == "mcp_servers"
-    assert "A Nothing (`bad`) is not supported: use `bridle.tool_server`" in str(refused.value)
+    assert (
+        "A Nothing (`bad`) is not supported: use `bridle.tool_server`, a server object of the `mcp` package, "
+        "or a function that takes one JSON-RPC dict and returns one."
+    ) in str(refused.value)
 
 
 # -- waking ------------------------------------------------------------------------------------------------------------
@@ -899,6 +964,7 @@ def test_a_bad_line_is_logged_as_its_error_says(caplog: pytest.LogCaptureFixture
     assert isinstance(event, BadLine)
     (record,) = caplog.records
     assert (record.levelno, record.getMessage()) == (logging.WARNING, str(event.error))
+    assert getattr(record, "code", None) == event.error.reason
     assert not session.core.warnings
 
 

@@ -121,17 +121,18 @@ def test_keep_alives_do_not_put_off_the_end_of_a_query() -> None:
 
 @shows("session.deadlines.keep-alives")
 @pytest.mark.parametrize("late", [0.0, 60.0])
-def test_what_is_said_does(late: float) -> None:
+@pytest.mark.parametrize("said", ["messages", "states"])
+def test_what_is_said_does(said: str, late: float) -> None:
     """Also if it was there and nobody could look at it in time."""
     session = Clocked(SteeredQuery, timeouts={"after_result": 30.0})
     query = session.core.audience
     assert isinstance(query, SteeredQuery)
     query.send_all("hello", session.now)
     session.take(RUNNING, RESULT)
-    for _ in range(5):
+    for number in range(5):
         session.pass_by(29)
         session.now += late
-        session.take(TEXT)
+        session.take(TEXT if said == "messages" else {**RUNNING, "state": ("idle", "running")[number % 2]})
     assert not [item for item in query.take() if isinstance(item, StreamWarning)]
     assert not session.core.stop_asked
 

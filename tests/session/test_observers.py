@@ -18,9 +18,10 @@ import pytest
 
 import bridle
 from bridle import BridleError, Options, OptionsError, SessionClosedError
-from bridle.options.observing import ONE_TURN, CallbackCall, CallbackEnd, Observation, Subject
+from bridle.options.observing import ONE_TURN, Observation, Subject
 from tests.contract import shows
 from tests.support import stand_in
+from tests.support.observing import Noting
 from tests.support.patience import patience
 from tests.support.programs import program
 from tests.support.session_fixtures import StandIn
@@ -35,25 +36,15 @@ class Refusal(BridleError):
     """An observer refuses a prompt, or ends a turn."""
 
 
-class Notes(Observation):
-    """Keeps what it hears."""
+class Notes(Noting):
+    """Also notes the context, and may refuse prompts and end turns."""
 
     def __init__(self, kept: Kept, subject: Subject) -> None:
+        super().__init__(*kept.raises, variables=kept.variables)
         self.kept = kept
         self.subject = subject
-        self.heard: list[tuple[Any, ...]] = []
         self.over = threading.Event()
-
-    def note(self, name: str, *arguments: Any) -> None:
-        self.heard.append((name, *arguments))
-        if name in self.kept.raises:
-            raise RuntimeError(f"the observer fails in {name}")
-
-    def names(self, *leave_out: str) -> list[str]:
-        return [name for name, *_ in self.heard if name not in leave_out]
-
-    def of(self, name: str) -> list[tuple[Any, ...]]:
-        return [tuple(arguments) for found, *arguments in self.heard if found == name]
+        self.enter = lambda: VALUE.set("inside")
 
     def prompt_sending(self, turn_id: str, content: Any) -> None:
         self.note("prompt_sending", turn_id, content, VALUE.get())
@@ -62,16 +53,7 @@ class Notes(Observation):
 
     def launching(self) -> Mapping[str, str | None]:
         self.note("launching", VALUE.get())
-        return self.kept.variables
-
-    def launched(self) -> None:
-        self.note("launched")
-
-    def ready(self) -> None:
-        self.note("ready")
-
-    def turn_changed(self, turn_id: str, state: str, error: BridleError | None) -> None:
-        self.note("turn_changed", turn_id, state, error)
+        return self.variables
 
     def messages_received(self, messages: Any, turn_ids: tuple[str, ...]) -> None:
         for message in messages:
@@ -80,24 +62,11 @@ class Notes(Observation):
                 if self.kept.ends:
                     self.subject.end_turn(ONE_TURN, Refusal("enough"))
 
-    def callback_started(self, call: CallbackCall) -> Callable[[], object] | None:
-        self.note("callback_started", call)
-        return lambda: VALUE.set("inside")
-
-    def callback_ended(self, call: CallbackCall, end: CallbackEnd) -> None:
-        self.note("callback_ended", call, end)
-
-    def request_sent(self, request_id: str, operation: str) -> None:
-        self.note("request_sent", request_id, operation)
-
-    def request_ended(self, request_id: str, error: BridleError | None) -> None:
-        self.note("request_ended", request_id, error)
-
     def ended(self, error: BridleError | None, exit_code: int | None) -> None:
-        self.heard.append(("ended", error, exit_code))
-        self.over.set()
-        if "ended" in self.kept.raises:
-            raise RuntimeError("the observer fails in ended")
+        try:
+            super().ended(error, exit_code)
+        finally:
+            self.over.set()
 
 
 class Kept:

@@ -234,7 +234,7 @@ class McpObjects:
             self._parts.post(lambda: self._was_answered(run, message_id, message))
 
         def was_sent(message: dict[str, Any]) -> None:
-            self._parts.post(lambda: self._was_sent(entry, run, message))
+            self._parts.post(lambda: self._was_sent(run, message))
 
         def serve() -> Any:
             from bridle.waiting.mcp_objects import serve
@@ -256,10 +256,10 @@ class McpObjects:
         if job is not None:
             self._jobs.finish(job, message, None)
 
-    def _was_sent(self, entry: Entry, run: ObjectRun, message: dict[str, Any]) -> None:
-        if run.closing or entry.run is not run:
+    def _was_sent(self, run: ObjectRun, message: dict[str, Any]) -> None:
+        if run.closing:
             return
-        if not send_message(self._parts.connection, entry.name, message) and "id" in message:
+        if not send_message(self._parts.connection, run.name, message) and "id" in message:
             answer = rpc_error(message["id"], INTERNAL_ERROR, "The request could not be sent to Claude Code.")
             run.put(msgspec.json.encode(answer))
 

@@ -139,7 +139,7 @@ class Observers:
             job.tool_use_id,
             job.request,
             job.on_failure,
-            None if job.with_meta is None or not job.tool else {},
+            None if job.with_meta is None else {},
         )
         enters = []
         for option, observation in self._found.items():

@@ -276,8 +276,13 @@ def _incomplete_last_line(core: QueryCore, line: bytes) -> None:
     core.items.append(incomplete_last_line(line))
 
 
-def _no_result(code: WarningCode, text: str) -> Callable[[QueryCore, _Exit], None]:
-    return lambda core, exited: core.give(code, f"The CLI exited with code 0 {text}.", exit_code=exited.exit_code)
+def _empty_response(core: QueryCore, exited: _Exit) -> None:
+    core.give("EMPTY_RESPONSE", "The CLI exited with code 0 and printed nothing.", exit_code=exited.exit_code)
+
+
+def _clean_exit_no_result(core: QueryCore, exited: _Exit) -> None:
+    text = "The CLI exited with code 0 before a result came."
+    core.give("CLEAN_EXIT_NO_RESULT", text, exit_code=exited.exit_code)
 
 
 def _nonzero_exit_after_result(core: QueryCore, exited: _Exit) -> None:
@@ -299,8 +304,8 @@ _GIVES: dict[Yield, Callable[[QueryCore, Any], None]] = {
     Yield.WARN_OVERSIZED_LINE_SKIPPED: _oversized_line_skipped,
     Yield.WARN_UNEXPECTED_DATA_AFTER_RESULT: _unexpected_data,
     Yield.WARN_INCOMPLETE_LAST_LINE: _incomplete_last_line,
-    Yield.WARN_EMPTY_RESPONSE: _no_result("EMPTY_RESPONSE", "and printed nothing"),
-    Yield.WARN_CLEAN_EXIT_NO_RESULT: _no_result("CLEAN_EXIT_NO_RESULT", "before a result came"),
+    Yield.WARN_EMPTY_RESPONSE: _empty_response,
+    Yield.WARN_CLEAN_EXIT_NO_RESULT: _clean_exit_no_result,
     Yield.WARN_NONZERO_EXIT_AFTER_RESULT: _nonzero_exit_after_result,
     Yield.WARN_CLI_DID_NOT_EXIT: _cli_did_not_exit,
     Yield.RAISE_TOO_MANY_DECODE_ERRORS: _too_many_decode_errors,

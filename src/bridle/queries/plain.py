@@ -254,8 +254,7 @@ class PlainQuery:
                 case _:  # the state of the CLI: the connection keeps it
                     pass
         if self.core.results:
-            waits = self.core.state is State.RESULT_RECEIVED and not self.output_ended
-            self._overtime.look(self.connection, waits=waits)
+            self._overtime.look(self.connection, waits=True)
 
     def _heard(self, messages: list[Message]) -> None:
         """Let the timeouts follow the messages."""

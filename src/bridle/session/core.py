@@ -36,7 +36,6 @@ from bridle.messages.base import frame_summary
 from bridle.messages.decode import prepare
 from bridle.options.bounds import checked_timeout
 from bridle.options.options import Options
-from bridle.permissions import check_can_use_tool
 from bridle.protocol import events as core_events
 from bridle.protocol.connection import SETTLE_SECONDS, Connection, Role
 from bridle.protocol.control import row_for
@@ -148,8 +147,6 @@ class SessionCore(Generic[A]):
         options = options if options is not None else Options()
         self.options: Options = options
         hooks = check_hooks(options.hooks, "hooks") if options.hooks is not None else {}
-        if options.can_use_tool is not None:
-            check_can_use_tool(options.can_use_tool, "can_use_tool")
         servers = own_servers(options)
         self.hooks: Registration = registration(hooks, options.timeouts.hook)
         self.post = post

@@ -206,9 +206,7 @@ class Storing:
     def expire(self, name: str, seconds: float) -> None:
         """Apply an expired timeout: of an attempt, or of the rest before the next one."""
         if name == _REST:
-            append = self.mirror.rested()
-            if append is not None:
-                self._start(append)
+            self._rested()
             return
         job, self._job = self._job, None
         if job is not None:
@@ -219,13 +217,18 @@ class Storing:
             self.more.wake()
         self.move()
 
+    def _rested(self) -> None:
+        append = self.mirror.rested()
+        if append is not None:
+            self._start(append)
+
     def begin_end(self) -> None:
         """Make everything that waits due: the session ends."""
         self.mirror.happens(Occasion.END)
         if self._job is not None:  # the end of the connection removed the timeouts
             self._core.deadlines.arm(_KIND, _ATTEMPT, self._seconds)
         elif self.mirror.writer is Writer.RESTING:
-            self.expire(_REST, 0)
+            self._rested()
         self.move()
 
     @property
@@ -241,8 +244,7 @@ class Storing:
             self._core.callbacks.to_stop.append(job)
         self._core.deadlines.disarm(_KIND, _ATTEMPT)
         self._core.deadlines.disarm(_KIND, _REST)
-        if not self.mirror.idle or self.mirror.waiting:
-            self.mirror.abandon("the session has ended, and there was no time left")
+        self.mirror.abandon("the session has ended, and there was no time left")
         self._tell_problems()
 
     # -- problems ------------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from bridle._version import __version__
 PLACES: dict[str, str] = {
     name: module
     for module, names in {
+        "bridle.aio.mapping": "MapStream map",
         "bridle.aio.pool": "SessionPool",
         "bridle.aio.query": "QueryStream query run",
         "bridle.aio.session": "Session Turn start_session",
@@ -34,12 +35,14 @@ PLACES: dict[str, str] = {
             "AmbiguousSessionError SessionExistsError SessionInUseError "
             "BridleError BudgetError BudgetExceededError "
             "CLIExitedDuringInitError CLINotFoundError CheckpointingNotEnabledError ConcurrentUseError ControlError "
-            "ControlRejectedError ControlTimeoutError DecodeError DecodeErrorLimitError Diagnostic InitQueueOverflowError "
-            "InitializationError InitializationTimeoutError LineTooLongError NotSupportedError OptionsError PartialResult "
+            "ControlRejectedError ControlTimeoutError DecodeError DecodeErrorLimitError Diagnostic FleetError "
+            "InitQueueOverflowError "
+            "InitializationError InitializationTimeoutError JournalError LineTooLongError NotSupportedError OptionsError PartialResult "
             "PoolClosedError PoolError PoolTimeoutError ProcessError PromptIterableError RegistryError SessionClosedError "
             "SessionNotFoundError SessionNotStartedError SessionReturnedError SlowConsumerError SpawnError StartError StoreConflictError "
-            "StoreError StreamError StreamWarning TooManyPendingRequestsError TranscriptError TurnCancelledError TurnTimeoutError "
-            "UnknownPriceError UnknownVersionError UnsupportedCLIVersionError VersionDetectionError"
+            "StoreError StreamError StreamWarning TaskChangedError TaskFailedError TooManyPendingRequestsError TranscriptError "
+            "TurnCancelledError TurnTimeoutError UnknownPriceError UnknownVersionError UnsupportedCLIVersionError "
+            "VersionDetectionError WorkspaceError"
         ),
         "bridle.hooks": "HookContext HookMatcher HookOutput",
         "bridle.launch.versions": "CLIVersion version_meets_minimum",
@@ -70,7 +73,7 @@ PLACES: dict[str, str] = {
     }.items()
     for name in names.split()
 }
-_SUBMODULES = ("budgets", "hooks", "messages", "pool", "sync", "telemetry", "testing", "transcripts")
+_SUBMODULES = ("budgets", "fleet", "hooks", "messages", "pool", "sync", "telemetry", "testing", "transcripts")
 
 __all__ = ["__version__", *_SUBMODULES, *PLACES]  # noqa: PLE0604 - all of them are strings
 

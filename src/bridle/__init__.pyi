@@ -2,6 +2,7 @@
 
 from bridle import (
     budgets,
+    fleet,
     hooks,
     messages,
     pool,
@@ -12,6 +13,10 @@ from bridle import (
 )
 from bridle._version import (
     __version__,
+)
+from bridle.aio.mapping import (
+    MapStream,
+    map,
 )
 from bridle.aio.pool import (
     SessionPool,
@@ -56,9 +61,11 @@ from bridle.errors import (
     DecodeError,
     DecodeErrorLimitError,
     Diagnostic,
+    FleetError,
     InitQueueOverflowError,
     InitializationError,
     InitializationTimeoutError,
+    JournalError,
     LineTooLongError,
     NotSupportedError,
     OptionsError,
@@ -82,6 +89,8 @@ from bridle.errors import (
     StoreError,
     StreamError,
     StreamWarning,
+    TaskChangedError,
+    TaskFailedError,
     TooManyPendingRequestsError,
     TranscriptError,
     TurnCancelledError,
@@ -90,6 +99,7 @@ from bridle.errors import (
     UnknownVersionError,
     UnsupportedCLIVersionError,
     VersionDetectionError,
+    WorkspaceError,
 )
 from bridle.hooks import (
     HookContext,
@@ -231,6 +241,7 @@ __all__ = [
     "ElicitationRequest",
     "ElicitationResult",
     "EmbeddedResource",
+    "FleetError",
     "HookContext",
     "HookMatcher",
     "HookOutput",
@@ -238,8 +249,10 @@ __all__ = [
     "InitQueueOverflowError",
     "InitializationError",
     "InitializationTimeoutError",
+    "JournalError",
     "Limits",
     "LineTooLongError",
+    "MapStream",
     "McpHttpServerConfig",
     "McpSSEServerConfig",
     "McpStdioServerConfig",
@@ -303,6 +316,8 @@ __all__ = [
     "SystemPromptFile",
     "SystemPromptPreset",
     "TaskBudget",
+    "TaskChangedError",
+    "TaskFailedError",
     "Telemetry",
     "TextBlock",
     "ThinkingBlock",
@@ -335,9 +350,12 @@ __all__ = [
     "UserMessage",
     "VersionDetectionError",
     "WarningRaised",
+    "WorkspaceError",
     "__version__",
     "budgets",
+    "fleet",
     "hooks",
+    "map",
     "messages",
     "pool",
     "query",

@@ -29,9 +29,11 @@ __all__ = [
     "ControlTimeoutError",
     "DecodeError",
     "Diagnostic",
+    "FleetError",
     "InitQueueOverflowError",
     "InitializationError",
     "InitializationTimeoutError",
+    "JournalError",
     "LineTooLongError",
     "NotSupportedError",
     "OptionsError",
@@ -56,6 +58,8 @@ __all__ = [
     "StreamError",
     "StreamWarning",
     "DecodeErrorLimitError",
+    "TaskChangedError",
+    "TaskFailedError",
     "TooManyPendingRequestsError",
     "TranscriptError",
     "TurnCancelledError",
@@ -65,6 +69,7 @@ __all__ = [
     "UnsupportedCLIVersionError",
     "VersionDetectionError",
     "WarningCode",
+    "WorkspaceError",
     "short_traceback",
     "escape_terminal",
     "text_of",
@@ -1085,7 +1090,7 @@ class UnknownPriceError(BudgetError):
         name = escape_terminal(repr(model), 200)
         super().__init__(
             f"The model {name} has no price, and a budget in US dollars needs one. Pass it: `Budget(..., prices={{{name}: "
-            "Price(input=3, output=15)}})`, in US dollars for a million tokens; or limit `tokens` instead of dollars."
+            "Price(input=3, output=15)})`, in US dollars for a million tokens; or limit `tokens` instead of dollars."
         )
 
 
@@ -1121,6 +1126,83 @@ class BudgetExceededError(BudgetError):
                 f"reserved {_amount(reserved, unit)}. {action}. Wait until one of them ends, or {fix[0].lower()}{fix[1:]}."
             )
         super().__init__(text)
+
+
+class FleetError(BridleError):
+    """A fleet cannot keep its promises: its journal or a workspace fails."""
+
+
+class JournalError(FleetError):
+    """The journal of a fleet cannot be used: its file or database fails, or has another version. Nothing that it has is lost."""
+
+    retryable = True
+
+
+class TaskChangedError(FleetError):
+    """The journal has a task under the same id with another prompt or other options. Nothing was added.
+
+    Attributes:
+        differences: the differences, a line for each of the first tasks.
+        count: how many tasks differ.
+
+    Args:
+        journal: the journal, for people.
+    """
+
+    def __init__(self, journal: str, differences: Sequence[str], count: int) -> None:
+        self.differences: list[str] = list(differences)
+        self.count: int = count
+        shown = "\n".join(f"  {each}" for each in differences)
+        more = f"\n  and {count - len(differences)} more" if count > len(differences) else ""
+        super().__init__(
+            escape_terminal(
+                f"The journal {journal!r} has tasks under the same ids with other contents: {count}. Give changed tasks new ids, or use "
+                f"another journal.\n{shown}{more}",
+                20_000,
+            )
+        )
+
+
+class TaskFailedError(FleetError):
+    """A task of a fleet is over without success.
+
+    Attributes:
+        task: its id.
+        state: `failed` or `cancelled`.
+        cause: why its last attempt failed, such as `crash` or `verify`.
+        row: the `FleetRow` of the task.
+
+    Args:
+        error: the text of the last error.
+    """
+
+    def __init__(self, task: str, state: str, cause: str | None, error: str | None, row: object = None) -> None:
+        self.task: str = task
+        self.state: str = state
+        self.cause: str | None = cause
+        self.row: object = row
+        why = f" ({cause})" if cause else ""
+        super().__init__(
+            escape_terminal(
+                f"The task {task!r} {'was cancelled' if state == 'cancelled' else 'failed'}{why}: {error or 'no error'}"
+            )
+        )
+
+
+class WorkspaceError(FleetError):
+    """The workspace of a task cannot be made, or its work cannot be kept. Work of earlier attempts stays where it is.
+
+    Args:
+        message: the text of the error.
+
+    Attributes:
+        retryable: True if the same call may succeed later without a change: a lock, a timeout, no space.
+    """
+
+    def __init__(self, message: str, *, retryable: bool = False) -> None:
+        self.retryable: bool = retryable
+        # Names of tasks and branches, and the output of git, may come from strangers.
+        super().__init__(escape_terminal(message, 20_000))
 
 
 def _amount(value: float, unit: str) -> str:

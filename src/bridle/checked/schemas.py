@@ -148,6 +148,37 @@ def decode_output(result: ResultMessage, output_type: Any, refusal: str = "") ->
     if raw is None:
         why = f"the CLI refused the model's last attempt ({refusal})" if refusal else "the model did not give one"
         raise OutputError(result, why, None)
+    try:
+        return decode_raw(raw, output_type)
+    except MisfitError as error:
+        raise OutputError(result, str(error), error.raw) from error.__cause__
+
+
+class MisfitError(ValueError):
+    """Structured output does not fit a type.
+
+    Args:
+        problem: the reason, in words.
+        raw: the output, without a wrapper that the model put around it.
+    """
+
+    def __init__(self, problem: str, raw: bytes) -> None:
+        super().__init__(problem)
+        self.raw: bytes = raw
+
+
+def decode_raw(raw: bytes, output_type: Any) -> Any:
+    """Decode structured output.
+
+    Args:
+        raw: the output, as JSON.
+        output_type: the type to decode into; None for plain values.
+
+    Raises:
+        MisfitError: it does not fit.
+    """
+    if output_type is None:
+        return msgspec.json.decode(raw)
     schema, wrapped = _schema(output_type)
     inner = _unwrap(raw)
     candidates: list[bytes | None]
@@ -169,7 +200,7 @@ def decode_output(result: ResultMessage, output_type: Any, refusal: str = "") ->
         except (msgspec.MsgspecError, ValueError) as error:
             if problem is None:
                 problem, failed = error, candidate
-    raise OutputError(result, str(problem), failed) from problem
+    raise MisfitError(str(problem), failed) from problem
 
 
 def _raw_output(result: ResultMessage) -> bytes | None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bridle.checked.fields import Checked
     from bridle.options.options import Options
 
-__all__ = ["LaunchPlan", "build_plan", "in_process_servers", "needs_session"]
+__all__ = ["LaunchPlan", "build_plan", "in_process_servers", "inherited_variables", "needs_session"]
 
 CHILD_ID = "BRIDLE_CHILD_ID"
 """The variable by which a CLI and its descendants are recognised."""
@@ -73,13 +73,12 @@ NOT_INHERITED = frozenset(
 `options.env` can set each of them again, except for the child's id. Variables by which users configure the CLI are passed on."""
 
 
-def build_environment(options: Options, base: Mapping[str, str], child_id: str) -> dict[str, str]:
-    """Return the variables of the child.
+def inherited_variables(options: Options, base: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of the child that are inherited, or that `env` sets.
 
     Args:
-        options: `env`, `inherit_env`, `cwd` and those that become variables.
+        options: `env` and `inherit_env`.
         base: the variables of this process.
-        child_id: the random id of the child.
     """
     if options.inherit_env is True:
         variables = {name: value for name, value in base.items() if name not in NOT_INHERITED}
@@ -94,6 +93,18 @@ def build_environment(options: Options, base: Mapping[str, str], child_id: str) 
             variables.pop(name, None)
         else:
             variables[name] = value
+    return variables
+
+
+def build_environment(options: Options, base: Mapping[str, str], child_id: str) -> dict[str, str]:
+    """Return the variables of the child.
+
+    Args:
+        options: `env`, `inherit_env`, `cwd` and those that become variables.
+        base: the variables of this process.
+        child_id: the random id of the child.
+    """
+    variables = inherited_variables(options, base)
     for option in ROWS:
         if option.environment is not None:
             variables.update(option.environment(options))

@@ -1,12 +1,12 @@
-"""Observers of queries and sessions: the reports that they receive, and the actions that they have. Telemetry and budgets use them.
+"""Observers of queries, sessions and fleets: the reports that they receive, and the actions that they have. Telemetry and budgets use them.
 
-All methods are called where the session is: in the thread of the event loop, or under the lock of a blocking session. They must
-return immediately.
+All methods of an `Observation` are called where the session is: in the thread of the event loop, or under the lock of a blocking session.
+Those about fleets are called in the threads of the fleet. They must return immediately.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,18 @@ if TYPE_CHECKING:
     from bridle.messages import Message
     from bridle.options.options import Options
 
-__all__ = ["ONE_TURN", "CallbackCall", "CallbackEnd", "Observation", "Observer", "Subject"]
+__all__ = [
+    "ONE_TURN",
+    "AttemptFacts",
+    "AttemptObservation",
+    "CallbackCall",
+    "CallbackEnd",
+    "FleetObserver",
+    "Observation",
+    "Observer",
+    "RunObservation",
+    "Subject",
+]
 
 ONE_TURN = "query"
 """The id of the turn of a query over the one-way launch."""
@@ -138,7 +149,7 @@ class Observation:
 
         Args:
             turn_id: the turn.
-            state: `started`, `completed`, `interrupted` or `failed`. A query over the one-way launch only ends.
+            state: `started`, `queued` (again), `completed`, `interrupted` or `failed`. A query over the one-way launch only ends.
             error: the error of the session or of the start, if that ended the turn.
         """
 
@@ -201,6 +212,122 @@ class Observer(Protocol):
 
         Args:
             subject: the query or session.
+
+        Returns:
+            The object that receives the reports.
+        """
+
+
+class AttemptFacts(NamedTuple):
+    """An attempt at a task of a fleet.
+
+    Attributes:
+        task: the id of the task.
+        attempt: its number.
+        resumed: True if it continues the session of an earlier attempt.
+    """
+
+    task: str
+    attempt: int
+    resumed: bool
+
+
+class AttemptObservation:
+    """Receives the reports on one attempt, in its thread. The methods here do nothing: override the ones you need.
+
+    The query of the attempt and the user's check run in the same thread, in the context that the methods have set.
+    """
+
+    def step_started(self, step: Literal["prepare", "verify", "finish"]) -> None:
+        """Take that a step begins; there is one at a time.
+
+        Args:
+            step: `prepare` and `finish` are those of the workspace, `verify` is the check of the answer.
+        """
+
+    def step_ended(self, failure: str) -> None:
+        """Take that the step is over.
+
+        Args:
+            failure: the class of the exception that ended it; empty if it went well.
+        """
+
+    def ended(self, state: str | None, cause: str | None, failure: str, session_id: str) -> None:
+        """Take that the attempt is over. The last call, and it comes in any case, unless the process is killed.
+
+        Args:
+            state: the state of the task now; None if another worker has it.
+            cause: why the attempt failed, such as `throttled`; None if it did not.
+            failure: the kind of failure; empty if the attempt went well, was stopped, or was cancelled.
+            session_id: its session.
+        """
+
+
+class RunObservation:
+    """Receives the reports on one run of a fleet, in the thread of its driver. The methods here do nothing: override the ones you need."""
+
+    def context(self) -> dict[str, str]:
+        """Return entries that name the run to the observer of an attempt, which may be in another process."""
+        return {}
+
+    def task_leased(self, waited: float) -> None:
+        """Take that an attempt is about to be started.
+
+        Args:
+            waited: the seconds that its task was queued, or waited for a reset or a back-off.
+        """
+
+    def attempt_ended(self, cause: str | None) -> None:
+        """Take that an attempt of this driver is over, wherever it ran.
+
+        Args:
+            cause: why it failed, such as `throttled`, or `lost` if its worker is gone; None if it did not.
+        """
+
+    def task_ended(self, state: str, seconds: float) -> None:
+        """Take that a task is over.
+
+        Args:
+            state: `succeeded`, `failed` or `cancelled`.
+            seconds: the time that all its attempts took.
+        """
+
+    def limit_changed(self, limit: int) -> None:
+        """Take how many agents may run at the same time. Called at the start, and when rate limits change it.
+
+        Args:
+            limit: the number.
+        """
+
+    def ended(self, error: BaseException | None) -> None:
+        """Take that the run is over. The last call, and it comes in any case.
+
+        Args:
+            error: the error that ended it early.
+        """
+
+
+@runtime_checkable
+class FleetObserver(Protocol):
+    """The methods of an observer that also observes fleets, such as `bridle.Telemetry`."""
+
+    def observe_run(self, fleet: str, concurrency: int) -> RunObservation:
+        """Begin to observe a run of a fleet. Called in the thread of its driver, in the context of the caller of `Fleet.run`.
+
+        Args:
+            fleet: the id of the journal.
+            concurrency: agents that may run at the same time, at most.
+
+        Returns:
+            The object that receives the reports.
+        """
+
+    def observe_attempt(self, facts: AttemptFacts, run: dict[str, str]) -> AttemptObservation:
+        """Begin to observe an attempt. Called in the thread of the attempt.
+
+        Args:
+            facts: the attempt.
+            run: the entries of `RunObservation.context`.
 
         Returns:
             The object that receives the reports.

@@ -165,17 +165,24 @@ def _from_file(fields: Mapping[str, Field], file: str, trusted: bool) -> dict[st
             raise OptionsError(f"The options file has an unknown key `{escape_terminal(name, 100)}`.{hint}", field=name)
         if variable_kind(fields[name]) == "function":
             raise OptionsError(f"The options file cannot set `{name}`: it is a function.", field=name)
-        if not trusted:
-            _refuse_untrusted(name, fields[name].row.refused, value)
+        if not trusted and (refused := refusal(fields[name], name, value)) is not None:
+            reason, where = refused
+            raise OptionsError(
+                f"`{escape_terminal(where, 200)}` is refused from a file, because {escape_terminal(reason, 200)}; pass `trust_file=True` "
+                "if only you can write that file.",
+                field=where,
+            )
     return content
 
 
-def _refuse_untrusted(name: str, rule: Any, value: Any) -> None:
-    refused = rule(value) if callable(rule) else (rule, name) if rule else None
-    if refused is not None:
-        reason, where = refused
-        raise OptionsError(
-            f"`{escape_terminal(where, 200)}` is refused from a file, because {escape_terminal(reason, 200)}; pass `trust_file=True` "
-            "if only you can write that file.",
-            field=where,
-        )
+def refusal(field: Field, name: str, value: Any) -> tuple[str, str] | None:
+    """Return why a file that others can write must not set this value, and the part that is refused; None if it may.
+
+    Args:
+        field: the field of the option.
+        name: the name of the option.
+        value: the value in the file.
+    """
+    rule: Any = field.row.refused
+    found: tuple[str, str] | None = rule(value) if callable(rule) else (rule, name) if rule else None
+    return found

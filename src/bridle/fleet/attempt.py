@@ -1,0 +1,570 @@
+"""One attempt, in a thread or process of a worker: workspace, CLI, answer, check, and each step in the journal before it is done."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+import traceback
+import uuid
+from collections import deque
+from contextlib import suppress
+from random import uniform
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from bridle.budgets.metering import Meter
+from bridle.checked.schemas import MisfitError, decode_raw
+from bridle.errors import (
+    BridleError,
+    BudgetExceededError,
+    JournalError,
+    SessionNotFoundError,
+    escape_terminal,
+)
+from bridle.fleet.checking import CommandError, Refused, check
+from bridle.fleet.classify import cause_of
+from bridle.fleet.log import AttemptLog
+from bridle.fleet.orders import Ended
+from bridle.fleet.recovery import NANO, Recovered, config_folder, recover
+from bridle.fleet.states import CAUSES, Cause, Happening, State
+from bridle.fleet.task import Answer
+from bridle.fleet.watching import AttemptWatch
+from bridle.messages import RateLimitedError
+from bridle.queries.outcomes import CollectResult, conclude, with_output_type
+from bridle.queries.retrying import CONTINUE
+from bridle.sync.query import query
+from bridle.waiting.processes import is_running, process_domain, start_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
+
+    from bridle.fleet.journal import Journal, Lease
+    from bridle.fleet.orders import Order
+    from bridle.fleet.workspaces import Place
+    from bridle.messages import Message
+    from bridle.queries.outcomes import RunResult
+    from bridle.sync.query import QueryStream
+    from bridle.transports.base import TransportSource
+
+__all__ = ["JOURNAL_SECONDS", "AttemptRun", "insist"]
+
+T = TypeVar("T")
+
+_LONGEST_ERROR = 4_000
+_LOGGED_ERROR = 500
+_QUOTES = frozenset({Cause.VERIFY, Cause.OUTPUT, Cause.BUG})
+JOURNAL_SECONDS = 30.0
+"""How long a worker tries to write to a journal that fails: another program may hold it, or space may be made."""
+_ORPHAN_SECONDS = 5.0
+"""How long the CLI of a driver that was killed may take to end by itself."""
+_ROOM_SECONDS = 1.0
+"""How long an attempt waits for room in a budget."""
+_KEPT_MESSAGES = 50
+_MOST_DOUBLINGS = 30
+_NEXT = {
+    Happening.ACCEPTED: State.SUCCEEDED,
+    Happening.POSTPONED: State.WAITING,
+    Happening.GIVEN_BACK: State.QUEUED,
+    Happening.GAVE_UP: State.FAILED,
+    Happening.CANCELLED: State.CANCELLED,
+}
+
+
+class _Interrupted(Exception):  # noqa: N818 - it ends no program
+    """The attempt has to end: it was cancelled, stopped, or given to another worker."""
+
+    def __init__(self, cause: Cause) -> None:
+        super().__init__(cause)
+        self.cause = cause
+
+
+def insist(call: Callable[[], T], stopped: threading.Event) -> T:
+    """Call a function of a journal; repeat it while the journal fails.
+
+    Raises:
+        JournalError: it failed for too long, or the worker was stopped.
+    """
+    until = time.monotonic() + JOURNAL_SECONDS
+    pause = 0.05
+    while True:
+        try:
+            return call()
+        except JournalError as error:
+            if not error.retryable or time.monotonic() > until:
+                raise
+            if stopped.wait(pause):
+                return call()
+            pause = min(2.0, pause * 2)
+
+
+class AttemptRun:
+    """Makes one attempt.
+
+    Args:
+        order: the attempt.
+        journal: the journal.
+        holder: the name of the worker.
+        transport: connects to the CLI; None for a child process.
+
+    Attributes:
+        order: the attempt.
+        begun: True once the journal says that this worker has the attempt.
+        finished: True once the journal may say that it has it no more.
+    """
+
+    def __init__(self, order: Order, journal: Journal, holder: str, transport: TransportSource | None = None) -> None:
+        self.order: Order = order
+        self.begun: bool = False
+        self.finished: bool = False
+        self._journal = journal
+        self._holder = holder
+        self._transport = transport
+        self._lease: Lease = order.lease
+        self._session_id: str = order.lease.session_id
+        self._meter = Meter(order.prices)
+        self._noted = (0, 0)
+        self._place: Place | None = None
+        self._stream: QueryStream | None = None
+        self._stop_cause: Cause | None = None
+        self._stopped = threading.Event()
+        self._lock = threading.Lock()
+        self._error: BaseException | None = None
+        self._log = AttemptLog(order.lease)
+        self._watch: AttemptWatch | None = None
+        self._next: State | None = None
+
+    # -- from other threads --------------------------------------------------------------------------------------------
+
+    def stop(self, cause: Cause) -> None:
+        """End the attempt soon: `STOPPED`, `CANCELLED`, or `LOST` if another worker has it."""
+        with self._lock:
+            if self._stop_cause is not None:
+                return
+            self._stop_cause = cause
+            stream = self._stream
+        self._stopped.set()
+        if stream is not None:
+            stream.close()
+
+    # -- the attempt ---------------------------------------------------------------------------------------------------
+
+    def run(self) -> Ended:
+        """Make the attempt; never raises."""
+        begun = time.time()
+        try:
+            if not self._begin():
+                return self._ended(0.0, Cause.LOST)
+        except JournalError as error:
+            return self._ended(0.0, Cause.STOPPED, ends_fleet=error)
+        lease = self._lease
+        self._log.debug("Task %r: attempt %d %s", lease.task, lease.attempt, "resumes" if lease.resumed else "begins")
+        self._watch = AttemptWatch(self.order, self._log.ids())
+        ended: Ended | None = None
+        try:
+            ended = self._make(begun)
+            return ended
+        finally:
+            self._report(ended)
+
+    def _make(self, begun: float) -> Ended:
+        try:
+            self._work()
+        except JournalError as error:
+            return self._without_journal(begun, Cause.STOPPED, None, error)
+        except BaseException as error:
+            return self._failed(begun, error)
+        return self._ended(begun, None)
+
+    def _without_journal(self, begun: float, cause: Cause, until: float | None, error: JournalError) -> Ended:
+        self._log.error(
+            "Task %r: attempt %d: %s", self._lease.task, self._lease.attempt, error, extra={"code": "JOURNAL_FAILED"}
+        )
+        return self._ended(begun, cause, until, error)
+
+    def _report(self, ended: Ended | None) -> None:
+        """Report the end to the observer."""
+        assert self._watch is not None  # noqa: S101
+        if ended is None or isinstance(ended.ends_fleet, JournalError):
+            failure = "error" if ended is None else type(ended.ends_fleet).__name__
+        else:
+            failure = "" if ended.cause in (None, Cause.STOPPED, Cause.CANCELLED) else ended.cause.word
+        cause = None if ended is None or ended.cause is None else ended.cause.word
+        state = None if self._next is None else self._next.word
+        self._watch.ended(state, cause, failure, self._session_id)
+
+    def _ended(
+        self, begun: float, cause: Cause | None, until: float | None = None, ends_fleet: BridleError | None = None
+    ) -> Ended:
+        return Ended(self._lease.task, self._lease.attempt, begun, cause, until, ends_fleet)
+
+    def _begin(self) -> bool:
+        order = self.order
+        trace = None
+        if order.traces is not None and order.options.trace is None:
+            trace = trace_path(order.traces, order.task.id, self._lease.attempt)
+        self._trace = trace
+        self.begun = self._insist(lambda: self._journal.begin(self._lease, self._holder, trace=trace))
+        return self.begun
+
+    def _work(self) -> None:
+        answer = self._from_earlier()
+        if answer is None:
+            answer = self._ask()
+        text, output = answer
+        spent = self._new_spending()
+        if not self._insist(
+            lambda: self._journal.answer(
+                self._lease, self._holder, text=text, output=output, usd=spent[0], tokens=spent[1]
+            )
+        ):
+            raise _Interrupted(Cause.LOST)
+        self._check(text, output)
+        self._accept()
+
+    def _from_earlier(self) -> tuple[str, str | None] | None:
+        """End what an earlier attempt left running; prepare the folder; return the answer if there is one already."""
+        lease = self._lease
+        if lease.process is not None:
+            end_orphan(lease.process, self._log)
+        self._prepare()
+        found = self._settle_earlier()
+        if lease.answered:
+            return lease.text or "", lease.output
+        if found is not None and found.answered and lease.resumed and lease.prompt is None:
+            return found.text, found.output
+        return None
+
+    def _settle_earlier(self) -> Recovered | None:
+        """Write down what killed attempts spent; return what the session of this one has."""
+        lease = self._lease
+        last: Recovered | None = None
+        for attempt, session_id in self._journal.unsettled(lease.task, lease.attempt):
+            found = self._recover(session_id, lease.before or self.order.task.prompt)
+            if found is None:
+                continue
+            usd, tokens = self._journal.session_spending(lease.task, session_id, attempt)
+            self._settle(attempt, found.usd - usd, found.tokens - tokens, found.unknown_calls)
+            if session_id == lease.session_id:
+                last = found
+        return last
+
+    def _recover(self, session_id: str, prompt: str | list[dict[str, Any]]) -> Recovered | None:
+        order = self.order
+        wants_output = order.task.output_type is not None or order.options.output_format is not None
+        return recover(session_id, config_folder(order.options), prompt, order.prices, wants_output=wants_output)
+
+    def _settle(self, attempt: int, usd: int, tokens: int, unknown_calls: int) -> None:
+        self._insist(
+            lambda: self._journal.settle(self._lease.task, attempt, max(0, usd), max(0, tokens), unknown_calls)
+        )
+
+    def _prepare(self) -> None:
+        workspace = self.order.workspace
+        if workspace is None:
+            folder = os.path.abspath(self.order.options.cwd or os.getcwd())
+        else:
+            fresh = self._lease.attempt > 1 and not self._lease.resumed
+            with self._step("prepare"):
+                self._place = workspace.prepare(self._lease.task, fresh=fresh)
+            folder = self._place.folder
+        self._folder = folder
+        self._note(folder=folder)
+
+    # -- the CLI -------------------------------------------------------------------------------------------------------
+
+    def _ask(self) -> tuple[str, str | None]:
+        """Run the CLI; return its answer."""
+        lease = self._lease
+        if not lease.resumed:
+            return self._query(self.order.task.prompt, {"session_id": self._session_id})
+        try:
+            return self._query(lease.prompt or CONTINUE, {"resume": self._session_id})
+        except SessionNotFoundError:
+            # The attempt ended before its prompt was stored.
+            self._session_id = self._log.session_id = str(uuid.uuid4())
+            self._note(session_id=self._session_id)
+            return self._query(self.order.task.prompt, {"session_id": self._session_id})
+
+    def _query(self, prompt: Any, session: Mapping[str, Any]) -> tuple[str, str | None]:
+        order = self.order
+        options = with_output_type(order.options, order.task.output_type)
+        chosen: dict[str, Any] = dict(session)
+        if self._place is not None:
+            chosen["cwd"] = self._folder
+        if self._trace is not None:
+            os.makedirs(os.path.dirname(self._trace), mode=0o700, exist_ok=True)
+            chosen["trace"] = self._trace
+        # Before the start: what may have been sent must never be sent again.
+        self._note(said=True, prompt=CONTINUE if prompt is CONTINUE else None)
+        stream = query(prompt, options.replace(**chosen), transport=self._transport)
+        with self._lock:
+            if self._stop_cause is not None:
+                raise _Interrupted(self._stop_cause)
+            self._stream = stream
+        try:
+            return self._read(stream)
+        finally:
+            stream.close()
+            self._stream = None
+
+    def _read(self, stream: QueryStream) -> tuple[str, str | None]:
+        messages: deque[Message] = deque(maxlen=_KEPT_MESSAGES)
+        results: list[Message] = []
+        problem: BridleError | None = None
+        with stream:
+            self._log.pid = stream.pid
+            self._note(process=process_name(stream.pid))
+            replies = 0
+            try:
+                for message in stream:
+                    self._meter.take(message)
+                    messages.append(message)
+                    if message.type == "result":
+                        results.append(message)
+                    if self._meter.replies > replies:
+                        replies = self._meter.replies
+                        self._note()
+            except BridleError as error:
+                problem = error
+        if self._stop_cause is not None:
+            raise _Interrupted(self._stop_cause)
+        kept = [message for message in messages if message.type != "result"]
+        answer = conclude(
+            CollectResult([*kept, *results], terminal_error=problem), self.order.task.output_type, check=True
+        )
+        return answer.text, _output_of(answer)
+
+    def _note(self, **facts: Any) -> None:
+        usd, tokens = self._new_spending()
+        why = self._insist(lambda: self._journal.note(self._lease, self._holder, usd=usd, tokens=tokens, **facts))
+        if why is not None:
+            raise _Interrupted(why)
+
+    def _new_spending(self) -> tuple[int, int]:
+        """Return what was spent since the last call."""
+        now = round(self._meter.usd * NANO), self._meter.tokens
+        new = now[0] - self._noted[0], now[1] - self._noted[1]
+        self._noted = now
+        return new
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def _check(self, text: str, output: str | None) -> None:
+        task = self.order.task
+        if task.verify is None:
+            return
+        value = None
+        if output is not None:
+            try:
+                value = decode_raw(output.encode(), task.output_type)
+            except MisfitError as error:
+                raise Refused(f"The output does not fit: {error}") from error
+        answer = Answer(
+            task=task.id,
+            attempt=self._lease.attempt,
+            text=text,
+            output=value,
+            folder=self._folder,
+            branch=None if self._place is None else self._place.branch,
+            session_id=self._session_id,
+        )
+        with self._step("verify"):
+            check(task.verify, answer, self.order.verify_seconds)
+
+    def _accept(self) -> None:
+        kept = self._finish_workspace(succeeded=True)
+        self.finished = True
+        written = self._insist(
+            lambda: self._journal.finish(
+                self._lease,
+                self._holder,
+                Happening.ACCEPTED,
+                folder=None if kept is None else kept.folder,
+                branch=None if kept is None else kept.branch,
+                keep_folder=self.order.workspace is None or kept is not None,
+            )
+        )
+        self._follows(Happening.ACCEPTED, written=written)
+
+    def _follows(self, happening: Happening, *, written: bool) -> None:
+        """Keep the state that the task is in now, unless another worker has it."""
+        if written:
+            self._next = _NEXT[happening]
+            self._log.debug("Task %r: %s after attempt %d", self._lease.task, self._next.word, self._lease.attempt)
+
+    def _step(self, step: Literal["prepare", "verify", "finish"]) -> AbstractContextManager[None]:
+        assert self._watch is not None  # noqa: S101
+        return self._watch.step(step)
+
+    def _finish_workspace(self, *, succeeded: bool) -> Place | None:
+        if self.order.workspace is None or self._place is None:
+            return None
+        message = f"{self._lease.task}\n\nAgent session {self._session_id}"
+        with self._step("finish"):
+            return self.order.workspace.finish(self._lease.task, self._place, succeeded=succeeded, message=message)
+
+    def _failed(self, begun: float, error: BaseException) -> Ended:
+        """Write down why the attempt failed and what follows."""
+        cause, text = self._cause(error)
+        policy = CAUSES[cause]
+        retry, lease = self.order.retry, self._lease
+        failures = lease.failures + policy.counted
+        now = time.time()
+        until = (
+            error.resets_at.timestamp() if isinstance(error, RateLimitedError) and error.resets_at is not None else None
+        )
+        if isinstance(error, BudgetExceededError) and cause is Cause.SPENT and error.spent < error.limit:
+            # The rest is reserved by agents that run, which may not need all of it.
+            happening, not_before = Happening.POSTPONED, now + _ROOM_SECONDS
+        elif cause in (Cause.LOST, Cause.STOPPED, Cause.SPENT, Cause.CLI):
+            happening, not_before = Happening.GIVEN_BACK, 0.0
+        elif cause is Cause.CANCELLED:
+            happening, not_before = Happening.CANCELLED, 0.0
+        elif policy.again and failures < retry.attempts:
+            happening = Happening.POSTPONED
+            longest = min(retry.backoff * 2.0 ** min(max(failures - 1, 0), _MOST_DOUBLINGS), retry.max_delay)
+            not_before = max(now, until or 0.0) + uniform(longest / 2, longest)  # noqa: S311 - it spreads attempts
+            if until is not None and retry.rate_limit_wait is not None and until - now > retry.rate_limit_wait:
+                happening = Happening.GAVE_UP
+                text += (
+                    f" Not tried again: the limit resets in {until - now:.0f} s, and `Retry.rate_limit_wait` is "
+                    f"{retry.rate_limit_wait:g} s."
+                )
+        else:
+            happening, not_before = Happening.GAVE_UP, 0.0
+        ends = cause in (Cause.SPENT, Cause.CLI) and happening is Happening.GIVEN_BACK
+        ends_fleet = error if ends and isinstance(error, BridleError) else None
+        try:
+            if happening is Happening.GAVE_UP:
+                try:
+                    self._finish_workspace(succeeded=False)
+                except BridleError as problem:
+                    text += f" Then: {problem}"
+            self._settle_self(cause)
+            usd, tokens = self._new_spending()
+            self.finished = True
+            if cause not in (Cause.LOST, Cause.STOPPED, Cause.CANCELLED):
+                # Checks quote the answer, which stays out of the log.
+                reason = cause.word if cause in _QUOTES else f"{cause.word}: {escape_terminal(text, _LOGGED_ERROR)}"
+                self._log.warning(
+                    "Task %r: attempt %d failed: %s",
+                    lease.task,
+                    lease.attempt,
+                    reason,
+                    extra={"code": "ATTEMPT_FAILED"},
+                )
+            written = self._insist(
+                lambda: self._journal.finish(
+                    lease,
+                    self._holder,
+                    happening,
+                    cause=cause,
+                    error=escape_terminal(text, _LONGEST_ERROR),
+                    counted=policy.counted,
+                    not_before=not_before if happening is Happening.POSTPONED else 0.0,
+                    feedback=_feedback(error) if cause in (Cause.VERIFY, Cause.OUTPUT) else None,
+                    usd=usd,
+                    tokens=tokens,
+                )
+            )
+        except JournalError as problem:
+            return self._without_journal(begun, cause, until, problem)
+        self._follows(happening, written=written)
+        return self._ended(begun, cause, until, ends_fleet)
+
+    def _cause(self, error: BaseException) -> tuple[Cause, str]:
+        match error:
+            case _Interrupted():
+                return error.cause, "The attempt was interrupted."
+            case Refused():
+                return Cause.VERIFY, str(error)
+            case CommandError():
+                return Cause.BUG, str(error)
+            case BudgetExceededError() if error.key == "" and not self._own_budget():
+                return Cause.SPENT, str(error)
+        if self._stop_cause is not None and isinstance(error, BridleError):
+            return self._stop_cause, "The attempt was interrupted."
+        cause = cause_of(error)
+        if cause is Cause.BUG:
+            text = "".join(traceback.format_exception(error))
+            self._log.error(
+                "Task %r: the check of attempt %d raised an exception",
+                self._lease.task,
+                self._lease.attempt,
+                exc_info=error,
+                extra={"code": "CHECK_FAILED"},
+            )
+            return cause, text
+        return cause, str(error)
+
+    def _own_budget(self) -> bool:
+        return "budget" in self.order.task.options
+
+    def _settle_self(self, cause: Cause) -> None:
+        """After a process was killed or crashed, take from its transcript what it spent: its result, with the exact numbers, never came."""
+        if (
+            cause not in (Cause.CRASH, Cause.TIMEOUT, Cause.STALL, Cause.STOPPED, Cause.CANCELLED, Cause.SPENT)
+            or self._meter.replies == 0
+        ):
+            return
+        found = self._recover(self._session_id, "")
+        if found is None:
+            return
+        usd, tokens = self._journal.session_spending(self._lease.task, self._session_id, self._lease.attempt)
+        self._settle(self._lease.attempt, found.usd - usd, found.tokens - tokens, found.unknown_calls)
+        self._noted = round(self._meter.usd * NANO), self._meter.tokens
+
+    def _insist(self, call: Callable[[], T]) -> T:
+        return insist(call, self._stopped)
+
+
+def _output_of(answer: RunResult[Any]) -> str | None:
+    raw = bytes(answer.result.structured_output_raw) if answer.result is not None else b""
+    return raw.decode() if raw and raw != b"null" else None
+
+
+def _feedback(error: BaseException) -> str:
+    return (
+        f"Your last answer was checked and not accepted:\n\n{escape_terminal(str(error), _LONGEST_ERROR)}\n\n"
+        "Correct the work, and answer my first request again."
+    )
+
+
+def trace_path(folder: str, task: str, attempt: int) -> str:
+    """Return the file for the trace of an attempt: task ids are any text, and never a path."""
+    import hashlib
+    import re
+
+    name = re.sub(r"[^A-Za-z0-9._-]+", "_", task).strip("._-")[:60] or "task"
+    if name != task:
+        name += "-" + hashlib.sha256(task.encode(errors="surrogatepass")).hexdigest()[:8]
+    return os.path.join(folder, f"{name}.{attempt}.jsonl")
+
+
+def process_name(pid: int | None) -> str | None:
+    """Return a name for a CLI process that no other process ever has; None without a process."""
+    if pid is None or (started := start_time(pid)) is None:
+        return None
+    return f"{process_domain() or ''}|{pid}|{started}"
+
+
+def end_orphan(name: str, log: AttemptLog) -> None:
+    """Wait until a CLI process whose owner was killed has ended; end it if it takes long. Processes of other machines are left alone."""
+    domain, pid_text, started = name.rsplit("|", 2)
+    pid = int(pid_text)
+    if domain != (process_domain() or ""):
+        return
+    until = time.monotonic() + _ORPHAN_SECONDS
+    pause = threading.Event()
+    while is_running(pid, started) and time.monotonic() < until:
+        pause.wait(0.05)
+    if is_running(pid, started):
+        log.warning(
+            "The CLI %d of an attempt whose driver is gone still runs, and is ended",
+            pid,
+            extra={"code": "ORPHAN_ENDED"},
+        )
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,69 @@
+"""The cause of a failed attempt, from its error."""
+
+from __future__ import annotations
+
+from bridle.checked.schemas import OutputError
+from bridle.errors import (
+    BridleError,
+    BudgetError,
+    BudgetExceededError,
+    CLINotFoundError,
+    OptionsError,
+    SlowConsumerError,
+    StartError,
+    StoreError,
+    StreamError,
+    TurnTimeoutError,
+    UnknownVersionError,
+    UnsupportedCLIVersionError,
+    VersionDetectionError,
+    WorkspaceError,
+)
+from bridle.fleet.states import Cause
+from bridle.messages import RateLimitedError, ResultError
+
+__all__ = ["cause_of"]
+
+_LIMIT_OF_THE_ATTEMPT = "error_max_budget_usd"
+
+
+def cause_of(error: BaseException) -> Cause:
+    """Return the cause for the error of an attempt.
+
+    Args:
+        error: the error of its query, its workspace or its check.
+
+    Returns:
+        The cause; `BUG` for exceptions that Bridle does not define.
+    """
+    match error:
+        case RateLimitedError():
+            return Cause.THROTTLED if error.retryable else Cause.MODEL
+        case ResultError():
+            if error.result.subtype == _LIMIT_OF_THE_ATTEMPT:
+                return Cause.BUDGET
+            return Cause.OVERLOADED if error.retryable else Cause.MODEL
+        case OutputError():
+            return Cause.OUTPUT
+        case TurnTimeoutError():
+            return Cause.TIMEOUT if error.kind == "turn" else Cause.STALL
+        case BudgetExceededError():
+            return Cause.BUDGET if error.key else Cause.SPENT
+        case BudgetError():
+            return Cause.BUDGET
+        case WorkspaceError():
+            return Cause.OVERLOADED if error.retryable else Cause.WORKSPACE
+        case CLINotFoundError() | UnsupportedCLIVersionError() | UnknownVersionError() | VersionDetectionError():
+            return Cause.CLI
+        case StartError():
+            return Cause.OVERLOADED if error.retryable else Cause.START
+        case StoreError():
+            return Cause.OVERLOADED if error.retryable else Cause.START
+        case SlowConsumerError() | StreamError():
+            return Cause.CRASH
+        case OptionsError():
+            return Cause.START
+        case BridleError():
+            return Cause.OVERLOADED if error.retryable else Cause.START
+        case _:
+            return Cause.BUG

@@ -1,0 +1,1070 @@
+"""`Journal`: every change of a task, one transaction each, written before its effect.
+
+A task in the hands of a driver or worker has its name as `holder`. Each lease has a new number of the attempt: a worker whose lease was
+given to another one cannot change anything any more. `TASK` of `states` decides what may follow what.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import secrets
+import time
+import uuid
+from itertools import islice
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from bridle.errors import JournalError, TaskChangedError
+from bridle.fleet.differences import difference
+from bridle.fleet.journal.store import SQLiteStore
+from bridle.fleet.states import HELD, OVER, TASK, Cause, Happening, State
+from bridle.fleet.task import FleetRow, Spec
+from bridle.waiting.processes import is_alive
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from bridle.fleet.journal.store import Cursor, Store
+
+__all__ = ["Attempt", "Change", "Journal", "Lease", "open_journal"]
+
+NANO = 1_000_000_000
+"""Billionths of a dollar in a dollar: sums of many small parts stay exact."""
+LEASE_SECONDS = 15.0
+"""How long a driver or worker on another machine counts as running after its last heartbeat."""
+MOST_LOSSES = 30
+"""How often a task may lose its driver or worker, without a reply of the model between, before it has failed: it may be what ends them."""
+_SHOWN_CHANGED = 5
+_IDS_AT_ONCE = 500
+_HELD_COLUMNS = """t.id, t.attempt, t.state, t.cancel, t.losses, a.begun
+    FROM tasks t JOIN attempts a ON a.task = t.id AND a.attempt = t.attempt"""
+_CANCEL, _HALT = 1, 2
+_REQUESTS: dict[int, Cause | None] = {0: None, _CANCEL: Cause.CANCELLED, _HALT: Cause.STOPPED}
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """An attempt that may be made.
+
+    Attributes:
+        task: the id of the task.
+        attempt: its number.
+        holder: the worker that has it.
+        session_id: the session, chosen before anything is started.
+        resumed: True if an earlier attempt used this session.
+        prompt: the prompt; None for that of the task.
+        before: the prompt of the earlier attempt; None for that of the task.
+        answered: True if an earlier attempt has the answer already: it only has to be checked.
+        text: that answer.
+        output: that answer's structured output, as JSON; None without one.
+        failures: the attempts that counted so far.
+        process: the CLI of the earlier attempt, as `bridle.waiting.processes` names it; None if none was started.
+    """
+
+    task: str
+    attempt: int
+    holder: str
+    session_id: str
+    resumed: bool
+    prompt: str | None
+    before: str | None
+    answered: bool
+    text: str | None
+    output: str | None
+    failures: int
+    process: str | None
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of a task's state.
+
+    Attributes:
+        number: the position in the journal.
+        at: the time, in seconds since 1970.
+        task: the id of the task.
+        attempt: the number of the attempt.
+        state: the new state.
+        cause: why the attempt failed, if it did.
+        note: more about it.
+    """
+
+    number: int
+    at: float
+    task: str
+    attempt: int
+    state: str
+    cause: str | None
+    note: str | None
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """An attempt, as the journal has it.
+
+    Attributes:
+        task: the id of the task.
+        attempt: its number.
+        session_id: the session.
+        resumed: True if it continued the session of an earlier attempt.
+        begun: when its worker took it, in seconds since 1970; None if none did.
+        ended: when it ended; None if it has not.
+        cost: US dollars.
+        tokens: read, written and cached.
+        cause: why it failed; None if it did not.
+        error: the text of the error.
+        folder: the folder that the agent worked in.
+        trace: the file with everything that was sent and received.
+    """
+
+    task: str
+    attempt: int
+    session_id: str
+    resumed: bool
+    begun: float | None
+    ended: float | None
+    cost: float
+    tokens: int
+    cause: str | None
+    error: str | None
+    folder: str | None
+    trace: str | None
+
+
+class _Held(NamedTuple):
+    """How an attempt stands that a driver or worker has."""
+
+    state: State
+    cancel: int
+    losses: int
+    begun: float | None
+
+    @classmethod
+    def of(cls, row: tuple[Any, ...]) -> _Held:
+        """Return the part of a row of `_HELD_COLUMNS`."""
+        return cls(_state(row[2]), *row[3:])
+
+
+class Journal:
+    """The journal of a fleet. Its methods may be called from any thread and process.
+
+    Args:
+        store: the database.
+
+    Attributes:
+        store: the database.
+        id: names the journal.
+        salt: the key for digests of secrets.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store: Store = store
+
+        def facts(cursor: Cursor) -> tuple[str, str]:
+            for name in ("id", "salt"):
+                cursor.rows(
+                    "INSERT INTO facts (name, value) VALUES (:name, :value) ON CONFLICT DO NOTHING",
+                    name=name,
+                    value=secrets.token_hex(16),
+                )
+            found: dict[str, str] = dict(cursor.rows("SELECT name, value FROM facts"))
+            return found["id"], found["salt"]
+
+        self.id: str
+        self.id, salt = store.transaction(facts)
+        self.salt: bytes = bytes.fromhex(salt)
+
+    def __repr__(self) -> str:
+        return f"Journal({self.store.title!r})"
+
+    def close(self) -> None:
+        """Close the database; the next call opens it again."""
+        self.store.close()
+
+    # -- tasks ---------------------------------------------------------------------------------------------------------
+
+    def add(self, tasks: Sequence[tuple[str, Spec]]) -> set[str]:
+        """Add tasks; those that are there already stay as they are.
+
+        Args:
+            tasks: ids and contents.
+
+        Returns:
+            Those that are not over.
+
+        Raises:
+            TaskChangedError: the journal has a task under the same id with another content. Nothing was added.
+        """
+
+        def work(cursor: Cursor) -> set[str]:
+            [(last,)] = cursor.rows("SELECT coalesce(max(number), 0) FROM tasks")
+            new: list[tuple[str, Spec]] = []
+            changed: list[str] = []
+            unfinished: set[str] = set()
+            known = {row[0]: row for row in _by_ids(cursor, "id, spec, state", [name for name, _ in tasks])}
+            for name, spec in tasks:
+                found = known.get(name)
+                if found is None:
+                    new.append((name, spec))
+                elif text := difference(msgspec.json.decode(found[1], type=Spec), spec):
+                    changed.append(f"{name!r}: {text}")
+                elif _state(found[2]) not in OVER:
+                    unfinished.add(name)
+            if changed:
+                raise TaskChangedError(self.store.title, changed[:_SHOWN_CHANGED], len(changed))
+            cursor.many(
+                "INSERT INTO tasks (number, id, spec, state, resumes) VALUES (:number, :id, :spec, 'queued', :resumes)",
+                [
+                    {
+                        "number": last + at,
+                        "id": name,
+                        "spec": msgspec.json.encode(spec).decode(),
+                        "resumes": int(spec.resume),
+                    }
+                    for at, (name, spec) in enumerate(new, 1)
+                ],
+            )
+            return unfinished.union(name for name, _ in new)
+
+        return self.store.transaction(work)
+
+    def lease(self, holder: str, most: int, known: Collection[str], now: float) -> list[Lease]:
+        """Take tasks that are due, and write down an attempt for each.
+
+        Args:
+            holder: the worker that takes them.
+            most: how many, at most.
+            known: the tasks that the caller can run.
+            now: the time, in seconds since 1970.
+
+        Returns:
+            The attempts that were taken, in the order in which the tasks were added.
+        """
+
+        def work(cursor: Cursor) -> list[Lease]:
+            due = (self._due(cursor, state, now, max(64, most)) for state in ("queued", "waiting"))
+            rows = (row for row in heapq.merge(*due, key=itemgetter(0)) if row[1] in known)
+            return [self._leased(cursor, row, holder, now) for row in list(islice(rows, most))]
+
+        return self.store.transaction(work) if most > 0 else []
+
+    def _due(self, cursor: Cursor, state: str, now: float, size: int) -> Iterator[tuple[Any, ...]]:
+        """Iterate over the tasks in a state that are due, in their order; `size` at a time are read."""
+        after = 0
+        while True:
+            page = cursor.rows(
+                "SELECT t.number, t.id, t.state, t.attempt, t.session_id, t.said, t.resumes, t.feedback, t.answered, t.text, t.output, "
+                "t.failures, a.prompt, a.process FROM tasks t LEFT JOIN attempts a ON a.task = t.id AND a.attempt = t.attempt "
+                "WHERE t.state = :state AND t.number > :after AND t.not_before <= :now ORDER BY t.number LIMIT :size",
+                state=state,
+                after=after,
+                now=now,
+                size=size,
+            )
+            yield from page
+            if len(page) < size:
+                return
+            after = page[-1][0]
+
+    def _leased(self, cursor: Cursor, row: tuple[Any, ...], holder: str, now: float) -> Lease:
+        (
+            _,
+            task,
+            state,
+            attempt,
+            session_id,
+            said,
+            resumes,
+            feedback,
+            answered,
+            text,
+            output,
+            failures,
+            before,
+            process,
+        ) = row
+        resumed = bool(session_id and said and resumes) or bool(answered)
+        lease = Lease(
+            task=task,
+            attempt=attempt + 1,
+            holder=holder,
+            session_id=session_id if resumed else str(uuid.uuid4()),
+            resumed=resumed,
+            # A prompt that was written down and not sent is sent now.
+            prompt=(feedback or (before if process is None else None)) if resumed else None,
+            before=before if resumed else None,
+            answered=bool(answered),
+            text=text if answered else None,
+            output=output if answered else None,
+            failures=failures,
+            process=process,
+        )
+        cursor.rows(
+            "INSERT INTO attempts (task, attempt, holder, session_id, resumed, prompt, leased) "
+            "VALUES (:task, :attempt, :holder, :session_id, :resumed, :prompt, :now)",
+            task=task,
+            attempt=lease.attempt,
+            holder=holder,
+            session_id=lease.session_id,
+            resumed=int(resumed),
+            prompt=before if lease.prompt is None and resumed else lease.prompt,
+            now=now,
+        )
+        cursor.rows(
+            "UPDATE tasks SET attempt = :attempt, session_id = :session_id, said = :said, feedback = NULL WHERE id = :task",
+            attempt=lease.attempt,
+            session_id=lease.session_id,
+            said=int(resumed),
+            task=task,
+        )
+        self._move(cursor, (task, lease.attempt), _state(state), Happening.LEASED, now, holder=holder)
+        return lease
+
+    # -- attempts ------------------------------------------------------------------------------------------------------
+
+    def begin(self, lease: Lease, holder: str, *, trace: str | None) -> bool:
+        """Take over a leased attempt, before its CLI is started.
+
+        Args:
+            lease: the attempt.
+            holder: the worker that takes it over.
+            trace: the file that its trace is written to.
+
+        Returns:
+            False if the attempt belongs to another worker: nothing may be started then.
+        """
+
+        def work(cursor: Cursor) -> bool:
+            held = self._held(cursor, lease, lease.holder)
+            if held is None or held.state is not State.LEASED:
+                return False
+            now = time.time()
+            cursor.rows(
+                "UPDATE attempts SET holder = :holder, begun = :now, trace = :trace WHERE task = :task AND attempt = :attempt",
+                holder=holder,
+                now=now,
+                trace=trace,
+                task=lease.task,
+                attempt=lease.attempt,
+            )
+            self._move(cursor, (lease.task, lease.attempt), held.state, Happening.BEGUN, now, holder=holder)
+            return True
+
+        return self.store.transaction(work)
+
+    def note(
+        self,
+        lease: Lease,
+        holder: str,
+        *,
+        process: str | None = None,
+        folder: str | None = None,
+        said: bool = False,
+        prompt: str | None = None,
+        session_id: str | None = None,
+        usd: int = 0,
+        tokens: int = 0,
+    ) -> Cause | None:
+        """Write down what is known of a running attempt.
+
+        Args:
+            lease: the attempt.
+            holder: the worker that runs it.
+            process: its CLI.
+            folder: the folder that the agent works in.
+            said: True once the prompt has arrived in the session: the next attempt can resume it.
+            prompt: the prompt, if it is not the one of the lease.
+            session_id: the session, if it is not the one of the lease.
+            usd: billionths of a dollar since the last call.
+            tokens: tokens since the last call.
+
+        Returns:
+            Why the attempt has to end: `LOST` (another worker has it), `CANCELLED` or `STOPPED`; None if it may continue.
+        """
+
+        def work(cursor: Cursor) -> Cause | None:
+            held = self._held(cursor, lease, holder)
+            if held is None:
+                return Cause.LOST
+            here = {"task": lease.task, "attempt": lease.attempt}
+            if process is not None:
+                cursor.rows(
+                    "UPDATE attempts SET process = :process WHERE task = :task AND attempt = :attempt",
+                    process=process,
+                    **here,
+                )
+            if folder is not None:
+                cursor.rows(
+                    "UPDATE attempts SET folder = :folder WHERE task = :task AND attempt = :attempt",
+                    folder=folder,
+                    **here,
+                )
+                cursor.rows("UPDATE tasks SET folder = :folder WHERE id = :task", folder=folder, task=lease.task)
+            if session_id is not None:
+                cursor.rows(
+                    "UPDATE attempts SET session_id = :session_id, resumed = 0, prompt = NULL WHERE task = :task AND attempt = :attempt",
+                    session_id=session_id,
+                    **here,
+                )
+                cursor.rows(
+                    "UPDATE tasks SET session_id = :session_id, said = 0 WHERE id = :task",
+                    session_id=session_id,
+                    task=lease.task,
+                )
+            if prompt is not None:
+                cursor.rows(
+                    "UPDATE attempts SET prompt = :prompt WHERE task = :task AND attempt = :attempt",
+                    prompt=prompt,
+                    **here,
+                )
+            if said:
+                cursor.rows("UPDATE tasks SET said = 1 WHERE id = :task", task=lease.task)
+            self._spend(cursor, lease.task, lease.attempt, usd, tokens)
+            return _REQUESTS[held.cancel]
+
+        return self.store.transaction(work)
+
+    def answer(
+        self, lease: Lease, holder: str, *, text: str, output: str | None, usd: int = 0, tokens: int = 0
+    ) -> bool:
+        """Write down the answer of an attempt, before it is checked.
+
+        Args:
+            lease: the attempt.
+            holder: the worker that runs it.
+            text: the final text.
+            output: the structured output, as JSON.
+            usd: billionths of a dollar since the last call.
+            tokens: tokens since the last call.
+
+        Returns:
+            False if the attempt belongs to another worker: the answer does not count then.
+        """
+
+        def work(cursor: Cursor) -> bool:
+            held = self._held(cursor, lease, holder)
+            if held is None:
+                return False
+            cursor.rows(
+                "UPDATE tasks SET text = :text, output = :output, answered = 1 WHERE id = :task",
+                text=text.replace("\0", "\ufffd"),  # which Postgres does not store
+                output=output,
+                task=lease.task,
+            )
+            self._spend(cursor, lease.task, lease.attempt, usd, tokens)
+            self._move(cursor, (lease.task, lease.attempt), held.state, Happening.ANSWERED, time.time(), holder=holder)
+            return True
+
+        return self.store.transaction(work)
+
+    def finish(
+        self,
+        lease: Lease,
+        holder: str,
+        happening: Happening,
+        *,
+        cause: Cause | None = None,
+        error: str | None = None,
+        counted: bool = False,
+        not_before: float = 0.0,
+        feedback: str | None = None,
+        folder: str | None = None,
+        branch: str | None = None,
+        keep_folder: bool = True,
+        usd: int = 0,
+        tokens: int = 0,
+    ) -> bool:
+        """Write down how an attempt ended.
+
+        Args:
+            lease: the attempt.
+            holder: the worker that has it.
+            happening: the step that follows for the task.
+            cause: why it failed; None if it did not.
+            error: the text of the error.
+            counted: True if it counts against `Retry.attempts`.
+            not_before: for `POSTPONED`: the time of the next attempt, in seconds since 1970.
+            feedback: the prompt of the next attempt, if that resumes the session.
+            folder: where the work is kept.
+            branch: the branch with the work.
+            keep_folder: False if the folder of the attempt is gone.
+            usd: billionths of a dollar since the last call.
+            tokens: tokens since the last call.
+
+        Returns:
+            False if the attempt belongs to another worker: nothing was written then.
+        """
+
+        def work(cursor: Cursor) -> bool:
+            held = self._held(cursor, lease, holder)
+            if held is None:
+                return False
+            self._ended(
+                cursor,
+                (lease.task, lease.attempt),
+                held,
+                happening,
+                cause=cause,
+                error=error,
+                counted=counted,
+                not_before=not_before,
+                feedback=feedback,
+                work=(folder, branch, keep_folder),
+                spent=(usd, tokens),
+            )
+            return True
+
+        return self.store.transaction(work)
+
+    def settle(self, task: str, attempt: int, usd: int, tokens: int, unknown_calls: int) -> None:
+        """Replace what an attempt spent, once, by what its transcript has: its process was killed before it could say.
+
+        Args:
+            task: the id of the task.
+            attempt: the number of the attempt.
+            usd: billionths of a dollar.
+            tokens: read, written and cached.
+            unknown_calls: model calls that were open when the process ended.
+        """
+
+        def work(cursor: Cursor) -> None:
+            found = cursor.rows(
+                "SELECT usd, tokens FROM attempts WHERE task = :task AND attempt = :attempt AND settled = 0",
+                task=task,
+                attempt=attempt,
+            )
+            if found:
+                before_usd, before_tokens = found[0]
+                # What was noted while it ran is an estimate, and may be too much.
+                self._spend(cursor, task, attempt, usd - before_usd, tokens - before_tokens)
+                cursor.rows(
+                    "UPDATE attempts SET settled = 1 WHERE task = :task AND attempt = :attempt",
+                    task=task,
+                    attempt=attempt,
+                )
+                cursor.rows(
+                    "UPDATE tasks SET unknown_calls = unknown_calls + :count WHERE id = :task",
+                    count=unknown_calls,
+                    task=task,
+                )
+
+        self.store.transaction(work)
+
+    def unsettled(self, task: str, before: int) -> list[tuple[int, str]]:
+        """Return number and session of the attempts before a certain one whose process was killed before it could say what it spent."""
+        found = self.store.look(
+            lambda cursor: cursor.rows(
+                "SELECT attempt, session_id FROM attempts WHERE task = :task AND attempt < :before AND settled = 0 AND begun IS NOT NULL "
+                "ORDER BY attempt",
+                task=task,
+                before=before,
+            )
+        )
+        return [(attempt, session_id) for attempt, session_id in found]
+
+    def session_spending(self, task: str, session_id: str, before: int) -> tuple[int, int]:
+        """Return billionths of a dollar and tokens of the attempts of one session before a certain one."""
+        [(usd, tokens)] = self.store.look(
+            lambda cursor: cursor.rows(
+                "SELECT coalesce(sum(usd), 0), coalesce(sum(tokens), 0) FROM attempts "
+                "WHERE task = :task AND session_id = :session_id AND attempt < :before",
+                task=task,
+                session_id=session_id,
+                before=before,
+            )
+        )
+        return int(usd), int(tokens)
+
+    # -- drivers and workers -------------------------------------------------------------------------------------------
+
+    def beat(self, holder: str) -> None:
+        """Say that a driver or worker still runs."""
+        self.store.transaction(
+            lambda cursor: cursor.rows(
+                "INSERT INTO holders (holder, beat) VALUES (:holder, :now) ON CONFLICT (holder) DO UPDATE SET beat = :now",
+                holder=holder,
+                now=time.time(),
+            )
+        )
+
+    def give_back(self, holder: str) -> list[tuple[str, int]]:
+        """Queue the tasks again that a driver has leased and that no worker has begun: none can begin them after this.
+
+        Args:
+            holder: the driver.
+
+        Returns:
+            The ids of these tasks, with the number of the attempt.
+        """
+
+        def work(cursor: Cursor) -> list[tuple[str, int]]:
+            leased = [each for each in self._all_held(cursor, holder) if each[1].state is State.LEASED]
+            for attempt, held in leased:
+                self._ended(cursor, attempt, held, Happening.GIVEN_BACK, cause=Cause.STOPPED, error=None)
+            return [attempt for attempt, _ in leased]
+
+        return self.store.transaction(work)
+
+    def leave(self, holder: str) -> None:
+        """Give back what a driver or worker has, and forget it: it ends."""
+        self.store.transaction(lambda cursor: self._leave(cursor, holder, Cause.STOPPED, None))
+
+    def reclaim(self, me: str) -> int:
+        """Give back the attempts of drivers and workers that are gone.
+
+        Args:
+            me: the caller, which is not gone.
+
+        Returns:
+            How many attempts those were.
+        """
+
+        def look(cursor: Cursor) -> list[tuple[Any, ...]]:
+            return cursor.rows(
+                "SELECT t.holder, max(h.beat) FROM tasks t LEFT JOIN holders h ON h.holder = t.holder "
+                "WHERE t.holder IS NOT NULL GROUP BY t.holder"
+            )
+
+        gone = [holder for holder, beat in self.store.look(look) if holder != me and not _alive(holder, beat)]
+        if not gone:
+            return 0
+
+        def work(cursor: Cursor) -> int:
+            count = 0
+            for holder, beat in look(cursor):
+                if holder in gone and not _alive(holder, beat):
+                    count += self._leave(cursor, holder, Cause.LOST, "its driver or worker is gone")
+            return count
+
+        return self.store.transaction(work)
+
+    def held(self, holder: str) -> dict[str, tuple[int, Cause | None]]:
+        """Return the tasks of a driver or worker: their attempts, and why they have to end, if they have to."""
+        found = self.store.look(
+            lambda cursor: cursor.rows("SELECT id, attempt, cancel FROM tasks WHERE holder = :holder", holder=holder)
+        )
+        return {task: (attempt, _REQUESTS[cancel]) for task, attempt, cancel in found}
+
+    def halt(self, tasks: Collection[str]) -> None:
+        """Ask workers to give tasks back soon: their driver stops."""
+
+        def work(cursor: Cursor) -> None:
+            cursor.many(
+                "UPDATE tasks SET cancel = :halt WHERE id = :task AND cancel = 0 AND holder IS NOT NULL",
+                [{"halt": _HALT, "task": task} for task in tasks],
+            )
+
+        self.store.transaction(work)
+
+    def next_due(self) -> float | None:
+        """Return when the next waiting task may start, in seconds since 1970; None if none waits."""
+        [(due,)] = self.store.look(
+            lambda cursor: cursor.rows("SELECT min(not_before) FROM tasks WHERE state = 'waiting'")
+        )
+        return None if due is None else float(due)
+
+    def _leave(self, cursor: Cursor, holder: str, cause: Cause, error: str | None) -> int:
+        everything = self._all_held(cursor, holder)
+        for attempt, held in everything:
+            lost = cause is Cause.LOST and held.state is not State.LEASED
+            for_good = lost and held.losses + 1 >= MOST_LOSSES
+            if lost:
+                cursor.rows("UPDATE tasks SET losses = losses + 1 WHERE id = :task", task=attempt[0])
+            self._ended(
+                cursor,
+                attempt,
+                held,
+                Happening.GAVE_UP if for_good else Happening.GIVEN_BACK,
+                cause=cause,
+                error=f"{MOST_LOSSES} drivers or workers ended while they ran this task; the last time: {error}"
+                if for_good
+                else error,
+            )
+        cursor.rows("DELETE FROM holders WHERE holder = :holder", holder=holder)
+        return len(everything)
+
+    # -- requests of people --------------------------------------------------------------------------------------------
+
+    def cancel(self, tasks: Collection[str] | None) -> int:
+        """Cancel tasks that are not over; running attempts end soon.
+
+        Args:
+            tasks: their ids; None for all.
+
+        Returns:
+            How many there were.
+        """
+
+        def work(cursor: Cursor) -> int:
+            count = 0
+            for task, attempt, state in self._chosen(cursor, tasks):
+                if state in OVER:
+                    continue
+                count += 1
+                if state in HELD:
+                    cursor.rows("UPDATE tasks SET cancel = :cancel WHERE id = :task", cancel=_CANCEL, task=task)
+                else:
+                    cursor.rows(
+                        "UPDATE tasks SET cause = :cause, error = NULL WHERE id = :task",
+                        cause=Cause.CANCELLED.word,
+                        task=task,
+                    )
+                    self._move(cursor, (task, attempt), state, Happening.CANCELLED, time.time(), cause=Cause.CANCELLED)
+            return count
+
+        return self.store.transaction(work)
+
+    def retry(self, tasks: Collection[str] | None, *, fresh: bool = False) -> int:
+        """Queue tasks that failed or were cancelled once more, with all their attempts.
+
+        Args:
+            tasks: their ids; None for all.
+            fresh: True starts a new session; False continues the last one where there is one, or only checks an answer again that was not
+                refused.
+
+        Returns:
+            How many there were.
+        """
+
+        def work(cursor: Cursor) -> int:
+            count = 0
+            for task, attempt, state in self._chosen(cursor, tasks):
+                if (state, Happening.RETRIED) not in TASK:
+                    continue
+                count += 1
+                cursor.rows(
+                    "UPDATE tasks SET failures = 0, losses = 0, not_before = 0, cancel = 0, cause = NULL, error = NULL"
+                    + (", said = 0, answered = 0, feedback = NULL" if fresh else "")
+                    + " WHERE id = :task",
+                    task=task,
+                )
+                self._move(cursor, (task, attempt), state, Happening.RETRIED, time.time())
+            return count
+
+        return self.store.transaction(work)
+
+    def _chosen(self, cursor: Cursor, tasks: Collection[str] | None) -> list[tuple[str, int, State]]:
+        columns = "id, attempt, state, number"
+        if tasks is None:
+            found = cursor.rows(f"SELECT {columns} FROM tasks ORDER BY number")
+        else:
+            found = sorted(_by_ids(cursor, columns, tasks), key=itemgetter(3))
+            if missing := set(tasks) - {row[0] for row in found}:
+                names = ", ".join(sorted(map(repr, missing))[:_SHOWN_CHANGED])
+                raise JournalError(
+                    f"The journal {self.store.title!r} has no task {names}. `bridle fleet results` lists them."
+                )
+        return [(task, attempt, _state(state)) for task, attempt, state, _ in found]
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    def counts(self) -> dict[str, int]:
+        """Return how many tasks are in each state."""
+        found: dict[str, int] = dict(
+            self.store.look(lambda cursor: cursor.rows("SELECT state, count(*) FROM tasks GROUP BY state"))
+        )
+        return {state.word: found.get(state.word, 0) for state in State}
+
+    def lost(self) -> list[str]:
+        """Return the tasks in the hands of drivers and workers that are gone; the next run takes them."""
+        found = self.store.look(
+            lambda cursor: cursor.rows(
+                "SELECT t.id, t.holder, h.beat FROM tasks t LEFT JOIN holders h ON h.holder = t.holder "
+                "WHERE t.holder IS NOT NULL ORDER BY t.number"
+            )
+        )
+        alive = {holder: _alive(holder, beat) for _, holder, beat in found}
+        return [task for task, holder, _ in found if not alive[holder]]
+
+    def open_tasks(self) -> dict[str, float]:
+        """Return the tasks that are not over, with the time before which they do not start, in seconds since 1970."""
+        return dict(
+            self.store.look(
+                lambda cursor: cursor.rows(
+                    "SELECT id, not_before FROM tasks WHERE state IN ('queued', 'leased', 'running', 'verifying', 'waiting') "
+                    "ORDER BY number"
+                )
+            )
+        )
+
+    def spent(self) -> tuple[float, int]:
+        """Return what all attempts spent: US dollars and tokens."""
+        found = self.store.look(lambda cursor: cursor.rows("SELECT usd, tokens FROM totals"))
+        return (found[0][0] / NANO, found[0][1]) if found else (0.0, 0)
+
+    def rows(self, states: Collection[str] | None = None, *, task: str | None = None) -> Iterator[FleetRow]:
+        """Iterate over the tasks in the order in which they were added; `output` is what JSON has.
+
+        Args:
+            states: only tasks in these states; None for all.
+            task: only this task; None for all.
+        """
+        after = 0
+        while True:
+            page = self.store.look(
+                lambda cursor, after=after: cursor.rows(  # type: ignore[misc]
+                    "SELECT number, id, state, attempt, failures, text, output, usd, tokens, seconds, session_id, branch, folder, cause, "
+                    "error, not_before, unknown_calls, spec FROM tasks WHERE number > :after "
+                    + ("AND id = :task " if task is not None else "")
+                    + "ORDER BY number LIMIT 500",
+                    after=after,
+                    **({"task": task} if task is not None else {}),
+                )
+            )
+            for row in page:
+                if states is None or row[2] in states:
+                    yield _row(row)
+            if len(page) < 500:
+                return
+            after = page[-1][0]
+
+    def attempts(self, task: str) -> list[Attempt]:
+        """Return the attempts of a task, in order."""
+        found = self.store.look(
+            lambda cursor: cursor.rows(
+                "SELECT task, attempt, session_id, resumed, begun, ended, usd, tokens, cause, error, folder, trace FROM attempts "
+                "WHERE task = :task ORDER BY attempt",
+                task=task,
+            )
+        )
+        return [
+            Attempt(
+                task=row[0],
+                attempt=row[1],
+                session_id=row[2],
+                resumed=bool(row[3]),
+                begun=row[4],
+                ended=row[5],
+                cost=row[6] / NANO,
+                tokens=row[7],
+                cause=row[8],
+                error=row[9],
+                folder=row[10],
+                trace=row[11],
+            )
+            for row in found
+        ]
+
+    def changes(self, after: int = 0, most: int = 1000) -> list[Change]:
+        """Return changes in order.
+
+        Args:
+            after: the number of the last change that the caller knows.
+            most: how many, at most.
+        """
+        found = self.store.look(
+            lambda cursor: cursor.rows(
+                "SELECT number, at, task, attempt, state, cause, note FROM changes WHERE number > :after ORDER BY number LIMIT :most",
+                after=after,
+                most=most,
+            )
+        )
+        return [
+            Change(number=row[0], at=row[1], task=row[2], attempt=row[3], state=row[4], cause=row[5], note=row[6])
+            for row in found
+        ]
+
+    def last_change(self) -> int:
+        """Return the number of the last change."""
+        return int(self.store.look(lambda cursor: cursor.rows("SELECT coalesce(max(number), 0) FROM changes"))[0][0])
+
+    def fact(self, name: str, value: str | None = None) -> str | None:
+        """Return a fact about the journal; with a value, keep it under this name first."""
+        if value is not None:
+            self.store.transaction(
+                lambda cursor: cursor.rows(
+                    "INSERT INTO facts (name, value) VALUES (:name, :value) ON CONFLICT (name) DO UPDATE SET value = :value",
+                    name=name,
+                    value=value,
+                )
+            )
+            return value
+        found = self.store.look(lambda cursor: cursor.rows("SELECT value FROM facts WHERE name = :name", name=name))
+        return found[0][0] if found else None
+
+    # -- inside a transaction ------------------------------------------------------------------------------------------
+
+    def _held(self, cursor: Cursor, lease: Lease, holder: str) -> _Held | None:
+        """Return how an attempt stands, if it is still its holder's."""
+        found = cursor.rows(
+            f"SELECT {_HELD_COLUMNS} WHERE t.id = :task AND t.attempt = :attempt AND t.holder = :holder",
+            task=lease.task,
+            attempt=lease.attempt,
+            holder=holder,
+        )
+        return _Held.of(found[0]) if found else None
+
+    def _all_held(self, cursor: Cursor, holder: str) -> list[tuple[tuple[str, int], _Held]]:
+        """Return the attempts of a driver or worker, and how they stand."""
+        found = cursor.rows(f"SELECT {_HELD_COLUMNS} WHERE t.holder = :holder ORDER BY t.number", holder=holder)
+        return [((row[0], row[1]), _Held.of(row)) for row in found]
+
+    def _spend(self, cursor: Cursor, task: str, attempt: int, usd: int, tokens: int) -> None:
+        if usd or tokens:
+            cursor.rows(
+                "INSERT INTO totals (id, usd, tokens) VALUES (1, :usd, :tokens) "
+                "ON CONFLICT (id) DO UPDATE SET usd = totals.usd + :usd, tokens = totals.tokens + :tokens",
+                usd=usd,
+                tokens=tokens,
+            )
+            cursor.rows(
+                "UPDATE tasks SET usd = usd + :usd, tokens = tokens + :tokens, losses = 0 WHERE id = :task",
+                usd=usd,
+                tokens=tokens,
+                task=task,
+            )
+            cursor.rows(
+                "UPDATE attempts SET usd = usd + :usd, tokens = tokens + :tokens WHERE task = :task AND attempt = :attempt",
+                usd=usd,
+                tokens=tokens,
+                task=task,
+                attempt=attempt,
+            )
+
+    def _ended(
+        self,
+        cursor: Cursor,
+        attempt: tuple[str, int],
+        held: _Held,
+        happening: Happening,
+        *,
+        cause: Cause | None,
+        error: str | None,
+        counted: bool = False,
+        not_before: float = 0.0,
+        feedback: str | None = None,
+        work: tuple[str | None, str | None, bool] = (None, None, True),
+        spent: tuple[int, int] = (0, 0),
+    ) -> None:
+        task, number = attempt
+        now = time.time()
+        if held.cancel == _CANCEL and happening in (Happening.GIVEN_BACK, Happening.POSTPONED):
+            happening, cause, error = Happening.CANCELLED, Cause.CANCELLED, None
+        word = None if cause is None else cause.word
+        self._spend(cursor, task, number, spent[0], spent[1])
+        cursor.rows(
+            "UPDATE attempts SET ended = :now, cause = :cause, error = :error, settled = CASE WHEN :lost = 1 THEN settled ELSE 1 END "
+            "WHERE task = :task AND attempt = :attempt",
+            now=now,
+            lost=int(cause is Cause.LOST),
+            cause=word,
+            error=error,
+            task=task,
+            attempt=number,
+        )
+        cursor.rows(
+            "UPDATE tasks SET cause = :cause, error = :error, failures = failures + :counted, not_before = :not_before, "
+            "answered = CASE WHEN :keep = 1 THEN answered ELSE 0 END, cancel = 0, seconds = seconds + :seconds, "
+            "feedback = :feedback, "
+            "folder = CASE WHEN :kept = 1 THEN coalesce(:folder, folder) END, branch = coalesce(:branch, branch) "
+            "WHERE id = :task",
+            cause=word,
+            error=error,
+            counted=int(counted),
+            not_before=not_before,
+            keep=int(cause not in (Cause.VERIFY, Cause.OUTPUT)),
+            feedback=feedback,
+            seconds=max(0.0, now - held.begun) if held.begun is not None else 0.0,
+            folder=work[0],
+            branch=work[1],
+            kept=int(work[2]),
+            task=task,
+        )
+        self._move(cursor, (task, number), held.state, happening, now, cause=cause, note=error)
+
+    def _move(
+        self,
+        cursor: Cursor,
+        attempt: tuple[str, int],
+        state: State,
+        happening: Happening,
+        now: float,
+        *,
+        holder: str | None = None,
+        cause: Cause | None = None,
+        note: str | None = None,
+    ) -> None:
+        task, number = attempt
+        after = TASK[state, happening]
+        cursor.rows(
+            "UPDATE tasks SET state = :state, holder = :holder WHERE id = :task",
+            state=after.word,
+            holder=holder if after in HELD else None,
+            task=task,
+        )
+        cursor.rows(
+            "INSERT INTO changes (number, at, task, attempt, state, cause, note) "
+            "SELECT coalesce(max(number), 0) + 1, :now, :task, :attempt, :state, :cause, :note FROM changes",
+            now=now,
+            task=task,
+            attempt=number,
+            state=after.word,
+            cause=None if cause is None else cause.word,
+            note=note,
+        )
+
+
+def _row(row: tuple[Any, ...]) -> FleetRow:
+    from datetime import UTC, datetime
+
+    spec = msgspec.json.decode(row[17], type=Spec)
+    waits = row[2] == State.WAITING.word and row[15]
+    return FleetRow(
+        task=row[1],
+        state=row[2],
+        attempt=row[3],
+        failures=row[4],
+        text=row[5],
+        output=None if row[6] is None else msgspec.json.decode(row[6]),
+        cost=row[7] / NANO,
+        tokens=row[8],
+        seconds=row[9],
+        session_id=row[10],
+        branch=row[11],
+        folder=row[12],
+        cause=row[13],
+        error=row[14],
+        not_before=datetime.fromtimestamp(row[15], UTC) if waits else None,
+        unknown_calls=row[16],
+        tags=spec.tags,
+    )
+
+
+def _state(word: str) -> State:
+    return State[word.upper()]
+
+
+def _by_ids(cursor: Cursor, columns: str, ids: Collection[str]) -> list[tuple[Any, ...]]:
+    """Return columns of tasks; some hundred at a time, as statements have a limit."""
+    names = list(ids)
+    found: list[tuple[Any, ...]] = []
+    for start in range(0, len(names), _IDS_AT_ONCE):
+        values = {f"id{at}": name for at, name in enumerate(names[start : start + _IDS_AT_ONCE])}
+        places = ", ".join(f":{each}" for each in values)
+        found += cursor.rows(f"SELECT {columns} FROM tasks WHERE id IN ({places})", **values)
+    return found
+
+
+def _alive(holder: str, beat: float | None) -> bool:
+    return is_alive(holder, beat or 0.0, LEASE_SECONDS)
+
+
+def open_journal(address: str | os.PathLike[str], *, create: bool = True) -> Journal:
+    """Open a journal.
+
+    Args:
+        address: a path of a SQLite file, or the URL of a Postgres database (`postgresql://...`; it needs `bridle[postgres]`).
+        create: False refuses a journal that does not exist.
+
+    Returns:
+        The journal.
+
+    Raises:
+        JournalError: it cannot be used.
+    """
+    text = os.fspath(address)
+    if text.startswith(("postgresql://", "postgres://")):
+        from bridle.fleet.journal.postgres import PostgresStore
+
+        return Journal(PostgresStore(text, create=create))
+    return Journal(SQLiteStore(text, create=create))

@@ -1,0 +1,394 @@
+"""Journals in PostgreSQL, through `psycopg`: one connection for each process, behind a lock."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import threading
+import time
+import weakref
+from contextlib import suppress
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote
+
+from bridle.checked.fields import without_passwords
+from bridle.errors import JournalError
+from bridle.fleet.journal.store import (
+    BUSY_SECONDS,
+    missing_journal,
+    other_tables,
+    refused,
+    unknown_version,
+    unstorable,
+)
+from bridle.fleet.journal.tables import MIGRATIONS, TABLES, VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    import psycopg
+
+    from bridle.fleet.journal.store import Cursor
+
+__all__ = ["PostgresStore"]
+
+T = TypeVar("T")
+
+SCHEMA = "bridle_fleet"
+"""The schema of a journal whose URL names none."""
+IDLE_SECONDS = 10
+"""After this silence inside a transaction the server ends it: a machine that is gone must not keep others from writing."""
+_RECONNECT_SECONDS = 0.5
+_DEFAULTS: dict[str, Any] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+    "fallback_application_name": "bridle",
+}
+"""Settings of connections, unless the URL has others. A server that is gone is noticed within half a minute."""
+_CLIENTS = """CREATE TABLE IF NOT EXISTS clients (
+    client TEXT PRIMARY KEY,
+    number BIGINT NOT NULL
+)"""
+"""The number of the last transaction of each process: after a lost connection it says whether a commit was done."""
+_ADVICE = {
+    "25P03": "It was not used for too long inside a transaction. The same call may be made again.",
+    "53100": "Free some space: nothing was lost, and the same call continues from the journal.",
+    "55P03": f"Another program held it for more than {BUSY_SECONDS:g} s.",
+}
+_BEFORE_PARAMETERS = re.compile(r"postgres(?:ql)?://(?:[^@/]*@)?[^?]*")
+_NAME = re.compile(r"(?<!:):([a-z_][a-z0-9_]*)")
+
+
+class _Cursor:
+    """Statements of a connection. In a pipeline only those that read are waited for; errors of others come with the next one."""
+
+    def __init__(self, connection: psycopg.Connection[Any], pipeline: psycopg.Pipeline | None = None) -> None:
+        self._connection = connection
+        self._pipeline = pipeline
+
+    def rows(self, statement: str, **values: object) -> list[tuple[Any, ...]]:
+        cursor = self._connection.execute(_translated(statement), values)
+        if not statement.startswith("SELECT"):
+            return []
+        if self._pipeline is not None:
+            self._pipeline.sync()  # without it the server would not notice that a transaction idles
+        return cursor.fetchall()
+
+    def many(self, statement: str, values: Iterable[Mapping[str, object]]) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.executemany(_translated(statement), values)
+
+
+@lru_cache(1_000)
+def _translated(statement: str) -> Any:
+    """Return a statement with `%(name)s` for `:name`."""
+    return _NAME.sub(r"%(\1)s", statement.replace("%", "%%"))
+
+
+class PostgresStore:
+    """A journal in a PostgreSQL database, for drivers and workers on any number of machines.
+
+    The tables are in a schema of their own: `bridle_fleet`, or the one that the parameter `schema` of the URL names
+    (`postgresql://agents@db.example/agents?schema=nightly`). So one database can have many journals.
+
+    Each process uses one connection. Changes of one journal wait for each other; reads wait for no other process. If the connection is
+    lost during a commit, the server says afterwards whether the change was made. A proxy in front of the server must give each
+    connection a session of its own (PgBouncer: `pool_mode = session`).
+
+    Args:
+        url: the database. Special characters of a password must be percent-encoded. Settings of libpq may follow as parameters.
+        create: False refuses a database that has no such journal.
+
+    Attributes:
+        address: the URL.
+        title: the URL for people, without password and settings.
+
+    Raises:
+        JournalError: the database cannot be used, or another version of Bridle made the journal.
+        ImportError: `psycopg` is not installed.
+    """
+
+    def __init__(self, url: str, *, create: bool = True) -> None:
+        try:
+            import psycopg
+        except ImportError as error:
+            raise ImportError(
+                "a journal in PostgreSQL needs `psycopg`; run: pip install 'bridle[postgres]'", name="psycopg"
+            ) from error
+        self._psycopg = psycopg
+        self._create = create
+        self.address: str = url
+        url, self._schema = _without_schema(url)
+        self._settings = _settings(url)
+        self.title: str = _title(self._settings, self._schema)
+        # Advisory locks belong to a database, and the schema names the journal in it.
+        digest = hashlib.sha256(f"bridle fleet journal {self._schema}".encode()).digest()
+        self._advisory = int.from_bytes(digest[:8], "big", signed=True)
+        self._lock = threading.RLock()  # a signal handler may interrupt a call
+        self._connection: psycopg.Connection[Any] | None = None
+        self._client = secrets.token_hex(16)
+        self._number = 0
+        _stores.add(self)
+        self.look(lambda cursor: cursor.rows("SELECT 1"))
+
+    def __repr__(self) -> str:
+        return f"PostgresStore({self.title!r})"
+
+    def transaction(self, work: Callable[[Cursor], T]) -> T:
+        """Call a function in one transaction that no other one overlaps; return what it returns.
+
+        Args:
+            work: the function. It is called once, or not at all.
+
+        Raises:
+            JournalError: the database failed, and nothing was changed, or the text says that this is unknown.
+        """
+        sent = False
+        with self._lock:
+            try:
+                connection = self._first(self._begin)
+                try:
+                    with connection.pipeline() as pipeline:
+                        result = work(_Cursor(connection, pipeline))
+                        sent = True
+                        connection.execute("COMMIT", prepare=False)
+                except self._psycopg.Error as error:
+                    if not sent or not connection.closed or not self._was_committed(error):
+                        raise
+                finally:
+                    self._roll_back(connection)
+            except self._psycopg.Error as error:
+                raise self._failed(error) from error
+            except UnicodeEncodeError as error:
+                raise unstorable(self.title, error) from error
+            return result
+
+    def look(self, work: Callable[[Cursor], T]) -> T:
+        """Call a function that only reads; return what it returns.
+
+        Args:
+            work: the function. It is called again if the connection is lost.
+
+        Raises:
+            JournalError: the database failed.
+        """
+        with self._lock:
+            try:
+                return self._first(lambda connection: work(_Cursor(connection)))
+            except self._psycopg.Error as error:
+                raise self._failed(error) from error
+            except UnicodeEncodeError as error:
+                raise unstorable(self.title, error) from error
+
+    def close(self) -> None:
+        """Close the connection; the next call opens another one."""
+        with self._lock:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                with suppress(self._psycopg.Error), connection:
+                    connection.execute("DELETE FROM clients WHERE client = %s", (self._client,))
+
+    # -- transactions --------------------------------------------------------------------------------------------------
+
+    def _first(self, call: Callable[[psycopg.Connection[Any]], T]) -> T:
+        """Call a function with the connection; once more with another one if the connection was lost in the meantime."""
+        connection = self._connection
+        if connection is not None:
+            try:
+                return call(connection)
+            except self._psycopg.Error:
+                if not connection.closed:
+                    raise
+        self._connection = self._connected()
+        return call(self._connection)
+
+    def _begin(self, connection: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
+        """Begin a transaction, once those of other programs are over; one round trip does all of it."""
+        if connection.info.transaction_status == self._psycopg.pq.TransactionStatus.INTRANS:
+            raise refused(f"The journal {self.title!r} was called inside one of its own transactions.")
+        self._number += 1
+        statement: Any = (
+            f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SELECT pg_advisory_xact_lock({self._advisory}); "
+            f"INSERT INTO clients VALUES ('{self._client}', {self._number}) "
+            f"ON CONFLICT (client) DO UPDATE SET number = {self._number}"
+        )
+        try:
+            connection.execute(statement, prepare=False)
+        except BaseException:
+            self._roll_back(connection)
+            raise
+        return connection
+
+    def _roll_back(self, connection: psycopg.Connection[Any]) -> None:
+        """End what is left of a transaction."""
+        status, known = connection.info.transaction_status, self._psycopg.pq.TransactionStatus
+        if status == known.IDLE:
+            return
+        if status in (known.INTRANS, known.INERROR):
+            with suppress(self._psycopg.Error):
+                connection.execute("ROLLBACK")
+                return
+        connection.close()  # the server rolls it back
+
+    def _was_committed(self, lost: BaseException) -> bool:
+        """Ask the server whether the last transaction was committed: the connection was lost before it said so."""
+        until = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                return self._first(self._has_number)
+            except self._psycopg.OperationalError as error:
+                if time.monotonic() > until:
+                    raise refused(
+                        f"The connection to the journal {self.title!r} was lost during a commit ({_text(lost)}), and the server cannot "
+                        f"report whether it was done: {_text(error)}. Run the same fleet again once it can be reached."
+                    ) from error
+            time.sleep(_RECONNECT_SECONDS)
+
+    def _has_number(self, connection: psycopg.Connection[Any]) -> bool:
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (self._advisory,))  # the lost one is over now
+        found = connection.execute("SELECT number FROM clients WHERE client = %s", (self._client,)).fetchone()
+        return found is not None and found[0] == self._number
+
+    # -- connections ---------------------------------------------------------------------------------------------------
+
+    def _connected(self) -> psycopg.Connection[Any]:
+        connection = self._psycopg.connect(**self._settings, autocommit=True)
+        try:
+            settings: Any = (
+                f"SET search_path = \"{self._schema}\"; SET lock_timeout = '{BUSY_SECONDS:.0f}s'; "
+                f"SET idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'; "
+                "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+            )
+            connection.execute(settings)
+            if self._version(connection) != VERSION:
+                with connection.transaction():
+                    connection.execute("SELECT pg_advisory_xact_lock(%s)", (self._advisory,))
+                    self._make(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _version(self, connection: psycopg.Connection[Any]) -> int | None:
+        [(exists,)] = connection.execute("SELECT to_regclass('facts') IS NOT NULL")
+        if not exists:
+            return None
+        found = connection.execute("SELECT value FROM facts WHERE name = 'version'").fetchone()
+        return None if found is None else int(found[0])
+
+    def _make(self, connection: psycopg.Connection[Any]) -> None:
+        """Make the tables, or bring those of an older version up to date."""
+        found = self._version(connection)
+        if found is not None and found not in range(min(MIGRATIONS, default=VERSION), VERSION + 1):
+            raise unknown_version(self.title, found)
+        if found is None:
+            if not self._create:
+                raise missing_journal(self.title)
+            [(schema,)] = connection.execute("SELECT to_regnamespace(%s) IS NOT NULL", (f'"{self._schema}"',))
+            if not schema:
+                name: Any = self._schema
+                connection.execute(f'CREATE SCHEMA "{name}"')
+            elif connection.execute("SELECT 1 FROM pg_tables WHERE schemaname = %s", (self._schema,)).fetchone():
+                raise other_tables(self.title, "Name another schema: `?schema=NAME` at the end of the URL.")
+        steps = [] if found is None else [each for version in range(found, VERSION) for each in MIGRATIONS[version]]
+        for statement in (*steps, *TABLES, _CLIENTS):
+            text: Any = statement
+            connection.execute(text)
+        connection.execute(
+            "INSERT INTO facts VALUES ('version', %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            (str(VERSION),),
+        )
+
+    def _failed(self, error: psycopg.Error) -> JournalError:
+        text = f"The journal {self.title!r} cannot be used: {_text(error)}. "
+        if (error.sqlstate or "") in _ADVICE:
+            return JournalError(text + _ADVICE[error.sqlstate or ""])
+        if isinstance(error, self._psycopg.OperationalError):
+            return JournalError(
+                text + "Check that the server can be reached. The same call continues from the journal."
+            )
+        if isinstance(error, self._psycopg.DataError):
+            return refused(text.rstrip())
+        return refused(
+            text + "Check that the user of the URL owns the schema, and that nothing but a journal is in it."
+        )
+
+    # -- forks ---------------------------------------------------------------------------------------------------------
+
+    def after_fork(self) -> None:
+        """Leave the connection to the parent process."""
+        self._lock = threading.RLock()
+        self._client = secrets.token_hex(16)
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            _inherited.append(connection)
+            with suppress(self._psycopg.Error, OSError):
+                os.close(connection.fileno())
+
+    def __del__(self) -> None:
+        connection = self.__dict__.get("_connection")
+        if connection is not None:
+            connection.close()
+
+
+def _without_schema(url: str) -> tuple[str, str]:
+    """Return a URL without the parameter `schema`, which is none of libpq, and its value."""
+    start = _BEFORE_PARAMETERS.match(url)
+    place = start.end() if start else len(url)
+    parameters = url[place + 1 :].split("&") if url[place:] else []
+    names = [unquote(each.partition("=")[2]) for each in parameters if each.startswith("schema=")]
+    schema = names[-1] if names else SCHEMA
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", schema) or schema.startswith("pg_"):
+        raise refused(
+            f"The `schema` of a journal must be a name of letters, digits and underscores, got {schema!r:.100}."
+        )
+    rest = "&".join(each for each in parameters if not each.startswith("schema="))
+    return url[:place] + ("?" + rest if rest else ""), schema
+
+
+def _settings(url: str) -> dict[str, Any]:
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        found = conninfo_to_dict(url)
+    except ProgrammingError:  # its text has the whole URL, with the password
+        found = None
+    # A password whose special characters are not encoded ends up in other parts.
+    if found is None or any("@" in str(found.get(name, "")) for name in ("host", "port", "dbname")):
+        raise refused(
+            "The URL of the journal is not one of PostgreSQL. Write `postgresql://user:password@host:port/database`, and percent-encode "
+            "special characters of the password."
+        )
+    return {**_DEFAULTS, **found}
+
+
+def _title(settings: Mapping[str, Any], schema: str) -> str:
+    user, port = settings.get("user"), settings.get("port")
+    return (
+        f"postgresql://{f'{user}@' if user else ''}{settings.get('host', '')}{f':{port}' if port else ''}/{settings.get('dbname', '')}"
+        + (f"?schema={schema}" if schema != SCHEMA else "")
+    )
+
+
+def _text(error: BaseException) -> str:
+    return without_passwords(" ".join(str(error).split())).rstrip(".") or type(error).__name__
+
+
+_stores: weakref.WeakSet[PostgresStore] = weakref.WeakSet()
+_inherited: list[object] = []
+"""Connections of the parent process. They are kept: to close one would end the session of the parent."""
+
+
+def _after_fork() -> None:
+    for store in list(_stores):
+        store.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,173 @@
+"""The database of a journal: `Store` is what the journal needs of one; `SQLiteStore` is a file on a local disk."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from bridle.errors import JournalError
+from bridle.fleet.journal.tables import MIGRATIONS, TABLES, VERSION
+from bridle.waiting.database import Database, NewerVersionError, OlderVersionError, OtherFileError
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterable, Mapping
+
+__all__ = [
+    "Cursor",
+    "SQLiteStore",
+    "Store",
+    "missing_journal",
+    "other_tables",
+    "refused",
+    "unknown_version",
+    "unstorable",
+]
+
+T = TypeVar("T")
+BUSY_SECONDS = 30.0
+"""How long a call waits for the transactions of other programs."""
+_APPLICATION = 0x42724A6C
+"""Marks a SQLite file as a journal (`PRAGMA application_id`)."""
+
+
+class Cursor(Protocol):
+    """The statements of a transaction. They have named parameters: `:name`."""
+
+    def rows(self, statement: str, **values: object) -> list[tuple[Any, ...]]:
+        """Execute a statement; return its rows."""
+
+    def many(self, statement: str, values: Iterable[Mapping[str, object]]) -> None:
+        """Execute a statement for each set of values."""
+
+
+class Store(Protocol):
+    """A database with the tables of a journal. Its methods may be called from any thread, and raise a `JournalError` if it fails.
+
+    Attributes:
+        address: opens the same journal in another process: a path, or a URL.
+        title: the address for people, without a password.
+    """
+
+    address: str
+    title: str
+
+    def transaction(self, work: Callable[[Cursor], T]) -> T:
+        """Call a function in one transaction that no other one overlaps; return what it returns. It is on the disk then."""
+
+    def look(self, work: Callable[[Cursor], T]) -> T:
+        """Call a function that only reads; return what it returns."""
+
+    def close(self) -> None:
+        """Close it; the next call opens it again."""
+
+
+class _SQLiteCursor:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def rows(self, statement: str, **values: object) -> list[tuple[Any, ...]]:
+        return self._connection.execute(statement, values).fetchall()
+
+    def many(self, statement: str, values: Iterable[Mapping[str, object]]) -> None:
+        self._connection.executemany(statement, values)
+
+
+class SQLiteStore:
+    """A journal in a SQLite file.
+
+    Args:
+        path: the file; it is created, readable by its owner only. Its folder must exist, on a local disk.
+        create: False refuses a file that does not exist.
+
+    Raises:
+        JournalError: the file cannot be used, or a newer version of Bridle wrote it.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, create: bool = True) -> None:
+        self.address: str = os.path.abspath(os.fspath(path))
+        self.title: str = os.fspath(path)
+        if not create and not os.path.exists(self.address):
+            raise missing_journal(self.title)
+        self._database = Database(
+            self.address, TABLES, VERSION, BUSY_SECONDS, "FULL", migrations=MIGRATIONS, application=_APPLICATION
+        )
+        self.look(lambda cursor: cursor.rows("SELECT 1"))
+
+    def __repr__(self) -> str:
+        return f"SQLiteStore({self.title!r})"
+
+    def transaction(self, work: Callable[[Cursor], T]) -> T:
+        """Call a function in one transaction that no other one overlaps; return what it returns."""
+        return self._use(self._database.transaction, work)
+
+    def look(self, work: Callable[[Cursor], T]) -> T:
+        """Call a function that only reads; return what it returns."""
+        return self._use(self._database.look, work)
+
+    def _use(self, call: Callable[[Callable[[sqlite3.Connection], T]], T], work: Callable[[Cursor], T]) -> T:
+        import sqlite3
+
+        try:
+            return call(lambda connection: work(_SQLiteCursor(connection)))
+        except (NewerVersionError, OlderVersionError) as error:
+            raise unknown_version(self.title, error.version) from None
+        except OtherFileError:
+            raise other_tables(self.title, "Name another file.") from None
+        except UnicodeEncodeError as error:
+            raise unstorable(self.title, error) from error
+        except sqlite3.Error as error:
+            raise JournalError(f"The journal {self.title!r} cannot be used: {error}. {_advice(error)}") from error
+        except OSError as error:
+            raise JournalError(
+                f"The journal {self.title!r} cannot be used: {error.strerror or error}. Check that its folder exists and is writable."
+            ) from error
+
+    def close(self) -> None:
+        """Close the file; the next call opens it again."""
+        self._database.close()
+
+
+def refused(text: str) -> JournalError:
+    """Return an error of a call that fails again if it is repeated."""
+    error = JournalError(text)
+    error.retryable = False
+    return error
+
+
+def missing_journal(title: str) -> JournalError:
+    """Return the error for a journal that is not there, and must not be made."""
+    return refused(f"There is no journal {title!r}. Check the address; `bridle fleet run` makes one.")
+
+
+def unknown_version(title: str, found: int) -> JournalError:
+    """Return the error for the tables of a version that cannot be used."""
+    if found > VERSION:
+        return refused(
+            f"The journal {title!r} has version {found}, and this Bridle knows up to {VERSION}. Update Bridle, or use another journal."
+        )
+    return refused(
+        f"The journal {title!r} has version {found}, which is too old for this Bridle. Finish it with the Bridle that made it, or use "
+        "another journal."
+    )
+
+
+def other_tables(title: str, advice: str) -> JournalError:
+    """Return the error for a database that belongs to something else."""
+    return refused(f"{title!r} holds tables that are not those of a journal. {advice}")
+
+
+def unstorable(title: str, error: UnicodeEncodeError) -> JournalError:
+    """Return the error for a text that no database takes."""
+    return refused(f"The journal {title!r} cannot store a text with half of a surrogate pair: {error.object!r:.100}.")
+
+
+def _advice(error: sqlite3.Error) -> str:
+    text = str(error)
+    if "full" in text:
+        return "Free some space: nothing was lost, and the same call continues from the journal."
+    if "I/O" in text:
+        return "Check that the disk has space and can be written: the same call continues from the journal."
+    if "locked" in text:
+        return f"Another program held it for more than {BUSY_SECONDS:g} s."
+    return "Check that it is a journal of Bridle on a local disk, and that its folder is writable."

@@ -1,0 +1,45 @@
+"""Records of fleets on the logger `bridle`: each has `task` and `attempt` beside `session_id`, `turn_id` and `pid`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bridle.waiting.log import Log
+
+if TYPE_CHECKING:
+    from bridle.fleet.journal import Lease
+
+__all__ = ["AttemptLog", "logger"]
+
+
+class AttemptLog(Log):
+    """The log of one attempt.
+
+    Args:
+        lease: the attempt; None for records that belong to none.
+
+    Attributes:
+        session_id: the session, if it is known.
+        pid: the process id of the CLI, if it runs.
+    """
+
+    def __init__(self, lease: Lease | None = None) -> None:
+        super().__init__()
+        self.session_id: str | None = None if lease is None else lease.session_id
+        self.pid: int | None = None
+        self._task = None if lease is None else lease.task
+        self._attempt = None if lease is None else lease.attempt
+
+    def ids(self) -> dict[str, Any]:
+        """Return the attributes of a record."""
+        return {
+            "session_id": self.session_id,
+            "turn_id": None,
+            "pid": self.pid,
+            "task": self._task,
+            "attempt": self._attempt,
+        }
+
+
+logger: AttemptLog = AttemptLog()
+"""For records that belong to no attempt."""

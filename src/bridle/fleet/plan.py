@@ -1,0 +1,198 @@
+"""The settings of a fleet, checked, and what they mean for one task."""
+
+from __future__ import annotations
+
+import os
+import threading
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from bridle.budgets.budget import Budget
+from bridle.checked.fields import integer, number, path_text
+from bridle.checked.schemas import MisfitError, decode_raw
+from bridle.errors import OptionsError
+from bridle.fleet.sending import in_process
+from bridle.fleet.task import FleetRow, Task
+from bridle.fleet.workspaces import Workspace
+from bridle.options.bounds import LONGEST_SECONDS
+from bridle.options.options import Options
+from bridle.options.retry import Retry
+from bridle.transports.base import TransportSource
+
+if TYPE_CHECKING:
+    from bridle.budgets.prices import Price
+    from bridle.fleet.journal import Journal
+
+__all__ = ["FleetPlan"]
+
+RETRY = Retry(rate_limit_wait=None)
+SESSION_OPTIONS = (
+    "session_id",
+    "resume",
+    "continue_conversation",
+    "fork_session",
+    "resume_session_at",
+    "resume_drops_turn",
+)
+
+
+class FleetPlan:
+    """The settings of a fleet.
+
+    Args: those of `bridle.fleet.Fleet`.
+
+    Raises:
+        OptionsError: one is wrong.
+    """
+
+    def __init__(
+        self,
+        options: Options | None,
+        *,
+        concurrency: int,
+        budget: Budget | None,
+        workspace: Workspace | None,
+        retry: Retry | None,
+        stall: float | None,
+        traces: str | os.PathLike[str] | None,
+        verify_seconds: float,
+        executor: Executor | None,
+        transport: TransportSource | None,
+        prices: dict[str, Price] | None,
+    ) -> None:
+        if options is not None and not isinstance(options, Options):
+            raise TypeError(f"`options` must be a bridle.Options, not {type(options).__name__}")
+        self.options: Options = options if options is not None else Options()
+        for name in SESSION_OPTIONS:
+            if getattr(self.options, name) != Options.__fields__[name].default:
+                raise OptionsError(
+                    f"`{name}` does not work with a fleet: it chooses the session of each task.", field=name
+                )
+        self.concurrency: int = integer(1)(concurrency, "concurrency")
+        if budget is not None and not isinstance(budget, Budget):
+            raise OptionsError(f"`budget` must be a bridle.Budget, got {budget!r:.100}", field="budget")
+        if budget is not None and self.options.budget is not None:
+            raise OptionsError("`budget` and the option `budget` are the same thing here: give one.", field="budget")
+        self.budget: Budget | None = budget
+        if workspace is not None and not isinstance(workspace, Workspace):
+            raise OptionsError(
+                f"`workspace` must be a Worktree, Copy or Folder, got {workspace!r:.100}", field="workspace"
+            )
+        self.workspace: Workspace | None = workspace
+        self.folder: str | None = None
+        if retry is not None and not isinstance(retry, Retry):
+            raise OptionsError(f"`retry` must be a bridle.Retry, got {retry!r:.100}", field="retry")
+        self.retry: Retry = retry if retry is not None else RETRY
+        self.stall: float | None = (
+            None if stall is None else number(0, exclusive=True, maximum=LONGEST_SECONDS)(stall, "stall")
+        )
+        self.traces: str | None = None if traces is None else os.path.abspath(path_text(traces, "traces"))
+        self.verify_seconds: float = number(0, exclusive=True, maximum=LONGEST_SECONDS)(
+            verify_seconds, "verify_timeout"
+        )
+        if executor is not None and not isinstance(executor, Executor):
+            raise OptionsError(
+                f"`executor` must be a concurrent.futures.Executor, such as `Client.get_executor()` of Dask, got {executor!r:.100}",
+                field="executor",
+            )
+        self.remote: bool = executor is not None and not in_process(executor)
+        if self.remote and transport is not None:
+            raise OptionsError("`transport` works in this process only: leave `executor` out.", field="transport")
+        if self.remote and self.options.budget is not None:
+            if not isinstance(self.options.budget, Budget):
+                raise OptionsError(
+                    "The option `budget` cannot be sent to workers in other processes. Give the fleet a `Budget` without keys.",
+                    field="budget",
+                )
+            # The driver charges it.
+            self.budget, self.options = self.options.budget, self.options.replace(budget=None)
+        if transport is not None and not isinstance(transport, TransportSource):
+            raise OptionsError(f"`transport` must be a TransportSource, got {transport!r:.100}", field="transport")
+        self.executor: Executor | None = executor
+        self.transport: TransportSource | None = transport
+        self.prices: dict[str, Price] = dict(prices or {})
+        self._charged_for: set[str] = set()
+        self._lock = threading.Lock()
+
+    # -- one task ------------------------------------------------------------------------------------------------------
+
+    def check_task(self, task: object) -> None:
+        """Do nothing if a task can be run.
+
+        Raises:
+            TypeError, OptionsError: it cannot.
+        """
+        if not isinstance(task, Task):
+            raise TypeError(f"tasks must be bridle.fleet.Task objects, got {task!r:.100} ({type(task).__name__})")
+        for name in SESSION_OPTIONS:
+            if name in task.options:
+                raise OptionsError(f"`options` of task {task.id!r}: `{name}` is chosen by the fleet.", field=name)
+        if self.remote and task.options.get("budget") is not None:
+            raise OptionsError(
+                f"`options` of task {task.id!r}: a budget cannot be sent to workers in other processes. Use `max_budget_usd`, or the "
+                "`budget` of the fleet.",
+                field="budget",
+            )
+        self.options_of(task)
+
+    def twice(self, task: str) -> OptionsError:
+        """Return the error for an id that stands twice."""
+        return OptionsError(f"Two tasks have the id {task!r}. Give each task an id of its own.", field="id")
+
+    def options_of(self, task: Task) -> Options:
+        """Return the options of a task, without those of a session.
+
+        Raises:
+            OptionsError: the differences of the task are wrong.
+        """
+        if not task.options:
+            return self.options
+        try:
+            return self.options.replace(**task.options)
+        except OptionsError as error:
+            raise OptionsError(f"`options` of task {task.id!r}: {error}", field=error.field) from None
+
+    def attempt_options(self, task: Task) -> Options:
+        """Return the options for an attempt: with the time limits of the fleet, and with its budget if they run in this process."""
+        options = self.options_of(task)
+        more: dict[str, Any] = {}
+        if self.budget is not None and not self.remote and options.budget is None:
+            more["budget"] = self.budget
+        if self.stall is not None:
+            timeouts = options.timeouts
+            limits = {name: self.stall for name in ("first_message", "idle") if getattr(timeouts, name) is None}
+            if limits:
+                more["timeouts"] = timeouts.replace(**limits)
+        return options.replace(**more) if more else options
+
+    def workspace_of(self, task: Task) -> Workspace | None:
+        """Return the workspace of a task."""
+        found = task.workspace if task.workspace is not None else self.workspace
+        return found if found is None or self.folder is None else found.under(self.folder)
+
+    def retry_of(self, task: Task) -> Retry:
+        """Return the retries of a task."""
+        return task.retry if task.retry is not None else self.retry
+
+    def typed(self, row: FleetRow, task: Task | None) -> FleetRow:
+        """Return a row with its output as an object of the task's type."""
+        if task is None or task.output_type is None or row.output is None:
+            return row
+        try:
+            return msgspec.structs.replace(row, output=decode_raw(msgspec.json.encode(row.output), task.output_type))
+        except MisfitError:
+            return row
+
+    # -- spending ------------------------------------------------------------------------------------------------------
+
+    def charge_earlier(self, journal: Journal) -> None:
+        """Charge the budget, if it is kept in memory, with what earlier programs spent for this journal."""
+        if self.budget is None or self.budget.path is not None:
+            return
+        with self._lock:
+            if journal.id in self._charged_for:
+                return
+            self._charged_for.add(journal.id)
+        self.budget.charge(*journal.spent(), check=False)

@@ -1,0 +1,158 @@
+"""Read the transcript of a killed attempt: what it spent, and whether its answer was there already."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from bridle.budgets.prices import SYNTHETIC, larger, price_of, tokens_of
+from bridle.errors import SessionNotFoundError, TranscriptError
+from bridle.launch.plan import inherited_variables
+from bridle.messages import AssistantMessage, TextBlock, ToolResultBlock, ToolUseBlock, UserMessage
+from bridle.transcripts.transcript import read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from bridle.budgets.prices import Price, Tokens
+    from bridle.messages import Message
+    from bridle.options.options import Options
+    from bridle.transcripts.transcript import Transcript
+
+__all__ = ["Recovered", "config_folder", "recover"]
+
+NANO = 1_000_000_000
+_OUTPUT_TOOL = "StructuredOutput"
+
+
+class Recovered(NamedTuple):
+    """The costs and the answer in the transcript of a session.
+
+    Attributes:
+        usd: billionths of a dollar that its replies cost; models without a price are left out.
+        tokens: read, written and cached.
+        unknown_calls: model calls without a reply: they were open when the process ended.
+        answered: True if the last turn is complete.
+        text: its final text.
+        output: its structured output, as JSON; None without one.
+    """
+
+    usd: int
+    tokens: int
+    unknown_calls: int
+    answered: bool
+    text: str
+    output: str | None
+
+
+def config_folder(options: Options) -> str:
+    """Return the configuration folder of the CLI that these options start."""
+    environment = {**inherited_variables(options, os.environ), **options.env}
+    return environment.get("CLAUDE_CONFIG_DIR") or os.path.join(
+        environment.get("HOME") or os.path.expanduser("~"), ".claude"
+    )
+
+
+def recover(
+    session_id: str,
+    folder: str,
+    prompt: str | Sequence[Mapping[str, Any]],
+    prices: Mapping[str, Price],
+    *,
+    wants_output: bool,
+) -> Recovered | None:
+    """Read the transcript of a session whose process is gone.
+
+    Args:
+        session_id: the session.
+        folder: the configuration folder of its CLI.
+        prompt: the last prompt that was sent.
+        prices: prices of the caller.
+        wants_output: True if an answer is structured output.
+
+    Returns:
+        Its costs and answer; None if this machine has no transcript of the session.
+    """
+    try:
+        transcript = read(session_id, config_dir=folder)
+        return _recovered(transcript, prompt, prices, wants_output=wants_output)
+    except (SessionNotFoundError, TranscriptError):
+        return None
+
+
+def _recovered(
+    transcript: Transcript,
+    prompt: str | Sequence[Mapping[str, Any]],
+    prices: Mapping[str, Price],
+    *,
+    wants_output: bool,
+) -> Recovered:
+    usd, tokens = _spent(
+        (message for part in (transcript, *transcript.subagents.values()) for message in part.messages), prices
+    )
+    open_calls = sum(
+        _is_open(part.messages[-1]) for part in (transcript, *transcript.subagents.values()) if len(part.messages)
+    )
+    turns = transcript.turns
+    answer: tuple[str, str | None] | None = None
+    if turns and turns[-1].prompt is not None and _text_of(turns[-1].prompt.content) == _text_of(prompt):
+        answer = _answer(list(turns[-1].messages), wants_output=wants_output)
+    text, output = answer or ("", None)
+    return Recovered(usd, tokens, open_calls if answer is None else 0, answer is not None, text, output)
+
+
+def _spent(messages: Iterable[Message], prices: Mapping[str, Price]) -> tuple[int, int]:
+    replies: dict[str, tuple[str, Tokens]] = {}
+    for message in messages:
+        if isinstance(message, AssistantMessage) and message.usage is not None and message.model != SYNTHETIC:
+            key = message.message_id or message.uuid or ""
+            found = tokens_of(message.usage)
+            replies[key] = message.model, larger(replies[key][1], found) if key in replies else found
+    usd = sum(price.cost(each) for model, each in replies.values() if (price := price_of(model, prices)) is not None)
+    return round(usd * NANO), sum(each.total for _, each in replies.values())
+
+
+def _is_open(message: Message) -> bool:
+    """Return whether a model call follows this message."""
+    return isinstance(message, UserMessage)
+
+
+def _answer(messages: Sequence[Message], *, wants_output: bool) -> tuple[str, str | None] | None:
+    """Return text and output of a complete turn; None if it is not complete, or if something may still run in the background."""
+    calls: dict[str, ToolUseBlock] = {}
+    output: str | None = None
+    for message in messages:
+        for block in (
+            message.content
+            if isinstance(message, (UserMessage, AssistantMessage)) and not isinstance(message.content, str)
+            else ()
+        ):
+            if isinstance(block, ToolUseBlock):
+                calls[block.id] = block
+                if block.input.get("run_in_background"):
+                    return None
+            elif isinstance(block, ToolResultBlock) and block.tool_use_id in calls:
+                call = calls[block.tool_use_id]
+                if call.name == _OUTPUT_TOOL and not block.is_error:
+                    output = msgspec.json.encode(call.input).decode()
+    if wants_output:
+        return None if output is None else (output, output)
+    last = messages[-1]
+    if not isinstance(last, AssistantMessage) or last.model == SYNTHETIC or last.stop_reason != "end_turn":
+        return None
+    return last.text, None
+
+
+def _text_of(content: Any) -> str:
+    """Return the text of a prompt: of a text, of content blocks, or of a message."""
+    if isinstance(content, str):
+        return content
+    parts = []
+    for block in content:
+        if isinstance(block, TextBlock):
+            parts.append(block.text)
+        elif not isinstance(block, ToolResultBlock) and hasattr(block, "get") and isinstance(block.get("text"), str):
+            parts.append(block.get("text"))
+    return "\n".join(parts)

@@ -16,7 +16,7 @@ from pathlib import Path
 import generated_modules
 from generated_modules import PACKAGE
 
-MODULES = ("operations", "pool", "query", "session")
+MODULES = ("mapping", "operations", "pool", "query", "session")
 
 HEADER = """\
 # Generated from src/bridle/aio/{name}.py by scripts/make_sync.py. Do not edit: edit the source and run `./dev format`.
@@ -46,6 +46,13 @@ WORDS = {
 PHRASES = (
     (r"(Sessions|Session pools) for asyncio and trio\.", r"\1 for threads."),
     (r"in tasks outside all task groups\. Its keeper is the task", "in threads. Its keeper is the thread"),
+    (r"^(\"\"\"`map`) for asyncio and trio:", r"\1 for threads:"),
+    (r"in tasks outside all task groups; it does", "in threads; it does"),
+    (r"in a task of its own, because", "in a thread of its own, because"),
+    (r"Iterable\[Prompt\] \| AsyncIterable\[Prompt\]", "Iterable[Prompt]"),
+    (r"\(Iterable, AsyncIterable\)", "Iterable"),
+    (r"prompts: an \(async\) iterable of prompts", "prompts: an iterable of prompts"),
+    (r"import AsyncIterable, Iterable, Mapping", "import Iterable, Mapping"),
     (r"(Queries.*) for asyncio and trio\b", r"\1 for threads"),
     (r"Cancelled in the middle", "Interrupted in the middle"),
     (r"after an error or a cancellation too", "after an error too"),

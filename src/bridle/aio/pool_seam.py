@@ -31,12 +31,16 @@ T = TypeVar("T")
 class PoolSeam:
     """Waits, starts and calls for a pool on an event loop. Created where the pool starts.
 
+    Args:
+        name: its owner, in names of tasks and errors.
+
     Attributes:
         lock: held while the core is read or changed; here it does nothing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "pool") -> None:
         check_loop()
+        self._name = name
         self.lock: AbstractContextManager[object] = nullcontext()
         self._loop = Loop()
         self._context = contextvars.copy_context()
@@ -49,11 +53,11 @@ class PoolSeam:
             RuntimeError: the pool belongs to another event loop.
         """
         if not self._loop.is_current:
-            raise RuntimeError("This pool belongs to another event loop. Use it in the loop that started it.")
+            raise RuntimeError(f"This {self._name} belongs to another event loop. Use it in the loop that started it.")
 
     def spawn(self, job: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start a job, which must not raise, outside all task groups."""
-        self._loop.spawn(job, self._context.copy(), name="bridle pool")
+        self._loop.spawn(job, self._context.copy(), name=f"bridle {self._name}")
 
     async def work(self, function: Callable[[], T]) -> T:
         """Call a function that blocks, in a worker thread."""

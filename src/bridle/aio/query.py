@@ -10,6 +10,7 @@ import logging
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
 from bridle.aio.waits import (
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from bridle.queries.prompts import Prompt, Prompts
     from bridle.transports.base import AsyncTransport
 
-__all__ = ["QueryStream", "query", "run"]
+__all__ = ["QueryStream", "answered", "query", "run"]
 
 
 T = TypeVar("T")
@@ -630,14 +631,31 @@ async def run(
     with short_traceback:
         repeatable = transport is None or isinstance(transport, TransportSource)
         attempts = Attempts(prompt, with_output_type(options, output_type), retry, check=check, reopened=repeatable)
-        while True:
-            stream = query(attempts.prompt, attempts.options, transport=transport)
-            collected: CollectResult | None = None
-            try:
-                collected = await stream.collect()
-                return attempts.conclude(collected, output_type, datetime.now(UTC))
-            except BridleError as error:
-                seconds = attempts.failed(error, collected, datetime.now(UTC))
-                if seconds is None:
-                    raise
-            await sleep(seconds)
+        return await answered(attempts, output_type, partial(query, transport=transport), sleep)
+
+
+async def answered(
+    attempts: Attempts, output_type: Any, opening: Callable[[Any, Options], QueryStream], pause: Callable[[float], Any]
+) -> RunResult[Any]:
+    """Make attempts until one has the answer.
+
+    Args:
+        attempts: the attempts.
+        output_type: the type of the answer.
+        opening: makes the stream of an attempt.
+        pause: waits between two attempts.
+
+    Raises:
+        BridleError: the last attempt failed.
+    """
+    while True:
+        stream = opening(attempts.prompt, attempts.options)
+        collected: CollectResult | None = None
+        try:
+            collected = await stream.collect()
+            return attempts.conclude(collected, output_type, datetime.now(UTC))
+        except BridleError as error:
+            seconds = attempts.failed(error, collected, datetime.now(UTC))
+            if seconds is None:
+                raise
+        await pause(seconds)

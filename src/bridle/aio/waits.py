@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+from collections.abc import AsyncIterable, AsyncIterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,8 @@ __all__ = [
     "checkpoint",
     "child_process",
     "is_cancellation",
+    "iterator_of",
+    "next_of",
     "receive",
     "sleep",
     "wait_exit",
@@ -108,6 +111,16 @@ async def _receive_within(transport: AsyncTransport, seconds: float) -> bytes | 
 async def sleep(seconds: float) -> None:
     """Wait; a cancellation ends it immediately."""
     await anyio.sleep(seconds)
+
+
+def iterator_of(values: Any) -> Any:
+    """Return an iterator of a plain or async iterable, for `next_of`."""
+    return aiter(values) if isinstance(values, AsyncIterable) else iter(values)
+
+
+async def next_of(iterator: Any, end: Any) -> Any:
+    """Return the next value of an iterator; `end` at its end."""
+    return await anext(iterator, end) if isinstance(iterator, AsyncIterator) else next(iterator, end)
 
 
 async def wait_exit(transport: AsyncTransport, seconds: float | None) -> tuple[bool, int | None]:

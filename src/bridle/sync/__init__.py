@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 from bridle.sync.query import QueryStream, query, run
 
 if TYPE_CHECKING:
+    from bridle.sync.mapping import MapStream, map  # noqa: A004
     from bridle.sync.pool import SessionPool
     from bridle.sync.session import Session, Turn, start_session
 
-__all__ = ["QueryStream", "Session", "SessionPool", "Turn", "query", "run", "start_session"]
+__all__ = ["MapStream", "QueryStream", "Session", "SessionPool", "Turn", "map", "query", "run", "start_session"]
 
 
 def __getattr__(name: str) -> Any:
@@ -19,6 +20,10 @@ def __getattr__(name: str) -> Any:
         from bridle.sync import session
 
         return getattr(session, name)
+    if name in {"MapStream", "map"}:
+        from bridle.sync import mapping
+
+        return getattr(mapping, name)
     if name == "SessionPool":
         from bridle.sync.pool import SessionPool
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from bridle.waiting.event_loops import context_for_thread
 from bridle.waiting.threads import Threads
 
 if TYPE_CHECKING:
@@ -25,14 +27,18 @@ T = TypeVar("T")
 class PoolSeam:
     """Waits, starts and calls for a pool in threads.
 
+    Args:
+        name: its owner, in names of threads.
+
     Attributes:
         lock: held while the core is read or changed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "pool") -> None:
         self.lock: threading.RLock = threading.RLock()
         self._nudged = threading.Event()
-        self._threads = Threads()
+        self._threads = Threads(name=f"bridle-{name}")
+        self._context = context_for_thread()
 
     def check(self) -> None:
         """Do nothing: a pool may be called from any thread."""
@@ -43,7 +49,7 @@ class PoolSeam:
         Raises:
             RuntimeError: there can be no more threads.
         """
-        self._threads.run(job)
+        self._threads.run(partial(self._context.copy().run, job))
 
     def work(self, function: Callable[[], T]) -> T:
         """Call a function that blocks."""

@@ -31,6 +31,8 @@ __all__ = [
     "checkpoint",
     "child_process",
     "is_cancellation",
+    "iterator_of",
+    "next_of",
     "receive",
     "sleep",
     "wait_exit",
@@ -69,6 +71,16 @@ def receive(transport: SyncTransport, seconds: float | None) -> bytes | None:
 def sleep(seconds: float) -> None:
     """Wait; a `KeyboardInterrupt` ends it immediately."""
     time.sleep(seconds)
+
+
+def iterator_of(values: Any) -> Any:
+    """Return an iterator of an iterable, for `next_of`."""
+    return iter(values)
+
+
+def next_of(iterator: Any, end: Any) -> Any:
+    """Return the next value of an iterator; `end` at its end."""
+    return next(iterator, end)
 
 
 def wait_exit(transport: SyncTransport, seconds: float | None) -> tuple[bool, int | None]:
@@ -148,5 +160,5 @@ class OtherShell:
 
 
 def _other_shell(used: object, word: str) -> str:
-    name = type(used).__name__.replace("QueryStream", "query")
+    name = type(used).__name__.replace("QueryStream", "query").replace("MapStream", "map")
     return f"`bridle.sync.{name}` is blocking: use `{word}`, or `bridle.{name}`, which works with `async {word}`."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 import tomllib
@@ -9,6 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.semconv._incubating.attributes import (
     error_attributes,
     gen_ai_attributes,
@@ -57,8 +59,8 @@ def test_the_tables_hold_every_constant() -> None:
     constants = {
         value for name, value in vars(names).items() if name.isupper() and isinstance(value, str) and "." in value
     }
-    operations = {names.PERMISSION, names.HOOK, names.CONVENTIONS}
-    assert constants - operations == set(names.ATTRIBUTES)
+    spans = {span.name.split(" ")[0] for span in names.SPANS}
+    assert constants - spans - {names.CONVENTIONS} == set(names.ATTRIBUTES)
     assert {value for value in vars(names).values() if isinstance(value, names.MetricName)} == set(names.METRICS)
 
 
@@ -115,3 +117,11 @@ def test_bad_arguments_are_refused() -> None:
     with pytest.raises(OptionsError, match=r"`telemetry` must be an object with the method `observe`"):
         Options(telemetry=True)  # type: ignore[arg-type]
     assert repr(bridle.Telemetry(name="reviewer")) == "Telemetry(content=None, cli=False, name='reviewer')"
+
+
+def test_settings_can_be_sent_to_another_process_and_providers_cannot() -> None:
+    telemetry = bridle.Telemetry(content=True, cli=True, name="reviewer")
+    telemetry.observe_run("a fleet", 4).ended(None)
+    assert repr(pickle.loads(pickle.dumps(telemetry))) == repr(telemetry)
+    with pytest.raises(TypeError, match="belongs to its process"):
+        pickle.dumps(bridle.Telemetry(TracerProvider()))

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 import bridle
 from bridle import Options
 from bridle.testing import Script
@@ -182,3 +184,19 @@ def test_a_killed_cli_leaves_no_open_span(real_cli: RealCLI, collected: Collecte
     assert (found["bridle.turn.state"], found["error.type"]) == ("failed", failure)
     assert found["process.exit.code"] == -9
     assert attributes(collected.one("execute_tool Bash"))["error.type"] == "cancelled"
+
+
+def test_the_first_turn_after_a_resume_has_its_own_cost(real_cli: RealCLI, collected: Collected) -> None:
+    played = Script().user("one").says("1").user("two").says("2")
+    with played.model() as model:
+        options = agent(real_cli, collected, real_cli.env(model), telemetry=collected.telemetry())
+        first = bridle.sync.run("one", options)
+        second = bridle.sync.run("two", options.replace(resume=first.session_id))
+    assert [first.text, second.text] == ["1", "2"]
+    costs = [attributes(span)["bridle.cost.usd"] for span in collected.named("invoke_agent claude-code")]
+    assert second.result is not None
+    assert second.result.total_cost_usd is not None
+    assert costs[1] > 0
+    assert second.result.total_cost_usd == pytest.approx(sum(costs))
+    assert [total for _, total in collected.points("bridle.cost")] == [pytest.approx(sum(costs))]
+    assert sum(total for _, (_, total) in collected.points("gen_ai.client.token.usage")) == 2 * 15

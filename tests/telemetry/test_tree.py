@@ -12,6 +12,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 import bridle
 from bridle import Options
+from bridle.options.observing import Observation, Subject
 from bridle.testing import Script, SimulatedCLI
 from tests.contract import shows
 from tests.support.session_fixtures import StandIn
@@ -233,6 +234,23 @@ def test_turns_that_the_cli_starts(shell: Shell, collected: Collected) -> None:
     assert sum(costs) == pytest.approx(attributes(second)["bridle.cost.total_usd"])
 
 
+def test_a_task_that_is_over_leaves_nothing(collected: Collected) -> None:
+    class Kept(bridle.Telemetry):
+        def observe(self, subject: Subject) -> Observation:
+            kept.append(super().observe(subject))
+            return kept[-1]
+
+    kept: list[Observation] = []
+    inner = Script().calls("Read", {"file_path": "/a"}).says("seen")
+    played = Script().user("go").subagent("look", inner, background=True).says("It runs.").task_ends().says("Over.")
+    options = Options(telemetry=Kept(collected.provider, collected.meters))
+    with SimulatedCLI(played) as cli, bridle.sync.Session(options, transport=cli) as session:
+        session.send("go").result()
+        session.wait_idle()
+        [watch] = kept
+        assert {name for name, table in vars(watch).items() if isinstance(table, dict) and table} == set()
+
+
 @shows("telemetry.ends")
 def test_an_interrupt_ends_every_span(shell: Shell, collected: Collected) -> None:
     played = Script().user("go").calls("Read", {"file_path": "/a"}).interrupted(after="I will").user("go on").says("ok")
@@ -282,6 +300,37 @@ def test_a_crash_ends_every_span(shell: Shell, collected: Collected, playing: St
         assert turn.status.status_code is trace.StatusCode.ERROR
     for tool in collected.named("execute_tool Bash"):
         assert attributes(tool)["error.type"] == "cancelled"
+
+
+@shows("telemetry.ends")
+def test_the_end_of_a_session_ends_subagents_inside_subagents(
+    shell: Shell, collected: Collected, playing: StandIn
+) -> None:
+    def says(call: str, parent: str | None) -> list[Any]:
+        block = {"type": "tool_use", "id": call, "name": "Task", "input": {}}
+        body = {"id": f"m-{call}", "model": "s", "role": "assistant", "content": [block]}
+        return ["raw", json.dumps({"type": "assistant", "message": body, "parent_tool_use_id": parent}) + "\n"]
+
+    started = {
+        "type": "system",
+        "subtype": "task_started",
+        "task_id": "a1",
+        "tool_use_id": "t1",
+        "task_type": "local_agent",
+        "subagent_type": "outer",
+        "is_backgrounded": True,
+    }
+    frames = says("t1", None), ["raw", json.dumps(started) + "\n"], says("t2", "t1"), says("t3", "t2")
+
+    async def scenario() -> None:
+        async with Running(shell, playing(telemetry=collected.telemetry())) as session:
+            await texts(await got(session.send(steps(*frames, ["text", "It runs."]))))
+
+    shell.play(scenario)
+    calls = {attributes(span)["gen_ai.tool.call.id"]: id_of(span) for span in collected.named("execute_tool Task")}
+    outer, inner = collected.one("invoke_agent outer"), collected.one("invoke_agent subagent")
+    assert [span.parent and span.parent.span_id for span in (outer, inner)] == [calls["t1"], calls["t2"]]
+    assert {attributes(span)["error.type"] for span in (outer, inner)} == {"cancelled"}
 
 
 @shows("telemetry.ends")

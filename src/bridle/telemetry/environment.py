@@ -16,29 +16,13 @@ if TYPE_CHECKING:
 
     from bridle.options.options import Options
 
-__all__ = ["captures_content", "check_exporters", "inherited", "provider", "switches", "trace_context"]
+__all__ = ["captures_content", "check_exporters", "provider", "switches", "trace_context"]
 
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _CAPTURES = frozenset({"true", "1", "span_only", "span_and_event"})
 _EXPORTERS = ("OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER", "OTEL_LOGS_EXPORTER")
 _SWITCHES = ("CLAUDE_CODE_ENABLE_TELEMETRY", "CLAUDE_CODE_ENHANCED_TELEMETRY_BETA")
 _PROVIDERS = {"CLAUDE_CODE_USE_BEDROCK": "aws.bedrock", "CLAUDE_CODE_USE_VERTEX": "gcp.vertex_ai"}
-
-
-def inherited(options: Options) -> dict[str, str]:
-    """Return the variables that the CLI gets without those of observers."""
-    if options.inherit_env is True:
-        found = dict(os.environ)
-    elif options.inherit_env is False:
-        found = {}
-    else:
-        found = {name: os.environ[name] for name in options.inherit_env if name in os.environ}
-    for name, value in options.env.items():
-        if value is None:
-            found.pop(name, None)
-        else:
-            found[name] = value
-    return found
 
 
 def captures_content() -> bool:

@@ -23,6 +23,10 @@ EXECUTE_TOOL: Final = "execute_tool"
 TOOLS_CALL: Final = "tools/call"
 PERMISSION: Final = "bridle.permission"
 HOOK: Final = "bridle.hook"
+FLEET_RUN: Final = "bridle.fleet.run"
+FLEET_ATTEMPT: Final = "bridle.fleet.attempt"
+FLEET_WORKSPACE: Final = "bridle.fleet.workspace"
+FLEET_VERIFY: Final = "bridle.fleet.verify"
 
 
 class SpanName(NamedTuple):
@@ -51,6 +55,10 @@ SPANS: Final = (
     SpanName("bridle.hook {event}", "INTERNAL", "`execute_tool`, or `invoke_agent`", "one call of a hook"),
     SpanName("tools/call {tool}", "SERVER", "`execute_tool`", "one call of an in-process tool"),
     SpanName("invoke_agent {subagent}", "INTERNAL", "`execute_tool`", "one subagent"),
+    SpanName(FLEET_RUN, "INTERNAL", "the caller's current span", "one run of a fleet"),
+    SpanName(FLEET_ATTEMPT, "INTERNAL", "`bridle.fleet.run`", "one attempt at a task; its `invoke_agent` is inside"),
+    SpanName(FLEET_WORKSPACE, "INTERNAL", "`bridle.fleet.attempt`", "making or finishing the folder of the agent"),
+    SpanName(FLEET_VERIFY, "INTERNAL", "`bridle.fleet.attempt`", "the check of an answer"),
 )
 
 # -- attributes --------------------------------------------------------------------------------------------------------
@@ -86,6 +94,14 @@ DECISION: Final = "bridle.decision"
 DERIVED_TIMES: Final = "bridle.times.derived"
 ENDED: Final = "bridle.callback.outcome"
 HOOK_EVENT: Final = "bridle.hook.event"
+FLEET_ID: Final = "bridle.fleet.id"
+FLEET_CONCURRENCY: Final = "bridle.fleet.concurrency"
+FLEET_STEP: Final = "bridle.fleet.workspace.step"
+TASK_ID: Final = "bridle.fleet.task.id"
+TASK_STATE: Final = "bridle.fleet.task.state"
+ATTEMPT: Final = "bridle.fleet.attempt.number"
+ATTEMPT_CAUSE: Final = "bridle.fleet.attempt.cause"
+ATTEMPT_RESUMED: Final = "bridle.fleet.attempt.resumed"
 INFERENCE_CALLS: Final = "bridle.inference_calls"
 ON_FAILURE: Final = "bridle.on_failure"
 OPERATION_OF_SESSION: Final = "bridle.operation"
@@ -128,6 +144,14 @@ ATTRIBUTES: Final = {
     DERIVED_TIMES: "True: times come from messages, not from API requests",
     ENDED: "`answered`, `failed` or `cancelled`",
     HOOK_EVENT: "the event of a hook",
+    FLEET_ID: "the id of the fleet's journal",
+    FLEET_CONCURRENCY: "agents that may run at the same time, at most",
+    FLEET_STEP: "`prepare` or `finish`",
+    TASK_ID: "the id of the task",
+    TASK_STATE: "the state of the task after the attempt: `succeeded`, `waiting`, ...",
+    ATTEMPT: "the number of the attempt, from 1",
+    ATTEMPT_CAUSE: "why the attempt failed: `throttled`, `crash`, ...; `none` in metrics",
+    ATTEMPT_RESUMED: "True if it continues the session of an earlier attempt",
     INFERENCE_CALLS: "the number of `chat` spans of the agent",
     ON_FAILURE: "the decision if the callback fails",
     OPERATION_OF_SESSION: "the control operation; of a metric",
@@ -147,7 +171,7 @@ class MetricName(NamedTuple):
 
     Attributes:
         name: the name.
-        instrument: `histogram` or `counter`.
+        instrument: `histogram`, `counter` or `updowncounter`.
         unit: the unit.
         meaning: the quantity.
         buckets: boundaries that a histogram advises.
@@ -191,6 +215,20 @@ CONTROL_DURATION: Final = MetricName(
 )
 PROCESS_STARTS: Final = MetricName("bridle.process.starts", "counter", "{process}", "Started CLI processes.")
 COST_SPENT: Final = MetricName("bridle.cost", "counter", "USD", "Cost in US dollars, as the CLI estimates it.")
+_WORK: Final = tuple(0.1 * 2**power for power in range(18))
+TASKS: Final = MetricName("bridle.fleet.tasks", "counter", "{task}", "Tasks that are over, by state.")
+ATTEMPTS: Final = MetricName("bridle.fleet.attempts", "counter", "{attempt}", "Attempts that are over, by cause.")
+TASK_DURATION: Final = MetricName(
+    "bridle.fleet.task.duration", "histogram", "s", "Time that all attempts of a task took.", _WORK
+)
+TASK_WAIT: Final = MetricName(
+    "bridle.fleet.task.wait",
+    "histogram",
+    "s",
+    "Time that a task was queued or waited before an attempt.",
+    _WORK,
+)
+LIMIT: Final = MetricName("bridle.fleet.limit", "updowncounter", "{agent}", "Agents that may run at the same time.")
 
 METRICS: Final = (
     AGENT_DURATION,
@@ -201,4 +239,9 @@ METRICS: Final = (
     CONTROL_DURATION,
     PROCESS_STARTS,
     COST_SPENT,
+    TASKS,
+    ATTEMPTS,
+    TASK_DURATION,
+    TASK_WAIT,
+    LIMIT,
 )

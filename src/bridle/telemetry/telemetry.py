@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from bridle._version import __version__
@@ -9,9 +10,15 @@ from bridle.errors import OptionsError
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
-    from opentelemetry.trace import TracerProvider
+    from opentelemetry.trace import Tracer, TracerProvider
 
-    from bridle.options.observing import Observation, Subject
+    from bridle.options.observing import (
+        AttemptFacts,
+        AttemptObservation,
+        Observation,
+        RunObservation,
+        Subject,
+    )
     from bridle.telemetry.watch import Instruments
 
 __all__ = ["Telemetry"]
@@ -24,8 +31,10 @@ class Telemetry:
 
     Each turn becomes an `invoke_agent` span below the caller's current span, with spans for responses of the model, tools, permission
     requests, hooks and subagents inside. The trace context goes to the CLI as `TRACEPARENT`. Spans opened in callbacks and in-process
-    tools are children of the span of their call. Needs `bridle[otel]`, and an SDK that the application configures; without an SDK nothing
-    is recorded.
+    tools are children of the span of their call. A fleet has a span for each run and each attempt around them.
+
+    Needs `bridle[otel]`, and an SDK that the application configures; without an SDK nothing is recorded. One that an executor sends to
+    another process uses the global providers there.
 
     Args:
         tracer_provider: takes the spans; None for the global provider.
@@ -90,25 +99,19 @@ class Telemetry:
         Raises:
             OptionsError: with `cli=True`, the CLI would export to its standard output.
         """
-        from opentelemetry import metrics, trace
-
+        from bridle.launch.plan import inherited_variables
         from bridle.telemetry import environment
-        from bridle.telemetry.watch import Instruments, Settings, Watch
+        from bridle.telemetry.watch import Settings, Watch
 
-        variables = environment.inherited(subject.options)
+        variables = inherited_variables(subject.options, os.environ)
         if self._cli:
             environment.check_exporters(variables)
-        meters = self._meter_provider or metrics.get_meter_provider()
-        kept = self._instruments
-        if kept is None or kept[0] is not meters:
-            kept = self._instruments = (meters, Instruments(meters.get_meter(SCOPE, __version__)))
-        tracer = (self._tracer_provider or trace.get_tracer_provider()).get_tracer(SCOPE, __version__)
         content = self._content if self._content is not None else environment.captures_content()
         return Watch(
             subject,
             Settings(
-                tracer=tracer,
-                instruments=kept[1],
+                tracer=self._tracer(),
+                instruments=self._measures(),
                 content=content,
                 agent=self._name or subject.options.agent or "claude-code",
                 provider=environment.provider(variables),
@@ -116,8 +119,66 @@ class Telemetry:
             ),
         )
 
+    def observe_run(self, fleet: str, concurrency: int) -> RunObservation:
+        """Begin to observe a run of a fleet. Bridle calls this.
+
+        Args:
+            fleet: the id of the journal.
+            concurrency: agents that may run at the same time, at most.
+
+        Returns:
+            The object that makes the span and the metrics.
+        """
+        from bridle.telemetry.fleets import RunSpans
+
+        return RunSpans(self._tracer(), self._measures(), fleet, concurrency)
+
+    def observe_attempt(self, facts: AttemptFacts, run: dict[str, str]) -> AttemptObservation:
+        """Begin to observe an attempt at a task of a fleet. Bridle calls this.
+
+        Args:
+            facts: the attempt.
+            run: the trace context of the run.
+
+        Returns:
+            The object that makes the spans.
+        """
+        from bridle.telemetry.fleets import AttemptSpans
+
+        return AttemptSpans(self._tracer(), facts, run)
+
+    def _tracer(self) -> Tracer:
+        from opentelemetry import trace
+
+        return (self._tracer_provider or trace.get_tracer_provider()).get_tracer(SCOPE, __version__)
+
+    def _measures(self) -> Instruments:
+        from opentelemetry import metrics
+
+        from bridle.telemetry.watch import Instruments
+
+        meters = self._meter_provider or metrics.get_meter_provider()
+        kept = self._instruments
+        if kept is None or kept[0] is not meters:
+            kept = self._instruments = (meters, Instruments(meters.get_meter(SCOPE, __version__)))
+        return kept[1]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return the settings, for another process: it has providers of its own.
+
+        Raises:
+            TypeError: the object has providers, with threads and connections of this process.
+        """
+        if self._tracer_provider is not None or self._meter_provider is not None:
+            raise TypeError("a `Telemetry` with providers belongs to its process")
+        return _elsewhere, (self._content, self._cli, self._name)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}(content={self._content}, cli={self._cli}, name={self._name!r})"
+
+
+def _elsewhere(content: bool | None, cli: bool, name: str | None) -> Telemetry:
+    return Telemetry(content=content, cli=cli, name=name)
 
 
 def _check(argument: str, value: Any, kind: type) -> None:

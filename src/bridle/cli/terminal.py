@@ -22,7 +22,7 @@ from rich.segment import Segment, Segments
 from rich.style import Style
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
     from typing import TextIO
 
@@ -209,6 +209,7 @@ class Terminal(Channel):
         self.asker: Callable[[str], None] | None = None
         self.edited: Callable[[], None] | None = None
         self._spinner: Spinner | None = None
+        self._moving: Moving | None = None
         self._drawn = 0
         fancy = (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
         self.bullet, self.corner, self.cross, self.tick = ("●", "⎿", "✗", "✓") if fancy else ("*", "|", "x", "ok")
@@ -282,17 +283,32 @@ class Terminal(Channel):
         self.emit(self.console, [Segment(back), Segment(clean(text))])
         self.line_open = bool(text)
 
+    @property
+    def moves(self) -> bool:
+        """True if lines can change on it: a terminal with colours."""
+        return self.interactive and self.styled and self._errors.interactive
+
     @contextmanager
-    def spinning(self, text: str) -> Iterator[None]:
-        """Show a spinner while nothing is written, on a terminal with colours."""
-        if not (self.interactive and self.styled and self._errors.interactive):
+    def moving(self, lines: Callable[[float], Sequence[str]]) -> Iterator[None]:
+        """Show lines that change below all that is written, if the terminal `moves`. See `Moving`."""
+        if not self.moves:
             yield
             return
-        self._spinner = Spinner(self, text)
+        self._moving = Moving(self, lines)
         try:
             yield
         finally:
-            self._spinner.stop()
+            self._moving.stop()
+            self._moving = None
+
+    @contextmanager
+    def spinning(self, text: str) -> Iterator[None]:
+        """Show a spinner while nothing is written, on a terminal with colours."""
+        self._spinner = Spinner(self, text)
+        try:
+            with self.moving(self._spinner.lines):
+                yield
+        finally:
             self._spinner = None
 
     def working(self, text: str) -> None:
@@ -302,7 +318,7 @@ class Terminal(Channel):
 
     def quiet_spinner(self) -> AbstractContextManager[Any]:
         """Return a context in which the spinner does not write; what it wrote is erased."""
-        return nullcontext() if self._spinner is None else self._spinner.erased()
+        return nullcontext() if self._moving is None else self._moving.erased()
 
     def emit(self, console: Console, segments: list[Segment]) -> None:
         """Write segments; for channels."""
@@ -318,32 +334,38 @@ class Terminal(Channel):
             self.writing = False
 
 
-class Spinner:
-    """A line that moves while nothing is written; a thread draws it, and only where a write cannot block."""
+class Moving:
+    """Lines that change while nothing is written; a thread draws them, and only where a write cannot block.
 
-    def __init__(self, terminal: Terminal, text: str) -> None:
-        self.text = text
+    Args:
+        terminal: the terminal, for texts that are written.
+        lines: returns the lines, clean and not wider than the terminal, for the seconds without other output; none for nothing.
+    """
+
+    def __init__(self, terminal: Terminal, lines: Callable[[float], Sequence[str]]) -> None:
         self._terminal = terminal
+        self._lines = lines
         self._descriptor = sys.stdout.fileno()
         self._lock = threading.RLock()
         self._ended = threading.Event()
-        self._shown = False
+        self._shown = 0
+        self._drawn = ""
         self._last = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="bridle-spinner", daemon=True)
         self._thread.start()
 
     @contextmanager
     def erased(self) -> Iterator[None]:
-        """Hold the spinner back, erased, while something else writes."""
+        """Hold the lines back, erased, while something else writes."""
         with self._lock:
             if self._shown:
-                self._draw("\r\x1b[K")
-                self._shown = False
+                self._draw(self._back() + ("\x1b[K" if self._shown == 1 else "\x1b[J"))
+                self._shown = 0
             yield
             self._last = time.monotonic()
 
     def stop(self) -> None:
-        """Erase the spinner and end its thread."""
+        """Erase the lines and end their thread."""
         self._ended.set()
         with self.erased():
             pass
@@ -351,18 +373,21 @@ class Spinner:
 
     def _run(self) -> None:
         terminal = self._terminal
-        signs = _SPIN if terminal.rule == "─" else "|/-\\"
-        began = time.monotonic()
         while not self._ended.wait(_SPIN_SECONDS):
             with self._lock:
-                now = time.monotonic()
-                busy = terminal.line_open or terminal.asking or terminal.muted or self._ended.is_set()
-                if busy or now - self._last < _SPIN_AFTER:
+                if terminal.line_open or terminal.asking or terminal.muted or self._ended.is_set():
                     continue
-                sign = signs[int((now - began) / _SPIN_SECONDS) % len(signs)]
-                text = terminal.shorten(f"{self.text} {now - self._last:.0f} s", max(1, terminal.width - 4))
-                if self._draw(f"\r\x1b[36m{sign}\x1b[0m \x1b[2m{clean(text)}\x1b[0m\x1b[K"):
-                    self._shown = True
+                lines = self._lines(time.monotonic() - self._last)
+                text = "\x1b[K\n".join(lines)
+                if not lines or (self._shown and text == self._drawn):
+                    continue
+                below = "\x1b[J" if len(lines) < self._shown else ""
+                if self._draw(f"{self._back()}{text}\x1b[K{below}"):
+                    self._shown, self._drawn = len(lines), text
+
+    def _back(self) -> str:
+        """Return what moves the cursor to the beginning of the lines."""
+        return f"\r\x1b[{self._shown - 1}A" if self._shown > 1 else "\r"
 
     def _draw(self, text: str) -> bool:
         with suppress(OSError, ValueError):
@@ -370,6 +395,30 @@ class Spinner:
                 os.write(self._descriptor, text.encode())
                 return True
         return False
+
+
+class Spinner:
+    """A sign that turns, and a text, once nothing was written for a moment.
+
+    Args:
+        terminal: the terminal.
+        text: the text.
+    """
+
+    def __init__(self, terminal: Terminal, text: str) -> None:
+        self.text = text
+        self._terminal = terminal
+        self._signs = _SPIN if terminal.rule == "─" else "|/-\\"
+        self._began = time.monotonic()
+
+    def lines(self, silent: float) -> Sequence[str]:
+        """Return the line."""
+        if silent < _SPIN_AFTER:
+            return ()
+        terminal = self._terminal
+        sign = self._signs[int((time.monotonic() - self._began) / _SPIN_SECONDS) % len(self._signs)]
+        text = terminal.shorten(f"{self.text} {silent:.0f} s", max(1, terminal.width - 4))
+        return (f"\x1b[36m{sign}\x1b[0m \x1b[2m{clean(text)}\x1b[0m",)
 
 
 class Wrapper:

@@ -1,0 +1,151 @@
+"""The flags of `bridle fleet ...`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bridle.cli.flags import LOG, OPTIONS, OUTPUT_PANEL, Flags, argument, flag
+
+ENGINES = ("local", "dask")
+STATES = ("queued", "leased", "running", "verifying", "waiting", "succeeded", "failed", "cancelled")
+_CONVERSATION = ("resume", "continue_conversation", "fork_session", "session_id")
+"""The fleet chooses the session of each attempt."""
+_FLEET = "Fleet"
+_WORK = "Work of each task"
+
+_JOURNAL: Flags = {
+    "journal": flag(str, "--journal", "-j", metavar="PATH", help="Keep the tasks in this file, or postgresql:// URL."),
+}
+_TASKS = argument("[ID]...", "Choose tasks by id.", many=True)
+_SETTINGS: Flags = {
+    "engine": flag(str, "--engine", metavar="ENGINE", help="Run on local or dask.", panel=_FLEET, choices=ENGINES),
+    "scheduler": flag(
+        str, "--scheduler", metavar="ADDRESS", help="Use the Dask scheduler at this address.", panel=_FLEET
+    ),
+    "concurrency": flag(int, "--concurrency", "-c", help="Run at most N agents (default: 8).", panel=_FLEET),
+    "budget": flag(float, "--budget", metavar="USD", help="Stop when all tasks together cost USD.", panel=_FLEET),
+    "attempts": flag(int, "--attempts", help="Try each task at most N times (default: 3).", panel=_FLEET),
+    "stall": flag(
+        float,
+        "--stall",
+        metavar="SECONDS",
+        help="End an attempt that is silent this long (default: 900).",
+        panel=_FLEET,
+    ),
+    "traces": flag(Path, "--traces", metavar="DIR", help="Write a trace of each attempt to DIR.", panel=_FLEET),
+    "worktree": flag(Path, "--worktree", metavar="REPO", help="Give each task a worktree of REPO.", panel=_WORK),
+    "copy": flag(Path, "--copy", metavar="DIR", help="Give each task a copy of DIR.", panel=_WORK),
+    "folder": flag(Path, "--folder", metavar="DIR", help="Let all tasks work in DIR.", panel=_WORK),
+    "verify": flag(
+        str, "--verify", metavar="CMD", help="Accept an answer if CMD exits with 0 in its folder.", panel=_WORK
+    ),
+    "verify_timeout": flag(
+        float, "--verify-timeout", metavar="SECONDS", help="End CMD after SECONDS (default: 600).", panel=_WORK
+    ),
+    "trust_tasks": flag(bool, "--trust-tasks", help="Accept programs and loose permissions from FILE.", panel=_WORK),
+    **{name: row for name, row in OPTIONS.items() if name not in _CONVERSATION},
+    **LOG,
+}
+KEPT = tuple(name for name in _SETTINGS if name not in LOG)
+"""The settings that a journal keeps for `resume`."""
+_EVENTS: Flags = {"as_json": flag(bool, "--json", help="Write one JSON object for each event.", panel=OUTPUT_PANEL)}
+_JSON: Flags = {"as_json": flag(bool, "--json", help="Write JSON.", panel=OUTPUT_PANEL)}
+
+RUN: Flags = {
+    "file": argument("FILE", "The tasks: a .jsonl, .csv or .py file.", required=True),
+    **_JOURNAL,
+    **_SETTINGS,
+    **_EVENTS,
+}
+RESUME: Flags = {**_JOURNAL, **_SETTINGS, **_EVENTS}
+STATUS: Flags = {**_JOURNAL, **_JSON}
+RESULTS: Flags = {
+    **_JOURNAL,
+    "state": flag(
+        list[str],
+        "--state",
+        metavar="STATE",
+        help="Show only tasks in this state: failed, ... Repeatable.",
+        choices=STATES,
+    ),
+    **_JSON,
+    "as_jsonl": flag(bool, "--jsonl", help="Write one JSON object for each task.", panel=OUTPUT_PANEL),
+    "as_csv": flag(bool, "--csv", help="Write CSV.", panel=OUTPUT_PANEL),
+    "output": flag(Path, "--output", "-o", help="Write to a .jsonl, .csv or .json file.", panel=OUTPUT_PANEL),
+}
+RETRY: Flags = {
+    "tasks": _TASKS,
+    **_JOURNAL,
+    "failed": flag(bool, "--failed", help="Choose all tasks that failed."),
+    "fresh": flag(bool, "--fresh", help="Start new sessions instead of resuming."),
+}
+CANCEL: Flags = {"tasks": _TASKS, **_JOURNAL, "everything": flag(bool, "--all", help="Choose all tasks.")}
+TRACE: Flags = {
+    "task": argument("TASK", "The id of the task.", required=True),
+    **_JOURNAL,
+    "attempt": flag(int, "--attempt", help="Show attempt N (default: the last one)."),
+    "output": flag(Path, "--output", "-o", help="Write to PATH (default: TASK.N.html here).", panel=OUTPUT_PANEL),
+    "force": flag(bool, "--force", help="Replace PATH if it exists.", panel=OUTPUT_PANEL),
+}
+
+_LINE = '{"id": "fix-101", "prompt": "Fix issue 101.", "options": {"max_turns": 30}}'
+_CODES = """Exit codes:
+  0  all tasks succeeded
+  1  a task failed or was cancelled, the budget is spent, or the journal failed
+  2  the command line, an option or a task is wrong
+  3  the CLI cannot be started
+  130  Ctrl-C (143: SIGTERM); tasks are left, and `bridle fleet resume` continues
+"""
+RUN_EPILOG = f"""A line of a .jsonl file:
+  {_LINE}
+A .csv file has the columns id, prompt, and tag.NAME for tags. A .py file defines `tasks`.
+
+Examples:
+  bridle fleet run tasks.jsonl --journal nightly.db
+  bridle fleet run tasks.csv -j review.db --concurrency 4 --budget 20 --tools Read --tools Grep
+  bridle fleet run tasks.jsonl -j fix.db --worktree . --verify "pytest -q" --allow Edit --allow Bash
+  bridle fleet run tasks.py -j big.db --engine dask --scheduler tcp://10.0.0.1:8786
+
+Run the same command again after a crash: tasks that are over are not repeated, interrupted ones resume.
+Ctrl-C starts nothing more and waits for the agents that run; a second one stops them.
+
+{_CODES}"""
+RESUME_EPILOG = f"""Examples:
+  bridle fleet resume --journal nightly.db
+  bridle fleet resume --journal nightly.db --budget 60 --concurrency 2
+
+The tasks file and the settings are those of the last `bridle fleet run`; flags win over them.
+
+{_CODES}"""
+_LOOK_CODES = "Exit codes:\n  0  done\n  1  the journal or a file cannot be used\n  2  the command line is wrong\n"
+STATUS_EPILOG = f"""Examples:
+  bridle fleet status --journal nightly.db
+  watch bridle fleet status --journal nightly.db
+
+{_LOOK_CODES}"""
+RESULTS_EPILOG = f"""Examples:
+  bridle fleet results --journal nightly.db
+  bridle fleet results -j nightly.db --state failed
+  bridle fleet results -j nightly.db -o report.csv
+  bridle fleet results -j nightly.db --jsonl | jq -r 'select(.state == "succeeded") | .branch'
+
+{_LOOK_CODES}"""
+RETRY_EPILOG = f"""Examples:
+  bridle fleet retry --failed --journal nightly.db && bridle fleet resume --journal nightly.db
+  bridle fleet retry fix-101 fix-102 --fresh --journal nightly.db
+
+{_LOOK_CODES}"""
+CANCEL_EPILOG = f"""Examples:
+  bridle fleet cancel fix-101 --journal nightly.db
+  bridle fleet cancel --all --journal nightly.db
+
+Agents that run end within seconds, wherever they run.
+
+{_LOOK_CODES}"""
+TRACE_EPILOG = f"""Examples:
+  bridle fleet trace fix-101 --journal nightly.db
+  bridle fleet trace fix-101 -j nightly.db --attempt 1 -o first.html
+
+Without `--traces` of `bridle fleet run`, the page shows the conversation that the CLI keeps.
+
+{_LOOK_CODES}"""

@@ -18,6 +18,7 @@ from tests.contract.outcomes import Outcomes
 from tests.support.examples import examples
 from tests.support.patience import patience
 from tests.support.records import CompleteRecords
+from tests.support.servers import Postgres, running
 from tests.support.tiers import Tiers
 
 if TYPE_CHECKING:
@@ -120,6 +121,12 @@ def claude_path() -> str:
     if os.access(path, os.X_OK) and path.is_file():
         return str(path)
     pytest.skip(f"the pinned Claude Code CLI is not at {path}; `./dev test` installs it")
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Generator[Postgres, None, None]:
+    """Return a PostgreSQL server."""
+    yield from running(Postgres)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 DOCS = PROJECT / "docs"
 GENERATED = {
     "errors_page.py": "reference/errors.md",
+    "fleet_page.py": "guides/production/fleet.md",
     "names_page.py": "reference/names.md",
     "states_page.py": "reference/states.md",
 }
@@ -38,7 +39,7 @@ def test_generated_parts_are_current(script: str) -> None:
 def test_an_old_page_is_noticed_and_brought_up_to_date(script: str, tmp_path: Path) -> None:
     page = DOCS / GENERATED[script]
     current = page.read_text(encoding="utf-8")
-    (tmp_path / "docs" / "reference").mkdir(parents=True)
+    (tmp_path / "docs" / GENERATED[script]).parent.mkdir(parents=True)
     (tmp_path / "scripts").mkdir()
     for name in (script, "generated_parts.py", "session_states_page.py"):
         (tmp_path / "scripts" / name).write_text((PROJECT / "scripts" / name).read_text(encoding="utf-8"))

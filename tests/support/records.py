@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 IDS = ("session_id", "turn_id", "pid")
+OF_FLEETS = ("task", "attempt")
 
 
 class CompleteRecords(logging.Handler):
@@ -25,7 +26,8 @@ class CompleteRecords(logging.Handler):
         self.records.append(record)
         fields, message = vars(record), record.getMessage()
         place = f"{record.pathname}:{record.lineno}: {message!r}"
-        if missing := [name for name in IDS if name not in fields]:
+        wanted = (*IDS, *OF_FLEETS) if "/fleet/" in record.pathname else IDS
+        if missing := [name for name in wanted if name not in fields]:
             self.incomplete.append(f"{place} has no {', '.join(missing)}")
         elif not isinstance(fields["pid"], int | None) or not isinstance(fields["session_id"], str | None):
             self.incomplete.append(f"{place} has {fields['pid']!r}, {fields['session_id']!r}")

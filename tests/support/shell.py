@@ -34,6 +34,9 @@ class Shell:
             return sync.run(prompt, options, **more)
         return await bridle.run(prompt, options, **more)
 
+    def map(self, prompts: Any, options: bridle.Options | None = None, **more: Any) -> Stream:
+        return Stream(sync.map(prompts, options, **more) if self.blocking else bridle.map(prompts, options, **more))
+
     async def let_others_run(self) -> None:
         if self.blocking:
             threading.Event().wait(0.001)
@@ -82,7 +85,7 @@ class Stream:
 
     def __init__(self, stream: Any) -> None:
         self.wrapped = stream
-        self._blocking = isinstance(stream, sync.QueryStream)
+        self._blocking = isinstance(stream, (sync.QueryStream, sync.MapStream))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.wrapped, name)

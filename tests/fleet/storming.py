@@ -1,0 +1,184 @@
+"""Storms: kill drivers, agents, workers and schedulers of a fleet at random moments until all its tasks are over, and look at what is left.
+
+A seed repeats what is killed and roughly when. The journal is read by the storm as anybody could.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from bridle.fleet.journal import Journal, open_journal
+from bridle.waiting.processes import is_running
+from tests.support.patience import patience
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PROJECT = Path(__file__).resolve().parent.parent.parent
+REPLY_TOKENS = 15
+"""What a reply of the scripted model, and of the simulated CLI, counts."""
+LONGEST_QUIET = 120.0
+"""Seconds without any change in the journal after which a storm has failed."""
+
+
+@dataclass
+class Storm:
+    """A fleet that is killed again and again.
+
+    Attributes:
+        folder: an empty folder for the journal and the settings.
+        settings: what `storm_host` reads: options, tasks, concurrency, folder, scheduler.
+        kills: how many processes to kill.
+        seed: repeats a storm.
+        others: names of other things to kill, with functions that kill one and return whether there was one.
+        killed: what was killed, by name.
+        drivers: how many drivers were started.
+        facts: what a test counted.
+    """
+
+    folder: Path
+    settings: dict[str, Any]
+    kills: int
+    seed: int
+    others: dict[str, Callable[[], bool]] = field(default_factory=dict)
+    killed: Counter[str] = field(default_factory=Counter)
+    drivers: int = 0
+    facts: dict[str, int] = field(default_factory=dict)
+    output: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Write the settings."""
+        self.settings.setdefault("journal", str(self.folder / "journal.db"))
+        (self.folder / "settings.json").write_text(json.dumps(self.settings))
+        self.output = self.folder / "drivers.log"
+        self.random = Random(self.seed)
+
+    @property
+    def journal(self) -> Journal:
+        """The journal."""
+        return open_journal(self.settings["journal"])
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Start a driver."""
+        self.drivers += 1
+        environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+        with self.output.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "tests.fleet.storm_host", str(self.folder / "settings.json")],
+                cwd=PROJECT,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def blow(self, replies: int) -> None:
+        """Kill at random until `kills` were made, and let the last driver finish.
+
+        A slow machine makes a storm slow: the next kill comes after a number of replies of the model, and at a random moment after that.
+
+        Args:
+            replies: the replies of the model without any kill.
+        """
+        driver = self.start()
+        journal: Journal | None = None
+        changed, last = time.monotonic(), -1
+        gap = 0.6 * replies / self.kills
+        kill_after, pause = self.random.uniform(0, 2 * gap), 0.0
+        try:
+            while True:
+                try:
+                    driver.wait(0.02)
+                except subprocess.TimeoutExpired:
+                    pass
+                else:
+                    if journal is not None and not journal.open_tasks():
+                        return
+                    driver = self.start()
+                if journal is None:
+                    if not Path(self.settings["journal"]).exists() and "://" not in self.settings["journal"]:
+                        continue
+                    journal = self.journal
+                now = journal.last_change()
+                if now != last:
+                    changed, last = time.monotonic(), now
+                assert time.monotonic() - changed < patience(LONGEST_QUIET), f"nothing happens any more\n{self.log()}"
+                if self.killed.total() < self.kills and journal.spent()[1] / REPLY_TOKENS >= kill_after:
+                    time.sleep(pause)  # the moment is random; nothing is waited for
+                    self._kill(driver, journal)
+                    kill_after = journal.spent()[1] / REPLY_TOKENS + self.random.uniform(0, 2 * gap)
+                    pause = self.random.uniform(0, 0.1)
+        finally:
+            if driver.poll() is None:
+                driver.kill()
+                driver.wait()
+            if journal is not None:
+                journal.close()
+
+    def _kill(self, driver: subprocess.Popen[bytes], journal: Journal) -> None:
+        name = self.random.choice(["driver", "CLI", *self.others])
+        if name == "driver":
+            done = driver.poll() is None
+            driver.kill()
+        elif name == "CLI":
+            done = self._kill_agent(journal)
+        else:
+            done = self.others[name]()
+        self.killed[name] += done
+
+    def _kill_agent(self, journal: Journal) -> bool:
+        running = [name for name in self.processes(journal, held=True) if is_running(*name)]
+        if not running:
+            return False
+        pid, _ = self.random.choice(running)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        return True
+
+    def processes(self, journal: Journal, *, held: bool = False) -> list[tuple[int, str]]:
+        """Return pid and start time of the CLIs of all attempts, or of those that run now."""
+        only = " AND a.ended IS NULL AND t.state = 'running' AND t.attempt = a.attempt" if held else ""
+        found = journal.store.look(
+            lambda cursor: cursor.rows(
+                f"SELECT a.process FROM attempts a JOIN tasks t ON t.id = a.task WHERE a.process IS NOT NULL{only}"
+            )
+        )
+        names = (name.rsplit("|", 2) for (name,) in found)
+        return [(int(pid), started) for _, pid, started in names]
+
+    def check(self, leave: float) -> None:
+        """Do nothing if all is as it must be: one end of each task, no process left.
+
+        Args:
+            leave: seconds that processes may take to go.
+        """
+        journal = self.journal
+        count = self.settings["tasks"]
+        assert journal.counts()["succeeded"] == count, f"{journal.counts()}\n{self.log()}"
+        ends = journal.store.look(
+            lambda cursor: cursor.rows(
+                "SELECT task, count(*) FROM changes WHERE state IN ('succeeded', 'failed', 'cancelled') GROUP BY task"
+            )
+        )
+        assert Counter(number for _, number in ends) == {1: count}
+        until = time.monotonic() + leave
+        while left := [each for each in self.processes(journal) if is_running(*each)]:
+            assert time.monotonic() < until, f"these agents are left: {left}"
+            time.sleep(0.05)
+        journal.close()
+
+    def log(self) -> str:
+        """Return the end of what drivers printed."""
+        return self.output.read_text(errors="replace")[-4000:] if self.output.exists() else ""

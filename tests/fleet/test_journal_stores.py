@@ -1,0 +1,566 @@
+"""Databases of journals that fail: full disks, files of something else, other versions, lost connections."""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import shutil
+import socket
+import socketserver
+import sqlite3
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from bridle import Budget
+from bridle.errors import JournalError
+from bridle.fleet.journal import Journal, open_journal, postgres, store
+from bridle.fleet.journal.postgres import PostgresStore
+from bridle.fleet.journal.tables import VERSION
+from bridle.fleet.task import Spec
+from tests.support.forking import Baton, Fork
+from tests.support.patience import patience
+
+if TYPE_CHECKING:
+    from tests.support.servers import Postgres
+
+
+def add(journal: Journal, *names: str) -> None:
+    journal.add([(name, Spec(prompt=f"Do {name}")) for name in names])
+
+
+def names(journal: Journal) -> list[str]:
+    return [row.task for row in journal.rows()]
+
+
+def refusal(address: str, **more: Any) -> JournalError:
+    with pytest.raises(JournalError) as caught:
+        open_journal(address, **more)
+    return caught.value
+
+
+# -- both --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_journal_that_is_not_there(address: str) -> None:
+    for _ in range(2):
+        error = refusal(address, create=False)
+        assert "There is no journal" in str(error)
+        assert not error.retryable
+    journal = open_journal(address)
+    add(journal, "a")
+    assert names(open_journal(address, create=False)) == ["a"]
+    journal.close()
+
+
+def set_version(journal: Journal, version: int) -> None:
+    journal.store.transaction(lambda cursor: cursor.rows("ALTER TABLE tasks DROP COLUMN branch"))
+    if "://" in journal.store.address:
+        journal.fact("version", str(version))
+    else:
+        journal.store.look(lambda cursor: cursor.rows(f"PRAGMA user_version = {version}"))
+    journal.close()
+
+
+def columns(journal: Journal) -> int:
+    return len(journal.store.look(lambda cursor: cursor.rows("SELECT * FROM tasks"))[0])
+
+
+def test_a_newer_version_is_refused(address: str, journal: Journal) -> None:
+    add(journal, "a")
+    set_version(journal, VERSION + 1)
+    for error in (refusal(address), refusal(address, create=False)):
+        assert f"has version {VERSION + 1}, and this Bridle knows up to {VERSION}. Update Bridle" in str(error)
+        assert not error.retryable
+    with pytest.raises(JournalError, match="Update Bridle"):
+        add(journal, "b")  # this one was opened before
+
+
+def test_an_older_version_is_migrated_or_refused(
+    address: str, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(journal, "a")
+    before = columns(journal)
+    set_version(journal, VERSION - 1)
+    error = refusal(address)
+    assert f"has version {VERSION - 1}, which is too old for this Bridle" in str(error)
+    assert not error.retryable
+    broken = {VERSION - 1: ("ALTER TABLE tasks ADD COLUMN branch TEXT", "ALTER TABLE nothing ADD COLUMN x TEXT")}
+    for module in (store, postgres):
+        monkeypatch.setattr(module, "MIGRATIONS", broken)
+    assert "nothing" in str(refusal(address))  # all of it, or nothing
+    for module in (store, postgres):
+        monkeypatch.setattr(module, "MIGRATIONS", {VERSION - 1: broken[VERSION - 1][:1]})
+    migrated = open_journal(address)
+    assert columns(migrated) == before
+    assert names(migrated) == ["a"]
+    assert migrated.id == journal.id
+    migrated.close()
+    assert names(open_journal(address)) == ["a"]
+
+
+def test_a_failing_call_changes_nothing(journal: Journal) -> None:
+    def work(cursor: store.Cursor) -> None:
+        cursor.rows("INSERT INTO facts (name, value) VALUES ('lost', 'x')")
+        raise ZeroDivisionError
+
+    def wrong(cursor: store.Cursor) -> None:
+        cursor.rows("INSERT INTO facts (name, value) VALUES ('lost', 'x')")
+        cursor.rows("INSERT INTO facts (name, value) VALUES ('lost', 'x')")
+
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError):
+            journal.store.transaction(work)
+        with pytest.raises(JournalError, match=r"cannot be used: .*(?i:unique)"):
+            journal.store.transaction(wrong)
+        with pytest.raises(JournalError, match="cannot be used"):
+            journal.store.look(lambda cursor: cursor.rows("SELECT x FROM nothing"))
+        assert journal.fact("lost") is None
+    add(journal, "a")
+
+
+# -- SQLite ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "journal.db"
+
+
+def fill_up(journal: Journal) -> tuple[list[str], JournalError]:
+    """Add tasks until the disk is full; return those that the journal took, and the error."""
+    taken: list[str] = []
+    while True:
+        name = f"task-{len(taken)}-{'x' * 100}"
+        try:
+            add(journal, name)
+        except JournalError as error:
+            return taken, error
+        taken.append(name)
+        assert len(taken) < 10_000
+
+
+def check_full(journal: Journal, path: Path, more_space: Callable[[], object]) -> JournalError:
+    taken, error = fill_up(journal)
+    assert taken
+    assert error.retryable
+    with suppress(JournalError):  # a few bytes may be left
+        add(journal, "y" * 200)
+        taken.append("y" * 200)
+    assert names(journal) == taken
+    more_space()
+    add(journal, "after")
+    assert names(journal) == [*taken, "after"]
+    journal.close()
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    connection.close()
+    return error
+
+
+def test_a_full_database(path: Path) -> None:
+    journal = open_journal(path)
+    journal.store.look(lambda cursor: cursor.rows("PRAGMA max_page_count = 60"))
+    error = check_full(
+        journal, path, lambda: journal.store.look(lambda cursor: cursor.rows("PRAGMA max_page_count = 100000"))
+    )
+    assert "cannot be used: database or disk is full. Free some space: nothing was lost" in str(error)
+
+
+def test_a_disk_without_space(path: Path) -> None:
+    def child(baton: Baton) -> None:
+        _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+        journal = open_journal(path)
+        add(journal, "before")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, most))
+        taken, error = fill_up(journal)
+        assert "cannot be used: disk I/O error. Check that the disk has space" in str(error)
+        assert error.retryable
+        assert names(journal) == ["before", *taken]
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+        add(journal, "after")
+        assert names(journal) == ["before", *taken, "after"]
+        journal.close()
+
+    Fork(child).wait()
+    assert names(open_journal(path))[-1] == "after"
+
+
+def test_a_file_that_may_not_be_written() -> None:
+    folder = Path(tempfile.mkdtemp(prefix="bridle-journal-"))  # others may look into it
+    try:
+        folder.chmod(0o755)
+        path = folder / "journal.db"
+        journal = open_journal(path)
+        add(journal, "a")
+        journal.close()
+        path.chmod(0o444)
+
+        def child(baton: Baton) -> None:
+            if os.geteuid() == 0:
+                os.setuid(65534)
+            error = refusal(str(path))
+            assert "cannot be used: Permission denied. Check that its folder exists and is writable." in str(error)
+            assert "cannot be used: Permission denied" in str(refusal(str(folder / "new.db")))
+
+        Fork(child).wait()
+        assert names(open_journal(path)) == ["a"]
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_files_of_something_else_stay_as_they_are(tmp_path: Path) -> None:
+    text, other, ledger = tmp_path / "text.db", tmp_path / "other.db", tmp_path / "budget.db"
+    text.write_text("This is no database. " * 200)
+    with sqlite3.connect(other) as connection:
+        connection.execute("CREATE TABLE tasks (id TEXT)")
+    connection.close()
+    budget = Budget(usd=1.0, path=ledger)
+    assert budget.spent.usd == 0
+    budget.close()
+    before = {path: path.read_bytes() for path in (text, other, ledger)}
+    assert "file is not a database. Check that it is a journal of Bridle" in str(refusal(str(text)))
+    for path in (other, ledger):
+        error = refusal(str(path))
+        assert "holds tables that are not those of a journal. Name another file." in str(error)
+        assert not error.retryable
+    assert {path: path.read_bytes() for path in before} == before
+    assert "Check that its folder exists" in str(refusal(str(tmp_path / "missing" / "journal.db")))
+    assert "cannot be used" in str(refusal(str(tmp_path)))
+    empty = tmp_path / "empty.db"
+    empty.touch()
+    add(open_journal(empty), "a")
+
+
+# -- Postgres ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def admin(postgres_server: Postgres) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(postgres_server.url, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def pg(postgres_address: str) -> Iterator[Journal]:
+    journal = open_journal(postgres_address)
+    yield journal
+    journal.close()
+
+
+def backend(journal: Journal) -> int:
+    """Return the process of the server that the journal talks to."""
+    [(pid,)] = journal.store.look(lambda cursor: cursor.rows("SELECT pg_backend_pid()"))
+    return int(pid)
+
+
+def end(admin: psycopg.Connection[Any], pid: int) -> None:
+    """End the connection of a journal, and wait until it has ended."""
+    assert admin.execute("SELECT pg_terminate_backend(%s, %s)", (pid, int(patience(30)) * 1000)).fetchone() == (True,)
+
+
+def test_a_connection_that_was_lost_between_calls(pg: Journal, admin: psycopg.Connection[Any]) -> None:
+    add(pg, "a")
+    end(admin, backend(pg))
+    add(pg, "b")
+    end(admin, backend(pg))
+    assert names(pg) == ["a", "b"]
+
+
+def test_a_connection_that_is_lost_inside_a_transaction(pg: Journal, admin: psycopg.Connection[Any]) -> None:
+    def work(cursor: store.Cursor) -> None:
+        cursor.rows("INSERT INTO facts (name, value) VALUES ('lost', 'x')")
+        [(pid,)] = cursor.rows("SELECT pg_backend_pid()")
+        end(admin, pid)
+        cursor.rows("SELECT 1")
+
+    with pytest.raises(JournalError, match="Check that the server can be reached") as caught:
+        pg.store.transaction(work)
+    assert caught.value.retryable
+    assert pg.fact("lost") is None
+    assert pg.fact("kept", "x") == "x"
+
+
+def test_a_server_that_is_gone_for_a_while(pg: Journal, postgres_server: Postgres) -> None:
+    add(pg, "a")
+    postgres_server.kill()
+    try:
+        for call in (lambda: add(pg, "b"), lambda: names(pg)):
+            with pytest.raises(JournalError, match="Check that the server can be reached") as caught:
+                call()
+            assert caught.value.retryable
+    finally:
+        postgres_server.start()
+    add(pg, "c")
+    assert names(pg) == ["a", "c"]
+
+
+class Wire(socketserver.ThreadingTCPServer):
+    """A port between journals and the server, which can be cut at a commit.
+
+    Attributes:
+        target: the port of the server.
+        cut: None, "before" or "after": where the next commit loses its connection.
+        closed: True refuses connections.
+        cuts: how many connections were cut.
+    """
+
+    def __init__(self, target: int) -> None:
+        self.target = target
+        self.cut: str | None = None
+        self.closed = False
+        self.cuts = 0
+        super().__init__(("127.0.0.1", 0), _Ends)
+
+
+class _Ends(socketserver.BaseRequestHandler):
+    """Both ends of a connection."""
+
+    server: Wire
+    answer_is_lost = False
+
+    def handle(self) -> None:
+        if not self.server.closed:
+            with suppress(ConnectionError), socket.create_connection(("127.0.0.1", self.server.target)) as target:
+                while self.pass_on(self.request, target):
+                    pass
+
+    def pass_on(self, client: socket.socket, target: socket.socket) -> bool:
+        """Pass on what has come; return False if one side has ended, or the connection is cut."""
+        for end in select.select([client, target], [], [])[0]:
+            data = end.recv(65536)
+            if end is client and b"COMMIT\0" in data and self.server.cut is not None:
+                where, self.server.cut = self.server.cut, None
+                self.server.cuts += 1
+                if where == "before":
+                    return False
+                self.answer_is_lost = True
+            if end is target and self.answer_is_lost:
+                return False
+            (target if end is client else client).sendall(data)
+            if not data:
+                return False
+        return True
+
+
+@contextmanager
+def wired(server: Postgres, address: str) -> Iterator[tuple[Wire, Journal]]:
+    with Wire(server.port) as wire:
+        thread = threading.Thread(target=wire.serve_forever, args=(0.01,))
+        thread.start()
+        port = wire.server_address[1]
+        journal = open_journal(address.replace(f":{server.port}/", f":{port}/") + "&sslmode=disable")
+        try:
+            yield wire, journal
+        finally:
+            journal.close()
+            wire.shutdown()
+            thread.join()
+
+
+def test_a_commit_whose_answer_is_lost_counts_once(postgres_server: Postgres, postgres_address: str) -> None:
+    with wired(postgres_server, postgres_address) as (wire, journal):
+        for number in range(3):
+            wire.cut = "after"
+            add(journal, f"task-{number}")
+            assert names(journal) == [f"task-{each}" for each in range(number + 1)]
+        assert wire.cuts == 3
+
+
+def test_a_commit_that_did_not_arrive(postgres_server: Postgres, postgres_address: str) -> None:
+    with wired(postgres_server, postgres_address) as (wire, journal):
+        wire.cut = "before"
+        with pytest.raises(JournalError, match="Check that the server can be reached") as caught:
+            add(journal, "a")
+        assert caught.value.retryable
+        assert names(journal) == []
+        add(journal, "a")
+        assert names(journal) == ["a"]
+        assert wire.cuts == 1
+
+
+def test_a_commit_of_which_nothing_can_be_known(
+    postgres_server: Postgres, postgres_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with wired(postgres_server, postgres_address) as (wire, journal):
+        monkeypatch.setattr(postgres, "BUSY_SECONDS", 0.1)
+        wire.cut = "after"
+        wire.closed = True
+        with pytest.raises(
+            JournalError, match=r"was lost during a commit .* cannot report whether it was done"
+        ) as caught:
+            add(journal, "a")
+        assert not caught.value.retryable
+        wire.closed = False
+        assert names(journal) == ["a"]
+
+
+def test_a_transaction_that_idles_loses_its_turn(postgres_address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres, "IDLE_SECONDS", 1)
+    sleeper, other = open_journal(postgres_address), open_journal(postgres_address)
+    began, over = threading.Event(), threading.Event()
+    errors: list[JournalError] = []
+
+    def work(cursor: store.Cursor) -> None:
+        cursor.rows("INSERT INTO facts (name, value) VALUES ('lost', 'x')")
+        cursor.rows("SELECT 1")
+        began.set()
+        assert over.wait(patience(30))
+
+    def sleep() -> None:
+        try:
+            sleeper.store.transaction(work)
+        except JournalError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=sleep)
+    thread.start()
+    assert began.wait(patience(30))
+    add(other, "a")  # after the server has ended the other transaction
+    over.set()
+    thread.join()
+    assert errors[0].retryable
+    assert sleeper.fact("lost") is None
+    assert names(sleeper) == ["a"]
+    sleeper.close()
+    other.close()
+
+
+def test_journals_of_one_database_are_independent(postgres_server: Postgres, postgres_address: str) -> None:
+    one, two = open_journal(postgres_address), open_journal(postgres_address + "_two")
+
+    def work(cursor: store.Cursor) -> None:
+        cursor.rows("INSERT INTO facts (name, value) VALUES ('one', 'x')")
+        two.fact("two", "x")  # it waits for no transaction of the other journal
+        assert one.store.address != two.store.address
+
+    one.store.transaction(work)
+    assert (one.fact("one"), one.fact("two"), two.fact("one"), two.fact("two")) == ("x", None, None, "x")
+    assert one.id != two.id
+    one.close()
+    two.close()
+
+
+def test_a_schema_of_something_else(postgres_address: str, admin: psycopg.Connection[Any]) -> None:
+    schema: Any = postgres_address.rpartition("=")[2]
+    admin.execute(f"CREATE SCHEMA {schema}")
+    admin.execute(f"CREATE TABLE {schema}.tasks (id TEXT)")
+    error = refusal(postgres_address)
+    assert "holds tables that are not those of a journal. Name another schema: `?schema=NAME`" in str(error)
+    admin.execute(f"DROP TABLE {schema}.tasks")
+    add(open_journal(postgres_address), "a")
+
+
+def test_threads_share_one_connection(pg: Journal, postgres_address: str, admin: psycopg.Connection[Any]) -> None:
+    threads = [threading.Thread(target=add, args=(pg, f"task-{number}")) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    schema = postgres_address.rpartition("=")[2]
+    users: Any = (
+        "SELECT count(DISTINCT pid) FROM pg_locks l JOIN pg_class c ON c.oid = l.relation "
+        f"WHERE relnamespace = '{schema}'::regnamespace"
+    )
+    assert admin.execute(users).fetchall()[0][0] <= 1
+    for thread in threads:
+        thread.join()
+    assert len(names(pg)) == 16
+
+
+def test_a_fork_leaves_the_connection_to_its_parent(pg: Journal, postgres_address: str) -> None:
+    mine = backend(pg)
+    began, over = threading.Event(), threading.Event()
+
+    def work(cursor: store.Cursor) -> None:
+        cursor.rows("INSERT INTO facts (name, value) VALUES ('parent', 'x')")
+        began.set()
+        assert over.wait(patience(30))
+
+    thread = threading.Thread(target=pg.store.transaction, args=(work,))
+    thread.start()
+    assert began.wait(patience(30))
+
+    def child(baton: Baton) -> None:
+        assert backend(pg) != mine  # the lock of the parent's thread is not its own
+        assert pg.fact("parent") is None
+        baton.pass_on()
+        assert pg.fact("child", "x") == "x"
+        assert pg.fact("parent") == "x"
+
+    fork = Fork(child)
+    fork.baton.take()
+    over.set()
+    thread.join()
+    fork.wait()
+    assert backend(pg) == mine
+    assert pg.fact("child") == "x"
+
+
+def test_a_call_inside_a_call_is_refused(pg: Journal) -> None:
+    def work(cursor: store.Cursor) -> None:
+        cursor.rows("SELECT 1")
+        add(pg, "a")
+
+    with pytest.raises(JournalError, match="called inside one of its own transactions"):
+        pg.store.transaction(work)
+    add(pg, "b")
+    assert names(pg) == ["b"]
+
+
+SECRET = "hunter%2F2"
+
+
+def test_no_text_has_the_password(
+    postgres_server: Postgres, postgres_address: str, admin: psycopg.Connection[Any]
+) -> None:
+    address = postgres_address.replace("tester@", f"tester:{SECRET}@")
+    journal = open_journal(address)
+    assert journal.store.address == address
+    port = postgres_server.port
+    errors: list[BaseException] = []
+    for url in (
+        address.replace(f":{port}/", ":1/"),
+        address.replace("/postgres?", "/missing?"),
+        f"postgresql://tester:hun/ter2@127.0.0.1:{port}/postgres",
+        f"postgresql://tester:ter2@hun@127.0.0.1:{port}/postgres",
+        f"postgresql://tester:%zz{SECRET}@127.0.0.1:{port}/postgres",
+        f"postgresql://tester:{SECRET}@127.0.0.1:{port}/postgres?nonsense=1",
+        f"{address}&application_name=x&sslmode=nonsense",
+        f"postgresql://127.0.0.1:{port}/postgres?user=nobody-here&password={SECRET}",
+        f"postgresql://tester:{SECRET}@127.0.0.1:{port}/postgres?schema=a%22b",
+    ):
+        errors.append(refusal(url))
+
+    def work(cursor: store.Cursor) -> None:
+        [(pid,)] = cursor.rows("SELECT pg_backend_pid()")
+        end(admin, pid)
+        cursor.rows("SELECT 1")
+
+    with pytest.raises(JournalError) as caught:
+        journal.store.transaction(work)
+    errors.append(caught.value)
+    texts = [repr(journal), repr(journal.store), journal.store.title]
+    texts += ["".join(traceback.format_exception(error)) for error in errors]
+    for text in texts:
+        assert "hun" not in text.replace("unhunted", "")
+        assert "ter2" not in text
+    journal.close()
+
+
+def test_settings_of_libpq_are_passed_on(pg: Journal, postgres_address: str) -> None:
+    journal = open_journal(postgres_address.replace("?", "?application_name=night%20shift&") + "&connect_timeout=3")
+    assert isinstance(journal.store, PostgresStore)
+    [(name, timeout)] = journal.store.look(
+        lambda cursor: cursor.rows("SELECT current_setting('application_name'), current_setting('lock_timeout')")
+    )
+    assert (name, timeout) == ("night shift", "30s")
+    assert journal.id == pg.id
+    assert journal.store.title == pg.store.title == postgres_address
+    journal.close()

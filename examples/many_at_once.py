@@ -1,6 +1,6 @@
 """Many queries, a few at a time. Each is a process of its own, so the machine sets the limit.
 
-If one fails, the task group cancels the others, and none of their processes stays.
+If one fails, `map` ends the others, and none of their processes stays.
 """
 
 from __future__ import annotations
@@ -16,19 +16,12 @@ OPTIONS = Options(tools=[], max_turns=1, persist_session=False, timeouts=Timeout
 
 async def main() -> None:
     prompts = [f"What is {number} + 2? Answer with the number only." for number in range(6)]
-    free = asyncio.Semaphore(AT_ONCE)
-
-    async def ask(prompt: str) -> tuple[str, float | None]:
-        async with free:
-            answer = await bridle.run(prompt, OPTIONS)
-            return answer.text, answer.cost
-
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(ask(prompt)) for prompt in prompts]
-    answers = [task.result() for task in tasks]
-    for prompt, (text, _) in zip(prompts, answers, strict=True):
-        print(prompt, text)
-    print(f"together {sum(cost or 0 for _, cost in answers):.4f} US dollars")
+    cost = 0.0
+    async with bridle.map(prompts, OPTIONS, workers=AT_ONCE) as answers:
+        async for answer in answers:
+            print(answer.text)
+            cost += answer.cost or 0
+    print(f"together {cost:.4f} US dollars")
 
 
 if __name__ == "__main__":

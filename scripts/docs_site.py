@@ -64,6 +64,7 @@ API: dict[str, tuple[str, str, str]] = {
         "Spans and metrics of OpenTelemetry, and the methods of observers.",
         "bridle.telemetry",
     ),
+    "fleet": ("Fleets", "Tasks, runs, results, workspaces and executors.", ""),
     "options": (
         "Option classes",
         "Options, timeouts, limits, retries, values of options, and versions of the CLI.",
@@ -165,7 +166,7 @@ def public_names() -> dict[str, dict[str, str]]:
     for key, (_, _, modules) in API.items():
         names = {name: place for name, place in bridle.PLACES.items() if place in modules.split()}
         pages[key] = {f"bridle.{name}": f"{place}.{name}" for name, place in names.items()}
-    offered = {name: f"bridle.{name}" for name in ("messages", "hooks", "pool", "transcripts", "budgets")}
+    offered = {name: f"bridle.{name}" for name in ("messages", "hooks", "pool", "transcripts", "budgets", "fleet")}
     offered["telemetry"] = "bridle.options.observing"
     for key, module in offered.items():
         pages[key] |= _offered(module, known=pages[key])

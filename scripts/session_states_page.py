@@ -47,11 +47,6 @@ MEANINGS: dict[Enum, str] = {
     Handshake.CONFIRMED: "the CLI has responded",
     Handshake.UNCONFIRMED: "no response, but the CLI works",
     Handshake.FAILED: "the CLI cannot be used",
-    TurnState.QUEUED: "the CLI has not started it",
-    TurnState.STARTED: "the model works on it",
-    TurnState.COMPLETED: "its result has arrived",
-    TurnState.INTERRUPTED: "stopped or cancelled",
-    TurnState.FAILED: "no answer, or the session failed",
     Half.OPEN: "open",
     Half.CLOSING: "to be closed when the joint rule holds",
     Half.CLOSED: "closed",
@@ -64,6 +59,14 @@ MEANINGS: dict[Enum, str] = {
     Process.ALIVE: "it runs",
     Process.EXITED: "it has ended, and was reaped",
 }
+TURNS: dict[Enum, str] = {
+    TurnState.QUEUED: "the CLI has not started it",
+    TurnState.STARTED: "the model works on it",
+    TurnState.COMPLETED: "its result has arrived",
+    TurnState.INTERRUPTED: "stopped or cancelled",
+    TurnState.FAILED: "no answer, or the session failed",
+}
+"""Apart from the others: `TurnState.FAILED` equals `SessionState.FAILED`."""
 HAPPENINGS: dict[Enum, str] = {
     LifecycleHappening.START: "start()",
     LifecycleHappening.LAUNCHED: "a one-way launch is started",
@@ -244,7 +247,7 @@ def parts() -> dict[str, list[str]]:
     return {
         "session": picture(states.LIFECYCLE, SessionState.NEW),
         "handshake": picture(states.HANDSHAKE, Handshake.UNSENT),
-        "turn": picture(states.TURN, TurnState.QUEUED),
+        "turn": picture(states.TURN, TurnState.QUEUED, TURNS),
         "work": picture(states.WORK, Work.UNKNOWN),
         "input": picture(states.INPUT, Half.OPEN),
         "output": picture(states.OUTPUT, Half.OPEN),

@@ -1,4 +1,4 @@
-"""Draw the state tables of queries and sessions in `docs/reference/states.md` (`--write`), or fail if the page is not current."""
+"""Draw the state tables of queries, sessions and tasks in `docs/reference/states.md` (`--write`), or fail if the page is not current."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 import generated_parts
 import session_states_page
 
+from bridle.fleet import states as fleet
 from bridle.protocol.states.query import ONE_SHOT, Happening, State, Yield
 
 HAPPENINGS = {
@@ -45,6 +46,27 @@ STATES = {
     State.ENDING: "the next call returns the end",
     State.CLOSED: "over",
 }
+TASK_STATES = {
+    fleet.State.QUEUED: "it waits for a free place",
+    fleet.State.LEASED: "an attempt is written down, with its session; nothing was started",
+    fleet.State.RUNNING: "the agent works",
+    fleet.State.VERIFYING: "the answer is written down, and is being checked",
+    fleet.State.WAITING: "for a reset of a rate limit, or before the next attempt",
+    fleet.State.SUCCEEDED: "the answer was accepted",
+    fleet.State.FAILED: "no more attempts",
+    fleet.State.CANCELLED: "cancelled on request",
+}
+TASK_HAPPENINGS = {
+    fleet.Happening.LEASED: "a driver takes it",
+    fleet.Happening.BEGUN: "a worker starts",
+    fleet.Happening.ANSWERED: "the answer comes",
+    fleet.Happening.ACCEPTED: "the check accepts it",
+    fleet.Happening.POSTPONED: "a failure, and there will be another attempt",
+    fleet.Happening.GIVEN_BACK: "the fleet stops, or the worker is gone",
+    fleet.Happening.GAVE_UP: "the last failure",
+    fleet.Happening.CANCELLED: "cancel()",
+    fleet.Happening.RETRIED: "retry()",
+}
 
 
 def words(name: str) -> str:
@@ -78,6 +100,11 @@ def table() -> list[str]:
     return rows
 
 
+def task() -> list[str]:
+    """Return the states of a task of a fleet, as Mermaid."""
+    return session_states_page.picture(fleet.TASK, fleet.State.QUEUED, TASK_STATES, TASK_HAPPENINGS.__getitem__)
+
+
 if __name__ == "__main__":
-    parts = {"picture": picture(), "table": table(), **session_states_page.parts()}
+    parts = {"picture": picture(), "table": table(), "task": task(), **session_states_page.parts()}
     sys.exit(generated_parts.main("reference/states.md", parts))

@@ -18,6 +18,7 @@ from bridle.transports.recording.recorder import FORMAT, VERSION
 _FRAME = b',"f":'
 _INBOUND = "in"
 _MOST_PROBLEMS = 50
+_MOST_SECONDS = 1e9
 
 _check_frame = msgspec.json.Decoder(msgspec.Raw).decode
 
@@ -126,6 +127,8 @@ def entry_of(number: int, line: bytes) -> tuple[int | str, Entry] | dict[str, An
         key, seconds, kind = fields.pop("s"), float(fields.pop("t")), fields.pop("k")
         if not isinstance(key, (int, str)) or not isinstance(kind, str):
             raise ValueError("its marks have wrong types")
+        if not 0 <= seconds < _MOST_SECONDS:  # nor NaN
+            raise ValueError("its time is out of range")
         entry = Entry(kind, seconds, number, fields=fields)
         if frame is not None:
             entry.data, entry.is_json = frame, True
@@ -160,10 +163,22 @@ def _take(recording: Recording, known: dict[int | str, RecordedSession], number:
 
 def _take_header(recording: Recording, number: int, fields: dict[str, Any]) -> None:
     recording.header = recording.header or fields
-    version = fields.get("version")
-    if not isinstance(version, int) or version > VERSION:
+    if problem := version_problem(number, fields):
         recording.newer = True
-        recording.problems.append(f"line {number}: format version {version!r}, and {VERSION} is known here")
+        recording.problems.append(problem)
+
+
+def version_problem(number: int, fields: dict[str, Any]) -> str | None:
+    """Return a problem if a header is of a later version of the format, or of none.
+
+    Args:
+        number: the number of its line, counted from 1.
+        fields: the header.
+    """
+    version = fields.get("version")
+    if isinstance(version, int) and version <= VERSION:
+        return None
+    return f"line {number}: format version {repr(version)[:40]}, and {VERSION} is known here"
 
 
 def _parts(line: bytes) -> tuple[dict[str, Any], bytes | None]:

@@ -47,7 +47,7 @@ def on(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[Scr
         if request.param == "simulated":
             cli = SimulatedCLI(script, per_session=True)
             left.append(cli)
-            return Options(cli_path=cli.install(tmp_path / "cli"), permission_mode="bypassPermissions")
+            return Options(cli_path=cli.install(tmp_path / "cli", real_tools=True), permission_mode="bypassPermissions")
         real: RealCLI = request.getfixturevalue("real_cli")
         model = script.model()
         left.append(model)
@@ -89,6 +89,14 @@ def test_a_process_killed_during_a_tool_is_resumed_where_it_was(on: Callable[[Sc
         result = second.send("continue").result()
     assert (result.result, result.session_id) == ("Gone on.", options.session_id)
     assert result.total_cost_usd == pytest.approx(A_REPLY)
+
+
+def test_a_command_that_ends_with_its_process_is_not_followed_by_a_reply(on: Callable[[Script], Options]) -> None:
+    script = Script().user().calls("Bash", {"command": "kill -TERM $PPID; kill -TERM $$"}).says("Done.")
+    options = on(script).replace(session_id=new_id())
+    with pytest.raises(ProcessError):
+        sync.run("Begin", options)
+    assert sync.run("Go on", options.replace(session_id=None, resume=options.session_id)).text == "Done."
 
 
 def test_totals_go_on_after_an_orderly_end_and_not_after_a_kill(on: Callable[[Script], Options]) -> None:

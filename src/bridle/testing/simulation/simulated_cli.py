@@ -33,7 +33,7 @@ from bridle.testing.script.run import ScriptRun, SessionRecord
 from bridle.testing.script.script import Script
 from bridle.testing.simulation.launch import VERSION, parse_launch
 from bridle.testing.simulation.sessions import SessionFolder, served
-from bridle.testing.simulation.simulation import Simulation
+from bridle.testing.simulation.simulation import TERMINATED, Simulation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -432,7 +432,10 @@ class _Process:
 
         # A process that is killed while the tool runs has already written and counted the call.
         self._flush()
-        return run_tool(name, arguments)
+        result = run_tool(name, arguments)
+        if self._terminated and not self._simulation.ignores_termination:
+            sys.exit(TERMINATED)  # the signal may have ended the tool as well: nothing of the script follows
+        return result
 
     def _on_term(self, number: int, frame: FrameType | None) -> None:
         self._terminated = True

@@ -179,9 +179,14 @@ class Simulation:
         self.terminate()
         self.kill()
 
+    @property
+    def ignores_termination(self) -> bool:
+        """True if SIGTERM has no effect."""
+        return self._conversation.ignores_termination
+
     def terminate(self) -> None:
         """Take a SIGTERM."""
-        if not self._conversation.ignores_termination:
+        if not self.ignores_termination:
             self._host.exit(TERMINATED)
 
     def kill(self) -> None:

@@ -45,7 +45,7 @@ API: dict[str, tuple[str, str, str]] = {
     "queries": (
         "Queries",
         "Functions and streams for one prompt.",
-        "bridle.aio.query bridle.queries.outcomes bridle.queries.prompts",
+        "bridle.aio.query bridle.aio.mapping bridle.queries.outcomes bridle.queries.prompts",
     ),
     "sessions": (
         "Sessions",

@@ -110,7 +110,7 @@ class Works:
             with self.seam.lock:
                 if self.error is None and not self.over and self.is_fatal(error):
                     self.error = error
-            if is_cancellation(error):  # the event loop ends
+            if is_cancellation(error):  # nothing can wait for it any more
                 raise
         finally:
             with self.seam.lock:
@@ -183,6 +183,13 @@ class MapStream(OtherShell, Generic[R]):
 
     Attributes:
         workers: how many agents run at the same time, at most.
+
+    Args:
+        prompts, options, workers, output_type, retry, check, transport: those of `map`.
+
+    Raises:
+        TypeError: an argument has a wrong type.
+        OptionsError: an argument has a value that cannot be.
     """
 
     def __init__(

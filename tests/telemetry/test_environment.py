@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -61,17 +62,23 @@ def test_a_session_gets_the_context_of_its_start(
 
 
 @shows("telemetry.traceparent")
-def test_a_query_gets_the_context_of_its_own_span(shell: Shell, collected: Collected, playing: StandIn) -> None:
+def test_a_query_gets_the_context_of_its_own_span(
+    shell: Shell, collected: Collected, playing: StandIn, tmp_path: Path
+) -> None:
     found: list[dict[str, str]] = []
+    read = tmp_path / "read"
+    text = json.dumps([["await_file", str(read)]])  # a process that has ended has no variables
 
     async def scenario() -> None:
         options = playing(telemetry=collected.telemetry(), can_use_tool=lambda request: bridle.Allow())
-        for prompt in ("one", iter(["one"])):
+        for prompt in (text, iter([text])):
             with collected.tracer.start_as_current_span("caller"):
                 stream = shell.query(prompt, options)
             await stream.start()
             found.append(environment(stream.pid))
+            read.touch()
             await stream.result()
+            read.unlink()
 
     shell.play(scenario)
     turns = collected.named("invoke_agent claude-code")

@@ -80,7 +80,18 @@ def test_every_page_is_in_the_navigation_and_has_no_comments(site: ModuleType) -
 
 def test_every_public_name_has_a_place_in_the_api(site: ModuleType) -> None:
     names = {name for page in site.public_names().values() for name in page}
-    others = {"__version__", "budgets", "fleet", "hooks", "messages", "pool", "sync", "telemetry", "testing", "transcripts"}
+    others = {
+        "__version__",
+        "budgets",
+        "fleet",
+        "hooks",
+        "messages",
+        "pool",
+        "sync",
+        "telemetry",
+        "testing",
+        "transcripts",
+    }
     assert {f"bridle.{name}" for name in bridle.__all__ if name not in others} <= names
     assert {f"bridle.testing.{name}" for name in bridle.testing.__all__} <= names
 

@@ -116,7 +116,9 @@ def test_a_crash_in_the_middle_of_a_tool_call_goes_on(shell: Shell, driving: Dri
         # The CLI writes its transcript while the tool runs; a crash before that forgets the call.
         kept = f"until grep -rq toolu_1 {real_cli.directory}/*/projects; do sleep 0.02; done"
         steps = (
-            Reply("I write.", ToolCall("Bash", {"command": f"echo ran >> log.txt; {kept}; kill -9 $PPID"}, id="toolu_1")),
+            Reply(
+                "I write.", ToolCall("Bash", {"command": f"echo ran >> log.txt; {kept}; kill -9 $PPID"}, id="toolu_1")
+            ),
             Reply("It is there.", ToolCall("Read", {"file_path": str(real_cli.cwd / "log.txt")}, id="toolu_2")),
             "All is written.",
         )

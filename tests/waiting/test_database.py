@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,22 @@ def note(database: Database, text: str) -> None:
 
 def notes(database: Database) -> list[str]:
     return database.look(lambda connection: [text for (text,) in connection.execute("SELECT text FROM notes")])
+
+
+def test_programs_that_open_a_new_file_at_once_wait_for_each_other(tmp_path: Path) -> None:
+    for turn in range(30):
+        databases = [Database(str(tmp_path / f"{turn}.db"), TABLES, 1, patience(5)) for _ in range(8)]
+        together = threading.Barrier(8)
+
+        def open_it(database: Database, together: threading.Barrier = together) -> None:
+            together.wait()
+            note(database, "here")
+
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(open_it, databases))
+        assert notes(databases[0]) == ["here"] * 8
+        for database in databases:
+            database.close()
 
 
 def test_the_child_of_a_fork_writes_first(database: Database, path: str) -> None:

@@ -32,6 +32,7 @@ from bridle.transcripts.places import (
     conversation_files,
     project_folders,
 )
+from bridle.waiting.database import use_write_ahead_log
 
 if TYPE_CHECKING:
     import sqlite3
@@ -263,7 +264,7 @@ def _opened(place: Path) -> sqlite3.Connection:
         ) from None
     index = sqlite3.connect(place, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False)
     try:
-        index.execute("PRAGMA journal_mode = WAL")
+        use_write_ahead_log(index, WAIT_SECONDS)
         index.execute("PRAGMA synchronous = NORMAL")
         index.execute("PRAGMA mmap_size = 1073741824")
         if _version(index) != VERSION:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import weakref
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,9 +17,12 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["Database", "NewerVersionError", "OlderVersionError", "OtherFileError"]
+__all__ = ["Database", "NewerVersionError", "OlderVersionError", "OtherFileError", "use_write_ahead_log"]
 
 T = TypeVar("T")
+
+_BUSY = 5
+_AGAIN_SECONDS = 0.005
 
 
 class NewerVersionError(Exception):
@@ -47,6 +51,29 @@ class OlderVersionError(Exception):
 
 class OtherFileError(Exception):
     """The file is a database of something else."""
+
+
+def use_write_ahead_log(connection: sqlite3.Connection, seconds: float) -> None:
+    """Let a database keep a write-ahead log.
+
+    Args:
+        connection: the database.
+        seconds: how long to wait for other programs. SQLite itself does not wait if two make the log at the same time.
+
+    Raises:
+        sqlite3.Error: the file cannot be used.
+    """
+    import sqlite3
+
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != _BUSY or time.monotonic() >= until:
+                raise
+        time.sleep(_AGAIN_SECONDS)
 
 
 class Database:
@@ -102,7 +129,7 @@ class Database:
         try:
             self._check_kind(connection)
             if self.path is not None:
-                connection.execute("PRAGMA journal_mode = WAL")
+                use_write_ahead_log(connection, self._busy_seconds)
                 connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             connection.execute("BEGIN IMMEDIATE")
             self._make(connection)

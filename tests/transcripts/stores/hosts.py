@@ -26,10 +26,21 @@ def options(real_cli: RealCLI, model: ScriptedModel, host: str, store: Any, **mo
     )
 
 
+def kept_files(folder: Path, ending: str) -> list[Path]:
+    """The files of conversations below a folder. Other folders may go at any time: those of the CLI's locks."""
+    return [
+        Path(root, name)
+        for root, _, names in os.walk(folder)
+        if "projects" in Path(root).parts
+        for name in names
+        if name.endswith(ending)
+    ]
+
+
 def on_disk(folder: Path) -> dict[tuple[str, str, str], list[Any]]:
     """The transcripts below a folder, by key, without the entries that the CLI does not report."""
     found = {}
-    for path in folder.rglob("projects/**/*.jsonl"):
+    for path in kept_files(folder, ".jsonl"):
         at = path.parts.index("projects")
         project, session, *rest = (*path.parts[at + 1 : -1], path.stem)
         entries = [json.loads(line) for line in path.read_text().splitlines()]

@@ -21,7 +21,7 @@ from bridle.transcripts import project_key
 from bridle.transcripts.stores import MemoryStore, SQLiteStore
 from tests.conftest import PROJECT, RealCLI, pinned_cli_path
 from tests.support.patience import patience
-from tests.transcripts.stores.hosts import in_store, on_disk, options, private_folders
+from tests.transcripts.stores.hosts import in_store, kept_files, on_disk, options, private_folders
 
 pytestmark = [pytest.mark.real_cli, pytest.mark.timeout(120)]
 
@@ -55,7 +55,7 @@ def versioned(version: str, tmp_path: Path) -> RealCLI:
 
 def metadata(folder: Path) -> dict[str, Any]:
     """The metadata of the subagents below a folder, by file name."""
-    return {path.name: json.loads(path.read_text()) for path in folder.rglob("agent-*.meta.json")}
+    return {path.name: json.loads(path.read_text()) for path in kept_files(folder, ".meta.json")}
 
 
 def by_part(found: dict[tuple[str, str, str], list[Any]]) -> dict[str, list[Any]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from bridle.checked.functions import AnswerError, callback_failure, place_of
 from bridle.errors import escape_terminal, text_of
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from bridle.protocol.deadlines import Deadlines, TurnDeadlines
     from bridle.protocol.log import SessionLog
     from bridle.tools import ToolCallPlan
+    from bridle.waiting.log import Log
 
-__all__ = ["Job", "Jobs", "SessionParts"]
+__all__ = ["Job", "JobParts", "Jobs", "SessionParts"]
 
 CANCELLED = CallbackEnd("cancelled", None, "")
 
@@ -55,6 +56,51 @@ class SessionParts(NamedTuple):
     post: Callable[[Callable[[], None]], None]
     log: SessionLog
     observers: Observers | None
+
+
+class Answers(Protocol):
+    """Takes the answers of jobs."""
+
+    def send_response(self, request_id: str, payload: dict[str, Any]) -> object:
+        """Send the answer of a job; raise ValueError if JSON cannot hold it."""
+
+    def fail_request(self, request_id: str, reason: str) -> object:
+        """Send the answer to a request whose job has none for a failure."""
+
+
+class Silence(Protocol):
+    """Hears of each answer."""
+
+    def answered(self) -> object:
+        """Note that an answer was given."""
+
+
+class JobParts(Protocol):
+    """The part of `SessionParts` that jobs need, which tools without a session have as well."""
+
+    @property
+    def connection(self) -> Answers:
+        """The receiver of answers."""
+
+    @property
+    def deadlines(self) -> Deadlines:
+        """The timeouts."""
+
+    @property
+    def silence(self) -> Silence:
+        """Hears of each answer."""
+
+    @property
+    def warn(self) -> Callable[..., None]:
+        """Takes failures and timeouts."""
+
+    @property
+    def log(self) -> Log:
+        """The log."""
+
+    @property
+    def observers(self) -> Observers | None:
+        """Hear of each callback; None without observers."""
 
 
 class Job:
@@ -158,20 +204,25 @@ class Jobs:
 
     Args:
         limit: how many jobs of each kind run at the same time.
-        parts: the parts of the session.
+        parts: takes answers and warnings.
 
     Attributes:
         to_run: jobs for the shell to start.
         to_stop: jobs whose callbacks the shell is to stop.
     """
 
-    def __init__(self, limit: int, parts: SessionParts) -> None:
+    def __init__(self, limit: int, parts: JobParts) -> None:
         self.to_run: deque[Job] = deque()
         self.to_stop: deque[Job] = deque()
         self._limit = limit
         self._parts = parts
         self._open: dict[str, Job] = {}
         self._lanes = {kind: _Lane() for kind in ("hook", "permission", "mcp", "dialog")}
+
+    @property
+    def count(self) -> int:
+        """The number of open requests, those in queues included."""
+        return len(self._open)
 
     def take(self) -> Iterator[Job]:
         """Stop callbacks whose answers are not needed, and yield the jobs to start."""

@@ -24,6 +24,7 @@ from bridle.answering.servers import (
     cancel_call,
     describe_call,
     failed,
+    plan_call,
     send_message,
 )
 from bridle.checked.functions import AnswerError, is_async
@@ -119,16 +120,7 @@ class McpCalls:
                 cancel_call(self._jobs, entry, made.request_id)
             self._jobs.answer(job, answered(dict(made)))
             return
-        plan = job.plan = made
-        job.rpc = (entry, plan.request_id)
-        job.tool, job.tool_use_id = f"mcp__{name}__{plan.tool.name}", plan.context.tool_use_id
-        job.request = plan.arguments
-        job.name = f"tool `{name}.{plan.tool.name}`"
-        job.is_async = plan.is_async
-        job.function = plan.tool.function
-        job.call = plan.call
-        job.finish = lambda outcome: answered(plan.finish(outcome))
-        job.fail = lambda reason: answered(plan.fail(reason))
+        plan_call(job, entry, name, made)
 
     def end(self) -> None:
         """End the servers: the session is over."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bridle.answering.jobs import Job, Jobs
     from bridle.protocol.connection import Connection
     from bridle.protocol.results import McpServersChange
+    from bridle.tools import ToolCallPlan
 
 __all__ = [
     "ACKNOWLEDGEMENT",
@@ -35,6 +36,7 @@ __all__ = [
     "cancel_call",
     "describe_call",
     "failed",
+    "plan_call",
     "send_message",
 ]
 
@@ -110,6 +112,27 @@ def failed(message_id: Any, reason: str) -> dict[str, Any]:
     if message_id is None:
         return answered(ACKNOWLEDGEMENT)
     return answered(rpc_error(message_id, INTERNAL_ERROR, escape_terminal(reason, 1_000)))
+
+
+def plan_call(job: Job, owner: object, server: str, plan: ToolCallPlan) -> None:
+    """Let a job make the call that a tool server has planned.
+
+    Args:
+        job: the job.
+        owner: the connection that the call came by.
+        server: the name of the server.
+        plan: the call.
+    """
+    job.plan = plan
+    job.rpc = (owner, plan.request_id)
+    job.tool, job.tool_use_id = f"mcp__{server}__{plan.tool.name}", plan.context.tool_use_id
+    job.request = plan.arguments
+    job.name = f"tool `{server}.{plan.tool.name}`"
+    job.is_async = plan.is_async
+    job.function = plan.tool.function
+    job.call = plan.call
+    job.finish = lambda outcome: answered(plan.finish(outcome))
+    job.fail = lambda reason: answered(plan.fail(reason))
 
 
 def cancel_call(jobs: Jobs, owner: object, message_id: Any) -> None:

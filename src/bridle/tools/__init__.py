@@ -17,14 +17,16 @@ a result. No package is needed for it. This package is pure: it says what to cal
 
 from __future__ import annotations
 
-from bridle.tools import arguments, content, declared, server
+from bridle.tools import arguments, content, declared, server, serving
 from bridle.tools.arguments import *
 from bridle.tools.content import *
 from bridle.tools.declared import *
 from bridle.tools.server import *
+from bridle.tools.serving import *
 
 __all__ = []
 __all__ += arguments.__all__
 __all__ += content.__all__
 __all__ += declared.__all__
 __all__ += server.__all__
+__all__ += serving.__all__

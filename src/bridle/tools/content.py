@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from bridle.errors import text_of
+from bridle.errors import escape_terminal, text_of
 
 __all__ = ["Audio", "ContentItem", "EmbeddedResource", "Image", "ResourceLink", "ToolError", "ToolResult"]
 
@@ -226,12 +226,13 @@ class _UnusableResultError(Exception):
     """The tool returned something that cannot be sent; the text says what to return instead."""
 
 
-def result_of(outcome: object, *, promised: bool = False) -> dict[str, Any]:
+def result_of(outcome: object, *, promised: bool = False, tool: str = "") -> dict[str, Any]:
     """Return the MCP result for what a tool returned, or for the exception that it raised.
 
     Args:
         outcome: the value, or the exception.
         promised: True if the tool has an output schema: then a result must be an object.
+        tool: the name of the tool, for the log.
     """
     try:
         if isinstance(outcome, BaseException):
@@ -246,10 +247,12 @@ def result_of(outcome: object, *, promised: bool = False) -> dict[str, Any]:
             raise _UnusableResultError(
                 f"its `output_schema` promises an object, and it returned {type(outcome).__name__}"
             )
-    except _UnusableResultError as error:
-        return error_result(f"The tool's result cannot be used: {error}.")
     except Exception as error:  # the value's own methods may raise anything
-        return error_result(f"The tool's result cannot be used: {_message(error)}")
+        reason = f"{error}." if isinstance(error, _UnusableResultError) else _message(error)
+        from bridle.waiting.log import logger
+
+        logger.error("the result of tool `%s` cannot be used: %s", tool, escape_terminal(reason, 500), exc_info=error)
+        return error_result(f"The tool's result cannot be used: {reason}")
     return result
 
 

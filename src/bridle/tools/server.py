@@ -100,7 +100,7 @@ class ToolCallPlan:
         Returns:
             The JSON-RPC answer.
         """
-        result = result_of(outcome, promised=self.tool.output_schema is not None)
+        result = result_of(outcome, promised=self.tool.output_schema is not None, tool=self.tool.name)
         return {"jsonrpc": "2.0", "id": self.request_id, "result": result}
 
     def fail(self, message: str) -> dict[str, Any]:
@@ -193,6 +193,9 @@ class ToolServer:
         except (
             BaseException
         ) as error:  # types of users check the arguments: `SystemExit` in them is a failure like others
+            from bridle.waiting.log import logger
+
+            logger.error("tool server %r: a message could not be handled", self.name, exc_info=error)
             identifier = message.get("id") if isinstance(message, dict) else None
             if not _is_id(identifier):
                 identifier = None

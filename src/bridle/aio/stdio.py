@@ -1,0 +1,165 @@
+"""Serves tools over the standard streams: `bridle.tools.serve_stdio`."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+import anyio
+
+from bridle.aio.driver import Pace, ThreadCall, run_job
+from bridle.answering.stdio import StdioConnection
+from bridle.errors import OptionsError
+from bridle.tools import ToolServer
+from bridle.waiting.event_loops import Loop, context_for_thread
+from bridle.waiting.log import logger
+from bridle.waiting.stdio import Pipes, standard_streams
+from bridle.waiting.threads import Threads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridle.answering.jobs import Job
+
+__all__ = ["GRACE_SECONDS", "serve", "serve_blocking"]
+
+GRACE_SECONDS = 1.5
+"""How long cancelled tools have to end, and the client to read the last answers: MCP clients kill a server after two seconds."""
+
+
+def serve_blocking(server: ToolServer) -> None:
+    """Do what `bridle.tools.serve_stdio` promises."""
+    _check(server)
+    anyio.run(_serve_until_signal, server)
+
+
+async def serve(server: ToolServer) -> None:
+    """Do what `bridle.tools.aio.serve_stdio` promises."""
+    _check(server)
+    with standard_streams() as (source, target):
+        await _Serving(server).run(source, target)
+
+
+def _check(server: object) -> None:
+    if not isinstance(server, ToolServer):
+        raise OptionsError(
+            f"`serve_stdio` takes a tool server, got {type(server).__name__}. Make one: `tool_server('name', [...])`.",
+            field="server",
+        )
+
+
+async def _serve_until_signal(server: ToolServer) -> None:
+    if threading.current_thread() is not threading.main_thread():
+        await serve(server)  # only the main thread may handle signals
+        return
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with anyio.create_task_group() as group:
+
+            async def end_on_signal() -> None:
+                async for number in signals:
+                    logger.debug("%s ends the tool server", number.name)
+                    group.cancel_scope.cancel()
+                    return
+
+            group.start_soon(end_on_signal)
+            await serve(server)
+            group.cancel_scope.cancel()
+
+
+class _Serving:
+    """Moves bytes between the streams and the connection, and runs the tools."""
+
+    def __init__(self, server: ToolServer) -> None:
+        self._loop = Loop()
+        self._context = context_for_thread()
+        self._threads = Threads()
+        self._pace = Pace()
+        self._connection = StdioConnection(server, self._post)
+        self._changed = anyio.Event()
+        self._moving = self._lost = False
+        self._failure: Exception | None = None
+        self._pipes: Pipes | None = None
+
+    async def run(self, source: int, target: int) -> None:
+        """Serve until the client is gone."""
+        connection = self._connection
+        pipes = self._pipes = Pipes(
+            source,
+            target,
+            self._loop,
+            received=lambda data: self._do(partial(self._received, data)),
+            written=lambda: self._do(lambda: None),
+            lost=lambda: self._do(self._lose),
+        )
+        try:
+            await self._until(lambda: connection.over)
+        finally:
+            connection.end()
+            self._move()
+            with anyio.CancelScope(deadline=anyio.current_time() + GRACE_SECONDS, shield=True):
+                await self._until(lambda: not (connection.running or pipes.writing))
+            for job in tuple(connection.running):
+                logger.warning("%s did not end within %g s of its cancellation", job.name, GRACE_SECONDS)
+            pipes.close()
+            self._threads.end()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        while not condition() and self._failure is None:
+            self._changed = anyio.Event()
+            await self._changed.wait()
+
+    def _post(self, function: Callable[[], None]) -> None:
+        self._loop.post(lambda: self._do(function))
+
+    def _do(self, function: Callable[[], None]) -> None:
+        """Call a function and look at the connection, in the event loop, which must not see exceptions."""
+        try:
+            self._connection.deadlines.now = time.monotonic()
+            function()
+            self._move()
+        except Exception as error:
+            self._failure = error
+        self._changed.set()
+
+    def _received(self, data: bytes) -> None:
+        if data:
+            self._connection.receive_data(data)
+        else:
+            self._connection.receive_eof()
+
+    def _lose(self) -> None:
+        self._lost = True
+        self._connection.end()
+
+    def _finish(self, job: Job, outcome: object, error: BaseException | None) -> None:
+        if self._moving:
+            self._connection.finish(job, outcome, error)
+        else:
+            self._do(lambda: self._connection.finish(job, outcome, error))
+
+    def _move(self) -> None:
+        """Start and stop tools, write, and read on."""
+        connection, pipes = self._connection, self._pipes
+        assert pipes is not None  # noqa: S101 - set before anything is received
+        self._moving = True
+        try:
+            for number, job in enumerate(connection.take()):
+                context = self._context.copy()
+                if job.is_async:
+                    self._loop.spawn(partial(run_job, job, self._finish), context, name="bridle tool", eager=True)
+                    continue
+                call = ThreadCall(job, self._finish, self._loop, context, self._pace, may_wait=not number)
+                call.start(self._threads)
+                if call.returned():
+                    call.end()
+        finally:
+            self._moving = False
+        if not (self._lost or pipes.writing) and (data := connection.data_to_send()):
+            pipes.write(data)
+        if connection.wants_input:
+            pipes.read_on()

@@ -21,6 +21,7 @@ NAMED = (
     *tiers.MAIN_PATHS,
     *tiers.REAL_ON_EVERY_SHELL,
     *tiers.AT_RANDOM,
+    *tiers.NODE,
     *tiers.SLOW,
 )
 

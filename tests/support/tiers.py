@@ -40,6 +40,8 @@ AT_RANDOM = (
     "fleet/test_lost",
     "fleet/test_workspace_kills",
 )
+# These need npm packages, which `./dev test --thorough` and `./dev ci` install.
+NODE = ("tools/test_conformance",)
 SLOW = ("cli/test_untrusted_text", "testing/plugin", "session/test_many", "project/test_imports", "traces/test_browser")
 
 
@@ -64,6 +66,8 @@ def left_out(test: Described) -> str | None:
         return "conformance checks"
     if test.among(AT_RANDOM):
         return "stops and faults at random moments"
+    if test.among(NODE):
+        return "conformance suites of npm"
     if test.among(SLOW):
         return "slow tests: plugins, imports, hundreds of sessions, a browser, untrusted text in every command"
     if test.real_cli and not test.among(MAIN_PATHS):

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
@@ -13,6 +14,8 @@ from tests.cli.command import SECONDS, Command
 from tests.support import stand_in
 from tests.support.patience import patience
 from tests.support.programs import program
+
+Started: TypeAlias = Callable[..., subprocess.Popen[bytes]]
 
 
 @pytest.fixture
@@ -22,7 +25,7 @@ def bridle(tmp_path: Path) -> Command:
 
 
 @pytest.fixture
-def started() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+def started() -> Iterator[Started]:
     """Return a function that takes a process and makes sure that it is gone at the end of the test."""
     processes: list[subprocess.Popen[bytes]] = []
 

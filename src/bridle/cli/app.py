@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bridle._version import __version__
-from bridle.cli import fleet_flags, session_flags
+from bridle.cli import fleet_flags, session_flags, simulate_flags
 from bridle.cli.flags import (
     CHAT,
     CONFORMANCE,
@@ -165,6 +165,20 @@ COMMANDS = (
         {**CONFORMANCE, **LOG},
         "Check a Claude Code version against the behaviour Bridle depends on (offline).",
         _CONFORMANCE_CODES,
+    ),
+    Command(
+        "simulate",
+        "bridle.cli.simulate:simulate",
+        simulate_flags.SIMULATE,
+        "Play a script as the CLI, for programs in any language.",
+        simulate_flags.SIMULATE_EPILOG,
+    ),
+    Command(
+        "model",
+        "bridle.cli.model:model",
+        simulate_flags.MODEL,
+        "Play a script as the model of the real CLI.",
+        simulate_flags.MODEL_EPILOG,
     ),
     Command(
         "trace show",

@@ -45,6 +45,11 @@ from bridle.testing.model.steps import (
     ToolCall,
     Usage,
 )
+from bridle.testing.script.report import (
+    PlayReport,
+    PlayedScript,
+    PlayedStep,
+)
 from bridle.testing.script.script import (
     Script,
 )
@@ -65,6 +70,9 @@ __all__ = [
     "HTTPFailure",
     "LeakError",
     "ModelRequest",
+    "PlayReport",
+    "PlayedScript",
+    "PlayedStep",
     "Repeat",
     "Reply",
     "RequestKind",

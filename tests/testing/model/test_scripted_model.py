@@ -400,7 +400,7 @@ def test_what_a_script_expects_is_shown_as_it_is_written() -> None:
     script = Script().user("go").calls("Bash", {"command": "ls"}).expect_result("README").says("Done.")
     with pytest.raises(UnconsumedStepsError) as caught, script.model() as model:
         post(model, user("go"))
-    assert "expect=<user_says 'go'>" in str(caught.value)
+    assert "expect=<user 'go'>" in str(caught.value)
     assert "expect=<expect_result 'README'>" in str(caught.value)
 
 

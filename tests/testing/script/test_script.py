@@ -99,13 +99,13 @@ def test_what_is_no_script_is_refused(text: Any) -> None:
 def test_each_step_has_a_line_of_its_own() -> None:
     lines = everything().describe().splitlines()
     assert len(lines) == len(everything())
-    assert lines[0] == "user_says 'Delete the cache'"
+    assert lines[0] == "user 'Delete the cache'"
     assert "hang" in lines
     assert "crash exit_code=3, stderr='boom'" in lines
 
 
 def test_prompts_that_differ_are_shown_where_they_do() -> None:
-    assert UserSays(text="Hi").mismatch("Ho") == "the prompt was 'Ho', and the script has user_says 'Hi'"
+    assert UserSays(text="Hi").mismatch("Ho") == "the prompt was 'Ho', and the script has user 'Hi'"
     long = "Clean the house. " * 50
     text = UserSays(text=long).mismatch(long.replace("house", "mouse", 30).replace("mouse", "house", 29))
     assert "from character 503 on" in text
@@ -120,7 +120,7 @@ def test_a_report_shows_how_long_things_begin() -> None:
     with pytest.raises(ResultError) as caught, SimulatedCLI(script) as cli:
         bridle.sync.run("Clean the mouse. " * 5000, transport=cli)
     [note] = caught.value.__notes__
-    assert "[  open] user_says 'Clean the house." in note
+    assert "[  open] user 'Clean the house." in note
     assert "the host sends the prompt 'Clean the mouse." in note
     assert len(note) < 3000
 
@@ -132,7 +132,7 @@ def test_mistakes_are_refused_when_they_are_made() -> None:
         Script().says("a", chunk=0)
     with pytest.raises(ValueError, match="negative"):
         Script().slow(-1)
-    with pytest.raises(ValueError, match="a subagent cannot do this: user_says"):
+    with pytest.raises(ValueError, match="a subagent cannot do this: user"):
         Script().subagent("look", Script().user("x"))
 
 
@@ -170,9 +170,9 @@ def test_what_is_expected_behind_an_answer_is_about_that_answer() -> None:
     script.expect_permission("Bash", decision="deny").expect_hook("Stop").expect_result("no", error=True)
     script.user("b").says("y")
     assert [repr(reply.expect) for reply in Compiler().compile(script.steps)] == [
-        "<user_says 'a'>",
+        "<user 'a'>",
         "<expect_permission 'Bash', decision='deny'; expect_result 'no', error=True>",
-        "<user_says 'b'>",
+        "<user 'b'>",
     ]
 
 

@@ -321,7 +321,7 @@ def test_another_prompt_fails_with_both_sides(shell: Shell) -> None:
             cli.check()
         text = str(caught.value)
         assert "1 thing(s) did not fit" in text
-        assert "[  open] user_says 'Delete the cache'" in text
+        assert "[  open] user 'Delete the cache'" in text
         assert "the host sends the prompt 'Delete everything'" in text
 
     shell.play(scenario)
@@ -340,7 +340,7 @@ def test_a_prompt_too_many(shell: Shell) -> None:
 
 def test_steps_that_were_never_reached() -> None:
     script = Script().user("one").says("One.").user("two").says("Two.")
-    shown = r"2 step\(s\) of the script were never reached:\n  user_says 'two'"
+    shown = r"2 step\(s\) of the script were never reached:\n  user 'two'"
     with pytest.raises(ScriptError, match=shown), SimulatedCLI(script) as cli:
         sync.run("one", transport=cli)
 
@@ -357,7 +357,7 @@ def test_a_long_script_is_shown_around_the_place_where_it_is() -> None:
     text = str(caught.value)
     assert "200 step(s) of the script were never reached" in text
     assert "(175 steps before)" in text
-    assert "[  open] user_says 'prompt 100'" in text
+    assert "[  open] user 'prompt 100'" in text
     assert "the host sends the prompt 'prompt 99'" in text
     assert len(text) < 10_000
 
@@ -425,7 +425,7 @@ def test_no_answer_for_the_model() -> None:
 def test_the_script_is_shown_with_the_test_s_own_error() -> None:
     with pytest.raises(ResultError) as caught, SimulatedCLI(Script().user("one").says("One.")) as cli:
         sync.run("two", transport=cli)
-    assert "user_says 'one'" in "".join(caught.value.__notes__)
+    assert "user 'one'" in "".join(caught.value.__notes__)
 
 
 # -- faults ----------------------------------------------------------------------------------------------------------------

@@ -63,6 +63,32 @@ def isolated_environment(url: str, directory: str | os.PathLike[str]) -> dict[st
     }
 
 
+# They change tools of a command as well: test runners, package managers.
+_FOR_COMMANDS = ("HTTPS_PROXY", "HTTP_PROXY", "NODE_OPTIONS", "https_proxy", "http_proxy")
+
+
+def command_environment(url: str, configuration: str | os.PathLike[str]) -> dict[str, str | None]:
+    """Return `environment(url)` for a command that starts the CLI: with a configuration folder, and the home of the user.
+
+    Args:
+        url: the address of the model.
+        configuration: the folder for settings, logins and conversations of the CLI.
+    """
+    others = {name: os.environ[name] for name in ("NO_PROXY", "no_proxy") if os.environ.get(name)}
+    fixed = environment(url)
+    return {
+        **{name: None for name in _NOT_IN_TESTS if name not in _FOR_COMMANDS},
+        **fixed,
+        **{name: f"{fixed[name]},{value}" for name, value in others.items()},
+        "CLAUDE_CONFIG_DIR": os.fspath(configuration),
+    }
+
+
+def unreachable_environment(configuration: str | os.PathLike[str]) -> dict[str, str | None]:
+    """Return `command_environment` for a CLI that must not reach any model: its requests fail immediately."""
+    return {**command_environment(_NOBODY, configuration), **_FAIL_AT_ONCE}
+
+
 # Nothing listens there. Without the second a request that was not meant to be made would fail after some minutes of tries.
 _NOBODY = "http://127.0.0.1:9"
 _FAIL_AT_ONCE = {"CLAUDE_CODE_MAX_RETRIES": "0"}

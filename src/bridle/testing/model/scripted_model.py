@@ -40,16 +40,18 @@ from bridle.testing.model.steps import (
     check_script,
     plain,
 )
+from bridle.testing.script.report import PlayedScript, PlayReport, play_report, played_step
 from bridle.testing.shortening import shorten
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import TracebackType
 
     from bridle.testing.model.requests import RequestKind
     from bridle.testing.model.server import RawRequest
     from bridle.testing.model.steps import PlainStep
+    from bridle.testing.script.report import PlayedStep, StepState
 
 
 class _Script:
@@ -73,6 +75,16 @@ class _Script:
     def left(self) -> list[Any]:
         """Return the steps that had to be used and were not."""
         return [step for step in self.steps[self.used :] if not isinstance(step, Repeat)]
+
+    def played(self) -> Iterator[PlayedStep]:
+        """Return every step with its outcome."""
+        for position, step in enumerate(self.steps):
+            state: StepState = "done" if position < self.used else "open"
+            if isinstance(step, Repeat) or (state == "open" and _was_interrupted(step)):
+                state = "optional"
+            elif state == "done" and isinstance(step, UntilInterrupted) and not step.given_up.is_set():
+                state = "waits"
+            yield played_step(escape_terminal(_describe_step(step)), state)
 
     def describe(self) -> str:
         """Return every step on a line of its own, with its state."""
@@ -122,6 +134,7 @@ class ScriptedModel:
         compaction: the answers when a conversation is compacted. A string is the summary.
         side: a function that may answer requests of the CLI's helpers (titles, side questions, hooks that ask a model,
             fetched pages); None from it, or no function, gives an automatic answer that satisfies the CLI.
+        port: the port of 127.0.0.1 to listen on; 0 for a free one.
 
     Attributes:
         requests: every request so far, in order of arrival.
@@ -143,6 +156,7 @@ class ScriptedModel:
         subagents: Mapping[str, Step | Sequence[Step]] | None = None,
         compaction: Step | Sequence[Step] = (),
         side: Callable[[ModelRequest], Step | None] | None = None,
+        port: int = 0,
     ) -> None:
         self._main = _Script("main loop", check_script("main loop", steps))
         self._compaction = _Script("compaction", check_script("compaction", _summaries(_as_steps(compaction))))
@@ -163,7 +177,7 @@ class ScriptedModel:
         self._token = secrets.token_hex(4)
         self._numbers = itertools.count(1)
         self._tool_numbers = itertools.count(1)
-        self._server = ModelServer(self._respond)
+        self._server = ModelServer(self._respond, port)
         self._closed = False
 
     # -- life ---------------------------------------------------------------------------------------------------------
@@ -176,6 +190,7 @@ class ScriptedModel:
 
         Raises:
             RuntimeError: the model was closed; make a new one.
+            OSError: the port is taken.
         """
         if self._closed:
             raise RuntimeError("This scripted model was closed and does not start again; make a new one")
@@ -225,6 +240,34 @@ class ScriptedModel:
                     f"{self._both_sides()}",
                     left,
                 )
+
+    @property
+    def finished(self) -> bool:
+        """Whether every step was used, and every answer was sent."""
+        with self._changed:
+            return not self._left() and self._server.idle
+
+    def report(self) -> PlayReport:
+        """Return the outcome of each step and the requests, for programs and for CI.
+
+        Returns:
+            The report: `ok`, `to_text()`, `to_json()` and `to_junit(name)`.
+        """
+        self._see_interrupts()
+        with self._changed:
+            unexpected = [f"{request.describe()}: {reason}" for request, reason, _ in self._problems]
+            happened = [request.describe() for request in self._requests]
+            scripts = [script for script in self._scripts() if script.steps or script is self._main]
+            played = [
+                PlayedScript(
+                    name=script.name,
+                    steps=tuple(script.played()),
+                    unexpected=tuple(escape_terminal(line, 1_000) for line in unexpected if script is self._main),
+                    happened=tuple(escape_terminal(line, 300) for line in happened if script is self._main),
+                )
+                for script in scripts
+            ]
+            return play_report(played, len(happened))
 
     # -- where it is --------------------------------------------------------------------------------------------------
 
@@ -421,11 +464,9 @@ class ScriptedModel:
         )
 
     def _left(self) -> list[str]:
-        scripts = [self._main, self._compaction, *self._agents.values()]
-        scripts += self._never_started()
         left = [
             f"{script.name}: {_describe_step(step)}"
-            for script in scripts
+            for script in self._scripts()
             for step in script.left()
             if not _was_interrupted(step)
         ]
@@ -449,9 +490,11 @@ class ScriptedModel:
                 if isinstance(step, UntilInterrupted):
                     step.given_up.wait(_INTERRUPT_SEEN_SECONDS)
 
+    def _scripts(self) -> list[_Script]:
+        return [self._main, self._compaction, *self._agents.values(), *self._never_started()]
+
     def _both_sides(self) -> str:
-        scripts = [self._main, self._compaction, *self._agents.values(), *self._never_started()]
-        shown = "\n".join(script.describe() for script in scripts if script.steps or script is self._main)
+        shown = "\n".join(script.describe() for script in self._scripts() if script.steps or script is self._main)
         asked = "\n".join(f"  {request.describe()}" for request in self._requests) or "  none"
         return f"The script\n{_indent(shown)}\nThe requests\n{asked}"
 

@@ -66,15 +66,17 @@ Respond: TypeAlias = "Callable[[RawRequest], Delivery]"
 
 
 class ModelServer:
-    """Serves what `respond` decides, from `start()` to `close()`."""
+    """Serves what `respond` decides, from `start()` to `close()`; on a free port if `wanted` is 0."""
 
-    def __init__(self, respond: Respond) -> None:
+    def __init__(self, respond: Respond, wanted: int = 0) -> None:
         self._respond = respond
         self._closing = threading.Event()
         self._lock = threading.Lock()
         self._connections: dict[threading.Thread, socket.socket] = {}
         self._listener: socket.socket | None = None
         self._acceptor: threading.Thread | None = None
+        self._wanted = wanted
+        self._busy = 0
         self.port: int = 0
 
     @property
@@ -82,9 +84,19 @@ class ModelServer:
         """The address that the CLI talks to."""
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def idle(self) -> bool:
+        """Whether every answer was sent."""
+        with self._lock:
+            return self._busy == 0
+
+    def _count(self, one: int) -> None:
+        with self._lock:
+            self._busy += one
+
     def start(self) -> None:
-        """Listen on a free port of 127.0.0.1."""
-        listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        """Listen on a port of 127.0.0.1."""
+        listener = socket.create_server(("127.0.0.1", self._wanted), backlog=128)
         self.port = listener.getsockname()[1]
         self._listener = listener
         self._acceptor = threading.Thread(target=self._accept, args=(listener,), name="scripted-model", daemon=True)
@@ -134,8 +146,14 @@ class ModelServer:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 while not self._closing.is_set():
                     request = read_request(reader)
-                    if request is None or not self._deliver(connection, request, self._respond(request)):
+                    if request is None:
                         return
+                    self._count(1)
+                    try:
+                        if not self._deliver(connection, request, self._respond(request)):
+                            return
+                    finally:
+                        self._count(-1)
         finally:
             with self._lock:
                 self._connections.pop(threading.current_thread(), None)

@@ -9,6 +9,7 @@ import msgspec
 
 from bridle.errors import escape_terminal
 from bridle.testing.errors import ScriptError
+from bridle.testing.script.report import PlayedScript, played_step
 from bridle.testing.script.steps import (
     EXPECTATIONS,
     FAULTS,
@@ -26,6 +27,7 @@ from bridle.testing.shortening import shorten
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from bridle.testing.script.report import StepState
     from bridle.testing.script.script import Script
 
 _LOG_LINES = 60
@@ -312,6 +314,27 @@ class ScriptRun:
             lines.append(f"  ({self._noted - len(self.log)} things before)")
         lines += [f"  {line}" for line in self.log] or ["  nothing"]
         return "\n".join(lines)
+
+    def played(self) -> PlayedScript:
+        """Return the steps with their outcomes, and the last events."""
+        missed, unmet, left = set(self.missed), set(self.unmet), set(self.left())
+        problems, steps = [*self.problems], []
+        for place, step in enumerate(self.script.steps):
+            state: StepState = "done" if place < self.position else "open" if place in left else "optional"
+            state = "missed" if place in missed else "unmet" if place in unmet else state
+            state = "waits" if place == self.waiting else state
+            text = step.describe()
+            start = f"the script has {text}, and "
+            reason = next((one for one in problems if state == "unmet" and one.startswith(start)), None)
+            if reason is not None:
+                problems.remove(reason)
+            steps.append(played_step(text, state, reason and reason.removeprefix(start)))
+        return PlayedScript(
+            name=", ".join(self.served),
+            steps=tuple(steps),
+            unexpected=tuple(escape_terminal(problem, 1_000) for problem in problems),
+            happened=tuple(self.log),
+        )
 
     # -- over processes -----------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import msgspec
 
 from bridle.testing.script import steps
+from bridle.testing.script.files import decode, encode
 
 if TYPE_CHECKING:
     import os
@@ -30,16 +31,6 @@ if TYPE_CHECKING:
 
     from bridle.testing.model.scripted_model import ScriptedModel
     from bridle.testing.script.steps import ScriptStep
-
-
-class _File(msgspec.Struct, frozen=True, kw_only=True):
-    format: Literal["bridle-script"]
-    version: Literal[1]
-    forever: bool = False
-    steps: tuple[steps.ScriptStep, ...] = ()
-
-
-_decode = msgspec.json.Decoder(_File).decode
 
 
 class Script:
@@ -72,11 +63,14 @@ class Script:
 
         Raises:
             TypeError: the step, or a part of it, has an unsupported type.
+            ValueError: values of the step contradict each other.
         """
         try:
             msgspec.convert(msgspec.to_builtins(step, builtin_types=(bytes,)), steps.ScriptStep)
         except (msgspec.ValidationError, TypeError) as error:
             raise TypeError(f"this is not a step of a script: {step!r}: {error}") from None
+        if problem := steps.contradiction(step, self.steps[-1] if self.steps else None):
+            raise ValueError(problem)
         self.steps.append(step)
         return self
 
@@ -95,8 +89,6 @@ class Script:
         Raises:
             ValueError: both are given.
         """
-        if text is not None and contains is not None:
-            raise ValueError("`text` is the whole prompt, `contains` a part of it: give one of them")
         return self.add(steps.UserSays(text=text, contains=contains))
 
     def says(self, text: str, *, chunk: int | None = None, delay: float = 0.0) -> Self:
@@ -172,10 +164,6 @@ class Script:
         """
         if input is not None and not isinstance(input, Mapping):
             raise TypeError(f"`input` must be a dict, as {{'command': 'ls'}}, not {type(input).__name__}")
-        if result and error is not None:
-            raise ValueError("a tool has a `result` or fails with an `error`: give one of them")
-        if together and not (self.steps and isinstance(self.steps[-1], steps.Calls)):
-            raise ValueError("`together` needs a call right before it")
         return self.add(
             steps.Calls(
                 tool=tool,
@@ -217,16 +205,9 @@ class Script:
         if not isinstance(agent, str | Script):
             raise TypeError(f"`agent` must be a Script, or the text of its answer, not {type(agent).__name__}")
         inner = Script().says(agent) if isinstance(agent, str) else agent
-        odd = [step for step in inner.steps if not isinstance(step, steps.REPLY_STEPS + steps.EXPECTATIONS)]
-        if odd:
-            raise ValueError(f"a subagent cannot do this: {odd[0].describe()}")
-        arguments = {
-            "description": description,
-            "prompt": prompt,
-            "subagent_type": kind,
-            "run_in_background": background,
-        }
-        return self.add(steps.Calls(tool="Task", input=arguments, agent=tuple(inner.steps)))
+        return self.add(
+            steps.subagent_call(prompt, inner.steps, description=description, kind=kind, background=background)
+        )
 
     def compacts(self, summary: str, *, trigger: Literal["manual", "auto"] = "manual") -> Self:
         """The conversation is compacted: after the prompt `/compact`, or before the model's next answer.
@@ -502,13 +483,11 @@ class Script:
         Returns:
             The text, for `from_json`.
         """
-        return msgspec.json.encode(
-            _File(format="bridle-script", version=1, steps=tuple(self.steps), forever=self.forever)
-        ).decode()
+        return encode(self.steps, forever=self.forever)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Script:
-        """Return the script that `to_json` wrote.
+        """Return the script that `to_json` wrote, or that you wrote in the format of script files.
 
         Args:
             text: the JSON text.
@@ -520,10 +499,10 @@ class Script:
             ValueError: the text is not a script.
         """
         try:
-            file = _decode(text)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            items, forever = decode(text)
+        except ValueError as error:
             raise ValueError(f"this is not a script of Bridle: {error}") from None
-        return cls(file.steps, forever=file.forever)
+        return cls(items, forever=forever)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the script to a file, as readable JSON.
@@ -543,7 +522,7 @@ class Script:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Script:
-        """Read a script from a file.
+        """Read a script from a file in JSON, or in TOML if its name ends in `.toml`.
 
         Args:
             path: the file.
@@ -553,9 +532,14 @@ class Script:
 
         Raises:
             OSError: the file cannot be read.
-            ValueError: the file does not contain a script.
+            ValueError: the file does not contain a script; the text names the place.
         """
-        return cls.from_json(Path(path).read_bytes())
+        file = Path(path)
+        try:
+            items, forever = decode(file.read_bytes(), "toml" if file.suffix == ".toml" else "json")
+        except ValueError as error:
+            raise ValueError(f"{file}: {error}") from None
+        return cls(items, forever=forever)
 
     def describe(self) -> str:
         """Return the steps, one on a line.

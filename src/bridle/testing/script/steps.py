@@ -6,12 +6,15 @@ The methods of `Script` build them, and describe the fields.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
 from bridle.errors import escape_terminal
 from bridle.testing.shortening import shorten
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 _Refusal: TypeAlias = Annotated[int, msgspec.Meta(ge=400, le=599)]
@@ -30,7 +33,7 @@ class StepBase(
             default = next(field.default for field in msgspec.structs.fields(self) if field.name == name)
             if value != default and value not in ({}, (), []):
                 shown.append(f"{name}={value!r}" if name not in ("text", "tool", "event") else repr(value))
-        return escape_terminal(shorten(f"{_words(type(self).__name__)} {', '.join(shown)}".rstrip(), 200))
+        return escape_terminal(shorten(f"{self.__struct_config__.tag} {', '.join(shown)}".rstrip(), 200))
 
 
 _SHOWN = 120
@@ -39,10 +42,6 @@ _SHOWN = 120
 
 def _part(text: str, first: int, end: int) -> str:
     return f"{'...' if first else ''}{text[first:end]!r}{'...' if end < len(text) else ' (its end)'}"
-
-
-def _words(name: str) -> str:
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
 
 
 class UserSays(StepBase, frozen=True, kw_only=True, tag="user"):
@@ -122,7 +121,7 @@ class ExpectResult(StepBase, frozen=True, kw_only=True, tag="expect_result"):
     error: bool | None = None
 
 
-class Retry(StepBase, frozen=True, kw_only=True, tag="retry"):
+class Retry(StepBase, frozen=True, kw_only=True, tag="retries"):
     """The API refuses some tries; the CLI reports it, waits, and tries again."""
 
     status: _Refusal = 529
@@ -130,14 +129,14 @@ class Retry(StepBase, frozen=True, kw_only=True, tag="retry"):
     delay: _Seconds = 0.5
 
 
-class ApiFailure(StepBase, frozen=True, kw_only=True, tag="api_failure"):
+class ApiFailure(StepBase, frozen=True, kw_only=True, tag="api_error"):
     """The API refuses for good: the turn ends in an error."""
 
     status: _Refusal = 500
     message: str = "Scripted failure"
 
 
-class UsageLimit(StepBase, frozen=True, kw_only=True, tag="usage_limit"):
+class UsageLimit(StepBase, frozen=True, kw_only=True, tag="usage_limited"):
     """A limit of the plan ends each turn that comes here before a moment, in seconds since 1970."""
 
     until: float
@@ -199,7 +198,7 @@ class Cut(StepBase, frozen=True, kw_only=True, tag="cut"):
     exit_code: _ExitCode = 1
 
 
-class Emit(StepBase, frozen=True, kw_only=True, tag="emit"):
+class Emit(StepBase, frozen=True, kw_only=True, tag="frame"):
     """A frame is sent as it is, known or unknown."""
 
     frame: dict[str, Any]
@@ -235,3 +234,29 @@ EXPECTATIONS = (ExpectPermission, ExpectHook, ExpectResult)
 """Steps that only check."""
 FAULTS = (Crash, Hang, IgnoreTermination, Garbage, Cut, Emit)
 """Steps that a real CLI cannot be made to do by its model."""
+
+
+def contradiction(step: ScriptStep, before: ScriptStep | None) -> str | None:
+    """Return how the values of a step contradict each other, or the step before it; None if they do not."""
+    match step:
+        case UserSays(text=str(), contains=str()):
+            return "`text` is the whole prompt, `contains` a part of it: give one of them"
+        case Calls(error=str()) if step.result:
+            return "a tool has a `result` or fails with an `error`: give one of them"
+        case Calls(together=True) if not isinstance(before, Calls):
+            return "`together` needs a call right before it"
+        case _:
+            return None
+
+
+def subagent_call(prompt: str, work: Sequence[ScriptStep], *, description: str, kind: str, background: bool) -> Calls:
+    """Return the call that starts a subagent.
+
+    Raises:
+        ValueError: the work contains a step that a subagent cannot do.
+    """
+    odd = [step for step in work if not isinstance(step, REPLY_STEPS + EXPECTATIONS)]
+    if odd:
+        raise ValueError(f"a subagent cannot do this: {odd[0].describe()}")
+    arguments = {"description": description, "prompt": prompt, "subagent_type": kind, "run_in_background": background}
+    return Calls(tool="Task", input=arguments, agent=tuple(work))

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 import msgspec
 
 from bridle.testing.errors import ScriptError
+from bridle.testing.script.report import PlayReport, play_report
 from bridle.testing.script.run import ScriptRun, SessionRecord
 from bridle.testing.script.script import Script
 from bridle.testing.simulation.launch import VERSION, parse_launch
@@ -222,6 +223,26 @@ class SimulatedCLI:
         self._folders.append(target)
         return program.resolve()
 
+    @classmethod
+    def installed(cls, folder: str | os.PathLike[str]) -> Self:
+        """Return the simulated CLI whose program `install` wrote, maybe in another process, to look at what it did.
+
+        Args:
+            folder: the folder of the program.
+
+        Returns:
+            The simulated CLI, for `check()`, `report()` and `sessions()`.
+
+        Raises:
+            OSError: the folder contains no such program.
+            ValueError: its script is damaged.
+        """
+        target = Path(folder)
+        cli = cls(Script.load(target / SCRIPT_FILE), per_session=(target / SESSIONS).is_dir())
+        cli._folders.append(target)
+        cli._load_state()
+        return cli
+
     # -- what happened ------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
@@ -242,6 +263,21 @@ class SimulatedCLI:
         """
         self._load_state()
         return "\n".join(run.both_sides() for run in self._played())
+
+    def report(self) -> PlayReport:
+        """Return the outcome of each step, for programs and for CI.
+
+        Returns:
+            The report: `ok`, `to_text()`, `to_json()` and `to_junit(name)`.
+
+        Raises:
+            ScriptError: the folder of a program was removed.
+        """
+        self._load_state()
+        runs = self._played()
+        return play_report(
+            [run.played() for run in runs], sum(record.processes for run in runs for record in run.served.values())
+        )
 
     def sessions(self) -> list[SimulatedSession]:
         """Return the work for each session so far, in memory and of the programs; also while they run.

@@ -1,0 +1,153 @@
+"""Shared parts of `bridle simulate` and `bridle model`: the script of a file, a command that runs beside it, and the report."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bridle.checked.fields import suggestion
+from bridle.cli.running import FAILED, USAGE, signals
+from bridle.errors import OptionsError, escape_terminal
+from bridle.testing.script.script import Script
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from bridle.cli.terminal import Terminal
+    from bridle.testing.script.report import PlayReport
+
+_LANGUAGES = (".json", ".toml", ".py")
+_SHELL_NOT_STARTED = USAGE
+
+
+def shown(path: object) -> str:
+    """Return a path for a message."""
+    return escape_terminal(str(path), 300)
+
+
+def read_script(path: str, kinds: tuple[type[Any], ...] = (Script,)) -> Any:
+    """Return the script of a file in JSON, TOML or Python.
+
+    Args:
+        path: the file.
+        kinds: the classes that `script` of a Python file may have.
+
+    Raises:
+        OptionsError: the file cannot be read, or contains no script.
+    """
+    file = Path(path)
+    if file.suffix not in _LANGUAGES:
+        known = ", ".join(_LANGUAGES)
+        raise OptionsError(f"{shown(path)} is not a script: its name must end in one of {known}.", field="script")
+    try:
+        return _python(file, kinds) if file.suffix == ".py" else Script.load(file)
+    except OSError as error:
+        raise OptionsError(f"{shown(path)} cannot be read: {error.strerror or error}.", field="script") from None
+    except ValueError as error:
+        raise OptionsError(str(error), field="script") from None
+
+
+def _python(file: Path, kinds: tuple[type[Any], ...]) -> Any:
+    file.read_bytes()  # so that an OSError is one of this file
+    sys.path.insert(0, str(file.resolve().parent))
+    try:
+        names = runpy.run_path(str(file))
+    except (Exception, SystemExit) as error:  # whatever the module raises is the reader's to mend
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+        line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
+        place = f"{shown(file)}:{line}" if line else shown(file)
+        raise ValueError(f"{place}: {type(error).__name__}: {escape_terminal(str(error), 1_000)}") from None
+    finally:
+        sys.path.remove(str(file.resolve().parent))
+    if "script" not in names:
+        own = [name for name in names if not name.startswith("_")]
+        raise ValueError(f"{shown(file)}: the module must define `script`.{suggestion('script', own)}")
+    script = names["script"]
+    if not isinstance(script, kinds):
+        wanted = " or ".join(kind.__name__ for kind in kinds)
+        raise ValueError(f"{shown(file)}: `script` must be a {wanted}, not {type(script).__name__}")
+    return script
+
+
+def run_command(command: Sequence[str], environment: Mapping[str, str | None], terminal: Terminal) -> int | None:
+    """Run a command in this terminal and return its exit code; None if it cannot be started.
+
+    Args:
+        command: the program and its arguments.
+        environment: laid over that of this process; a value of None unsets the variable.
+        terminal: for the error.
+    """
+    sys.stdout.flush()
+    merged = {**os.environ, **environment}
+    try:
+        child = subprocess.Popen(command, env={name: value for name, value in merged.items() if value is not None})
+    except OSError as error:
+        terminal.error(f"{shown(command[0])} cannot be started: {error.strerror or error}")
+        return None
+
+    def pass_on(number: int) -> bool:
+        # A terminal sends Ctrl-C to the command as well.
+        if number != signal.SIGINT or not _in_foreground():
+            with suppress(ProcessLookupError):
+                child.send_signal(number)
+        return False
+
+    with signals.handed_to(pass_on):
+        code = child.wait()
+    return code if code >= 0 else 128 - code
+
+
+def _in_foreground() -> bool:
+    try:
+        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def write_report(
+    report: PlayReport,
+    given: Mapping[str, Any],
+    suite: str,
+    terminal: Terminal,
+    *,
+    hint: str = "",
+    beside: bool = False,
+) -> int:
+    """Write the report as the flags require; return the exit code.
+
+    Args:
+        report: the report.
+        given: the flags `as_json`, `junit` and `output`.
+        suite: the name of the suite in JUnit XML.
+        terminal: where it is written without `output`.
+        hint: the likely reason, if the CLI or the model was never reached.
+        beside: a command has written to standard output, so that text goes to standard error.
+    """
+    text = report.to_json() if given.get("as_json") else report.to_text()
+    files = {given.get("output"): f"{text}\n".encode(), given.get("junit"): report.to_junit(suite)}
+    for path in filter(None, files):
+        try:
+            Path(path).write_bytes(files[path])
+        except OSError as error:
+            terminal.error(f"{shown(path)} cannot be written: {error.strerror or error}")
+            return USAGE
+    if given.get("output") is None:
+        if beside and not given.get("as_json"):
+            terminal.note(text)
+        else:
+            terminal.line(text)
+    if hint and not report.ok and report.processes == 0:
+        terminal.note(hint)
+    return 0 if report.ok else FAILED
+
+
+def outcome(code: int | None, reported: int) -> int:
+    """Return the exit code of a command and its report: the first that is not 0."""
+    return _SHELL_NOT_STARTED if code is None else code or reported

@@ -1,0 +1,65 @@
+"""The flags and help texts of `bridle simulate` and `bridle model`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bridle.cli.flags import OUTPUT_PANEL, Flags, argument, flag
+
+_SCRIPT = "A script in JSON, TOML or Python (a module with `script`)."
+_PLAYING = "Playing"
+_COMMAND = {"command": argument("-- COMMAND", "Run COMMAND, then report.", many=True)}
+_REPORT: Flags = {
+    "as_json": flag(bool, "--json", help="Write the report as JSON.", panel=OUTPUT_PANEL),
+    "junit": flag(Path, "--junit", help="Also write the report as JUnit XML to PATH.", panel=OUTPUT_PANEL),
+    "output": flag(Path, "--output", "-o", help="Write the report to PATH.", panel=OUTPUT_PANEL),
+}
+_CODES = """Exit codes:
+  0  the whole script was played, and nothing else came
+  1  a step did not happen, an expectation is unmet, or something else came
+  2  the command line or the script is wrong, or COMMAND cannot be started
+  N  COMMAND failed with N
+"""
+
+SIMULATE: Flags = {
+    "script": argument("SCRIPT", _SCRIPT),
+    **_COMMAND,
+    "install": flag(Path, "--install", metavar="DIR", help="Write the executable `claude` into DIR."),
+    "check": flag(Path, "--check", metavar="DIR", help="Report on the executable in DIR."),
+    "per_session": flag(bool, "--per-session", help="Play the script from its start in each session.", panel=_PLAYING),
+    "real_tools": flag(bool, "--real-tools", help="Run Bash, Write, Read and Edit really.", panel=_PLAYING),
+    "time_scale": flag(
+        float, "--time-scale", help="Multiply the script's seconds by N (default 0.01).", panel=_PLAYING
+    ),
+    **_REPORT,
+}
+SIMULATE_EPILOG = f"""Examples:
+  bridle simulate script.toml -- npm test
+  bridle simulate script.toml --junit report.xml -- pytest
+  bridle simulate script.toml --install /tmp/agent-test
+  bridle simulate --check /tmp/agent-test --json
+
+COMMAND finds the simulated CLI on PATH, and its path in the variable
+BRIDLE_SIMULATED_CLI. Pass it as `pathToClaudeCodeExecutable` (TypeScript) or
+`cli_path` (Python), because the official packages start the CLI that they
+contain. Any other CLI reaches no model and no login.
+
+{_CODES}"""
+
+MODEL: Flags = {
+    "script": argument("SCRIPT", _SCRIPT, required=True),
+    **_COMMAND,
+    "port": flag(int, "--port", help="Listen on port N of 127.0.0.1 (default: a free one)."),
+    "until_played": flag(bool, "--until-played", help="Stop after the last step of the script."),
+    **_REPORT,
+}
+MODEL_EPILOG = f"""Examples:
+  bridle model script.toml -- npm test
+  bridle model script.toml --port 8123
+  bridle model script.toml --until-played --json
+
+Without COMMAND it prints variables for the real CLI, and serves until SIGINT
+or SIGTERM. The variables keep the CLI away from your settings, logins and
+conversations, and from other addresses. Tools that the script calls really run.
+
+{_CODES}"""

@@ -1,0 +1,139 @@
+"""The report on a script that was played: as text, as JSON, and as JUnit XML for CI."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+StepState: TypeAlias = Literal["done", "open", "optional", "missed", "unmet", "waits"]
+"""The states: open and optional steps were not reached, the turn ended before a missed one, and one that waits needs an interrupt."""
+
+_FAILURES: dict[str, str] = {
+    "open": "this step was never reached",
+    "missed": "the turn ended before this step",
+    "unmet": "this expectation did not hold",
+    "waits": "the host did not interrupt the turn",
+}
+_NOT_IN_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class PlayedStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A step of a script and its outcome.
+
+    Attributes:
+        text: the step on one line.
+        state: its outcome.
+        problem: the reason, if it failed; None if it did not.
+    """
+
+    text: str
+    state: StepState
+    problem: str | None = None
+
+
+class PlayedScript(msgspec.Struct, frozen=True, kw_only=True):
+    """A script that was played once: by a session, or by all processes one after the other.
+
+    Attributes:
+        name: the session ids, or the part of a model's script.
+        steps: the steps in order.
+        unexpected: requests and events that are not in the script.
+        happened: the last events, in order.
+    """
+
+    name: str
+    steps: tuple[PlayedStep, ...]
+    unexpected: tuple[str, ...] = ()
+    happened: tuple[str, ...] = ()
+
+    @property
+    def failures(self) -> list[str]:
+        """Steps and events that did not fit, one line each."""
+        steps = [f"{step.text}: {step.problem}" for step in self.steps if step.problem is not None]
+        return [*self.unexpected, *steps]
+
+
+class PlayReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of a script.
+
+    Attributes:
+        ok: everything in the script happened, and nothing else.
+        played: the script each time that it was played.
+        processes: how often the CLI was started; for a model the number of requests.
+    """
+
+    ok: bool
+    played: tuple[PlayedScript, ...]
+    processes: int
+
+    def to_json(self) -> str:
+        """Return the report as JSON text."""
+        return msgspec.json.format(msgspec.json.encode(self)).decode()
+
+    def to_text(self) -> str:
+        """Return the report for a terminal: one line if all is well."""
+        total = [step for one in self.played for step in one.steps]
+        done = sum(step.state == "done" for step in total)
+        times = "" if len(self.played) == 1 else f", in {len(self.played)} sessions"
+        head = f"{'passed' if self.ok else 'FAILED'}: {done} of {len(total)} steps played{times}"
+        return "\n".join([head, *(line for one in self.played if one.failures for line in _lines(one))])
+
+    def to_junit(self, suite: str) -> bytes:
+        """Return the report as JUnit XML: a test case for each step, and one for unexpected events.
+
+        Args:
+            suite: the name of the suite.
+        """
+        from xml.etree.ElementTree import Element, SubElement, indent, tostring  # each simulated CLI would load it
+
+        root = Element("testsuites")
+        for one in self.played:
+            named = f"{suite} [{one.name}]" if len(self.played) > 1 else suite
+            box = SubElement(root, "testsuite", name=_xml(named))
+            for number, step in enumerate(one.steps, 1):
+                case = SubElement(box, "testcase", classname=_xml(named), name=_xml(f"{number} {step.text}"), time="0")
+                if step.problem is not None:
+                    SubElement(case, "failure", message=_xml(step.problem)).text = _xml("\n".join(_lines(one)))
+                elif step.state != "done":
+                    SubElement(case, "skipped")
+            case = SubElement(box, "testcase", classname=_xml(named), name="nothing unexpected", time="0")
+            if one.unexpected:
+                failure = SubElement(case, "failure", message=_xml(one.unexpected[0]))
+                failure.text = _xml("\n".join(_lines(one)))
+            for name, count in (
+                ("tests", len(one.steps) + 1),
+                ("failures", sum(step.problem is not None for step in one.steps) + bool(one.unexpected)),
+                ("skipped", sum(step.problem is None and step.state != "done" for step in one.steps)),
+                ("errors", 0),
+            ):
+                box.set(name, str(count))
+        indent(root)
+        return f"<?xml version='1.0' encoding='utf-8'?>\n{tostring(root, encoding='unicode')}\n".encode()
+
+
+def play_report(played: Iterable[PlayedScript], processes: int) -> PlayReport:
+    """Return the report on scripts."""
+    runs = tuple(played)
+    return PlayReport(ok=not any(one.failures for one in runs), played=runs, processes=processes)
+
+
+def played_step(text: str, state: StepState, problem: str | None = None) -> PlayedStep:
+    """Return a step with the usual reason for its state, if none is given."""
+    return PlayedStep(text=text, state=state, problem=problem or _FAILURES.get(state))
+
+
+def _lines(one: PlayedScript) -> list[str]:
+    lines = [f"  {failure}" for failure in one.failures]
+    lines += ["The script" + (f" ({one.name})" if one.name else "")]
+    lines += [f"  [{step.state:>8}] {step.text}" for step in one.steps]
+    return [*lines, "What happened", *([f"  {line}" for line in one.happened] or ["  nothing"])]
+
+
+def _xml(text: str) -> str:
+    """Return a text without the characters that XML does not have."""
+    return _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,0 +1,183 @@
+"""`bridle simulate`: a script as a program for clients in any language, and the report on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.cli.command import SECONDS, Command, read_until
+from tests.cli.conftest import Started
+from tests.support.patience import patience
+
+SCRIPT = """
+[[steps]]
+step = "user"
+text = "hello"
+
+[[steps]]
+step = "says"
+text = "Hi."
+"""
+CLIENT = """
+import json, os, subprocess, sys
+program = os.environ["BRIDLE_SIMULATED_CLI"]
+arguments = ["-p", sys.argv[1], "--output-format", "stream-json", "--verbose"]
+done = subprocess.run([program, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+print(json.loads(done.stdout.splitlines()[-1]).get("result"))
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    file = tmp_path / "script.toml"
+    file.write_text(SCRIPT)
+    return str(file)
+
+
+def client(prompt: str = "hello", more: str = "") -> list[str]:
+    return ["--", sys.executable, "-c", CLIENT + more, prompt]
+
+
+def test_a_command_that_plays_the_script_passes(bridle: Command, script: str) -> None:
+    ran = bridle("simulate", script, *client())
+    assert (ran.code, ran.text) == (0, "Hi.\n")
+    assert "passed: 2 of 2 steps played" in ran.errors
+
+
+def test_a_script_that_is_not_played_fails(bridle: Command, script: str) -> None:
+    ran = bridle("simulate", script, *client("goodbye"))
+    assert ran.code == 1
+    assert "'goodbye'" in ran.errors
+    assert "FAILED" in ran.errors
+
+
+def test_the_exit_code_of_the_command_comes_first(bridle: Command, script: str) -> None:
+    assert bridle("simulate", script, *client(more="sys.exit(7)")).code == 7
+    assert bridle("simulate", script, *client(more="os.kill(os.getpid(), 15)")).code == 143
+
+
+def test_a_client_that_starts_another_cli_gets_a_hint(bridle: Command, script: str) -> None:
+    ran = bridle("simulate", script, "--", sys.executable, "-c", "")
+    assert ran.code == 1
+    assert "The simulated CLI was not started" in ran.errors
+    assert "pathToClaudeCodeExecutable" in ran.errors
+
+
+def test_the_command_finds_the_simulated_cli_and_no_model(bridle: Command, script: str) -> None:
+    code = "import os, json, shutil; print(json.dumps([shutil.which('claude'), dict(os.environ)]))"
+    secret = {
+        "ANTHROPIC_API_KEY": "sk-ant-real",
+        "ANTHROPIC_AUTH_TOKEN": "x",
+        "NO_PROXY": "corp",
+        "NODE_OPTIONS": "--a",
+    }
+    ran = bridle("simulate", script, "--", sys.executable, "-c", code, env={**secret, "ANTHROPIC_MODEL": "opus"})
+    found, environment = json.loads(ran.text)
+    assert found == environment["BRIDLE_SIMULATED_CLI"]
+    assert environment["ANTHROPIC_BASE_URL"].startswith("http://127.0.0.1:")
+    assert environment["ANTHROPIC_API_KEY"] != "sk-ant-real"
+    assert (environment["ANTHROPIC_AUTH_TOKEN"], environment["NO_PROXY"]) == ("", "127.0.0.1,localhost,corp")
+    assert environment["NODE_OPTIONS"] == "--a"
+    assert "ANTHROPIC_MODEL" not in environment
+    assert environment["HOME"] == bridle.environment["HOME"]
+    assert not Path(found).exists()
+    assert not Path(environment["CLAUDE_CONFIG_DIR"]).exists()
+
+
+def test_install_and_check_are_separate_steps(bridle: Command, script: str, tmp_path: Path) -> None:
+    folder = str(tmp_path / "cli")
+    ran = bridle("simulate", script, "--install", folder)
+    assert (ran.code, ran.text) == (0, f"{folder}/claude\n")
+    before = bridle("simulate", "--check", folder)
+    assert before.code == 1
+    assert "was not started" in before.errors
+    bridle("simulate", script, *client(), env={})
+    program = [sys.executable, "-c", CLIENT, "hello"]
+    assert bridle("simulate", script, "--install", folder, "--", *program).code == 0
+    after = bridle("simulate", "--check", folder)
+    assert (after.code, after.text) == (0, "passed: 2 of 2 steps played\n")
+    assert bridle("simulate", script, "--install", folder).code == 0
+    assert bridle("simulate", "--check", folder).code == 1
+
+
+@pytest.mark.parametrize("prompt", ["hello", "goodbye"])
+def test_reports_for_programs(bridle: Command, script: str, tmp_path: Path, prompt: str) -> None:
+    junit, report = tmp_path / "report.xml", tmp_path / "report.json"
+    ran = bridle("simulate", script, "--json", "-o", str(report), "--junit", str(junit), *client(prompt))
+    found = json.loads(report.read_bytes())
+    [suite] = ElementTree.fromstring(junit.read_bytes())
+    assert found["ok"] is (ran.code == 0) is (prompt == "hello")
+    assert (suite.get("name"), suite.get("failures") == "0") == ("script.toml", prompt == "hello")
+    assert found["processes"] == 1
+
+
+def test_each_session_plays_the_script_from_its_start(bridle: Command, script: str) -> None:
+    twice = client(more="subprocess.run([program, *arguments], stdin=subprocess.DEVNULL)")
+    assert bridle("simulate", script, "--per-session", *twice).code == 0
+    assert bridle("simulate", script, *twice).code == 1
+
+
+def test_a_script_in_python(bridle: Command, tmp_path: Path) -> None:
+    (tmp_path / "words.py").write_text("ANSWER = 'Hi.'")
+    file = tmp_path / "script.py"
+    file.write_text(
+        "from bridle.testing import Script\nimport words\nscript = Script().user('hello').says(words.ANSWER)\n"
+    )
+    assert bridle("simulate", str(file), *client()).text == "Hi.\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.toml", '[[steps]]\nstep = "usr"', "a.toml: steps[0]: there is no step `usr`. Did you mean `user`?"),
+        ("a.json", "{", "a.json: this is not valid JSON: "),
+        ("a.py", "x = 1\nraise KeyError('y')", "a.py:2: KeyError: 'y'"),
+        ("a.py", "x = (", "a.py:1: SyntaxError: "),
+        ("a.py", "scripts = 1", "a.py: the module must define `script`. Did you mean `scripts`?"),
+        ("a.py", "script = 1", "a.py: `script` must be a Script, not int"),
+        ("a.yaml", "", "its name must end in one of .json, .toml, .py."),
+    ],
+)
+def test_a_wrong_script_is_a_usage_error(bridle: Command, tmp_path: Path, name: str, text: str, message: str) -> None:
+    (tmp_path / name).write_text(text)
+    ran = bridle("simulate", str(tmp_path / name), *client())
+    assert (ran.code, ran.text) == (2, "")
+    assert message in ran.errors.replace("\n", " ")
+    assert "Traceback" not in ran.errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "There is no script."),
+        (["SCRIPT"], "There is nothing to do with"),
+        (["missing.toml", "--", "true"], "missing.toml cannot be read: No such file"),
+        (["SCRIPT", "--check", "x"], "takes neither"),
+        (["--check", "missing"], "missing has no simulated CLI"),
+        (["SCRIPT", "--time-scale", "-1", "--", "true"], "must be at least 0, got -1.0"),
+        (["SCRIPT", "--", "no-such-program"], "no-such-program cannot be started: No such file"),
+        (["SCRIPT", "--install", "FOLDER"], "has other files"),
+        (["SCRIPT", "--junit", "/missing/x.xml", "--", "true"], "/missing/x.xml cannot be written"),
+    ],
+)
+def test_usage_errors(bridle: Command, script: str, arguments: list[str], message: str) -> None:
+    places = {"SCRIPT": script, "FOLDER": str(Path(script).parent)}
+    ran = bridle("simulate", *(places.get(one, one) for one in arguments))
+    assert ran.code == 2
+    assert message in ran.errors.replace("\n", " ")
+
+
+def test_a_signal_reaches_the_command_and_the_report_follows(bridle: Command, script: str, started: Started) -> None:
+    code = "import signal; print('ready', flush=True); signal.pause()"
+    process = started(bridle.start("simulate", script, "--", sys.executable, "-c", code))
+    read_until(process, b"ready")
+    os.kill(process.pid, signal.SIGTERM)
+    assert process.wait(patience(SECONDS)) == 143
+    assert process.stderr is not None
+    assert b"FAILED: 0 of 2" in process.stderr.read()

@@ -938,6 +938,7 @@ class Journal:
     ) -> None:
         task, number = attempt
         now = time.time()
+        lost = cause is Cause.LOST  # also if it is cancelled: what it spent is not known yet
         if held.cancel == _CANCEL and happening in (Happening.GIVEN_BACK, Happening.POSTPONED):
             happening, cause, error = Happening.CANCELLED, Cause.CANCELLED, None
         word = None if cause is None else cause.word
@@ -946,7 +947,7 @@ class Journal:
             "UPDATE attempts SET ended = :now, cause = :cause, error = :error, settled = CASE WHEN :lost = 1 THEN settled ELSE 1 END "
             "WHERE task = :task AND attempt = :attempt",
             now=now,
-            lost=int(cause is Cause.LOST),
+            lost=int(lost),
             cause=word,
             error=error,
             task=task,

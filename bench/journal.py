@@ -79,8 +79,15 @@ def size(journal: Journal) -> int:
             )
         )
         return int(found)
-    journal.close()
-    return sum(os.path.getsize(each) for each in Path(journal.store.address).parent.glob("*") if each.is_file())
+    journal.store.look(lambda cursor: cursor.rows("PRAGMA wal_checkpoint(TRUNCATE)"))
+    return os.path.getsize(journal.store.address)
+
+
+def tidy(journal: Journal) -> None:
+    """Do at once what the server does in the background during a run of hours: `fill` takes seconds."""
+    if "://" in journal.store.address:
+        for table in ("tasks", "attempts", "changes"):
+            journal.store.look(lambda cursor, table=table: cursor.rows(f"VACUUM ANALYZE {table}"))  # type: ignore[misc]
 
 
 def main() -> None:
@@ -110,6 +117,7 @@ def main() -> None:
         began = time.perf_counter()
         fill(journal, full, count - full)
         took = time.perf_counter() - began
+        tidy(journal)
         print(
             f"\n{count} tasks, {count // 10} of them open; added in {took:.1f} s; {size(journal) / count:.0f} bytes each"
         )

@@ -84,6 +84,8 @@ API: dict[str, tuple[str, str, str]] = {
         "bridle.errors bridle.checked.schemas",
     ),
 }
+_SERVING = {"serve_stdio": "serving.serve_stdio", "aio.serve_stdio": "aio.serve_stdio"}
+"""Functions of `bridle.tools` that `bridle` does not have, and where they are defined."""
 _LOADING = {("script", "src"), ("link", "href"), ("img", "src"), ("iframe", "src"), ("source", "src"), ("video", "src")}
 _LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
 _FENCE = re.compile(r"^( *```.*?^ *```)", re.MULTILINE | re.DOTALL)
@@ -170,6 +172,7 @@ def public_names() -> dict[str, dict[str, str]]:
     offered["telemetry"] = "bridle.options.observing"
     for key, module in offered.items():
         pages[key] |= _offered(module, known=pages[key])
+    pages["tools"] |= {f"bridle.tools.{name}": f"bridle.tools.{where}" for name, where in _SERVING.items()}
     pages["sync"] = _offered("bridle.sync", known={})
     pages["transports"] = _offered("bridle.transports.base", known={})
     pages["testing"] = {f"bridle.testing.{name}": f"{place}.{name}" for name, place in bridle.testing.PLACES.items()}

@@ -72,9 +72,12 @@ def test_the_protocol_version_is_theirs_if_we_speak_it(wanted: Any) -> None:
 @shows("tools.no-package")
 def test_ping_and_list() -> None:
     assert SERVER.handle(request("ping", None, "text-id")) == {"jsonrpc": "2.0", "id": "text-id", "result": {}}
-    answer = SERVER.handle(request("tools/list", {"cursor": "x"}))
+    answer = SERVER.handle(request("tools/list", {"cursor": None}))
     assert isinstance(answer, dict)
     assert answer["result"] == {"tools": [add.definition, greet.definition]}
+    refused = SERVER.handle(request("tools/list", {"cursor": "x"}))  # the list has one page, so no cursor was given out
+    assert isinstance(refused, dict)
+    assert refused["error"]["code"] == -32602
 
 
 @pytest.mark.parametrize("method", ["notifications/initialized", "notifications/whatever", "tools/call", "ping"])

@@ -105,6 +105,7 @@ def test_a_client_connects(client: Client, wanted: str, spoken: str) -> None:
     client.write({"jsonrpc": "2.0", "method": "notifications/initialized"})  # has no answer
     assert client.ask(request("ping", identifier="p")) == {"jsonrpc": "2.0", "id": "p", "result": {}}
     assert {entry["name"] for entry in client.ask(request("tools/list"))["result"]["tools"]} >= {"add", "wait"}
+    assert client.ask(request("tools/list", {"cursor": "2"}))["error"]["code"] == -32602
     assert client.end() == b""
     assert client.process.returncode == 0
     assert client.stderr == ""
@@ -268,7 +269,7 @@ def test_only_a_tool_server_is_served_and_only_outside_of_event_loops() -> None:
 
 
 AWAITED = """
-import anyio, sys
+import anyio, sniffio, sys
 from bridle.tools import aio, tool, tool_server
 
 async def main():
@@ -276,10 +277,15 @@ async def main():
 
     @tool
     async def backend() -> str:
-        return sys.modules["sniffio"].current_async_library() if "sniffio" in sys.modules else "?"
+        await anyio.sleep(0)
+        return sniffio.current_async_library()
+
+    @tool
+    def plain() -> str:
+        return "in a thread"
 
     with anyio.move_on_after(float(sys.argv[2])):
-        await aio.serve_stdio(tool_server("s", [backend]))
+        await aio.serve_stdio(tool_server("s", [backend, plain]))
         ended.append("by itself")
     print("streams are back", ended)
 
@@ -287,23 +293,44 @@ anyio.run(main, backend=sys.argv[1])
 """
 
 
+def awaited(backend: str, seconds: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", AWAITED, backend, seconds], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+
+
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_the_awaited_form_serves_in_the_event_loop_of_the_program(backend: str) -> None:
-    asked = json.dumps(call_request("nothing like it")) + "\n"
-    done = subprocess.run(
-        [sys.executable, "-c", AWAITED, backend, "inf"], input=asked.encode(), capture_output=True, check=True,
-        timeout=patience(20),
-    )  # fmt: skip
-    answer, after = done.stdout.splitlines()
-    assert "The tools are: `backend`." in json.loads(answer)["result"]["content"][0]["text"]
-    assert after == b"streams are back ['by itself']"
+    with awaited(backend, "inf") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for name, text in (("backend", backend), ("plain", "in a thread")):
+            process.stdin.write(json.dumps(call_request(name)).encode() + b"\n")
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["result"]["content"][0]["text"] == text
+        rest, _ = process.communicate(timeout=patience(20))
+    assert rest == b"streams are back ['by itself']\n"
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_cancelled_service_gives_the_streams_back(backend: str) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", AWAITED, backend, "0.1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
+    with awaited(backend, "0.1") as process:
         assert process.stdout is not None
         assert process.stdout.read() == b"streams are back []\n"
         assert process.wait(patience(20)) == 0
+
+
+def test_a_person_at_a_terminal_learns_what_the_program_waits_for(tmp_path: Path) -> None:
+    controller, terminal = os.openpty()
+    try:
+        with subprocess.Popen(
+            [sys.executable, PROGRAM, str(tmp_path)], stdin=terminal, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            assert process.stderr is not None
+            assert b"Tool server 'shop' waits for an MCP client on stdin." in process.stderr.readline()
+            os.write(controller, b"\x04")  # Ctrl-D
+            assert process.communicate(timeout=patience(20)) == (b"", b"")
+            assert process.returncode == 0
+    finally:
+        os.close(controller)
+        os.close(terminal)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from functools import partial
@@ -12,7 +13,7 @@ import anyio
 
 from bridle.aio.driver import Pace, ThreadCall, run_job
 from bridle.answering.stdio import StdioConnection
-from bridle.errors import OptionsError
+from bridle.errors import OptionsError, escape_terminal
 from bridle.tools import ToolServer
 from bridle.waiting.event_loops import Loop, context_for_thread
 from bridle.waiting.log import logger
@@ -33,6 +34,11 @@ GRACE_SECONDS = 1.5
 def serve_blocking(server: ToolServer) -> None:
     """Do what `bridle.tools.serve_stdio` promises."""
     _check(server)
+    if sys.stdin is not None and sys.stdin.isatty():
+        name = escape_terminal(server.name, 100)
+        sys.stderr.write(
+            f"Tool server {name!r} waits for an MCP client on stdin. An MCP client starts this program. Ctrl-C ends it.\n"
+        )
     anyio.run(_serve_until_signal, server)
 
 

@@ -230,6 +230,8 @@ class ToolServer:
             case "tools/call":
                 return self._call(identifier, params, session, notify)
             case "tools/list":
+                if params.get("cursor") is not None:
+                    return rpc_error(identifier, INVALID_PARAMS, "Unknown cursor: the list has one page.")
                 result = self._list
             case "initialize":
                 result = self._initialized(params)

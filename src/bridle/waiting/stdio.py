@@ -1,7 +1,7 @@
 """The standard streams of this process as a connection: user code gets others, and a thread moves the bytes.
 
-A thread and not the event loop, because stdin may be a file or a terminal, which event loops cannot watch, and because the two pipes may
-belong to other processes as well: they stay blocking.
+A thread does it and not the event loop: stdin may be a file, which event loops cannot watch. Other processes may hold the same pipes, so
+they stay blocking.
 """
 
 from __future__ import annotations

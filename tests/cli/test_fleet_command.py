@@ -310,6 +310,7 @@ def test_trusted_tasks_may_run_programs(playing: Fleets, tmp_path: Path) -> None
             ["run", "t.jsonl", "-j", "j.db", "--copy", ".", "--folder", "."],
             "`--copy` and `--folder` exclude each other",
         ),
+        (["run", "t.jsonl", "-j", "j.db", "--folder", ".", "--to", "."], "`--to` needs `--worktree` or `--copy`"),
         (["run", "t.jsonl", "-j", "j.db", "--verify", "'a"], "`--verify` cannot be read"),
         (["run", "t.jsonl", "-j", "j.db", "--verify", " "], "`--verify` needs a command"),
         (["run", "t.jsonl", "-j", "j.db", "--engine", "mars"], "`--engine` must be one of local, dask"),

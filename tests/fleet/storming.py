@@ -32,6 +32,12 @@ LONGEST_QUIET = 120.0
 """Seconds without any change in the journal after which a storm has failed."""
 
 
+def sized(tasks: int, kills: int) -> tuple[int, int]:
+    """Return the size of a storm: this one, or that of `BRIDLE_TEST_STORM`, such as `1000,200` for 200 kills over 1,000 tasks."""
+    given = os.environ.get("BRIDLE_TEST_STORM")
+    return (tasks, kills) if given is None else (int(given.split(",")[0]), int(given.split(",")[1]))
+
+
 @dataclass
 class Storm:
     """A fleet that is killed again and again.
@@ -87,7 +93,8 @@ class Storm:
     def blow(self, replies: int) -> None:
         """Kill at random until `kills` were made, and let the last driver finish.
 
-        A slow machine makes a storm slow: the next kill comes after a number of replies of the model, and at a random moment after that.
+        A slow machine makes a storm slow: each kill comes after a number of replies of the model, and at a random moment after that. A
+        kill that finds nothing to kill is tried again.
 
         Args:
             replies: the replies of the model without any kill.
@@ -95,8 +102,7 @@ class Storm:
         driver = self.start()
         journal: Journal | None = None
         changed, last = time.monotonic(), -1
-        gap = 0.6 * replies / self.kills
-        kill_after, pause = self.random.uniform(0, 2 * gap), 0.0
+        moments = sorted(self.random.uniform(0, 0.8 * replies) for _ in range(self.kills))
         try:
             while True:
                 try:
@@ -115,11 +121,10 @@ class Storm:
                 if now != last:
                     changed, last = time.monotonic(), now
                 assert time.monotonic() - changed < patience(LONGEST_QUIET), f"nothing happens any more\n{self.log()}"
-                if self.killed.total() < self.kills and journal.spent()[1] / REPLY_TOKENS >= kill_after:
-                    time.sleep(pause)  # the moment is random; nothing is waited for
+                done = self.killed.total()
+                if done < self.kills and journal.spent()[1] / REPLY_TOKENS >= moments[done]:
+                    time.sleep(self.random.uniform(0, 0.1))  # the moment is random; nothing is waited for
                     self._kill(driver, journal)
-                    kill_after = journal.spent()[1] / REPLY_TOKENS + self.random.uniform(0, 2 * gap)
-                    pause = self.random.uniform(0, 0.1)
         finally:
             if driver.poll() is None:
                 driver.kill()
@@ -159,13 +164,14 @@ class Storm:
         return [(int(pid), started) for _, pid, started in names]
 
     def check(self, leave: float) -> None:
-        """Do nothing if all is as it must be: one end of each task, no process left.
+        """Do nothing if all is as it must be: all kills made, one end of each task, no process left.
 
         Args:
             leave: seconds that processes may take to go.
         """
         journal = self.journal
         count = self.settings["tasks"]
+        assert self.killed.total() == self.kills, self.killed
         assert journal.counts()["succeeded"] == count, f"{journal.counts()}\n{self.log()}"
         ends = journal.store.look(
             lambda cursor: cursor.rows(
@@ -178,6 +184,7 @@ class Storm:
             assert time.monotonic() < until, f"these agents are left: {left}"
             time.sleep(0.05)
         journal.close()
+        print(f"{count} tasks, {self.drivers} drivers, killed: {dict(self.killed)}")
 
     def log(self) -> str:
         """Return the end of what drivers printed."""

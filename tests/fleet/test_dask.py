@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from bridle import Budget
 from bridle.errors import FleetError
 from bridle.fleet import Task, dask_executor
 from bridle.testing import Repeat, ScriptedModel
+from bridle.transports.process.processes import descendants
 from tests.fleet.cluster import Cluster
 from tests.fleet.conftest import finished, tasks
 from tests.fleet.holding import Agents, agents, check_once, fleet_on, says_done
@@ -52,18 +54,22 @@ def test_a_client_and_its_local_cluster(agents: Agents, fleet_on: Making) -> Non
     import distributed
 
     dask: Any = distributed
-    agents.release()
     wanted = "Done."
     with (
         dask.LocalCluster(
-            n_workers=1, threads_per_worker=2, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+            n_workers=2, threads_per_worker=2, processes=True, host="127.0.0.1", dashboard_address="127.0.0.1:0"
         ) as local,
         dask.Client(local, set_as_default=False) as client,
     ):
         fleet = fleet_on(client.get_executor())
         # A function of the program itself, with what it refers to.
-        finished(fleet, tasks(4, verify=lambda answer: answer.text == wanted))
-    check_once(fleet, agents, 4)
+        run = fleet.run(tasks(6, verify=lambda answer: answer.text == wanted))
+        agents.wait_begun(4)
+        workers = client.run(os.getpid).values()
+        assert [len({pid for pid, _ in descendants(worker)} & set(agents.begun)) for worker in workers] == [2, 2]
+        agents.release()
+        run.wait()
+    check_once(fleet, agents, 6)
 
 
 def test_a_stop_ends_agents_on_workers(cluster: Cluster, agents: Agents, fleet_on: Making) -> None:

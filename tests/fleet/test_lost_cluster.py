@@ -16,7 +16,7 @@ from tests.fleet import program
 from tests.fleet.cluster import THREADS, Cluster
 from tests.fleet.conftest import finished, tasks
 from tests.fleet.holding import Agents, agents, check_once, fleet_on
-from tests.fleet.storming import Storm
+from tests.fleet.storming import Storm, sized
 from tests.support.leaks import wait_gone
 from tests.support.patience import patience
 from tests.support.servers import Postgres
@@ -129,7 +129,7 @@ def test_a_storm(tmp_path: Path) -> None:
     script = Script(forever=True).user().calls("Bash", {"command": "true"}, result="").slow(20).says("Done.")
     cli = SimulatedCLI(script, per_session=True)
     options: dict[str, Any] = {"cli_path": str(cli.install(tmp_path / "cli")), "permission_mode": "bypassPermissions"}
-    count = 5 * STORM_KILLS
+    count, kills = sized(5 * STORM_KILLS, STORM_KILLS)
 
     def kill_worker() -> bool:
         cluster.kill_worker()
@@ -152,7 +152,7 @@ def test_a_storm(tmp_path: Path) -> None:
         storm = Storm(
             tmp_path,
             {**settings, "scheduler": cluster.wait()},
-            STORM_KILLS,
+            kills,
             seed=1,
             others={"worker": kill_worker, "scheduler": kill_scheduler},
         )

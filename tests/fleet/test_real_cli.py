@@ -17,7 +17,7 @@ from bridle.fleet import Fleet, Task
 from bridle.fleet.journal import open_journal
 from bridle.fleet.task import spec_of
 from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
-from tests.fleet.storming import REPLY_TOKENS, Storm
+from tests.fleet.storming import REPLY_TOKENS, Storm, sized
 from tests.support.patience import patience
 
 if TYPE_CHECKING:
@@ -92,10 +92,12 @@ def check_work(blown: Storm, worker: Worker, work_of: Callable[[str], str]) -> N
     """
     counted = sum(map(len, worker.requests.values()))
     known, unknown = spent(blown)
+    print(f"replies: {known} known, {unknown} unknown, {counted} counted by the model")
     assert known <= counted <= known + unknown, (known, counted, unknown, blown.killed)
     for row in blown.journal.rows():
         task = row.task.removeprefix("task-")
         steps = worker.requests[task]
+        assert len(steps) <= row.tokens // REPLY_TOKENS + row.unknown_calls, (row, steps)
         # Resumed and not redone: no request has less history than one before it.
         assert steps == sorted(steps), (task, steps)
         # A command that a kill interrupted has an unknown outcome, and is not repeated.
@@ -136,7 +138,8 @@ def git(repository: Path, *arguments: str) -> str:
 
 def test_a_storm(tmp_path: Path, real_cli: RealCLI) -> None:
     """Exactly one result for each task, no agent left, and no call that is not accounted for."""
-    blown, worker = storm(tmp_path, real_cli, tasks=6, kills=4, seed=7)
+    tasks, kills = sized(6, 4)
+    blown, worker = storm(tmp_path, real_cli, tasks=tasks, kills=kills, seed=7)
     check_work(blown, worker, in_folder(real_cli.cwd))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bridle.testing import Script, SimulatedCLI
-from tests.fleet.storming import REPLY_TOKENS, Storm
+from tests.fleet.storming import REPLY_TOKENS, Storm, sized
 from tests.support.examples import examples
 from tests.support.patience import patience
 
@@ -54,4 +54,5 @@ def storm(folder: Path, tasks: int, kills: int, seed: int) -> Storm:
 
 def test_a_storm(tmp_path: Path) -> None:
     """Exactly one result for each task."""
-    storm(tmp_path, tasks=examples(16), kills=examples(8), seed=3)
+    tasks, kills = sized(examples(16), examples(8))
+    storm(tmp_path, tasks=tasks, kills=kills, seed=3)

@@ -15,6 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bridle.errors import OptionsError, WorkspaceError
+from bridle.fleet import Fleet, Task
 from bridle.fleet.git import Git
 from bridle.fleet.sites import locked, safe_name
 from bridle.fleet.workspaces import Copy, Folder, Place, Workspace, Worktree
@@ -70,6 +71,16 @@ def test_workspaces_are_plain_values(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert Copy("a", "c").under("b").to == str(tmp_path / "c")
     with pytest.raises(WorkspaceError, match=r"Pass `to=`"):
         Copy("a").prepare("t", fresh=True)
+
+
+def test_a_journal_in_a_database_has_no_folder_beside_it(postgres_address: str, source: Path, tmp_path: Path) -> None:
+    for workspace in (Copy(source), Worktree(source)):
+        with pytest.raises(OptionsError, match=f"`workspace`: a `{type(workspace).__name__}` .*Pass `to=`"):
+            Fleet(postgres_address, workspace=workspace)
+        with Fleet(postgres_address) as fleet, pytest.raises(OptionsError, match="`workspace` of task 'one'"):
+            fleet.run([Task("one", "Do it", workspace=workspace)]).wait()
+    Fleet(postgres_address, workspace=Copy(source, tmp_path)).close()
+    Fleet(postgres_address, workspace=Folder(source)).close()
 
 
 # -- names -------------------------------------------------------------------------------------------------------------
@@ -170,10 +181,10 @@ def test_a_copy_may_be_inside_its_source(source: Path) -> None:
 
 @pytest.mark.parametrize(
     ("keep", "succeeded", "kept"),
-    [("failed", True, False), ("failed", False, True), ("all", True, True), ("none", False, False)],
+    [(None, True, True), (None, False, True), ("failed", True, False), ("failed", False, True), ("all", True, True), ("none", False, False)],
 )
 def test_copies_are_kept_as_told(keep: Any, succeeded: bool, kept: bool, source: Path, tmp_path: Path) -> None:
-    workspace = Copy(source, tmp_path / "copies", keep=keep)
+    workspace = Copy(source, tmp_path / "copies", **({"keep": keep} if keep else {}))
     place = workspace.prepare("one", fresh=True)
     os.chmod(Path(place.folder, "inner"), 0o500)  # as caches of modules are
     os.chmod(place.folder, 0o500)

@@ -41,7 +41,7 @@ __all__: list[str] = []
 
 _FACT = "command"
 """The name under which a journal has the tasks file and the settings of the last run."""
-_PATHS = ("worktree", "copy", "folder", "traces", "config", "output_schema", "cwd", "add_dirs")
+_PATHS = ("worktree", "copy", "folder", "to", "traces", "config", "output_schema", "cwd", "add_dirs")
 _PROGRAMS_OR_JSON = ("cli_path", "mcp_servers")
 """Paths if there is such a file; a name or a JSON text otherwise."""
 _SHOWN_LOST = 5
@@ -136,7 +136,12 @@ def _workspace(settings: Mapping[str, Any]) -> Workspace | None:
         raise OptionsError(f"`--{used[0]}` and `--{used[1]}` exclude each other: use one of them.", field=used[1])
     if used and not os.path.isdir(settings[used[0]]):
         raise OptionsError(f"`--{used[0]}`: there is no folder {settings[used[0]]!r}.", field=used[0])
-    return kinds[used[0]](settings[used[0]]) if used else None
+    if "to" in settings and used not in (["worktree"], ["copy"]):
+        raise OptionsError("`--to` needs `--worktree` or `--copy`: it is the folder that these are made in.", field="to")
+    if not used:
+        return None
+    workspace = kinds[used[0]](settings[used[0]])
+    return workspace.under(os.path.abspath(settings["to"])) if "to" in settings else workspace
 
 
 def _command(text: str | None) -> list[str] | None:

@@ -36,6 +36,7 @@ _SETTINGS: Flags = {
     "worktree": flag(Path, "--worktree", metavar="REPO", help="Give each task a worktree of REPO.", panel=_WORK),
     "copy": flag(Path, "--copy", metavar="DIR", help="Give each task a copy of DIR.", panel=_WORK),
     "folder": flag(Path, "--folder", metavar="DIR", help="Let all tasks work in DIR.", panel=_WORK),
+    "to": flag(Path, "--to", metavar="DIR", help="Make worktrees and copies in DIR.", panel=_WORK),
     "verify": flag(
         str, "--verify", metavar="CMD", help="Accept an answer if CMD exits with 0 in its folder.", panel=_WORK
     ),

@@ -161,7 +161,8 @@ class Fleet(Executor):
         options: the options of all tasks; `Options()` if None.
         concurrency: agents that run at the same time, at most. Rate limits lower it for a while.
         budget: a limit on what all tasks spend together, earlier runs with this journal included.
-        workspace: the folder for each task: a `Worktree`, a `Copy` or a `Folder`; None for the `cwd` of the options.
+        workspace: the folder for each task: a `Worktree`, a `Copy` or a `Folder`; None for the `cwd` of the options. With a journal in
+            Postgres a `Worktree` or `Copy` needs `to=`.
         retry: the rule for failed attempts; None for three attempts that resume their session. Rate limits do not count.
         stall: seconds without a message after which an attempt has failed; None for no limit. `Options(timeouts=Timeouts(turn=...))` limits
             the whole attempt.
@@ -215,9 +216,7 @@ class Fleet(Executor):
             prices=prices,
         )
         self._journal = open_journal(journal) if isinstance(journal, (str, os.PathLike)) else Journal(journal)
-        address = self._journal.store.address
-        if "://" not in address:
-            self._plan.folder = f"{address}.work"
+        self._plan.keep_beside(self._journal.store.address)
         self._known: dict[str, Task] = {}
         self._run: FleetRun | None = None
         self._futures: dict[str, list[Future[FleetRow]]] = {}

@@ -15,7 +15,7 @@ from bridle.checked.schemas import MisfitError, decode_raw
 from bridle.errors import OptionsError
 from bridle.fleet.sending import in_process
 from bridle.fleet.task import FleetRow, Task
-from bridle.fleet.workspaces import Workspace
+from bridle.fleet.workspaces import Copy, Workspace, Worktree
 from bridle.options.bounds import LONGEST_SECONDS
 from bridle.options.options import Options
 from bridle.options.retry import Retry
@@ -82,6 +82,7 @@ class FleetPlan:
             )
         self.workspace: Workspace | None = workspace
         self.folder: str | None = None
+        self._needs_folder = False
         if retry is not None and not isinstance(retry, Retry):
             raise OptionsError(f"`retry` must be a bridle.Retry, got {retry!r:.100}", field="retry")
         self.retry: Retry = retry if retry is not None else RETRY
@@ -116,6 +117,27 @@ class FleetPlan:
         self._charged_for: set[str] = set()
         self._lock = threading.Lock()
 
+    def keep_beside(self, journal: str) -> None:
+        """Make the folders of tasks beside a journal: in `FILE.work`.
+
+        Args:
+            journal: its address.
+
+        Raises:
+            OptionsError: the journal is a database, which has no folder, and the workspace names none.
+        """
+        self._needs_folder = "://" in journal
+        self.folder = None if self._needs_folder else f"{journal}.work"
+        self._check_workspace(self.workspace, "`workspace`")
+
+    def _check_workspace(self, workspace: Workspace | None, name: str) -> None:
+        if self._needs_folder and isinstance(workspace, (Copy, Worktree)) and workspace.to is None:
+            raise OptionsError(
+                f"{name}: a `{type(workspace).__name__}` has no folder beside a journal in a database. Pass `to=`, a folder that all "
+                "machines share under the same path.",
+                field="workspace",
+            )
+
     # -- one task ------------------------------------------------------------------------------------------------------
 
     def check_task(self, task: object) -> None:
@@ -129,6 +151,7 @@ class FleetPlan:
         for name in SESSION_OPTIONS:
             if name in task.options:
                 raise OptionsError(f"`options` of task {task.id!r}: `{name}` is chosen by the fleet.", field=name)
+        self._check_workspace(task.workspace, f"`workspace` of task {task.id!r}")
         if self.remote and task.options.get("budget") is not None:
             raise OptionsError(
                 f"`options` of task {task.id!r}: a budget cannot be sent to workers in other processes. Use `max_budget_usd`, or the "

@@ -183,12 +183,12 @@ class Folder(Checked):
 class Copy(Checked):
     """A copy of a folder for each task.
 
-    Symbolic links stay links; sockets and pipes are left out. A copy whose task succeeded is removed, unless `keep` is `all`.
+    Symbolic links stay links; sockets and pipes are left out. A fleet keeps each copy: `row.folder` is its place.
 
     Args:
         source: the folder to copy.
         to: the folder for the copies, which is created. None uses a folder beside the journal of the fleet.
-        keep: the tasks whose copy stays: `failed`, `all` or `none`.
+        keep: the tasks whose copy stays: `all`, `failed` or `none`.
         ignore: files and folders to leave out: patterns for a name (`*.log`) or for a path below `source` (`data/large`).
 
     Raises:
@@ -197,12 +197,12 @@ class Copy(Checked):
     Example:
         ::
 
-            fleet = Fleet("nightly.db", workspace=Copy("template", keep="all", ignore=("node_modules",)))
+            fleet = Fleet("nightly.db", workspace=Copy("template", ignore=("node_modules",)))
     """
 
     source: str = option(_absolute)
     to: str | None = option(_absolute, default=None)
-    keep: Keep = option(_keep, default="failed")
+    keep: Keep = option(_keep, default="all")
     ignore: Sequence[str] = option(list_of(_pattern), default=())
 
     if not TYPE_CHECKING:
@@ -217,7 +217,7 @@ class Copy(Checked):
             source: str | os.PathLike[str],
             to: str | os.PathLike[str] | None = None,
             *,
-            keep: Keep = "failed",
+            keep: Keep = "all",
             ignore: Sequence[str] = (),
         ) -> None: ...
 

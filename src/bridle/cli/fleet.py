@@ -137,7 +137,9 @@ def _workspace(settings: Mapping[str, Any]) -> Workspace | None:
     if used and not os.path.isdir(settings[used[0]]):
         raise OptionsError(f"`--{used[0]}`: there is no folder {settings[used[0]]!r}.", field=used[0])
     if "to" in settings and used not in (["worktree"], ["copy"]):
-        raise OptionsError("`--to` needs `--worktree` or `--copy`: it is the folder that these are made in.", field="to")
+        raise OptionsError(
+            "`--to` needs `--worktree` or `--copy`: it is the folder that these are made in.", field="to"
+        )
     if not used:
         return None
     workspace = kinds[used[0]](settings[used[0]])

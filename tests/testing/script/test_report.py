@@ -41,7 +41,7 @@ def test_steps_that_fail_have_a_reason() -> None:
     assert [step.state for step in one.steps] == ["done", "done", "unmet", "done", "open", "optional"]
     assert str(one.steps[2].problem).startswith('there was the result "Claude requested')
     assert one.unexpected == ()
-    assert "user 'two': this step was never reached" in report.to_text()
+    assert "\n  1 step was never reached\nThe script" in report.to_text()
     assert "[   unmet] expect_permission 'Bash'" in report.to_text()
 
 

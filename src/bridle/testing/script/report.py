@@ -128,7 +128,10 @@ def played_step(text: str, state: StepState, problem: str | None = None) -> Play
 
 
 def _lines(one: PlayedScript) -> list[str]:
-    lines = [f"  {failure}" for failure in one.failures]
+    reached = [step for step in one.steps if step.problem is not None and step.state != "open"]
+    lines = [f"  {line}" for line in (*one.unexpected, *(f"{step.text}: {step.problem}" for step in reached))]
+    if never := sum(step.state == "open" for step in one.steps):
+        lines.append(f"  {never} step{'s were' if never > 1 else ' was'} never reached")
     lines += ["The script" + (f" ({one.name})" if one.name else "")]
     lines += [f"  [{step.state:>8}] {step.text}" for step in one.steps]
     return [*lines, "What happened", *([f"  {line}" for line in one.happened] or ["  nothing"])]

@@ -17,6 +17,7 @@ import pytest
 from tests.cli.command import SECONDS, Command, read_until
 from tests.cli.conftest import Started
 from tests.conftest import RealCLI
+from tests.contract import shows
 from tests.support.patience import patience
 
 SCRIPT = {"steps": [{"step": "user", "contains": "hello"}, {"step": "says", "text": "Hi."}]}
@@ -119,6 +120,7 @@ def test_a_python_file_may_define_a_scripted_model(bridle: Command, tmp_path: Pa
     assert bridle("model", str(file), "--", *client()).text == "Yes.\n"
 
 
+@shows("testing.elsewhere.model")
 def test_the_real_cli_answers_through_it(bridle: Command, script: str, real_cli: RealCLI) -> None:
     ran = bridle("model", script, "--", str(real_cli.cli_path), "-p", "hello", cwd=real_cli.cwd)
     assert (ran.code, ran.text) == (0, "Hi.\n"), ran.errors

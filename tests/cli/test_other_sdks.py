@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import PROJECT
+from tests.contract import shows
 from tests.support.patience import patience
 
 EXAMPLE = PROJECT / "examples" / "node_test"
@@ -66,6 +67,7 @@ def test_the_package_that_is_tried_is_the_pinned_one(agent: Path) -> None:
     assert json.loads((agent / "package.json").read_bytes())["dependencies"][package] == installed
 
 
+@shows("testing.elsewhere.official")
 def test_the_typescript_package_passes(agent: Path) -> None:
     script = json.loads((agent / "package.json").read_bytes())["scripts"]["test"]
     done = run("sh", "-c", script, folder=agent)
@@ -94,6 +96,7 @@ def test_a_script_for_each_test_fails_the_test_that_it_belongs_to(agent: Path) -
     assert "ok 2 - the agent reports an API that refuses" in done.stdout
 
 
+@shows("testing.elsewhere.official")
 def test_the_python_package_passes_with_the_fixture(tmp_path: Path) -> None:
     if not PYTHON_PACKAGES.exists():
         pytest.skip("the official Python package is not in .dev")

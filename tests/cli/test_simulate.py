@@ -13,6 +13,7 @@ import pytest
 
 from tests.cli.command import SECONDS, Command, read_until
 from tests.cli.conftest import Started
+from tests.contract import shows
 from tests.support.patience import patience
 
 SCRIPT = """
@@ -44,12 +45,14 @@ def client(prompt: str = "hello", more: str = "") -> list[str]:
     return ["--", sys.executable, "-c", CLIENT + more, prompt]
 
 
+@shows("testing.elsewhere.command")
 def test_a_command_that_plays_the_script_passes(bridle: Command, script: str) -> None:
     ran = bridle("simulate", script, *client())
     assert (ran.code, ran.text) == (0, "Hi.\n")
     assert "passed: 2 of 2 steps played" in ran.errors
 
 
+@shows("testing.elsewhere.command")
 def test_a_script_that_is_not_played_fails(bridle: Command, script: str) -> None:
     ran = bridle("simulate", script, *client("goodbye"))
     assert ran.code == 1
@@ -57,6 +60,7 @@ def test_a_script_that_is_not_played_fails(bridle: Command, script: str) -> None
     assert "FAILED" in ran.errors
 
 
+@shows("testing.elsewhere.command")
 def test_the_exit_code_of_the_command_comes_first(bridle: Command, script: str) -> None:
     assert bridle("simulate", script, *client(more="sys.exit(7)")).code == 7
     assert bridle("simulate", script, *client(more="os.kill(os.getpid(), 15)")).code == 143
@@ -69,6 +73,7 @@ def test_a_client_that_starts_another_cli_gets_a_hint(bridle: Command, script: s
     assert "pathToClaudeCodeExecutable" in ran.errors
 
 
+@shows("testing.elsewhere.no-login")
 def test_the_command_finds_the_simulated_cli_and_no_model(bridle: Command, script: str) -> None:
     code = "import os, json, shutil; print(json.dumps([shutil.which('claude'), dict(os.environ)]))"
     secret = {
@@ -90,6 +95,7 @@ def test_the_command_finds_the_simulated_cli_and_no_model(bridle: Command, scrip
     assert not Path(environment["CLAUDE_CONFIG_DIR"]).exists()
 
 
+@shows("testing.elsewhere.install")
 def test_install_and_check_are_separate_steps(bridle: Command, script: str, tmp_path: Path) -> None:
     folder = str(tmp_path / "cli")
     ran = bridle("simulate", script, "--install", folder)
@@ -107,6 +113,7 @@ def test_install_and_check_are_separate_steps(bridle: Command, script: str, tmp_
 
 
 @pytest.mark.parametrize("prompt", ["hello", "goodbye"])
+@shows("testing.elsewhere.reports")
 def test_reports_for_programs(bridle: Command, script: str, tmp_path: Path, prompt: str) -> None:
     junit, report = tmp_path / "report.xml", tmp_path / "report.json"
     ran = bridle("simulate", script, "--json", "-o", str(report), "--junit", str(junit), *client(prompt))

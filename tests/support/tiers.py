@@ -41,7 +41,7 @@ AT_RANDOM = (
     "fleet/test_workspace_kills",
 )
 # These need npm packages, which `./dev test --thorough` and `./dev ci` install.
-NODE = ("tools/test_conformance",)
+NODE = ("tools/test_conformance", "cli/test_other_sdks")
 SLOW = ("cli/test_untrusted_text", "testing/plugin", "session/test_many", "project/test_imports", "traces/test_browser")
 
 
@@ -67,7 +67,7 @@ def left_out(test: Described) -> str | None:
     if test.among(AT_RANDOM):
         return "stops and faults at random moments"
     if test.among(NODE):
-        return "conformance suites of npm"
+        return "tests of npm packages"
     if test.among(SLOW):
         return "slow tests: plugins, imports, hundreds of sessions, a browser, untrusted text in every command"
     if test.real_cli and not test.among(MAIN_PATHS):

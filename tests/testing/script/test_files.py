@@ -13,6 +13,7 @@ import pytest
 from bridle.testing import Script
 from bridle.testing.script.files import STEPS, fields_of
 from bridle.testing.script.steps import UsageLimit
+from tests.contract import shows
 
 _NOT_STEPS = {"add", "model", "to_json", "from_json", "save", "load", "describe"}
 
@@ -68,12 +69,14 @@ def written() -> Script:
     return script.garbage("no frame").frame({"type": "new"})
 
 
+@shows("testing.elsewhere.files")
 def test_a_file_in_toml_is_the_script_of_the_methods(tmp_path: Path) -> None:
     file = tmp_path / "script.toml"
     file.write_text(WHOLE)
     assert Script.load(file) == written()
 
 
+@shows("testing.elsewhere.files")
 def test_what_save_writes_is_read_again(tmp_path: Path) -> None:
     assert Script.load(written().save(tmp_path / "script.json")) == written()
 
@@ -116,6 +119,7 @@ def test_a_limit_may_be_relative() -> None:
         ('{"steps": [{"step": "usage_limited", "until": "2030-01-01T00:00:00"}]}', "`until` must have a time zone"),
     ],
 )
+@shows("testing.elsewhere.files")
 def test_errors_name_the_place_and_the_nearest_name(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=f"this is not a script of Bridle: .*{message}"):
         Script.from_json(text)

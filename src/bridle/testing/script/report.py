@@ -72,11 +72,19 @@ class PlayReport(msgspec.Struct, frozen=True, kw_only=True):
     processes: int
 
     def to_json(self) -> str:
-        """Return the report as JSON text."""
+        """Return the report as JSON.
+
+        Returns:
+            The text, on several lines.
+        """
         return msgspec.json.format(msgspec.json.encode(self)).decode()
 
     def to_text(self) -> str:
-        """Return the report for a terminal: one line if all is well."""
+        """Return the report for a terminal.
+
+        Returns:
+            One line if all is well; otherwise the failures, the script with the state of each step, and the last events.
+        """
         total = [step for one in self.played for step in one.steps]
         done = sum(step.state == "done" for step in total)
         times = "" if len(self.played) == 1 else f", in {len(self.played)} sessions"
@@ -88,6 +96,9 @@ class PlayReport(msgspec.Struct, frozen=True, kw_only=True):
 
         Args:
             suite: the name of the suite.
+
+        Returns:
+            The document, in UTF-8.
         """
         from xml.etree.ElementTree import Element, SubElement, indent, tostring  # each simulated CLI would load it
 

@@ -58,7 +58,7 @@ class Cluster:
         """Kill the scheduler. Its workers should end; without a nanny some of them hang."""
         self.scheduler.kill()
         self.scheduler.wait()
-        self._file.unlink()
+        self._file.unlink(missing_ok=True)  # it may not have started yet
 
     def kill_worker(self) -> None:
         """Kill the worker that was started first."""

@@ -287,7 +287,9 @@ class Model:
                 (each.session_id, each.resumed, each.cause, each.ended is not None, round(each.cost * 1e9), each.tokens)
                 for each in journal.attempts(item.name)
             ] == [(each.session, each.resumed, each.cause, each.ended, each.usd, each.tokens) for each in item.tries]
-            left = [(at, each.session) for at, each in enumerate(item.tries, 1) if each.begun and not each.settled]
+            left = [
+                (at, each.session, None) for at, each in enumerate(item.tries, 1) if each.begun and not each.settled
+            ]
             assert journal.unsettled(item.name, 1_000) == left
         usd, tokens = journal.spent()
         tries = [each for item in items for each in item.tries]

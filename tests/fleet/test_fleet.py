@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +13,10 @@ import bridle
 from bridle import Budget, BudgetExceededError, CLINotFoundError, Options, OptionsError, Retry, Timeouts
 from bridle.errors import TaskChangedError, TaskFailedError
 from bridle.fleet import Answer, ConcurrencyChanged, Fleet, Task, TaskChanged, TaskFinished
+from bridle.fleet.journal import open_journal
+from bridle.fleet.task import spec_of
 from bridle.testing import Script
+from bridle.waiting.processes import process_domain
 from tests.fleet.conftest import NOW, finished, tasks
 from tests.support.patience import patience
 
@@ -418,3 +422,21 @@ def test_an_answer_is_checked_again_after_a_bug_in_the_check_and_not_paid_again(
     assert fleet.retry() == 1
     after = finished(fleet, tasks(1, verify=verify))["task-0"]
     assert (after.state, after.text, after.cost) == ("succeeded", "Done.", before.cost)
+
+
+@pytest.mark.parametrize(("place", "unknown"), [(process_domain() or "", 1), ("elsewhere", 0)])
+def test_a_killed_attempt_without_a_transcript(making: Making, tmp_path: Path, place: str, unknown: int) -> None:
+    journal = open_journal(tmp_path / "journal.db")
+    journal.add([("task-0", spec_of(tasks(1)[0], Options(), NOW, journal.salt))])
+    gone = f"{place}|4194304|1|0000"
+    [lease] = journal.lease(gone, 1, {"task-0"}, time.time())
+    journal.begin(lease, gone, trace=None)
+    journal.note(lease, gone, process=f"{place}|4194304|1", usd=3, tokens=1)
+    journal.close()
+    fleet = making()
+    before = next(iter(fleet.results()))
+    finished(fleet, tasks(1))
+    [row] = fleet.results()
+    # Its first call may have been open. Another machine may have the transcript.
+    assert (row.state, row.attempt, row.unknown_calls) == ("succeeded", 2, unknown)
+    assert row.tokens > before.tokens == 1

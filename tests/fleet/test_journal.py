@@ -305,7 +305,7 @@ def test_processes_race_for_tasks(address: str, journal: Journal) -> None:
     taken = [tuple(each) for program in programs for each in json.loads(program.communicate(timeout=patience(150))[0])]
     assert sorted(taken) == sorted((f"task-{number}", 1) for number in range(count))
     counts = journal.counts()
-    assert journal.spent() == (counts["failed"] * 3e-9, counts["failed"])
+    assert journal.spent() == (counts["failed"] * 3 / 10**9, counts["failed"])
     assert journal.reclaim(ME) == counts["running"] == count - counts["failed"]
     changes = journal.changes(most=10_000)
     assert [change.number for change in changes] == list(range(1, 2 * count + count + 1))
@@ -351,7 +351,7 @@ def test_tasks_of_a_killed_process_are_reclaimed(address: str, journal: Journal)
     assert (again.resumed, again.session_id, again.process) == (True, a.session_id, "cli")
     assert (fresh.resumed, fresh.process) == (False, None)
     assert fresh.session_id != b.session_id
-    assert journal.unsettled("a", 2) == [(1, a.session_id)]
+    assert journal.unsettled("a", 2) == [(1, a.session_id, "cli")]
     assert journal.unsettled("b", 2) == []
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["agents", "fleet_on"]
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(300 if "BRIDLE_TEST_STORM" not in os.environ else 7200)
 STORM_KILLS = 60 if os.environ.get("BRIDLE_TEST_THOROUGH") == "1" else 8
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import threading
 import time
@@ -153,6 +155,27 @@ def test_a_storm_over_worktrees(tmp_path: Path, real_cli: RealCLI) -> None:
     git(repository, "commit", "-q", "-m", "Begin")
     blown, worker = storm(tmp_path, real_cli, tasks=6, kills=4, seed=8, repository=repository)
     check_work(blown, worker, on_branches(repository, blown))
+
+
+def test_a_first_call_that_was_open_at_a_kill_is_unknown(tmp_path: Path, real_cli: RealCLI) -> None:
+    asked: list[int] = []
+    journal = open_journal(tmp_path / "journal.db")
+
+    def reply(_: ModelRequest) -> Reply:
+        asked.append(1)
+        if len(asked) == 1:
+            [(name,)] = journal.store.look(lambda cursor: cursor.rows("SELECT process FROM attempts"))
+            os.kill(int(name.rsplit("|", 2)[1]), signal.SIGKILL)
+        return Reply("Done.")
+
+    with ScriptedModel(Repeat(reply)) as model:
+        options = Options(cli_path=real_cli.cli_path, cwd=real_cli.cwd, env=real_cli.env(model), inherit_env=False)
+        fleet = Fleet(tmp_path / "journal.db", options, retry=Retry(backoff=0))
+        fleet.run([Task("sum", "What is 2 + 2?")]).wait()
+    journal.close()
+    [row] = fleet.results()
+    assert (row.state, row.attempt, row.failures) == ("succeeded", 2, 1)
+    assert (len(asked), row.tokens, row.unknown_calls) == (2, REPLY_TOKENS, 1)
 
 
 @pytest.mark.parametrize("output_type", [None, int])

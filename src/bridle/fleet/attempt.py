@@ -126,6 +126,7 @@ class AttemptRun:
         self._meter = Meter(order.prices)
         self._noted = (0, 0)
         self._place: Place | None = None
+        self._spoke = False
         self._stream: QueryStream | None = None
         self._stop_cause: Cause | None = None
         self._stopped = threading.Event()
@@ -240,12 +241,15 @@ class AttemptRun:
         """Write down what killed attempts spent; return what the session of this one has."""
         lease = self._lease
         last: Recovered | None = None
-        for attempt, session_id in self._journal.unsettled(lease.task, lease.attempt):
+        for attempt, session_id, process in self._journal.unsettled(lease.task, lease.attempt):
             found = self._recover(session_id, lease.before or self.order.task.prompt)
             if found is None:
+                if process is not None and was_here(process):
+                    # It was killed before it wrote its transcript: its first call may have been open.
+                    self._settle(attempt, None, None, 1)
                 continue
             usd, tokens = self._journal.session_spending(lease.task, session_id, attempt)
-            self._settle(attempt, found.usd - usd, found.tokens - tokens, found.unknown_calls)
+            self._settle(attempt, max(0, found.usd - usd), max(0, found.tokens - tokens), found.unknown_calls)
             if session_id == lease.session_id:
                 last = found
         return last
@@ -255,10 +259,8 @@ class AttemptRun:
         wants_output = order.task.output_type is not None or order.options.output_format is not None
         return recover(session_id, config_folder(order.options), prompt, order.prices, wants_output=wants_output)
 
-    def _settle(self, attempt: int, usd: int, tokens: int, unknown_calls: int) -> None:
-        self._insist(
-            lambda: self._journal.settle(self._lease.task, attempt, max(0, usd), max(0, tokens), unknown_calls)
-        )
+    def _settle(self, attempt: int, usd: int | None, tokens: int | None, unknown_calls: int) -> None:
+        self._insist(lambda: self._journal.settle(self._lease.task, attempt, usd, tokens, unknown_calls))
 
     def _prepare(self) -> None:
         workspace = self.order.workspace
@@ -319,6 +321,7 @@ class AttemptRun:
             replies = 0
             try:
                 for message in stream:
+                    self._spoke = True
                     self._meter.take(message)
                     messages.append(message)
                     if message.type == "result":
@@ -506,14 +509,17 @@ class AttemptRun:
         """After a process was killed or crashed, take from its transcript what it spent: its result, with the exact numbers, never came."""
         if (
             cause not in (Cause.CRASH, Cause.TIMEOUT, Cause.STALL, Cause.STOPPED, Cause.CANCELLED, Cause.SPENT)
-            or self._meter.replies == 0
+            or not self._spoke
         ):
             return
         found = self._recover(self._session_id, "")
         if found is None:
+            if self._meter.replies == 0:  # it wrote no transcript yet: its first call may have been open
+                self._settle(self._lease.attempt, 0, 0, 1)
             return
         usd, tokens = self._journal.session_spending(self._lease.task, self._session_id, self._lease.attempt)
-        self._settle(self._lease.attempt, found.usd - usd, found.tokens - tokens, found.unknown_calls)
+        unknown = found.unknown_calls
+        self._settle(self._lease.attempt, max(0, found.usd - usd), max(0, found.tokens - tokens), unknown)
         self._noted = round(self._meter.usd * NANO), self._meter.tokens
 
     def _insist(self, call: Callable[[], T]) -> T:
@@ -550,12 +556,17 @@ def process_name(pid: int | None) -> str | None:
     return f"{process_domain() or ''}|{pid}|{started}"
 
 
+def was_here(name: str) -> bool:
+    """Return whether a CLI process of this name was one of this machine."""
+    return name.rsplit("|", 2)[0] == (process_domain() or "")
+
+
 def end_orphan(name: str, log: AttemptLog) -> None:
     """Wait until a CLI process whose owner was killed has ended; end it if it takes long. Processes of other machines are left alone."""
-    domain, pid_text, started = name.rsplit("|", 2)
-    pid = int(pid_text)
-    if domain != (process_domain() or ""):
+    if not was_here(name):
         return
+    _, pid_text, started = name.rsplit("|", 2)
+    pid = int(pid_text)
     until = time.monotonic() + _ORPHAN_SECONDS
     pause = threading.Event()
     while is_running(pid, started) and time.monotonic() < until:

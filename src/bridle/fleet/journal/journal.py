@@ -516,14 +516,14 @@ class Journal:
 
         return self.store.transaction(work)
 
-    def settle(self, task: str, attempt: int, usd: int, tokens: int, unknown_calls: int) -> None:
+    def settle(self, task: str, attempt: int, usd: int | None, tokens: int | None, unknown_calls: int) -> None:
         """Replace what an attempt spent, once, by what its transcript has: its process was killed before it could say.
 
         Args:
             task: the id of the task.
             attempt: the number of the attempt.
-            usd: billionths of a dollar.
-            tokens: read, written and cached.
+            usd: billionths of a dollar; None for what was noted.
+            tokens: read, written and cached; None for what was noted.
             unknown_calls: model calls that were open when the process ended.
         """
 
@@ -536,7 +536,9 @@ class Journal:
             if found:
                 before_usd, before_tokens = found[0]
                 # What was noted while it ran is an estimate, and may be too much.
-                self._spend(cursor, task, attempt, usd - before_usd, tokens - before_tokens)
+                more_usd = 0 if usd is None else usd - before_usd
+                more_tokens = 0 if tokens is None else tokens - before_tokens
+                self._spend(cursor, task, attempt, more_usd, more_tokens)
                 cursor.rows(
                     "UPDATE attempts SET settled = 1 WHERE task = :task AND attempt = :attempt",
                     task=task,
@@ -550,17 +552,17 @@ class Journal:
 
         self.store.transaction(work)
 
-    def unsettled(self, task: str, before: int) -> list[tuple[int, str]]:
-        """Return number and session of the attempts before a certain one whose process was killed before it could say what it spent."""
+    def unsettled(self, task: str, before: int) -> list[tuple[int, str, str | None]]:
+        """Return number, session and CLI of the attempts before a certain one that were killed before they could say what they spent."""
         found = self.store.look(
             lambda cursor: cursor.rows(
-                "SELECT attempt, session_id FROM attempts WHERE task = :task AND attempt < :before AND settled = 0 AND begun IS NOT NULL "
-                "ORDER BY attempt",
+                "SELECT attempt, session_id, process FROM attempts WHERE task = :task AND attempt < :before "
+                "AND settled = 0 AND begun IS NOT NULL ORDER BY attempt",
                 task=task,
                 before=before,
             )
         )
-        return [(attempt, session_id) for attempt, session_id in found]
+        return [(attempt, session_id, process) for attempt, session_id, process in found]
 
     def session_spending(self, task: str, session_id: str, before: int) -> tuple[int, int]:
         """Return billionths of a dollar and tokens of the attempts of one session before a certain one."""

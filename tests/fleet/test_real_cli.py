@@ -157,25 +157,27 @@ def test_a_storm_over_worktrees(tmp_path: Path, real_cli: RealCLI) -> None:
     check_work(blown, worker, on_branches(repository, blown))
 
 
-def test_a_first_call_that_was_open_at_a_kill_is_unknown(tmp_path: Path, real_cli: RealCLI) -> None:
+@pytest.mark.parametrize("call", [1, 2])
+def test_a_call_that_was_open_at_a_kill_is_unknown(tmp_path: Path, real_cli: RealCLI, call: int) -> None:
     asked: list[int] = []
     journal = open_journal(tmp_path / "journal.db")
 
     def reply(_: ModelRequest) -> Reply:
         asked.append(1)
-        if len(asked) == 1:
+        if len(asked) == call:
             [(name,)] = journal.store.look(lambda cursor: cursor.rows("SELECT process FROM attempts"))
             os.kill(int(name.rsplit("|", 2)[1]), signal.SIGKILL)
-        return Reply("Done.")
+        return Reply(ToolCall("Bash", {"command": "echo one"})) if len(asked) < call else Reply("Done.")
 
     with ScriptedModel(Repeat(reply)) as model:
         options = Options(cli_path=real_cli.cli_path, cwd=real_cli.cwd, env=real_cli.env(model), inherit_env=False)
+        options = options.replace(allowed_tools=["Bash"])
         fleet = Fleet(tmp_path / "journal.db", options, retry=Retry(backoff=0))
         fleet.run([Task("sum", "What is 2 + 2?")]).wait()
     journal.close()
     [row] = fleet.results()
     assert (row.state, row.attempt, row.failures) == ("succeeded", 2, 1)
-    assert (len(asked), row.tokens, row.unknown_calls) == (2, REPLY_TOKENS, 1)
+    assert (len(asked), row.tokens, row.unknown_calls) == (call + 1, call * REPLY_TOKENS, 1)
 
 
 @pytest.mark.parametrize("output_type", [None, int])

@@ -33,7 +33,7 @@ class Recovered(NamedTuple):
     Attributes:
         usd: billionths of a dollar that its replies cost; models without a price are left out.
         tokens: read, written and cached.
-        unknown_calls: model calls without a reply: they were open when the process ended.
+        unknown_calls: model calls without a reply that may have been open when the process ended.
         answered: True if the last turn is complete.
         text: its final text.
         output: its structured output, as JSON; None without one.
@@ -115,7 +115,9 @@ def _spent(messages: Iterable[Message], prices: Mapping[str, Price]) -> tuple[in
 
 
 def _is_open(message: Message) -> bool:
-    """Return whether a model call follows this message."""
+    """Return whether a model call may have followed this message. The CLI writes the result of a tool a moment after it sends it."""
+    if isinstance(message, AssistantMessage):
+        return any(isinstance(block, ToolUseBlock) for block in message.content)
     return isinstance(message, UserMessage)
 
 

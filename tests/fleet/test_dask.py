@@ -11,7 +11,7 @@ import pytest
 
 from bridle import Budget
 from bridle.errors import FleetError
-from bridle.fleet import Task, dask_executor
+from bridle.fleet import Task, TaskChanged, dask_executor
 from bridle.testing import Repeat, ScriptedModel
 from bridle.transports.process.processes import descendants
 from tests.fleet.cluster import Cluster
@@ -92,8 +92,10 @@ def test_a_drain_waits_for_what_runs_on_workers(cluster: Cluster, agents: Agents
         run = fleet.run(tasks(8))
         agents.wait_begun(4)
         run.drain()
-        agents.release()
-        run.wait()
+        for event in run:
+            # Workers begin nothing more once those that wait on the cluster are given back.
+            if isinstance(event, TaskChanged) and event.state == "queued" and run.progress().running == 4:
+                agents.release()
     assert sorted(row.state for row in fleet.results()) == ["queued"] * 4 + ["succeeded"] * 4
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -369,12 +370,16 @@ def test_cancelling_the_reader_ends_the_processes(tmp_path: Path) -> None:
 
 
 PROGRAM = """
+import os
 import sys
 import anyio
 import bridle
 from bridle import Options, sync
 
-options = Options(cli_path=sys.argv[2], hooks={"UserPromptSubmit": lambda *_: print("works", flush=True)})
+def works(*_):  # in one piece: two threads write
+    os.write(1, b"works\\n")
+
+options = Options(cli_path=sys.argv[2], hooks={"UserPromptSubmit": works})
 
 async def main():
     async for _ in bridle.map(["a", "b"], options):
@@ -391,12 +396,22 @@ except KeyboardInterrupt:
 """
 
 
+@contextmanager
+def ended(process: subprocess.Popen[str]) -> Iterator[None]:
+    """End a program after a test that failed."""
+    try:
+        yield
+    except BaseException:
+        process.kill()
+        raise
+
+
 def test_an_interrupt_ends_the_processes(shell: Shell, tmp_path: Path) -> None:
     program = SimulatedCLI(Script().user().hang(), per_session=True).install(tmp_path / "cli")
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, shell.backend, str(program)], stdout=subprocess.PIPE, text=True
     )
-    with process:
+    with process, ended(process):
         assert process.stdout is not None
         assert [process.stdout.readline(), process.stdout.readline()] == ["works\n", "works\n"]
         children = descendants(process.pid)

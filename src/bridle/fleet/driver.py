@@ -21,6 +21,7 @@ from bridle.fleet.task import spec_of
 from bridle.fleet.watching import RunWatch
 from bridle.fleet.worker import Worker
 from bridle.waiting.event_loops import context_for_thread
+from bridle.waiting.threads import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -128,7 +129,7 @@ class Driver:
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait until nothing of the run is left; return False if the time passed."""
-        return self.ended.wait(timeout)
+        return wait_for(self.ended, timeout)
 
     def progress(self) -> FleetProgress:
         """Return how things stand now."""

@@ -6,6 +6,8 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from bridle.waiting.threads import wait_for
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -59,7 +61,7 @@ class Mailbox(Generic[T]):
             item, more = self.take(changed.set)
             if item is not None or not more:
                 return item
-            changed.wait()
+            wait_for(changed)
 
     async def receive(self) -> T | None:
         """Wait for the next item; None at the end."""

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from bridle.waiting.event_loops import context_for_thread
-from bridle.waiting.threads import Threads
+from bridle.waiting.threads import Threads, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +69,7 @@ class PoolSeam:
             event = threading.Event()
             flag.waiters.append(event)
         try:
-            return event.wait(None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
+            return wait_for(event, seconds)
         finally:
             with self.lock:
                 flag.leave(event)

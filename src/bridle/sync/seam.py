@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from bridle.sync.driver import Driver
 from bridle.transports.process.spawn import spawn_error
+from bridle.waiting.threads import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,7 +122,7 @@ class Seam:
             event = threading.Event()
             flag.waiters.append(event)
         try:
-            return event.wait(None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
+            return wait_for(event, seconds)
         finally:
             with self.lock:
                 flag.leave(event)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections import deque
 from contextlib import suppress
 from functools import partial
@@ -23,7 +24,33 @@ from bridle.waiting.event_loops import context_for_thread, wait_readable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Call", "Mark", "Room", "Threads", "Wakeup", "starters"]
+__all__ = ["Call", "Mark", "Room", "Threads", "Wakeup", "starters", "wait_for"]
+
+_SIGNAL_SECONDS = 1.0
+
+
+def wait_for(event: threading.Event, seconds: float | None = None) -> bool:
+    """Wait until an event is set; handlers of signals, such as that of Ctrl-C, run within a second.
+
+    Python calls them in the main thread, between two of its steps. A signal that comes after such a step and before the wait does not end
+    the wait: without a limit, Ctrl-C would be lost.
+
+    Args:
+        event: the event.
+        seconds: time limit; None waits without one.
+
+    Returns:
+        False if the time passed.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return event.wait(None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
+    until = None if seconds is None else time.monotonic() + seconds
+    while True:
+        left = _SIGNAL_SECONDS if until is None else min(_SIGNAL_SECONDS, until - time.monotonic())
+        if event.wait(max(0.0, left)):
+            return True
+        if until is not None and time.monotonic() >= until:
+            return False
 
 
 class Wakeup:

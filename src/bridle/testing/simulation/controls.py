@@ -303,7 +303,10 @@ class Controls(Part):
             state.hooks = {event: matchers for event, matchers in hooks.items() if isinstance(matchers, list)}
         if isinstance(agents := request.get("agents"), dict):
             state.agents = agents
-        names = [name for name in request.get("sdkMcpServers") or () if isinstance(name, str)]
+        # The handshake of some clients names the servers in the host's process, others announce them on the command line.
+        named = [name for name in request.get("sdkMcpServers") or () if isinstance(name, str)]
+        names = list(dict.fromkeys([*state.launch.sdk_servers, *named]))
+        names = [name for name in names if not self._take_manifest(name, request.get("sdkMcpServerManifests"))]
         self.servers_ready = not names
         found = yield from self._connect(names)
         self.host.respond(request_id, _server_info(state, busy=self.host.busy))
@@ -395,6 +398,16 @@ class Controls(Part):
         return {"cancelled": bool(found)}
 
     # -- the MCP servers in the host's process --------------------------------------------------------------------------
+
+    def _take_manifest(self, name: str, manifests: Any) -> bool:
+        """Take the tools of a server from the handshake, if they are there: then it is not asked."""
+        manifest = manifests.get(name) if isinstance(manifests, dict) else None
+        result = manifest.get("toolsListResult") if isinstance(manifest, dict) else None
+        tools = result.get("tools") if isinstance(result, dict) else None
+        if not isinstance(tools, list):
+            return False
+        self.state.servers[name] = [tool for tool in tools if isinstance(tool, dict)]
+        return True
 
     def _connect(self, names: Iterable[str]) -> Steps[list[str]]:
         """Connect servers; return those that answered."""

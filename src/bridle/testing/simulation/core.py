@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
+from bridle.errors import ControlRejectedError
 from bridle.protocol import frames
 from bridle.testing.simulation.facts import TIME
 from bridle.testing.simulation.results import flat_text
@@ -89,6 +90,7 @@ class Host:
         self.prompts: deque[Prompt] = deque()
         self._lines: list[bytes] = []
         self._answers: dict[str, Any] = {}
+        self._errors: dict[str, str] = {}
         self._asked: dict[str, str] = {}
         self._calls: dict[str, tuple[str, int]] = {}
         self._numbers: dict[str, int] = {}
@@ -215,6 +217,8 @@ class Host:
         """Keep the response to a request."""
         if event.request_id in self._asked:
             self._answers[event.request_id] = event.result.data if event.result is not None else None
+            if isinstance(event.error, ControlRejectedError):
+                self._errors[event.request_id] = event.error.message
 
     def answered(self, request_id: str) -> bool:
         """Return whether the host has answered, or cannot any more."""
@@ -227,7 +231,12 @@ class Host:
     def answer(self, request_id: str) -> Any:
         """Return the response, and forget the request: an object, or None for an error or no response."""
         self._asked.pop(request_id, None)
+        self._errors.pop(request_id, None)
         return self._answers.pop(request_id, None)
+
+    def error_of(self, request_id: str) -> str | None:
+        """Return the error with which the host has answered, if it has."""
+        return self._errors.get(request_id)
 
     def cancel(self, request_id: str) -> None:
         """Cancel a request."""

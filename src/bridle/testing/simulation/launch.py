@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import uuid
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 VERSION = "2.1.330"
 """The version of the CLI that is simulated."""
@@ -46,6 +48,21 @@ _KINDS: dict[str, _Kind] = {
     **dict.fromkeys(_LISTS.split(), "list"),
     **dict.fromkeys(_OPTIONAL.split(), "optional"),
 }
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
+_CHOICES = {
+    "output-format": ("text", "json", "stream-json"),
+    "input-format": ("text", "stream-json"),
+    "permission-mode": (*PERMISSION_MODES, "manual"),
+}
+_PLACES = {"output-format": "format", "input-format": "format", "permission-mode": "mode"}
+_NUMBERS = {
+    "max-turns": ("turns", "must be a number"),
+    "max-budget-usd": ("amount", "--max-budget-usd must be a number greater than 0"),
+}
+_COMMANDS = (
+    "agents attach auth auto-mode doctor gateway import install kill logs mcp plugin plugins purge respawn rm setup-token stop "
+    "ultrareview update upgrade"
+)
 _SHORT = {"-p": "print", "-c": "continue", "-r": "resume", "-d": "debug", "-n": "name", "-w": "worktree"}
 _SAME = {"allowed-tools": "allowedTools", "disallowed-tools": "disallowedTools"}
 
@@ -55,6 +72,8 @@ class Launch(msgspec.Struct, kw_only=True):
 
     Attributes:
         one_shot: `--print` without `--input-format stream-json`.
+        sdk_servers: the servers of `--mcp-config` that are in the host's process.
+        warnings: texts for stderr.
         prompt: the prompt on the command line, if it is there.
         refusal: the text for stderr before it exits with 1, if its arguments are invalid.
         gateway: the host of `ANTHROPIC_BASE_URL`.
@@ -62,6 +81,10 @@ class Launch(msgspec.Struct, kw_only=True):
     """
 
     one_shot: bool = False
+    output_format: str = "stream-json"
+    verbose: bool = False
+    sdk_servers: list[str] = []
+    warnings: list[str] = []
     prompt: str | None = None
     model: str | None = None
     permission_mode: str = "default"
@@ -140,18 +163,28 @@ def _build(
     if "dangerously-skip-permissions" in found:
         mode = "bypassPermissions"
     mode = "default" if mode == "manual" else mode
-    if refusal is None:
-        refusal = _complaint(found, last, mode)
+    servers, problem = _servers(found.get("mcp-config", []), cwd or "/")
+    refusal = refusal or _command(words) or _complaint(found, last) or problem
     schema: Any = None
     if (text := last("json-schema")) is not None:
         try:
             schema = json.loads(text)
         except (ValueError, RecursionError):
             refusal = refusal or "Error: --json-schema is not valid JSON"
+    effort = last("effort")
+    warnings = []
+    if effort is not None and effort not in EFFORTS:
+        warnings.append(
+            f"Warning: Unknown --effort value '{effort}' — ignoring it and using the default effort. Valid values: {', '.join(EFFORTS)}."
+        )
     tools = found.get("tools")
     turns = last("max-turns") or "0"
     return Launch(
         one_shot=not streams,
+        output_format=last("output-format") or "text",
+        verbose="verbose" in found,
+        sdk_servers=servers,
+        warnings=warnings,
         prompt=" ".join(words) if words else None,
         model=last("model"),
         permission_mode=mode,
@@ -179,13 +212,83 @@ def _build(
     )
 
 
-def _complaint(found: dict[str, list[str]], last: Any, mode: str) -> str | None:
-    if mode not in PERMISSION_MODES:
-        choices = ", ".join(f'"{known}"' for known in (*PERMISSION_MODES, "manual"))
-        return f"error: option '--permission-mode <mode>' argument '{mode}' is invalid. Allowed choices are {choices}."
-    if last("output-format") == "stream-json" and "print" in found and "verbose" not in found:
-        return "Error: When using --print, --output-format=stream-json requires --verbose"
+def _command(words: list[str]) -> str | None:
+    """Refuse a command: the first word is one, or a prompt."""
+    if words[:1] and words[0] in _COMMANDS.split():
+        return f"error: the simulated CLI has no command '{words[0]}': it plays conversations only"
     return None
+
+
+def _complaint(found: dict[str, list[str]], last: Callable[[str], str | None]) -> str | None:
+    """Return the text with which the CLI refuses a command line."""
+    for name, choices in _CHOICES.items():
+        value = last(name)
+        if value is not None and value not in choices:
+            mark = '"' if name == "permission-mode" else ""
+            listed = ", ".join(f"{mark}{choice}{mark}" for choice in choices)
+            return f"error: option '--{name} <{_PLACES[name]}>' argument '{value}' is invalid. Allowed choices are {listed}."
+    for name, (place, why) in _NUMBERS.items():
+        value = last(name)
+        if value is not None and not (_number(value) or 0) > 0:
+            return f"error: option '--{name} <{place}>' argument '{value}' is invalid. {why}"
+    streams = last("output-format") == "stream-json"
+    both = streams and last("input-format") == "stream-json"
+    session_id = last("session-id")
+    resumes = "resume" in found or "continue" in found
+    checks = (
+        (
+            session_id is not None and resumes and "fork-session" not in found,
+            "--session-id with --continue or --resume also needs --fork-session.",
+        ),
+        (session_id is not None and not is_uuid(session_id), "Invalid session ID. Must be a valid UUID."),
+        (
+            last("input-format") == "stream-json" and not streams,
+            "--input-format=stream-json requires output-format=stream-json.",
+        ),
+        (
+            "replay-user-messages" in found and not both,
+            "--replay-user-messages requires both --input-format=stream-json and --output-format=stream-json.",
+        ),
+        (
+            "include-partial-messages" in found and not streams,
+            "--include-partial-messages requires --print and --output-format=stream-json.",
+        ),
+        (
+            streams and "verbose" not in found,
+            "When using --print, --output-format=stream-json requires --verbose",
+        ),
+    )
+    return next((f"Error: {text}" for wrong, text in checks if wrong), None)
+
+
+def is_uuid(text: str) -> bool:
+    """Return whether a text is a UUID in the form of session ids."""
+    try:
+        return str(uuid.UUID(text)) == text.lower()
+    except ValueError:
+        return False
+
+
+def _servers(values: list[str], cwd: str) -> tuple[list[str], str | None]:
+    """Return the names of the servers in the host's process, and why the configuration is refused."""
+    found: list[str] = []
+    for value in values:
+        try:
+            content = json.loads(value)
+        except (ValueError, RecursionError):
+            path = os.path.join(cwd, value)
+            try:
+                with open(path, encoding="utf-8") as file:
+                    content = json.load(file)
+            except OSError:
+                return [], f"Error: Invalid MCP configuration:\nMCP config file not found: {path}"
+            except (ValueError, RecursionError):
+                return [], f"Error: Invalid MCP configuration:\nMCP config is not a valid JSON: {path}"
+        servers = content.get("mcpServers") if isinstance(content, dict) else None
+        for name, server in servers.items() if isinstance(servers, dict) else ():
+            if isinstance(server, dict) and server.get("type") == "sdk" and name not in found:
+                found.append(name)
+    return found, None
 
 
 def _rules(values: list[str]) -> list[str]:

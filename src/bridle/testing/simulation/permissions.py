@@ -179,9 +179,12 @@ class Permissions(Part):
         by_hook = decided is not None
         if by_hook:
             host.cancel(question)
+        error = host.error_of(question)
         answer = host.answer(question)
         if hooks:
             self.scheduler.begin(self._late_hooks(hooks))
+        if error is not None and decided is None:
+            return self._not_decided(use, error)
         decision = decided if decided is not None else answer if isinstance(answer, dict) else {}
         return self._decided(use, decision, by_hook=by_hook)
 
@@ -240,6 +243,14 @@ class Permissions(Part):
         if answer.get("interrupt") is True:
             raise Interruption
         return refusal
+
+    def _not_decided(self, use: _Use, error: str) -> Decision:
+        """Deny a call about which the host has answered with an error."""
+        self.script.note(f"a permission request for {use.call.tool}, and the error {error}")
+        self.turn.happened.append(Happened("permission", use.call.tool, "deny", None))
+        if self.state.launch.asks_host:
+            self.host.report_state("running")
+        return self._refusal(use, _refused("config", "other"), f"Tool permission request failed: Error: {error}")
 
     def _update_permissions(self, update: dict[str, Any]) -> None:
         state = self.state

@@ -33,6 +33,7 @@ from bridle.testing.script.report import PlayReport, play_report
 from bridle.testing.script.run import ScriptRun, SessionRecord
 from bridle.testing.script.script import Script
 from bridle.testing.simulation.launch import VERSION, parse_launch
+from bridle.testing.simulation.printing import Printer
 from bridle.testing.simulation.sessions import SessionFolder, served
 from bridle.testing.simulation.simulation import TERMINATED, Simulation
 
@@ -451,6 +452,8 @@ class _Process:
     def __init__(self, state: _State, launch: Launch, *, time_scale: float, real_tools: bool) -> None:
         self._run = state.open(launch)
         self._state = state
+        self._printer = Printer(launch)
+        self._told = len(self._run.problems)
         self._printed = 0
         self._terminated = False
         wake, self._wake_end = os.pipe()
@@ -509,7 +512,8 @@ class _Process:
         simulation = self._simulation
         # First the state: whoever has seen the output may look at it.
         self._state.save(self._run)
-        if data := simulation.data_to_send():
+        data = simulation.data_to_send()
+        if data := self._printer.printed(data, ended=simulation.exit_code is not None):
             try:
                 _say(1, data)
             except BrokenPipeError:
@@ -518,6 +522,10 @@ class _Process:
             with contextlib.suppress(BrokenPipeError):
                 _say(2, bytes(simulation.stderr[self._printed :]))
             self._printed = len(simulation.stderr)
+        for problem in self._run.problems[self._told :]:
+            with contextlib.suppress(BrokenPipeError):
+                _say(2, f"The simulated CLI: {problem}\n".encode("utf-8", "replace"))
+        self._told = len(self._run.problems)
 
 
 def _say(descriptor: int, data: bytes) -> None:

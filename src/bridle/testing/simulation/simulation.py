@@ -75,11 +75,13 @@ class Simulation:
 
     def _start(self) -> None:
         self.refused: bool = True
+        for warning in self._launch.warnings:
+            self._host.stderr += warning.encode() + b"\n"
         if self._launch.refusal is not None:
             self._host.fail(self._launch.refusal)
             return
         if (problem := self._state.open()) is not None:
-            if self._launch.resume is not None:
+            if self._launch.resume is not None and self._launch.output_format == "stream-json":
                 self._host.emit(frames.refusal(self._state.session_id, problem))
             self._host.fail(problem)
             return

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bridle.testing.script.run import SessionRecord
 from bridle.testing.simulation.facts import A_REPLY, ASKING_TOOLS, NO_SUBAGENTS, TOOLS, Tokens
-from bridle.testing.simulation.launch import resolve_model
+from bridle.testing.simulation.launch import is_uuid, resolve_model
 
 if TYPE_CHECKING:
     from bridle.testing.script.run import Happened, ScriptRun
@@ -214,6 +214,11 @@ class SessionState:
         launch, run = self.launch, self._run
         if launch.resume is not None and not run.knows(launch.resume):
             self.session_id = launch.resume
+            if not is_uuid(launch.resume):
+                return (
+                    "Error: --resume requires a valid session ID or session title when used with --print. Usage: claude -p --resume "
+                    f'<session-id|title>. Provided value "{launch.resume}" is not a UUID and does not match any session title.'
+                )
             return f"No conversation found with session ID: {launch.resume}"
         if launch.resume is None and run.knows(launch.session_id):
             return f"Error: Session ID {launch.session_id} is already in use."

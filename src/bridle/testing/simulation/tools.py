@@ -239,6 +239,9 @@ class Tools(Part):
         server, name = split_server(tool)
         tools = self.state.servers.get(server or "", [])
         schema: Any = next((each.get("inputSchema") for each in tools if each.get("name") == name), {})
+        if isinstance(schema, dict):  # the CLI puts these first
+            first = {name: schema[name] for name in ("type", "properties", "required") if name in schema}
+            schema = {**first, **schema}
         text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
         return (
             f"\n\nThis tool's input schema was not in your prompt when you called it. The input schema is: {text}\n"

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from bridle.transports.process.child import ChildProcess
+from bridle.waiting.threads import wait_for
 
 if TYPE_CHECKING:
     from bridle.launch.plan import LaunchPlan
@@ -66,4 +67,4 @@ class SyncChildProcess(ChildProcess):
         if child is not None:
             child.stop(turn_open=turn_open, here=True)
             if not child.busy_in_this_thread:  # in a signal handler: the read that it interrupted has to go on first
-                child.done.wait()
+                wait_for(child.done)

@@ -870,9 +870,10 @@ class SessionNotFoundError(StartError):
         Returns:
             The error; None if no message says this.
         """
-        return next((cls(message) for message in messages if "No conversation found with session ID" in message), None)
+        return next((cls(message) for message in messages if any(text in message for text in _NO_SESSION)), None)
 
 
+_NO_SESSION = ("No conversation found with session ID", "is not a UUID and does not match any session title")
 _SESSION_ID = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F-]{22,}")
 
 

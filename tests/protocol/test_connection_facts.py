@@ -196,6 +196,11 @@ def test_a_start_that_takes_too_long_quotes_stderr_and_stdout() -> None:
             SessionNotFoundError,
             "No conversation found",
         ),
+        (
+            result(is_error=True, errors=['Provided value "x" is not a UUID and does not match any session title.']),
+            SessionNotFoundError,
+            "any session title",
+        ),
         (result(), CLIExitedDuringInitError, "some words"),
     ],
 )

@@ -27,6 +27,7 @@ def failure(exit_code: int | None, stderr: bytes = b"", *, empty: bool = True) -
         (b"cannot be used with root", "IS_SANDBOX=1"),
         (b"Session ID x is already in use.", "another `session_id`"),
         (b"No conversation found with session ID", "`cwd`"),
+        (b"'x' is not a UUID and does not match any session title", "the title"),
         (b"Invalid API key", "ANTHROPIC_API_KEY"),
         (b"ENOSPC: no space", "disk"),
         (b"ENOMEM", "memory"),

@@ -40,6 +40,10 @@ _KNOWN_STDERR: tuple[tuple[str, str], ...] = (
     ),
     ("is already in use", "Choose another `session_id`, or continue that session with `resume=`."),
     ("No conversation found", "Check the session id and `cwd`: sessions are stored by working directory."),
+    (
+        "does not match any session title",
+        "`resume` takes the id or the title of a session; sessions are stored by working directory.",
+    ),
     ("Invalid API key", "Check ANTHROPIC_API_KEY."),
     ("requires --verbose", "This is a bug in Bridle: please report it."),
     ("ENOSPC", "The disk is full."),

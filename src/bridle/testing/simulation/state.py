@@ -213,12 +213,13 @@ class SessionState:
         """Open the conversation that the command line names; return the reason if that is impossible."""
         launch, run = self.launch, self._run
         if launch.resume is not None and not run.knows(launch.resume):
-            self.session_id = launch.resume
             if not is_uuid(launch.resume):
+                self.session_id = self._new_session_id()
                 return (
                     "Error: --resume requires a valid session ID or session title when used with --print. Usage: claude -p --resume "
                     f'<session-id|title>. Provided value "{launch.resume}" is not a UUID and does not match any session title.'
                 )
+            self.session_id = launch.resume
             return f"No conversation found with session ID: {launch.resume}"
         if launch.resume is None and run.knows(launch.session_id):
             return f"Error: Session ID {launch.session_id} is already in use."

@@ -1,0 +1,141 @@
+"""The public examples of the official Python package, as they are: they print the same on the simulated CLI and on the real one."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from bridle.testing import Repeat, Script, ScriptedModel, SimulatedCLI
+from bridle.testing.model.environment import isolated_environment
+from tests.peers.running import PYTHON_PACKAGES
+from tests.support.patience import patience
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.real_cli, pytest.mark.timeout(240)]
+EXAMPLES = PYTHON_PACKAGES / "examples"
+
+
+def _answers() -> Script:
+    return Script(forever=True).user().says("Four.")
+
+
+def _calculates() -> Script:
+    script = Script()
+    for tool, numbers in (("add", {"a": 15, "b": 27}), ("divide", {"a": 100, "b": 7}), ("sqrt", {"n": 144})):
+        script.user().calls(f"mcp__calc__{tool}", numbers).says("Calculated.")
+    script.user().calls("mcp__calc__power", {"base": 2, "exponent": 8}).says("Calculated.")
+    return script.user().calls("mcp__calc__divide", {"a": 1, "b": 0}).says("Not possible.").user().says("Done.")
+
+
+def _asks() -> Script:
+    return (
+        Script()
+        .user()
+        .calls("Bash", {"command": "ls -d ."}, result=".")
+        .calls("Bash", {"command": "rm -rf /tmp/nothing"})
+        .calls("Write", {"file_path": "/etc/no", "content": "x"})
+        .says("Done.")
+    )
+
+
+def _blocked() -> Script:
+    return (
+        Script()
+        .user()
+        .calls("Bash", {"command": "./foo.sh --help"})
+        .says("Blocked.")
+        .user()
+        .calls("Bash", {"command": "echo hello"}, result="hello")
+        .says("Ran.")
+    )
+
+
+class Example(NamedTuple):
+    """An example.
+
+    Attributes:
+        file: its name.
+        arguments: its arguments.
+        write: returns the script.
+    """
+
+    file: str
+    arguments: tuple[str, ...] = ()
+    write: object = _answers
+
+
+EXAMPLE_RUNS = (
+    Example("agents.py"),
+    Example("filesystem_agents.py"),
+    Example("hooks.py", ("PreToolUse",), _blocked),
+    Example("hooks.py", ("UserPromptSubmit",)),
+    Example("include_partial_messages.py"),
+    Example("max_budget_usd.py"),
+    Example("mcp_calculator.py", (), _calculates),
+    Example("plugin_example.py"),
+    Example("quick_start.py"),
+    Example("setting_sources.py", ("all",)),
+    Example("stderr_callback_example.py"),
+    Example("streaming_mode.py", ("all",)),
+    Example("streaming_mode_trio.py"),
+    Example("system_prompt.py"),
+    Example("tool_permission_callback.py", (), _asks),
+    Example("tools_option.py"),
+)
+
+
+def play(example: Example, how: str, folder: Path, cli_path: str) -> list[str]:
+    """Run an example; return the lines that it prints."""
+    home, work, programs = folder / "home", folder / "work", folder / "programs"
+    for each in (home, work, programs):
+        each.mkdir(parents=True)
+    script = example.write()  # type: ignore[operator]
+    environment = {name: value for name, value in isolated_environment("", home).items() if value is not None}
+    path = os.pathsep.join([str(programs), os.environ["PATH"]])
+    environment |= {"LANG": "C.UTF-8", "IS_SANDBOX": "1", "PATH": path, "PYTHONPATH": str(PYTHON_PACKAGES)}
+    command = [sys.executable, str(EXAMPLES / example.file), *example.arguments]
+
+    def run(more: dict[str, str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command,
+            cwd=work,
+            env={**environment, **more},
+            input="n\n" * 20,
+            capture_output=True,
+            text=True,
+            timeout=patience(100),
+            check=False,
+        )
+
+    if how == "real":
+        (programs / "claude").symlink_to(cli_path)
+        forever = ScriptedModel(Repeat("Four."))
+        with forever if example.write is _answers else script.model() as model:
+            done = run(model.env)
+    else:
+        SimulatedCLI(script, per_session=True, time_scale=0).install(programs)
+        done = run({"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"})
+    return [f"exit code {done.returncode}", *(plain(line, folder) for line in done.stdout.splitlines())]
+
+
+def plain(line: str, folder: Path) -> str:
+    """Return a line without what differs in each run."""
+    line = line.replace(str(folder), "<folder>")
+    line = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|toolu_\w+|msg_\w+", "<id>", line)
+    return re.sub(r"(?i)(duration\w*|ttft\w*)([=:'\" ]+)[\d.]+", r"\1\2<ms>", line)
+
+
+@pytest.mark.parametrize("example", EXAMPLE_RUNS, ids=lambda example: "-".join([example.file, *example.arguments]))
+def test_an_official_example_prints_the_same(example: Example, claude_path: str, tmp_path: Path) -> None:
+    if not EXAMPLES.is_dir():
+        pytest.skip("the official package is not installed; `./dev ci` installs it into .dev")
+    simulated = play(example, "simulated", tmp_path / "simulated", claude_path)
+    real = play(example, "real", tmp_path / "real", claude_path)
+    assert "\n".join(simulated) == "\n".join(real)

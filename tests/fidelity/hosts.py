@@ -348,6 +348,29 @@ def touch_twice(script: Script, folder: Path) -> None:
     script.user("go").calls("Bash", {"command": "touch one"}).calls("Bash", {"command": "touch two"}).says("Done.")
 
 
+def outside(script: Script, folder: Path) -> None:
+    """Files that do not belong to the working directory."""
+    script.user("go").calls("Read", {"file_path": "/etc/hostname"}).calls("Bash", {"command": "cat /etc/hostname"})
+    script.calls("Write", {"file_path": "/etc/bridle", "content": "x"}).calls("Bash", {"command": "touch /etc/bridle"})
+    script.says("Done.")
+
+
+def suggested(script: Script, folder: Path) -> None:
+    """Commands that differ in the rule that the CLI suggests for them."""
+    script.user("go")
+    for command in (
+        "make",
+        "make all",
+        "git commit -m hi",
+        "npm run build:x",
+        "python x.py",
+        "rm -rf sub",
+        "mv a /etc/b",
+    ):
+        script.calls("Bash", {"command": command})
+    script.calls("WebFetch", {"url": "https://example.com/a", "prompt": "x"}).says("Done.")
+
+
 def allow_always(request: Any) -> Allow:
     rule = PermissionRule("Bash", "touch *")
     return Allow(updated_permissions=[AddRules(rules=[rule], behavior="allow", destination="session")])

@@ -120,7 +120,7 @@ def play(example: Example, how: str, folder: Path, cli_path: str) -> list[str]:
         with forever if example.write is _answers else script.model() as model:
             done = run(model.env)
     else:
-        SimulatedCLI(script, per_session=True, time_scale=0).install(programs)
+        SimulatedCLI(script, per_session=example.write is _answers, time_scale=0).install(programs)
         done = run({"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"})
     return [f"exit code {done.returncode}", *(plain(line, folder) for line in done.stdout.splitlines())]
 

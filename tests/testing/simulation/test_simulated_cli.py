@@ -43,6 +43,7 @@ def price(article: str) -> float:
 
 
 SHOP = {"shop": tool_server("shop", [price])}
+UNKNOWN = "00000000-0000-4000-8000-000000000000"
 
 
 def session(shell: Shell, cli: SimulatedCLI, **options: Any) -> Any:
@@ -123,7 +124,7 @@ def test_several_sessions_go_on_with_the_script(shell: Shell) -> None:
             assert second.session_id == first.session_id
         with SimulatedCLI(Script(), sessions=["known"]) as cli:
             error = await raised(
-                lambda: shell.run("two", Options(resume="unknown"), transport=cli), SessionNotFoundError
+                lambda: shell.run("two", Options(resume=UNKNOWN), transport=cli), SessionNotFoundError
             )
             assert "No conversation found" in str(error)
 

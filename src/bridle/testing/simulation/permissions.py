@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bridle.testing.script.run import Happened
@@ -78,7 +79,7 @@ class Permissions(Part):
             allowed=self.state.allowed,
             denied=self.state.denied,
             can_ask=launch.asks_host,
-            cwd=launch.cwd,
+            folders=self.state.folders,
         )
         if decision == "ask" and not launch.asks_host:
             fields = {"decision_reason_type": "hook", "decision_reason": reason, "message": reason}
@@ -95,6 +96,8 @@ class Permissions(Part):
         request = self._request(use, reason if decision == "ask" else None)
         if decision != "ask" and verdict.reason is not None:
             request["decision_reason_type"] = verdict.reason
+            if verdict.why is not None:
+                request["decision_reason"] = verdict.why
         return (yield from self._ask_host(use, request))
 
     def _of_hooks(self, call: steps.Calls, outputs: list[dict[str, Any]]) -> tuple[str | None, str, dict[str, Any]]:
@@ -120,7 +123,7 @@ class Permissions(Part):
         """Deny a call; if only the host is missing that could allow it, hooks may."""
         nobody = verdict.kind == "user-rejected"
         if nobody:
-            suggested = suggestions(use.call.tool, use.input, self.state.launch.cwd)
+            suggested = suggestions(use.call.tool, use.input, self.state.folders)
             if use.call.tool == "Bash" and len(suggested) > 1:
                 del suggested[0]  # the rule; the real CLI has only what concerns the path
             for request_id in self._send_hooks(use, suggested):
@@ -128,6 +131,8 @@ class Permissions(Part):
                 if decided := _decision_in(self.hooks.output_of("PermissionRequest", request_id)):
                     return self._decided(use, decided, by_hook=True)
         why = {} if verdict.reason is None else {"decision_reason_type": verdict.reason}
+        if verdict.why is not None:
+            why["decision_reason"] = verdict.why
         self._report_denial(use, {**why, "message": verdict.message})
         meta = {**_refused("config", None if nobody else verdict.reason), "non_execution_kind": verdict.kind}
         return self._refusal(use, meta, verdict.message)
@@ -200,11 +205,11 @@ class Permissions(Part):
         if server in state.servers:
             request["mcp_server"] = {"name": server, "source": "sdk"}
         request |= {"display_name": name.title() if server else seen_name(use.call.tool), "input": use.input}
-        if text := _description(use.call.tool, use.input):
+        if text := _description(use.call.tool, use.input, state.launch.cwd):
             request["description"] = text
         if reason is None:
-            request["permission_suggestions"] = suggestions(use.call.tool, use.input, state.launch.cwd)
-            if path := blocked_path(use.call.tool, use.input, state.launch.cwd):
+            request["permission_suggestions"] = suggestions(use.call.tool, use.input, state.folders)
+            if path := blocked_path(use.call.tool, use.input, state.folders):
                 request["blocked_path"] = path
         else:
             request |= {
@@ -258,6 +263,11 @@ class Permissions(Part):
             state.mode = str(update.get("mode", state.mode))
             self.host.system("status", status=None, permissionMode=state.mode)
             return
+        listed = [str(folder) for folder in update.get("directories") or ()]
+        if update.get("type") == "addDirectories":
+            state.folders += [folder for folder in listed if folder not in state.folders]
+        elif update.get("type") == "removeDirectories":
+            state.folders = [folder for folder in state.folders if folder not in listed or folder == state.launch.cwd]
         rules = []
         for rule in update.get("rules") or ():
             if isinstance(rule, dict) and isinstance(name := rule.get("toolName"), str):
@@ -292,9 +302,11 @@ def _refused(source: str, reason: str | None) -> dict[str, Any]:
     return {"non_execution_kind": "permission-rule", **_accepted(source, reason, "reject")}
 
 
-def _description(tool: str, arguments: dict[str, Any]) -> str:
+def _description(tool: str, arguments: dict[str, Any], cwd: str) -> str:
     if tool == "Bash":
         return str(arguments.get("description") or arguments.get("command") or "")
-    if path := arguments.get("file_path"):
-        return str(path).rpartition("/")[2]
+    if tool == "WebFetch":
+        return str(arguments.get("url") or "")
+    if path := str(arguments.get("file_path") or ""):
+        return os.path.relpath(path, cwd) if path.startswith(f"{cwd}/") else path
     return ""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import re
 import shlex
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 EDITS = frozenset({"Edit", "NotebookEdit", "Write"})
 _UNASKED_TEXT = (
@@ -39,6 +41,21 @@ _ASKS_BEFORE = (
 )
 
 
+_OUTSIDE = {
+    False: (
+        "{command} in '{path}' needs approval. The path is outside the working directories for this session ('{folder}'). Allowing runs "
+        "the command as written."
+    ),
+    True: (
+        "{command} in '{path}' was blocked. For security, Claude Code may only {does} the allowed working directories for this session: "
+        "'{folder}'."
+    ),
+}
+"""Why a command is denied that has a path outside: one that changes files, and one that reads."""
+_DOES = {"cat": "concatenate files from", "ls": "list files in", "head": "read the beginning of files from"}
+_SUBCOMMAND = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+
+
 class Verdict(NamedTuple):
     """The verdict of the rules on one use of a tool.
 
@@ -47,12 +64,14 @@ class Verdict(NamedTuple):
         reason: the kind of the reason, as the CLI calls it.
         message: the text for the model if it is denied.
         kind: the CLI's name for a use that did not happen.
+        why: the reason in words, if the CLI gives it.
     """
 
     decision: Literal["allow", "ask", "deny"]
     reason: str | None = None
     message: str = ""
     kind: str = "permission-rule"
+    why: str | None = None
 
 
 def judge(
@@ -63,7 +82,7 @@ def judge(
     allowed: Iterable[str],
     denied: Iterable[str],
     can_ask: bool,
-    cwd: str,
+    folders: Sequence[str],
 ) -> Verdict:
     """Return what is to happen with a tool.
 
@@ -74,7 +93,7 @@ def judge(
         allowed: rules that allow.
         denied: rules that deny.
         can_ask: whether a host would answer.
-        cwd: the working directory.
+        folders: the working directories, the first one being that of the process.
     """
     if any(rule_matches(rule, tool, arguments) for rule in denied):
         if tool == "Bash":
@@ -88,32 +107,44 @@ def judge(
         of_command = tool == "Bash" and not any("(" not in rule for rule in matching)
         return Verdict("allow", "subcommandResults" if of_command else "rule")
     open_parts = _parts_to_ask_about(str(arguments.get("command", ""))) if tool == "Bash" else []
-    if tool == "Bash" and not open_parts:
+    outside = outside_path(tool, arguments, folders)
+    if tool == "Bash" and not open_parts and outside is None:
         return Verdict("allow", "subcommandResults")
-    if tool in UNASKED:
+    if tool in UNASKED and outside is None:
         return Verdict("allow", "mode" if tool in ("Glob", "Grep", "Read") else None)
-    if mode == "acceptEdits" and (
-        tool in EDITS or (tool == "Bash" and _words(arguments) and _words(arguments)[0] in _FILE_COMMANDS)
+    if (
+        mode == "acceptEdits"
+        and outside is None
+        and (tool in EDITS or (tool == "Bash" and _words(arguments) and _words(arguments)[0] in _FILE_COMMANDS))
     ):
         return Verdict("allow", "subcommandResults" if tool == "Bash" else "mode")
     if mode == "dontAsk":
         message = f"Permission to use {tool} has been denied because Claude Code is running in don't ask mode. {_NO_WAY_AROUND}"
         return Verdict("deny", "mode", message)
-    compound = tool == "Bash" and open_parts != [str(arguments.get("command", ""))]
-    reason = "subcommandResults" if compound else None
+    compound = tool == "Bash" and open_parts not in ([], [str(arguments.get("command", ""))])
+    reason = "subcommandResults" if compound else "workingDir" if outside is not None and tool != "Bash" else None
+    why = "Path is outside allowed working directories" if reason == "workingDir" else None
     if can_ask:
-        return Verdict("ask", reason)
+        words = _words(arguments) if tool == "Bash" and not compound and outside is None else []
+        if words and words[0] not in _FILE_COMMANDS:
+            return Verdict("ask", "other", why="This command requires approval")
+        return Verdict("ask", reason, why=why)
     if compound:
         parts = "parts require" if len(open_parts) > 1 else "part requires"
         what = (
             f"This Bash command contains multiple operations. The following {parts} approval: {', '.join(open_parts)}"
         )
-    elif (path := blocked_path(tool, arguments, cwd)) is not None:
-        what = f"{_words(arguments)[0]} in '{path}' needs approval. {_ASKS_BEFORE.format(folder=cwd)}"
+    elif outside is not None and tool == "Bash":
+        what = _OUTSIDE[not open_parts].format(
+            command=_words(arguments)[0], path=outside, does=_DOES.get(_words(arguments)[0], "read"), folder=folders[0]
+        )
+    elif (path := blocked_path(tool, arguments, folders)) is not None:
+        what = f"{_words(arguments)[0]} in '{path}' needs approval. {_ASKS_BEFORE.format(folder=folders[0])}"
     else:
         use = f"write to {arguments.get('file_path')}" if tool in EDITS else f"use {tool}"
+        use = f"read from {arguments.get('file_path')}" if tool == "Read" else use
         what = f"Claude requested permissions to {use}, but you haven't granted it yet."
-    return Verdict("deny", reason, what, "user-rejected")
+    return Verdict("deny", reason, what, "user-rejected", why)
 
 
 def rule_matches(rule: str, tool: str, arguments: Mapping[str, Any]) -> bool:
@@ -152,30 +183,77 @@ _SUBJECT = {
 }
 
 
-def blocked_path(tool: str, arguments: Mapping[str, Any], cwd: str) -> str | None:
+def blocked_path(tool: str, arguments: Mapping[str, Any], folders: Sequence[str]) -> str | None:
     """Return the path because of which a shell command needs approval, if that can be seen."""
     words = _words(arguments)
+    if tool == "Bash" and (outside := outside_path(tool, arguments, folders)) is not None:
+        return outside
     if tool != "Bash" or len(words) < 2 or words[0] not in _FILE_COMMANDS:
         return None
-    return os.path.join(cwd, words[-1])
+    return os.path.join(folders[0], words[-1])
 
 
-def suggestions(tool: str, arguments: Mapping[str, Any], cwd: str) -> list[dict[str, Any]]:
+def suggestions(tool: str, arguments: Mapping[str, Any], folders: Sequence[str]) -> list[dict[str, Any]]:
     """Return the permission updates that the CLI would suggest."""
+    outside = outside_path(tool, arguments, folders)
+    accept = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
     if tool in EDITS:
-        return [{"type": "setMode", "mode": "acceptEdits", "destination": "session"}]
-    rule: dict[str, str] = {"toolName": tool}
-    found: list[dict[str, Any]] = []
-    if tool == "Bash":
-        command = str(arguments.get("command", ""))
-        open_parts = _parts_to_ask_about(command)
-        rule["ruleContent"] = f"{command} *" if open_parts in ([], [command]) else open_parts[0]
-    found.append({"type": "addRules", "rules": [rule], "behavior": "allow", "destination": "localSettings"})
-    words = _words(arguments)
-    if tool == "Bash" and words and words[0] in _FILE_COMMANDS:
-        found.append({"type": "addDirectories", "directories": [cwd], "destination": "session"})
-        found.append({"type": "setMode", "mode": "acceptEdits", "destination": "session"})
-    return found
+        return [accept] if outside is None else [accept, _add_folder(os.path.dirname(outside))]
+    if tool == "Read" and outside is not None:
+        return [_add_reading(outside)]
+    if tool != "Bash":
+        url = urlsplit(str(arguments.get("url", "")))
+        content = {"ruleContent": f"domain:{url.hostname}"} if tool == "WebFetch" and url.hostname else {}
+        return [_add_rules([{"toolName": tool, **content}])]
+    command = str(arguments.get("command", ""))
+    open_parts = _parts_to_ask_about(command)
+    if not open_parts or open_parts == [command]:
+        found = [_add_rules([{"toolName": "Bash", "ruleContent": _rule_for(command)}])]
+        words = _words(arguments)
+        if not open_parts and outside is not None:
+            found.append(_add_reading(outside))
+        elif words[1:] and words[0] in _FILE_COMMANDS:
+            found += [_add_folder(folders[0] if outside is None else os.path.dirname(outside)), accept]
+        return found
+    return [_add_rules([{"toolName": "Bash", "ruleContent": _rule_for(part)} for part in open_parts])]
+
+
+def _add_rules(rules: list[dict[str, str]], destination: str = "localSettings") -> dict[str, Any]:
+    return {"type": "addRules", "rules": rules, "behavior": "allow", "destination": destination}
+
+
+def _add_reading(path: str) -> dict[str, Any]:
+    folder = path if os.path.isdir(path) else os.path.dirname(path)
+    return _add_rules([{"toolName": "Read", "ruleContent": f"/{folder}/**"}], "session")
+
+
+def _add_folder(folder: str) -> dict[str, Any]:
+    return {"type": "addDirectories", "directories": [folder], "destination": "session"}
+
+
+def _rule_for(command: str) -> str:
+    """Return the rule for a command: its first two words if the second one may be a subcommand."""
+    words = command.split()
+    if len(words) > 1 and _SUBCOMMAND.fullmatch(words[1]) and "=" not in words[0]:
+        return f"{words[0]} {words[1]} *"
+    return command
+
+
+def outside_path(tool: str, arguments: Mapping[str, Any], folders: Sequence[str]) -> str | None:
+    """Return the first path that is outside of the working directories; None if there is none, or it cannot be seen."""
+    if tool in ("Read", *EDITS):
+        paths = [str(arguments["file_path"])] if arguments.get("file_path") else []
+    else:
+        words = _words(arguments) if tool == "Bash" else []
+        known = words[:1] and (words[0] in _FILE_COMMANDS or words[0] in _READING)
+        paths = [word for word in words[1:] if known and word.startswith(("/", ".."))]
+    for path in paths:
+        whole = os.path.normpath(os.path.join(folders[0], path))
+        if whole.startswith((*(f"{folder.rstrip('/')}/" for folder in folders), "/simulated/", "/dev/")):
+            continue
+        if whole not in folders:
+            return whole
+    return None
 
 
 def _words(arguments: Mapping[str, Any]) -> list[str]:

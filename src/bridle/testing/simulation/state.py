@@ -148,6 +148,7 @@ class SessionState:
         mode: the permission mode in force.
         allowed: rules that allow, including those added by the host.
         denied: rules that deny.
+        folders: the working directories.
         servers: in-process MCP servers by name: their tools, once they are listed.
         hooks: by event: matchers with the ids of their callbacks.
         background: tasks that run in the background, by id.
@@ -171,6 +172,7 @@ class SessionState:
         self.mode: str = launch.permission_mode
         self.allowed: list[str] = list(launch.allowed)
         self.denied: list[str] = list(launch.disallowed)
+        self.folders: list[str] = [launch.cwd, *launch.other.get("add-dir", [])]
         self.servers: dict[str, list[dict[str, Any]]] = {}
         self.disabled_servers: set[str] = set()
         self.dynamic_servers: list[str] = []

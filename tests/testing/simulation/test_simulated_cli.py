@@ -123,9 +123,7 @@ def test_several_sessions_go_on_with_the_script(shell: Shell) -> None:
             second = await shell.run("two", Options(resume=first.session_id), transport=cli)
             assert second.session_id == first.session_id
         with SimulatedCLI(Script(), sessions=["known"]) as cli:
-            error = await raised(
-                lambda: shell.run("two", Options(resume=UNKNOWN), transport=cli), SessionNotFoundError
-            )
+            error = await raised(lambda: shell.run("two", Options(resume=UNKNOWN), transport=cli), SessionNotFoundError)
             assert "No conversation found" in str(error)
 
     shell.play(scenario)

@@ -55,6 +55,7 @@ class Printer:
         if result is None:
             return b""
         if self._launch.output_format == "json":
+            result.pop("model_usage_since_last_result", None)
             return msgspec.json.encode(self._frames if self._launch.verbose else result) + b"\n"
         text = _text_of(result, self._launch)
         return text.encode("utf-8", "replace") + (b"" if text.endswith("\n") else b"\n")

@@ -39,6 +39,7 @@ GENERATORS = (
     (("scripts/behaviours_page.py",), ("scripts/behaviours_page.py", "--write")),
     (("scripts/command_page.py",), ("scripts/command_page.py", "--write")),
     (("scripts/simulator_page.py",), ("scripts/simulator_page.py", "--write")),
+    (("scripts/clients_page.py",), ("scripts/clients_page.py", "--write")),
     (("scripts/script_files_page.py",), ("scripts/script_files_page.py", "--write")),
 )
 

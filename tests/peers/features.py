@@ -22,7 +22,7 @@ class Feature:
         name: the name of the function in `programs/`.
         title: for people.
         write: returns the script.
-        seen_apart: by client, what its user sees differently, and why.
+        shell: what a shell script with `claude -p` sees; see `test_shell.py`.
         wire: further paths of frames with other values, with reasons.
         lacks: further paths, or kinds of frames, that only the real CLI has, with reasons.
     """
@@ -30,7 +30,7 @@ class Feature:
     name: str
     title: str
     write: Callable[[], Script]
-    seen_apart: dict[str, str] = field(default_factory=dict)
+    shell: str = "no callbacks"
     wire: dict[str, str] = field(default_factory=dict)
     lacks: dict[str, str] = field(default_factory=dict)
 
@@ -71,13 +71,33 @@ def _hooks() -> Script:
 
 
 FEATURES = (
-    Feature("query", "query", lambda: Script().user("go").thinks("hm").says("Four.")),
-    Feature("session", "session", lambda: Script().user("one").says("One.").user("two").says("Two.")),
+    Feature(
+        "query",
+        "query",
+        lambda: Script().user("go").thinks("hm").says("Four."),
+        shell="same",
+    ),
+    Feature(
+        "session",
+        "session",
+        lambda: Script().user("one").says("One.").user("two").says("Two."),
+        shell="same",
+    ),
     Feature("hooks", "hooks (33)", _hooks),
     Feature("permissions", "permissions", _permissions),
     Feature("tools", "in-process tools", _tools),
-    Feature("partial", "partial messages", lambda: Script().user("go").thinks("hm").says("Four and more.", chunk=4)),
-    Feature("structured", "structured output", lambda: Script().user("go").calls("StructuredOutput", {"n": 4})),
+    Feature(
+        "partial",
+        "partial messages",
+        lambda: Script().user("go").thinks("hm").says("Four and more.", chunk=4),
+        shell="same",
+    ),
+    Feature(
+        "structured",
+        "structured output",
+        lambda: Script().user("go").calls("StructuredOutput", {"n": 4}),
+        shell="same",
+    ),
     Feature(
         "interrupt", "interrupt", lambda: Script().user("go").interrupted(after="I begin").user("again").says("Again.")
     ),
@@ -91,14 +111,19 @@ FEATURES = (
             .subagent("look", Script().calls("Bash", {"command": "echo in"}, result="in").says("Seen."))
             .says("Done.")
         ),
+        shell="not compared",
     ),
     Feature(
         "resume",
         "resume and fork",
         lambda: Script().user("one").says("1").user("two").says("2").user("three").says("3"),
+        shell="same",
     ),
     Feature(
-        "errors", "errors", lambda: Script().user("go").api_error(402).user("on").calls("Bash", {"command": "true"})
+        "errors",
+        "errors",
+        lambda: Script().user("go").api_error(402).user("on").calls("Bash", {"command": "true"}),
+        shell="same",
     ),
 )
 """The features of the table."""

@@ -76,9 +76,7 @@ class Example(NamedTuple):
     why: str = ""
 
 
-_STREAMING = (
-    "basic_streaming multi_turn_conversation manual_message_handling with_options bash_command error_handling"
-)
+_STREAMING = "basic_streaming multi_turn_conversation manual_message_handling with_options bash_command error_handling"
 EXAMPLES_RUN = (
     Example("agents.py"),
     Example("filesystem_agents.py"),

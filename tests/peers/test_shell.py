@@ -15,6 +15,7 @@ from bridle.testing.model.environment import isolated_environment
 from tests.support.patience import patience
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = [pytest.mark.real_cli, pytest.mark.timeout(120)]
@@ -22,7 +23,7 @@ UNKNOWN = "00000000-0000-4000-8000-000000000000"
 SCHEMA = '{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}'
 PROMPT = '{"type":"user","message":{"role":"user","content":"2+2?"}}\n'
 COUNTS = {"usage", "modelUsage", "model_usage_since_last_result"}
-ONLY_REAL = {"fast_mode_disabled_reason", "safety_stops", "subagent_stats"}
+ONLY_REAL = {"begun_message_ids", "fast_mode_disabled_reason", "safety_stops", "subagent_stats"}
 """Fields of a result that are not simulated; `tests/fidelity/differences.py` says why."""
 
 
@@ -42,8 +43,9 @@ class Command(NamedTuple):
     steps: str = "answers"
 
 
-SCRIPTS = {
+SCRIPTS: dict[str, Callable[[], Script]] = {
     "answers": lambda: Script().user().says("Four."),
+    "parts": lambda: Script().user().says("Four.", chunk=2),
     "lines": lambda: Script().user().says("one\ntwo\n"),
     "tool": lambda: Script().user().says("I look.").calls("Bash", {"command": "true"}).says("Done."),
     "typed": lambda: Script().user().calls("StructuredOutput", {"n": 4}),
@@ -61,6 +63,7 @@ COMMANDS = (
     Command("verbose json", f"-p 2+2? {JSON} --verbose"),
     Command("stream", f"-p 2+2? {STREAM}"),
     Command("stream of prompts", f"--input-format stream-json {STREAM}", PROMPT),
+    Command("stream with partial messages", f"-p 2+2? {STREAM} --include-partial-messages", steps="parts"),
     Command("typed text", f"-p 2+2? --json-schema {SCHEMA}", steps="typed"),
     Command("typed json", f"-p 2+2? --json-schema {SCHEMA} {JSON}", steps="typed"),
     Command("api error", "-p 2+2?", steps="fails"),
@@ -142,3 +145,44 @@ def plain(line: str, folder: Path) -> Any:
 def test_a_shell_gets_the_same(command: Command, claude_path: str, tmp_path: Path) -> None:
     simulated = run(command, "simulated", tmp_path / "simulated", claude_path)
     assert simulated == run(command, "real", tmp_path / "real", claude_path)
+
+
+def test_a_shell_resumes_and_forks(claude_path: str, tmp_path: Path) -> None:
+    session_id = "11111111-2222-4333-8444-555555555555"
+    lines = (
+        ["-p", "one", "--session-id", session_id],
+        ["-p", "two", "--resume", session_id, "--output-format", "json"],
+        ["-p", "three", "--resume", session_id, "--fork-session", "--output-format", "json"],
+        ["-p", "four", "--continue"],
+    )
+
+    def talk(program: str, folder: Path, more: dict[str, str]) -> list[str]:
+        (folder / "work").mkdir(parents=True)
+        environment = {name: value for name, value in isolated_environment("", folder).items() if value is not None}
+        found = []
+        for line in lines:
+            done = subprocess.run(
+                [program, *line],
+                cwd=folder / "work",
+                env={**environment, "PATH": os.defpath, **more},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=patience(60),
+                check=True,
+            )
+            if "json" in line:
+                result = json.loads(done.stdout)
+                found.append(f"{result['result']} {result['session_id'] == session_id}")
+            else:
+                found.append(done.stdout)
+        return found
+
+    script = Script()
+    for number in "1234":
+        script.user().says(number)
+    with script.model() as model:
+        real = talk(claude_path, tmp_path / "real", model.env)
+    with SimulatedCLI(script, time_scale=0) as cli:
+        assert talk(str(cli.install(tmp_path / "cli")), tmp_path / "simulated", {}) == real
+    assert real == ["1\n", "2 True", "3 False", "4\n"]

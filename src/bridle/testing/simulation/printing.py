@@ -1,4 +1,4 @@
-"""What a simulated CLI writes to stdout: its frames, or one answer as text or JSON, as `--output-format` says."""
+"""The output of a simulated CLI on stdout: its frames, or one answer as text or JSON, by `--output-format`."""
 
 from __future__ import annotations
 

@@ -84,6 +84,11 @@ FEATURES = (
         shell="same",
     ),
     Feature("hooks", "hooks (33)", _hooks),
+    Feature(
+        "misnamed",
+        "a hook whose output names another event",
+        lambda: Script().user("go").calls("Bash", {"command": "touch made"}).says("Done."),
+    ),
     Feature("permissions", "permissions", _permissions),
     Feature("tools", "in-process tools", _tools),
     Feature(

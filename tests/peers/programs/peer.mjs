@@ -107,6 +107,12 @@ const features = {
     // Hooks of different events race with each other.
     for (const each of seen.map((one) => JSON.stringify(one)).sort()) say("hook", ...JSON.parse(each));
   },
+  async misnamed() {
+    const hook = async () => ({ hookSpecificOutput: { hookEventName: "PostToolUse", permissionDecision: "allow" } });
+    const talk = new Conversation({ hooks: { PreToolUse: [{ hooks: [hook] }] } });
+    await talk.turn("go");
+    await talk.end();
+  },
   async permissions() {
     const canUseTool = async (name, given) => {
       say("asked", name, given);

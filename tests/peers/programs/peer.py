@@ -112,6 +112,14 @@ async def hooks() -> None:
         say("hook", *each)
 
 
+async def misnamed() -> None:
+    async def hook(given: Any, tool_use_id: str | None, context: Any) -> Any:
+        return {"hookSpecificOutput": {"hookEventName": "PostToolUse", "permissionDecision": "allow"}}
+
+    async with ClaudeSDKClient(options(hooks={"PreToolUse": [HookMatcher(hooks=[hook])]})) as client:
+        await show_turn(client, "go")
+
+
 async def permissions() -> None:
     async def decide(name: str, given: dict[str, Any], context: Any) -> Any:
         say("asked", name, given)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridle.testing.script.run import Happened
 from bridle.testing.simulation.core import Part
+from bridle.testing.simulation.facts import HOOK_EVENTS
 from bridle.testing.simulation.state import split_server
 
 if TYPE_CHECKING:
@@ -102,8 +103,20 @@ class Hooks(Part):
         answer = self.host.answer(request_id)
         output = answer if isinstance(answer, dict) else {}
         self.script.note(f"the hook {event} answers {output}")
+        specific = output.get("hookSpecificOutput")
+        if isinstance(specific, dict) and (name := specific.get("hookEventName")) != event:
+            output = self._misnamed(event, name)
         self.turn.happened.append(Happened("hook", event, output))
         return output
+
+    def _misnamed(self, event: str, name: object) -> dict[str, Any]:
+        """Return the effect of an output that names another event: the real CLI (2.1.330) ignores it; for one that it knows, no tool runs."""
+        problem = f"the output of the hook {event} is ignored: its `hookEventName` is {name!r}"
+        self.script.note(problem)
+        self.host.stderr += f"Error in hook callback: {problem}\n".encode("utf-8", "replace")
+        if event == "PreToolUse" and name in HOOK_EVENTS.split():
+            return {FAILED: _FAILED_TEXT}
+        return {}
 
     def run(
         self,
@@ -128,6 +141,11 @@ class Hooks(Part):
         if text := output.get("systemMessage"):
             name = f"{event}:{fields['tool_name']}" if "tool_name" in fields else event
             self.host.system("informational", content=f"{name} says: {text}", level="notice")
+
+
+FAILED = "failed"
+"""The key of a text in place of an output: the hook has failed, and its tool does not run."""
+_FAILED_TEXT = "PreToolUse hook failed with an unexpected error. The tool call was not executed; other configured hooks may not have completed."
 
 
 def _matches(matcher: Any, subject: str) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bridle.testing.script.run import Happened
 from bridle.testing.simulation.core import Interruption, Part, Pause
+from bridle.testing.simulation.hooks import FAILED
 from bridle.testing.simulation.rules import blocked_path, judge, suggestions
 from bridle.testing.simulation.state import seen_name, split_server
 
@@ -26,14 +27,14 @@ class Decision(NamedTuple):
     Attributes:
         allowed: the tool runs.
         input: the input of the tool.
-        meta: the part of the result's frame that reports the decision.
+        meta: the part of the result's frame that reports the decision; None for none.
         message: the text for the model if the tool does not run.
         deferred: a hook has deferred the call.
     """
 
     allowed: bool
     input: dict[str, Any]
-    meta: dict[str, Any]
+    meta: dict[str, Any] | None
     message: str = ""
     deferred: bool = False
 
@@ -65,6 +66,9 @@ class Permissions(Part):
         """Return the decision about a call."""
         launch = self.state.launch
         outputs = yield from self.hooks.collect("PreToolUse", sent)
+        for output in outputs:
+            if FAILED in output:
+                return Decision(False, call.input, None, output[FAILED])
         decision, reason, arguments = self._of_hooks(call, outputs)
         use = _Use(call_id, call, arguments, agent)
         if decision == "deny":

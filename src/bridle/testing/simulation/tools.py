@@ -151,7 +151,7 @@ class Tools(Part):
             structured = outcome.structured if outcome.whole is None else outcome.whole
         yield from self.hooks.run(event, fields, tool_use_id=call_id, agent=agent)
         content = f"{outcome.content}{outcome.note}" if outcome.note else outcome.content
-        meta = {"permission_decision": decision.meta["permission_decision"]}
+        meta = {"permission_decision": decision.meta["permission_decision"]} if decision.meta else None
         self._tell(call_id, content, structured, meta, agent, failed=outcome.failed, says_so=outcome.says_success)
         return content, outcome.failed
 

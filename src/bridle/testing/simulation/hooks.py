@@ -110,7 +110,7 @@ class Hooks(Part):
         return output
 
     def _misnamed(self, event: str, name: object) -> dict[str, Any]:
-        """Return the effect of an output that names another event: the real CLI (2.1.330) ignores it; for one that it knows, no tool runs."""
+        """Return the effect of an output that names another event: the real CLI (2.1.330) ignores it, or runs no tool."""
         problem = f"the output of the hook {event} is ignored: its `hookEventName` is {name!r}"
         self.script.note(problem)
         self.host.stderr += f"Error in hook callback: {problem}\n".encode("utf-8", "replace")
@@ -145,7 +145,10 @@ class Hooks(Part):
 
 FAILED = "failed"
 """The key of a text in place of an output: the hook has failed, and its tool does not run."""
-_FAILED_TEXT = "PreToolUse hook failed with an unexpected error. The tool call was not executed; other configured hooks may not have completed."
+_FAILED_TEXT = (
+    "PreToolUse hook failed with an unexpected error. The tool call was not executed; other configured hooks may not have "
+    + "completed."
+)
 
 
 def _matches(matcher: Any, subject: str) -> bool:

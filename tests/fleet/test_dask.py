@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import sys
@@ -14,6 +15,7 @@ from bridle.errors import FleetError
 from bridle.fleet import Task, TaskChanged, dask_executor
 from bridle.testing import Repeat, ScriptedModel
 from bridle.transports.process.processes import descendants
+from tests.cli.command import Command
 from tests.fleet.cluster import Cluster
 from tests.fleet.conftest import finished, tasks
 from tests.fleet.holding import Agents, agents, check_once, fleet_on, says_done
@@ -48,6 +50,18 @@ def test_tasks_run_on_workers(cluster: Cluster, agents: Agents, fleet_on: Making
         finished(fleet, tasks(6, verify=says_done))
     check_once(fleet, agents, 6)
     assert budget.spent.usd == pytest.approx(sum(session.cost_usd for session in agents.cli.sessions()))
+
+
+def test_the_command_runs_tasks_on_workers(cluster: Cluster, agents: Agents, fleet_on: Making, tmp_path: Path) -> None:
+    agents.release()
+    file, journal = tmp_path / "tasks.jsonl", tmp_path / "journal.db"
+    file.write_text("".join(json.dumps({"id": f"task-{number}", "prompt": "Do it."}) + "\n" for number in range(4)))
+    flags = ["-j", str(journal), "--engine", "dask", "--scheduler", cluster.wait(), "--cwd", str(tmp_path)]
+    more = ["--cli-path", str(agents.options().cli_path), "--permission-mode", "bypassPermissions"]
+    ran = Command(tmp_path, "")("fleet", "run", str(file), *flags, *more)
+    assert ran.code == 0, ran
+    assert "4 tasks: 4 succeeded" in ran.errors
+    check_once(fleet_on(journal=str(journal)), agents, 4)
 
 
 def test_a_client_and_its_local_cluster(agents: Agents, fleet_on: Making) -> None:

@@ -30,7 +30,7 @@ def script() -> Script:
         .calls("Bash", {"command": "rm -r cache"})
         .expect_permission("Bash", decision="deny")
         .calls("mcp__shop__price", {"article": "tea"})
-        .subagent("find it", Script().calls("Read", {"file_path": "/a"}).says("found"), kind="finder")
+        .subagent("find it", Script().calls("Read", {"file_path": "a"}).says("found"), kind="finder")
         .says("done")
     )
 
@@ -198,7 +198,7 @@ def test_turns_that_the_cli_starts(shell: Shell, collected: Collected) -> None:
     played = (
         Script()
         .user("go")
-        .subagent("look", Script().calls("Read", {"file_path": "/a"}).says("seen"), kind="finder", background=True)
+        .subagent("look", Script().calls("Read", {"file_path": "a"}).says("seen"), kind="finder", background=True)
         .says("It runs.")
         .task_ends()
         .says("It has ended.")
@@ -241,7 +241,7 @@ def test_a_task_that_is_over_leaves_nothing(collected: Collected) -> None:
             return kept[-1]
 
     kept: list[Observation] = []
-    inner = Script().calls("Read", {"file_path": "/a"}).says("seen")
+    inner = Script().calls("Read", {"file_path": "a"}).says("seen")
     played = Script().user("go").subagent("look", inner, background=True).says("It runs.").task_ends().says("Over.")
     options = Options(telemetry=Kept(collected.provider, collected.meters))
     with SimulatedCLI(played) as cli, bridle.sync.Session(options, transport=cli) as session:
@@ -253,7 +253,7 @@ def test_a_task_that_is_over_leaves_nothing(collected: Collected) -> None:
 
 @shows("telemetry.ends")
 def test_an_interrupt_ends_every_span(shell: Shell, collected: Collected) -> None:
-    played = Script().user("go").calls("Read", {"file_path": "/a"}).interrupted(after="I will").user("go on").says("ok")
+    played = Script().user("go").calls("Read", {"file_path": "a"}).interrupted(after="I will").user("go on").says("ok")
 
     async def scenario() -> None:
         with SimulatedCLI(played) as cli:

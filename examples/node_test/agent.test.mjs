@@ -3,7 +3,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ask } from "./agent.mjs";
 
-const options = { pathToClaudeCodeExecutable: process.env.BRIDLE_SIMULATED_CLI };
+const path = process.env.BRIDLE_SIMULATED_CLI;
+assert.ok(path, "this would start the real CLI: run it with `bridle simulate`");
+const options = { pathToClaudeCodeExecutable: path };
 
 test("the agent deletes nothing", async () => {
   assert.equal(await ask("Clear the cache", options), "The cache is still there.");

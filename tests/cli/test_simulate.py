@@ -170,7 +170,7 @@ def test_a_wrong_script_is_a_usage_error(bridle: Command, tmp_path: Path, name: 
         (["SCRIPT", "--time-scale", "-1", "--", "true"], "must be at least 0, got -1.0"),
         (["SCRIPT", "--", "no-such-program"], "no-such-program cannot be started: No such file"),
         (["SCRIPT", "--install", "FOLDER"], "has other files"),
-        (["SCRIPT", "--junit", "/missing/x.xml", "--", "true"], "/missing/x.xml cannot be written"),
+        (["SCRIPT", "--junit", "/dev/null/x.xml", "--", "true"], "/dev/null/x.xml cannot be written"),
     ],
 )
 def test_usage_errors(bridle: Command, script: str, arguments: list[str], message: str) -> None:

@@ -132,12 +132,14 @@ def write_report(
     """
     text = report.to_json() if given.get("as_json") else report.to_text()
     files = {given.get("output"): f"{text}\n".encode(), given.get("junit"): report.to_junit(suite)}
+    unwritten = False
     for path in filter(None, files):
         try:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
             Path(path).write_bytes(files[path])
         except OSError as error:
             terminal.error(f"{shown(path)} cannot be written: {error.strerror or error}")
-            return USAGE
+            unwritten = True
     if given.get("output") is None:
         if beside and not given.get("as_json"):
             terminal.note(text)
@@ -145,7 +147,7 @@ def write_report(
             terminal.line(text)
     if hint and not report.ok and report.processes == 0:
         terminal.note(hint)
-    return 0 if report.ok else FAILED
+    return USAGE if unwritten else 0 if report.ok else FAILED
 
 
 def outcome(code: int | None, reported: int) -> int:

@@ -765,3 +765,18 @@ def test_a_misspelt_event_is_reported_once(caplog: pytest.LogCaptureFixture) -> 
         assert [warning.code for warning in session.warnings] == ["UNKNOWN_HOOK_EVENT"]
     assert len(issued) == 1
     assert "UNKNOWN_HOOK_EVENT" not in caplog.text
+
+
+@pytest.mark.parametrize("denies", [False, True])
+def test_an_empty_output_is_not_any_output(*, denies: bool) -> None:
+    script = (
+        Script().user().calls("Bash", {"command": "true"}, result="").expect_hook("PreToolUse", output={}).says("Done.")
+    )
+    cli = SimulatedCLI(script)
+    hooks: Any = {"PreToolUse": lambda given, context: HookOutput(permission_decision="deny") if denies else None}
+    sync.run("go", Options(hooks=hooks), transport=cli, check=False)
+    if denies:
+        with pytest.raises(ScriptError, match="PreToolUse"):
+            cli.check()
+    else:
+        cli.check()

@@ -282,7 +282,7 @@ class Script:
 
         Args:
             event: the event, for example `PreToolUse`.
-            output: fields that its answer must have; None for any answer.
+            output: fields that its answer must have, at every depth; `{}` for an empty answer, None for any.
 
         Returns:
             The script, for the next step.

@@ -188,3 +188,51 @@ def test_a_signal_reaches_the_command_and_the_report_follows(bridle: Command, sc
     assert process.wait(patience(SECONDS)) == 143
     assert process.stderr is not None
     assert b"FAILED: 0 of 2" in process.stderr.read()
+
+
+ODD_STARTS = """
+import os, subprocess, sys
+program = os.environ["BRIDLE_SIMULATED_CLI"]
+arguments = [program, "-p", b"hello \\xff", "--name", b"\\xff"]
+empty = subprocess.DEVNULL
+done = subprocess.run(["/bin/sh", "-c", '"$@" <&-', "sh", *arguments], stdout=subprocess.PIPE)
+print(done.returncode, done.stdout)
+with open("/dev/full", "wb") as full:
+    done = subprocess.run(arguments, stdin=empty, stdout=full, stderr=subprocess.PIPE)
+print(done.returncode, done.stderr)
+reader, writer = os.pipe()
+os.set_blocking(writer, False)
+child = subprocess.Popen(arguments, stdin=empty, stdout=writer)
+os.close(writer)
+with open(reader, "rb") as file:
+    size = len(file.read())
+print(child.wait(), size)
+child = subprocess.run(arguments, stdin=empty, stdout=subprocess.PIPE, env={**os.environ, "ANTHROPIC_BASE_URL": "http://[::1"})
+print(child.returncode, len(child.stdout))
+"""
+
+
+def test_the_simulated_cli_lives_with_odd_streams_and_bytes(bridle: Command, tmp_path: Path) -> None:
+    file = tmp_path / "script.json"
+    turn = [{"step": "user"}, {"step": "says", "text": "x" * 300_000}]
+    file.write_text(json.dumps({"steps": [{"step": "user"}, {"step": "says", "text": "Hi."}, *turn * 3]}))
+    ran = bridle("simulate", str(file), "--", sys.executable, "-c", ODD_STARTS)
+    full = b"error: the output cannot be written: No space left on device\n"
+    assert ran.text.splitlines() == ["0 b'Hi.\\n'", f"1 {full!r}", "0 300001", "0 300001"], ran.errors
+    assert ran.code == 0, ran.errors
+
+
+def test_a_script_in_python_may_change_where_modules_are_found(bridle: Command, tmp_path: Path) -> None:
+    file = tmp_path / "script.py"
+    steps = "from bridle.testing import Script\nscript = Script().user().says('Hi.')\n"
+    file.write_text(f"import os, sys\nsys.path.clear()\nos.chdir('/')\n{steps}")
+    ran = bridle("simulate", str(file), *client())
+    assert (ran.code, ran.text) == (0, "Hi.\n")
+
+
+def test_half_a_character_in_a_script_is_a_usage_error(bridle: Command, tmp_path: Path) -> None:
+    file = tmp_path / "script.py"
+    file.write_text("from bridle.testing import Script\nscript = Script().user().says('\\ud800')\n")
+    ran = bridle("simulate", str(file), *client())
+    assert ran.code == 2
+    assert "half a surrogate pair" in ran.errors

@@ -56,7 +56,8 @@ def read_script(path: str, kinds: tuple[type[Any], ...] = (Script,)) -> Any:
 
 def _python(file: Path, kinds: tuple[type[Any], ...]) -> Any:
     file.read_bytes()  # so that an OSError is one of this file
-    sys.path.insert(0, str(file.resolve().parent))
+    folder, before = str(file.resolve().parent), [*sys.path]
+    sys.path.insert(0, folder)
     try:
         names = runpy.run_path(str(file))
     except (Exception, SystemExit) as error:  # whatever the module raises is the reader's to mend
@@ -65,7 +66,9 @@ def _python(file: Path, kinds: tuple[type[Any], ...]) -> Any:
         place = f"{shown(file)}:{line}" if line else shown(file)
         raise ValueError(f"{place}: {type(error).__name__}: {escape_terminal(str(error), 1_000)}") from None
     finally:
-        sys.path.remove(str(file.resolve().parent))
+        with suppress(ValueError):  # the module may have changed the list
+            sys.path.remove(folder)
+        sys.path += [each for each in before if each not in sys.path]
     if "script" not in names:
         own = [name for name in names if not name.startswith("_")]
         raise ValueError(f"{shown(file)}: the module must define `script`.{suggestion('script', own)}")
@@ -85,21 +88,27 @@ def run_command(command: Sequence[str], environment: Mapping[str, str | None], t
         terminal: for the error.
     """
     sys.stdout.flush()
+    child: subprocess.Popen[bytes] | None = None
+    early: list[int] = []
     merged = {**os.environ, **environment}
-    try:
-        child = subprocess.Popen(command, env={name: value for name, value in merged.items() if value is not None})
-    except OSError as error:
-        terminal.error(f"{shown(command[0])} cannot be started: {error.strerror or error}")
-        return None
 
     def pass_on(number: int) -> bool:
         # A terminal sends Ctrl-C to the command as well.
-        if number != signal.SIGINT or not _in_foreground():
+        if child is None:
+            early.append(number)
+        elif number != signal.SIGINT or not _in_foreground():
             with suppress(ProcessLookupError):
                 child.send_signal(number)
         return False
 
     with signals.handed_to(pass_on):
+        try:
+            child = subprocess.Popen(command, env={name: value for name, value in merged.items() if value is not None})
+        except OSError as error:
+            terminal.error(f"{shown(command[0])} cannot be started: {error.strerror or error}")
+            return None
+        for number in early:
+            child.send_signal(number)
         code = child.wait()
     return code if code >= 0 else 128 - code
 

@@ -95,6 +95,10 @@ def _install(cli: SimulatedCLI, folder: Path, given: Mapping[str, Any]) -> Path:
         shutil.rmtree(folder / SESSIONS, ignore_errors=True)
         (folder / STATE_FILE).unlink(missing_ok=True)
         return cli.install(folder, real_tools=bool(given.get("real_tools")))
+    except UnicodeEncodeError:
+        raise OptionsError(
+            f"{shown(given['script'])}: a text of the script has half a surrogate pair.", field="script"
+        ) from None
     except OSError as error:
         raise OptionsError(f"{shown(folder)} cannot be written: {error.strerror or error}.", field="install") from None
 

@@ -204,7 +204,7 @@ def _build(
         asks_host=last("permission-prompt-tool") == "stdio",
         json_schema=schema if isinstance(schema, dict) else None,
         cwd=cwd or "/",
-        gateway=urlsplit(environment.get("ANTHROPIC_BASE_URL", "")).netloc or None,
+        gateway=_host(environment.get("ANTHROPIC_BASE_URL", "")),
         reports_state=_is_on(environment.get("CLAUDE_CODE_SDK_READS_SESSION_STATE")),
         checkpoints=_is_on(environment.get("CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING")),
         refusal=refusal,
@@ -306,6 +306,13 @@ def _rules(values: list[str]) -> list[str]:
                 rule += letter
         rules.append(rule)
     return [rule for rule in rules if rule]
+
+
+def _host(url: str) -> str | None:
+    try:
+        return urlsplit(url).netloc or None
+    except ValueError:
+        return None
 
 
 def _number(text: str | None) -> float | None:

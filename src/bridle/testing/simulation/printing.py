@@ -43,7 +43,7 @@ class Printer:
         for line in lines:
             try:
                 frame = msgspec.json.decode(line)
-            except msgspec.DecodeError:  # a script may write anything
+            except (msgspec.DecodeError, RecursionError):  # a script may write anything
                 continue
             if isinstance(frame, dict) and frame.get("type") == "result":
                 self._result = frame
@@ -69,7 +69,7 @@ def _text_of(result: dict[str, Any], launch: Launch) -> str:
         case "error_max_turns":
             return f"Error: Reached max turns ({launch.max_turns})"
         case "error_max_budget_usd":
-            return f"Error: Exceeded USD budget ({(launch.other['max-budget-usd'])[-1]})"
+            return f"Error: Exceeded USD budget ({(launch.other.get('max-budget-usd') or ['0'])[-1]})"
         case "error_max_structured_output_retries":
             return "Error: Failed to provide valid structured output after maximum retries"
         case "error_during_execution":

@@ -52,6 +52,7 @@ SCRIPT_FILE = "script.json"
 STATE_FILE = "state.json"
 SESSIONS = "sessions"
 _SHOWN_RUNS = 3
+_STDERR = 2
 
 
 class SimulatedCLI:
@@ -380,7 +381,7 @@ def command_line(arguments: Sequence[str] | None = None) -> int:
     except (OSError, ValueError) as error:
         _say(2, f"the script cannot be read: {error}\n".encode())
         return 2
-    launch = parse_launch(rest, os.environ, os.getcwd())
+    launch = _launch(rest)
     return _Process(_State(None, script), launch, time_scale=1.0, real_tools=False).play()
 
 
@@ -391,11 +392,25 @@ def main(folder: str, *, time_scale: float, real_tools: bool) -> NoReturn:
         _say(1, f"{VERSION} (Claude Code)\n".encode())
         os._exit(0)
     script = Script.load(Path(folder, SCRIPT_FILE))
-    launch = parse_launch(arguments, os.environ, os.getcwd())
+    launch = _launch(arguments)
     sessions = Path(folder, SESSIONS)
     state: _State = _SharedState(sessions, script) if sessions.is_dir() else _State(Path(folder, STATE_FILE), script)
     code = _Process(state, launch, time_scale=time_scale, real_tools=real_tools).play()
     os._exit(code)
+
+
+def _launch(arguments: Sequence[str]) -> Launch:
+    try:
+        cwd = os.getcwd()
+    except FileNotFoundError:
+        _say(2, b"error: the working directory was removed\n")
+        os._exit(1)
+    return parse_launch([_text(each) for each in arguments], os.environ, _text(cwd))
+
+
+def _text(given: str) -> str:
+    """Return an argument or a path of the system with signs in place of the bytes that are not UTF-8."""
+    return os.fsencode(given).decode("utf-8", "replace")
 
 
 class _State:
@@ -450,12 +465,16 @@ class _SharedState(_State):
 
 class _Process:
     def __init__(self, state: _State, launch: Launch, *, time_scale: float, real_tools: bool) -> None:
+        # A closed standard stream is an empty one: else the next file that is opened would take its place.
+        while (spare := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+            pass
+        os.close(spare)
         self._run = state.open(launch)
         self._state = state
         self._printer = Printer(launch)
         self._told = len(self._run.problems)
         self._printed = 0
-        self._terminated = False
+        self._terminated = self._unwritten = False
         wake, self._wake_end = os.pipe()
         os.set_blocking(self._wake_end, False)
         self._wake = wake
@@ -506,7 +525,7 @@ class _Process:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             os.kill(os.getpid(), -code)
             return 128 - code
-        return code
+        return code or int(self._unwritten)
 
     def _flush(self) -> None:
         simulation = self._simulation
@@ -518,12 +537,17 @@ class _Process:
                 _say(1, data)
             except BrokenPipeError:
                 simulation.exit(1)
+            except OSError as error:  # a full disk
+                simulation.exit(1)
+                self._unwritten = True
+                with contextlib.suppress(OSError):
+                    _say(2, f"error: the output cannot be written: {error.strerror}\n".encode())
         if len(simulation.stderr) > self._printed:
-            with contextlib.suppress(BrokenPipeError):
+            with contextlib.suppress(OSError):
                 _say(2, bytes(simulation.stderr[self._printed :]))
             self._printed = len(simulation.stderr)
         for problem in self._run.problems[self._told :]:
-            with contextlib.suppress(BrokenPipeError):
+            with contextlib.suppress(OSError):
                 _say(2, f"The simulated CLI: {problem}\n".encode("utf-8", "replace"))
         self._told = len(self._run.problems)
 
@@ -531,7 +555,10 @@ class _Process:
 def _say(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
-        view = view[os.write(descriptor, view) :]
+        try:
+            view = view[os.write(descriptor, view) :]
+        except BlockingIOError:  # the program that started this one shares its own descriptor
+            select.select([], [descriptor], [])
 
 
 if __name__ == "__main__":

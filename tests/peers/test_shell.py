@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -123,7 +125,8 @@ def run(command: Command, how: str, folder: Path, cli_path: str) -> tuple[int, l
                 model.close()
     else:
         done = play(str(SimulatedCLI(script, time_scale=0).install(folder / "cli")), {})
-    return done.returncode, [plain(line, folder) for line in done.stdout.splitlines()], done.stderr
+    lines = [plain(line, folder) for line in done.stdout.splitlines()]
+    return done.returncode, [*lines, done.stdout.endswith("\n")], done.stderr
 
 
 def plain(line: str, folder: Path) -> Any:
@@ -186,3 +189,33 @@ def test_a_shell_resumes_and_forks(claude_path: str, tmp_path: Path) -> None:
     with SimulatedCLI(script, time_scale=0) as cli:
         assert talk(str(cli.install(tmp_path / "cli")), tmp_path / "simulated", {}) == real
     assert real == ["1\n", "2 True", "3 False", "4\n"]
+
+
+@pytest.mark.parametrize("how", ["simulated", "real"])
+def test_ctrl_c_ends_the_process(how: str, claude_path: str, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    os.mkfifo(begun)
+    script = Script().user().calls("Bash", {"command": f"echo > {begun}; exec sleep 60"}).says("Never.")
+    environment = {name: value for name, value in isolated_environment("", tmp_path).items() if value is not None}
+    environment |= {"PATH": os.defpath, "IS_SANDBOX": "1"}
+    model = script.model()
+    with contextlib.closing(model.start()):
+        program = claude_path
+        if how == "simulated":
+            program = str(SimulatedCLI(script).install(tmp_path / "cli", real_tools=True))
+        with subprocess.Popen(
+            [program, "-p", "go", "--permission-mode", "bypassPermissions"],
+            env={**environment, **model.env},
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            text=True,
+        ) as process:
+            try:
+                begun.read_text()
+                os.killpg(process.pid, signal.SIGINT)
+                assert process.communicate(timeout=patience(30))[0] == "Execution error"
+            finally:
+                process.kill()
+    assert process.returncode == 0

@@ -58,7 +58,8 @@ class Printer:
             result.pop("model_usage_since_last_result", None)
             return msgspec.json.encode(self._frames if self._launch.verbose else result) + b"\n"
         text = _text_of(result, self._launch)
-        return text.encode("utf-8", "replace") + (b"" if text.endswith("\n") else b"\n")
+        end = "\n" if result.get("subtype") == "success" and not text.endswith("\n") else ""
+        return f"{text}{end}".encode("utf-8", "replace")
 
 
 def _text_of(result: dict[str, Any], launch: Launch) -> str:

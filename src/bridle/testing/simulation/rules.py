@@ -246,9 +246,9 @@ def outside_path(tool: str, arguments: Mapping[str, Any], folders: Sequence[str]
     else:
         words = _words(arguments) if tool == "Bash" else []
         known = words[:1] and (words[0] in _FILE_COMMANDS or words[0] in _READING)
-        paths = [word for word in words[1:] if known and word.startswith(("/", ".."))]
+        paths = [word for word in words[1:] if known and (word[:1] in ("/", "~") or ".." in word.split("/"))]
     for path in paths:
-        whole = os.path.normpath(os.path.join(folders[0], path))
+        whole = os.path.normpath(os.path.join(folders[0], os.path.expanduser(path)))
         if whole.startswith((*(f"{folder.rstrip('/')}/" for folder in folders), "/simulated/", "/dev/")):
             continue
         if whole not in folders:

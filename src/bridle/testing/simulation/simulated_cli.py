@@ -480,7 +480,7 @@ class _Process:
         self._wake = wake
         signal.set_wakeup_fd(self._wake_end, warn_on_full_buffer=False)
         signal.signal(signal.SIGTERM, self._on_term)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, self._on_int)
         self._simulation = Simulation(
             self._run, launch, time_scale=time_scale, run_tool=self._run_tool if real_tools else None
         )
@@ -491,9 +491,16 @@ class _Process:
         # A process that is killed while the tool runs has already written and counted the call.
         self._flush()
         result = run_tool(name, arguments)
+        if self._interrupted:
+            self._simulation.interrupt()
+            self._flush()
+            sys.exit(0)
         if self._terminated and not self._simulation.ignores_termination:
             sys.exit(TERMINATED)  # the signal may have ended the tool as well: nothing of the script follows
         return result
+
+    def _on_int(self, number: int, frame: FrameType | None) -> None:
+        self._interrupted = True
 
     def _on_term(self, number: int, frame: FrameType | None) -> None:
         self._terminated = True
@@ -508,7 +515,7 @@ class _Process:
             if self._wake in readable:
                 os.read(self._wake, 512)
             if self._terminated:
-                self._terminated = False
+                self._terminated = self._interrupted = False
                 simulation.terminate()
             if 0 in readable:
                 data = os.read(0, 65_536)

@@ -191,6 +191,12 @@ class Simulation:
         if not self.ignores_termination:
             self._host.exit(TERMINATED)
 
+    def interrupt(self) -> None:
+        """Take a SIGINT: a turn that runs ends with an error, and the process ends."""
+        if self.in_turn:
+            self._host.emit(frames.refusal(self._state.session_id, "The process was interrupted."))
+        self._host.exit(0)
+
     def kill(self) -> None:
         """Take a SIGKILL."""
         self._host.exit(KILLED)

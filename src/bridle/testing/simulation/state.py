@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -172,7 +173,10 @@ class SessionState:
         self.mode: str = launch.permission_mode
         self.allowed: list[str] = list(launch.allowed)
         self.denied: list[str] = list(launch.disallowed)
-        self.folders: list[str] = [launch.cwd, *launch.other.get("add-dir", [])]
+        self.folders: list[str] = [
+            launch.cwd,
+            *(os.path.normpath(os.path.join(launch.cwd, folder)) for folder in launch.other.get("add-dir", [])),
+        ]
         self.servers: dict[str, list[dict[str, Any]]] = {}
         self.disabled_servers: set[str] = set()
         self.dynamic_servers: list[str] = []

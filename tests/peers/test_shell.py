@@ -191,6 +191,23 @@ def test_a_shell_resumes_and_forks(claude_path: str, tmp_path: Path) -> None:
     assert real == ["1\n", "2 True", "3 False", "4\n"]
 
 
+def test_ctrl_c_ends_a_simulated_process_that_hangs(tmp_path: Path) -> None:
+    program = SimulatedCLI(Script().user().says("Begun.").hang()).install(tmp_path / "cli")
+    arguments = ["-p", "go", "--output-format", "stream-json", "--verbose"]
+    with subprocess.Popen(
+        [program, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            while "Begun." not in process.stdout.readline():
+                pass
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=patience(30))
+        finally:
+            process.kill()
+    assert process.returncode == 0
+
+
 @pytest.mark.parametrize("how", ["simulated", "real"])
 def test_ctrl_c_ends_the_process(how: str, claude_path: str, tmp_path: Path) -> None:
     begun = tmp_path / "begun"

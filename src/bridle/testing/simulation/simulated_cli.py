@@ -474,7 +474,7 @@ class _Process:
         self._printer = Printer(launch)
         self._told = len(self._run.problems)
         self._printed = 0
-        self._terminated = self._unwritten = False
+        self._terminated = self._interrupted = self._unwritten = False
         wake, self._wake_end = os.pipe()
         os.set_blocking(self._wake_end, False)
         self._wake = wake
@@ -514,8 +514,11 @@ class _Process:
             readable, _, _ = select.select(watched, [], [], seconds)
             if self._wake in readable:
                 os.read(self._wake, 512)
+            if self._interrupted:
+                self._interrupted = False
+                simulation.interrupt()
             if self._terminated:
-                self._terminated = self._interrupted = False
+                self._terminated = False
                 simulation.terminate()
             if 0 in readable:
                 data = os.read(0, 65_536)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from bridle.fleet.journal import Journal, Lease, open_journal
 from bridle.fleet.states import Happening
 from bridle.fleet.task import Spec
-from bridle.waiting.processes import holder_name
+from bridle.storage.holders import holder_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable

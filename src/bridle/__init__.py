@@ -95,7 +95,7 @@ def _not_here(name: str) -> Exception:
     """Return the error for a name that is not here: in `from bridle import ...` it must be an ImportError to keep its text."""
     import sys
 
-    from bridle._official import advice
+    from bridle.checked.official_names import advice
 
     text = advice(name) or _suggested(name)
     # `from bridle import x` asks for the attribute from importlib first, and replaces the text of an AttributeError.

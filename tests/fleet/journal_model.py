@@ -12,7 +12,7 @@ from bridle.errors import TaskChangedError
 from bridle.fleet.journal import Journal, Lease
 from bridle.fleet.states import HELD, OVER, TASK, Cause, Happening, State
 from bridle.fleet.task import Spec
-from bridle.waiting.processes import holder_name
+from bridle.storage.holders import holder_name
 
 FAR = "linux:elsewhere:pid:[4026531836]|{}|9|0badcafe"
 HOLDERS = [holder_name(), holder_name(), FAR.format(7), FAR.format(8)]

@@ -12,7 +12,7 @@ import time
 
 from bridle.fleet.journal import open_journal
 from bridle.fleet.states import Happening
-from bridle.waiting.processes import holder_name
+from bridle.storage.holders import holder_name
 
 
 def main() -> None:

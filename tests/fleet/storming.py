@@ -19,7 +19,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from bridle.fleet.journal import Journal, open_journal
-from bridle.waiting.processes import is_running
+from bridle.storage.holders import is_running
 from tests.support.patience import patience
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from bridle.errors import TaskChangedError, TaskFailedError
 from bridle.fleet import Answer, ConcurrencyChanged, Fleet, Task, TaskChanged, TaskFinished
 from bridle.fleet.journal import open_journal
 from bridle.fleet.task import spec_of
+from bridle.storage.holders import process_domain
 from bridle.testing import Script
-from bridle.waiting.processes import process_domain
 from tests.fleet.conftest import NOW, finished, tasks
 from tests.support.patience import patience
 

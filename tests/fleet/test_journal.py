@@ -22,7 +22,7 @@ from bridle.fleet.journal import Journal, Lease, open_journal
 from bridle.fleet.journal.journal import LEASE_SECONDS, MOST_LOSSES
 from bridle.fleet.states import HELD, OVER, TASK, Cause, Happening, State
 from bridle.fleet.task import Spec
-from bridle.waiting.processes import holder_name
+from bridle.storage.holders import holder_name
 from tests.fleet import racing
 from tests.support.forking import Baton, Fork
 from tests.support.patience import patience
@@ -317,7 +317,7 @@ def test_processes_race_for_tasks(address: str, journal: Journal) -> None:
 HOLDS = """
 import sys, time
 from bridle.fleet.journal import open_journal
-from bridle.waiting.processes import holder_name
+from bridle.storage.holders import holder_name
 
 journal = open_journal(sys.argv[1])
 me = holder_name()

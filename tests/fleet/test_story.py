@@ -11,7 +11,7 @@ import pytest
 
 from bridle.fleet import Fleet
 from bridle.fleet.journal import open_journal
-from bridle.waiting.processes import is_running
+from bridle.storage.holders import is_running
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "fleet_lint.py"
 

@@ -12,8 +12,8 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from bridle.errors import BudgetError
-from bridle.waiting.database import Database, NewerVersionError
-from bridle.waiting.processes import is_running, process_domain, start_time
+from bridle.storage.holders import is_running, process_domain, start_time
+from bridle.storage.sqlite import Database, NewerVersionError
 
 if TYPE_CHECKING:
     import sqlite3

@@ -33,8 +33,8 @@ from bridle.fleet.watching import AttemptWatch
 from bridle.messages import RateLimitedError
 from bridle.queries.outcomes import CollectResult, conclude, with_output_type
 from bridle.queries.retrying import CONTINUE
+from bridle.storage.holders import is_running, process_domain, start_time
 from bridle.sync.query import query
-from bridle.waiting.processes import is_running, process_domain, start_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

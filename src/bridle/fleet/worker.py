@@ -13,7 +13,7 @@ from bridle.fleet.journal.journal import LEASE_SECONDS
 from bridle.fleet.log import logger
 from bridle.fleet.orders import Ended, Order
 from bridle.fleet.states import Cause
-from bridle.waiting.processes import holder_name
+from bridle.storage.holders import holder_name
 from bridle.waiting.threads import starters
 
 if TYPE_CHECKING:

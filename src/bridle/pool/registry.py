@@ -16,7 +16,7 @@ import msgspec
 
 from bridle.errors import RegistryError
 from bridle.options.bounds import checked_timeout
-from bridle.waiting.database import Database, NewerVersionError
+from bridle.storage.sqlite import Database, NewerVersionError
 
 if TYPE_CHECKING:
     import sqlite3

@@ -23,6 +23,7 @@ from msgspec import Raw
 
 from bridle.errors import TranscriptError, escape_terminal
 from bridle.messages.base import NO_RAW, repair_surrogates
+from bridle.storage.sqlite import use_write_ahead_log
 from bridle.transcripts.entries import lines_of
 from bridle.transcripts.places import (
     ConversationFile,
@@ -32,7 +33,6 @@ from bridle.transcripts.places import (
     conversation_files,
     project_folders,
 )
-from bridle.waiting.database import use_write_ahead_log
 
 if TYPE_CHECKING:
     import sqlite3

@@ -22,7 +22,7 @@ from bridle.fleet.differences import difference
 from bridle.fleet.journal.store import SQLiteStore
 from bridle.fleet.states import HELD, OVER, TASK, Cause, Happening, State
 from bridle.fleet.task import FleetRow, Spec
-from bridle.waiting.processes import is_alive
+from bridle.storage.holders import is_alive
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -60,7 +60,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
         text: that answer.
         output: that answer's structured output, as JSON; None without one.
         failures: the attempts that counted so far.
-        process: the CLI of the earlier attempt, as `bridle.waiting.processes` names it; None if none was started.
+        process: the CLI of the earlier attempt, as `bridle.storage.holders` names it; None if none was started.
     """
 
     task: str

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from bridle.errors import JournalError
 from bridle.fleet.journal.tables import MIGRATIONS, TABLES, VERSION
-from bridle.waiting.database import Database, NewerVersionError, OlderVersionError, OtherFileError
+from bridle.storage.sqlite import Database, NewerVersionError, OlderVersionError, OtherFileError
 
 if TYPE_CHECKING:
     import sqlite3

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from bridle.storage.sqlite import Database
 from bridle.transcripts.stores.keys import Adapter, Batch, Positions, milliseconds
-from bridle.waiting.database import Database
 
 if TYPE_CHECKING:
     import sqlite3

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.waiting.database import Database
+from bridle.storage.sqlite import Database
 from tests.support.forking import Baton, Fork
 from tests.support.patience import patience
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from bridle.waiting.processes import is_running, process_domain, start_time
+from bridle.storage.holders import is_running, process_domain, start_time
 
 
 def test_the_space_of_process_ids_has_the_name_that_the_cli_writes(tmp_path: Path) -> None:

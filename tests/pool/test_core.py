@@ -10,7 +10,21 @@ from typing import Any
 import pytest
 
 from bridle import Options, PoolClosedError, StartError
-from bridle.pool.core import Acquire, Finish, Job, PoolCore, PoolLimits, Release, Save, Slot, Start, Stop, Waiter
+from bridle.pool import ProcessStarted
+from bridle.pool.core import (
+    AFFINITY_SECONDS,
+    Acquire,
+    Finish,
+    Job,
+    PoolCore,
+    PoolLimits,
+    Release,
+    Save,
+    Slot,
+    Start,
+    Stop,
+    Waiter,
+)
 from bridle.pool.differences import APPLIED, HARMLESS, Split, changes, split
 from bridle.pool.registry import Beat, MemoryRegistry
 from bridle.pool.states import LIVE, SLOT, Happening, State
@@ -208,6 +222,78 @@ def test_the_conversation_that_was_used_least_recently_hibernates() -> None:
     assert again.slot is not None
     assert (again.slot.session_id, again.slot.resumed) == ("me-1", True)
     assert bench.core.stats().resumes == 1
+
+
+@shows("pool.limits.one-start")
+def test_a_fresh_process_is_reserved_until_its_caller_has_it() -> None:
+    bench = Bench(max_live=4, warm=1)
+    bench.take()
+    bench.end_all()
+    waiters = [bench.ask(f"user-{number}") for number in range(30)]
+    served: set[int] = set()
+    while len(served) < len(waiters):
+        bench.end_all()
+        for number, waiter in enumerate(waiters):
+            if waiter.slot is not None and number not in served:
+                served.add(number)
+                bench.give_back(waiter.slot)
+    assert sum(isinstance(event, ProcessStarted) for event in bench.core.take_events()) == 30
+    assert bench.core.stats().cold_starts + bench.core.stats().hits == 30
+
+
+def test_a_reserved_process_is_released_when_its_last_caller_leaves() -> None:
+    bench = Bench(max_live=1)
+    waiter = bench.core.ask("a", PLAIN, 0.0)
+    for job in bench.core.take(0.0):
+        assert isinstance(job, Acquire)
+        bench.core.acquired(job.conv, bench.registry.acquire("a", "me"), 0.0)
+    (start,) = bench.core.take(0.0)
+    assert isinstance(start, Start)
+    bench.core.started(start.slot, 0.0, cwd="/", resumed=False)
+    assert start.slot.state is State.RESERVED
+    other = bench.core.ask("b", PLAIN, 0.0)
+    bench.core.leave(waiter)
+    assert start.slot.state is State.IDLE
+    bench.take()
+    bench.end_all()
+    assert other.slot is not None, "the process without a caller made room"
+
+
+def test_a_pool_that_is_full_of_holders_has_nothing_to_do() -> None:
+    """A keeper that is called for a time that has passed looks again immediately: it took a whole processor."""
+    bench = Bench(warm=1, max_live=2)
+    for key in ("a", "b"):
+        bench.ask(key)
+        bench.end_all()
+    assert bench.core.stats().busy == 2
+    at = bench.core.next_time()
+    assert at is not None
+    assert at > bench.now
+
+
+@shows("pool.limits.affinity")
+def test_a_conversation_that_was_just_returned_is_not_the_first_victim() -> None:
+    bench = Bench(warm=1, max_live=2)
+    for key in ("b", "a"):
+        bench.now += 100
+        waiter = bench.ask(key)
+        bench.end_all()
+        bench.give_back(waiter.slot)
+        bench.end_all()
+    live = {slot.key: slot.state for slot in bench.core.slots.values()}
+    assert live == {"a": State.IDLE, None: State.WARM}
+    bench.now += 1
+    waiter = bench.ask("b")
+    assert bench.kinds() == ["Stop"], "the warm process makes room, because `a` was returned a moment ago"
+    bench.end_all()
+    bench.now += 1
+    bench.give_back(waiter.slot)
+    assert not bench.jobs, "no warm process takes the place of `a` or `b`"
+    at = bench.core.next_time()
+    assert at is not None
+    bench.now += AFFINITY_SECONDS
+    bench.take()
+    assert [job.slot.key for job in bench.jobs if isinstance(job, Finish)] == ["a"]
 
 
 @shows("pool.limits.fifo")

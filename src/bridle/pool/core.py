@@ -48,6 +48,8 @@ __all__ = [
     "Waiter",
 ]
 
+AFFINITY_SECONDS = 10.0
+"""For how long a conversation that was returned keeps its process as long as another one can make room: its user may be typing."""
 BACK_OFF_SECONDS = (0.5, 30.0)
 """The first and the longest pause after failed starts; it doubles in between."""
 POLL_SECONDS = (0.05, 0.5)
@@ -154,6 +156,11 @@ class Slot:
     def key(self) -> str | None:
         """The key of its conversation."""
         return self.conv.key if self.conv is not None else None
+
+    @property
+    def waited_for(self) -> bool:
+        """True while a caller waits for its conversation."""
+        return self.conv is not None and bool(self.conv.waiters)
 
     def __repr__(self) -> str:
         return f"<Slot {self.number} {self.state.name} {self.key!r}>"
@@ -274,6 +281,7 @@ class PoolCore:
         self._failures = 0
         self._start_at = 0.0  # no warm process is started before
         self._spare_at = 0.0  # none that replaces one in use is started before, unless a caller waits for it
+        self._taken_at = 0.0
         self._beat_at: float | None = None
         self._beaten_at = 0.0
 
@@ -329,6 +337,12 @@ class PoolCore:
         self._queue.pop(waiter, None)
         if waiter.conv is not None and waiter in waiter.conv.waiters:
             waiter.conv.waiters.remove(waiter)
+            self._release_if_unwanted(waiter.conv)
+
+    def _release_if_unwanted(self, conv: Conversation) -> None:
+        """End the reservation of a process whose last caller is gone."""
+        if conv.slot is not None and conv.slot.state is State.RESERVED and not conv.waiters:
+            self._move(conv.slot, Happening.LEFT)
 
     def _refuse(self, waiter: Waiter, error: Exception) -> None:
         self._dequeue(waiter)
@@ -402,6 +416,7 @@ class PoolCore:
         self._events.append(ProcessStarted(slot.key, slot.session_id, resumed))
         if slot.conv is not None:
             self._note(slot, slot.conv)
+            self._release_if_unwanted(slot.conv)
         elif caller is not None and caller in self._queue:
             self._grant(caller, slot, now)  # it was started for this caller, with its differences
         elif slot.cold:
@@ -548,6 +563,7 @@ class PoolCore:
 
     def take(self, now: float) -> list[Job]:
         """Decide what follows, and return the jobs to carry out."""
+        self._taken_at = now
         self._rest(now)
         if not self.closing:
             self._serve(now)
@@ -571,7 +587,8 @@ class PoolCore:
 
     def next_time(self) -> float | None:
         """Return the time at which `take` is to be called again; None if that depends on nothing but reports."""
-        times = [slot.used_at + self.limits.idle for slot in self.slots.values() if slot.state is State.IDLE]
+        idle = [slot for slot in self.slots.values() if slot.state is State.IDLE and not slot.waited_for]
+        times = [slot.used_at + self.limits.idle for slot in idle]
         times += [
             conv.retry_at
             for conv in self._conversations.values()
@@ -583,7 +600,9 @@ class PoolCore:
         if self._beat_at is not None:
             times.append(self._beat_at)
         if not self.closing and self._missing_warm > 0:
-            times.append(max(self._start_at, self._spare_at))
+            # What has passed was done by the last `take`, as far as there was room: a keeper that is called for it would never sleep.
+            free = [max(self._start_at, self._spare_at), *(slot.used_at + AFFINITY_SECONDS for slot in idle)]
+            times += [time for time in free if time > self._taken_at]
         return min(times, default=None)
 
     def _rest(self, now: float) -> None:
@@ -591,10 +610,9 @@ class PoolCore:
         for slot in list(self.slots.values()):
             if slot.state is not State.IDLE or slot.conv is None:
                 continue
-            waited_for = bool(slot.conv.waiters)
             if slot.conv.wanted:
                 self._hibernate(slot, "wanted")
-            elif not waited_for and now >= slot.used_at + self.limits.idle:
+            elif not slot.waited_for and now >= slot.used_at + self.limits.idle:
                 self._hibernate(slot, "idle")
 
     def _serve(self, now: float) -> None:
@@ -639,9 +657,9 @@ class PoolCore:
 
     def _serve_from(self, slot: Slot, waiter: Waiter, conv: Conversation, now: float) -> None:
         """Give a conversation that has a process to its caller, if that can be."""
-        if slot.state is State.SETTLING or slot.state is State.IDLE:
+        if slot.state in (State.SETTLING, State.IDLE, State.RESERVED):
             if slot.spoiled or not self._fits(slot, waiter):
-                if slot.state is State.IDLE:
+                if slot.state is not State.SETTLING:
                     self._hibernate(slot, "settings")
             elif (
                 conv.stored is not None and conv.record is not None and conv.stored.session_id == conv.record.session_id
@@ -773,25 +791,28 @@ class PoolCore:
     def _evict(self, reason: Reason, *, warm: bool = True, waited: bool = False) -> bool:
         """Stop the process that is missed least; return False if there is none.
 
+        Idle conversations come first, then warm processes, then conversations that were returned within `AFFINITY_SECONDS`.
+
         Args:
             reason: the reason.
-            warm: True if it may be a warm one; idle conversations come first.
+            warm: True if it may be a warm process, or a conversation that was returned within `AFFINITY_SECONDS`.
             waited: True if it may be a conversation that a caller waits for.
         """
+        rested = self._taken_at - AFFINITY_SECONDS
         idle = [
-            (bool(slot.conv.waiters), slot.used_at, slot.number)
+            (slot.waited_for, slot.used_at > rested, slot.used_at, slot.number)
             for slot in self.slots.values()
             if slot.state is State.IDLE and slot.conv is not None and not slot.conv.working
         ]
-        if idle and (waited or not min(idle)[0]):
-            self.meter.evictions += 1
-            self._hibernate(self.slots[min(idle)[2]], reason)
-            return True
-        unused = self._oldest(State.WARM) if warm else None
-        if unused is None:
+        wanted, recent, _, number = min(idle, default=(True, True, 0.0, -1))
+        unused = self._oldest(State.WARM) if warm and (wanted or recent) else None
+        if unused is not None:
+            self._stop(unused)
+        elif idle and (waited or not wanted) and (warm or not recent):
+            self._hibernate(self.slots[number], reason)
+        else:
             return False
         self.meter.evictions += 1
-        self._stop(unused)
         return True
 
     def _hibernate(self, slot: Slot, reason: Reason) -> None:
@@ -912,7 +933,7 @@ class PoolCore:
             starting=self._counts[State.STARTING],
             warm=self._counts[State.WARM],
             busy=self._counts[State.BUSY] + self._counts[State.LOST],
-            idle=self._counts[State.IDLE] + self._counts[State.SETTLING],
+            idle=self._counts[State.IDLE] + self._counts[State.SETTLING] + self._counts[State.RESERVED],
             waiting=len(self._queue),
             hibernated=len(self._asleep),
             memory=0 if self.limits.memory is None else self.memory,

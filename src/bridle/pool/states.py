@@ -15,6 +15,8 @@ class State(Member):
     STARTING = auto()
     WARM = auto()
     """Ready, never used by a holder, and of no conversation."""
+    RESERVED = auto()
+    """Ready, and of a conversation whose caller gets it once the registry has stored the conversation: no other caller's victim."""
     BUSY = auto()
     """It has a holder."""
     LOST = auto()
@@ -40,6 +42,8 @@ class Happening(Member):
     BOUND = auto()
     """A conversation took it."""
     GRANTED = auto()
+    LEFT = auto()
+    """The last caller that it was reserved for is gone."""
     RETURNED_QUIET = auto()
     RETURNED_OPEN = auto()
     UNUSED = auto()
@@ -59,13 +63,18 @@ LIVE: frozenset[State] = frozenset(set(_S) - {_S.LOST, _S.GONE})
 
 SLOT: dict[tuple[State, Happening], State] = {
     (_S.STARTING, _H.READY): _S.WARM,
-    (_S.STARTING, _H.READY_FOR_KEY): _S.IDLE,
+    (_S.STARTING, _H.READY_FOR_KEY): _S.RESERVED,
     (_S.STARTING, _H.FAILED): _S.GONE,
     (_S.STARTING, _H.STOP): _S.STOPPING,
-    (_S.WARM, _H.BOUND): _S.IDLE,
+    (_S.WARM, _H.BOUND): _S.RESERVED,
     (_S.WARM, _H.GRANTED): _S.BUSY,
     (_S.WARM, _H.DIED): _S.GONE,
     (_S.WARM, _H.STOP): _S.STOPPING,
+    (_S.RESERVED, _H.GRANTED): _S.BUSY,
+    (_S.RESERVED, _H.LEFT): _S.IDLE,
+    (_S.RESERVED, _H.DIED): _S.GONE,
+    (_S.RESERVED, _H.STOP): _S.STOPPING,
+    (_S.RESERVED, _H.HIBERNATE): _S.HIBERNATING,
     (_S.BUSY, _H.RETURNED_QUIET): _S.IDLE,
     (_S.BUSY, _H.RETURNED_OPEN): _S.SETTLING,
     (_S.BUSY, _H.UNUSED): _S.WARM,

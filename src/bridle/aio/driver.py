@@ -289,7 +289,7 @@ class Driver:
         self._serving, self._answered = True, False
         try:
             for job in self._core.callbacks.take():
-                context = self._context.copy()
+                context = (job.context or self._context).copy()
                 if job.is_async:
                     self._loop.spawn(partial(run_job, job, self._finish), context, eager=True)
                     continue

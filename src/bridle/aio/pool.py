@@ -13,7 +13,7 @@ import uuid
 import weakref
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from bridle.aio.pool_seam import PoolSeam
 from bridle.aio.session import Life, Session
@@ -41,6 +41,7 @@ from bridle.pool.states import State
 from bridle.protocol.results import ControlResult
 from bridle.session.readers import Inbox
 from bridle.transports.base import TransportSource
+from bridle.waiting.event_loops import context_for_thread
 from bridle.waiting.log import logger
 
 if TYPE_CHECKING:
@@ -89,13 +90,26 @@ class PooledSession(Session):
     """The session that a holder gets: it is dead after its return.
 
     Args:
-        life: the CLI.
+        slot: its process.
+        caller: the value of the check-out.
+
+    Attributes:
+        conversation: the key of its conversation; None for one of `pool.session()`.
+        caller: the value of the check-out: `pool.conversation(key, caller=...)`.
     """
 
-    def __init__(self, life: Life[PooledReaders]) -> None:
-        self._use(life)
+    def __init__(self, slot: Slot, caller: Any = None) -> None:
+        self._use(slot.life)
+        self._chosen_id = slot.session_id
+        self.conversation: str | None = slot.key
+        self.caller: Any = caller
         self.applied: dict[str, Any] = {}
         self.spoiled: bool = False
+
+    @property
+    def session_id(self) -> str | None:
+        """The session: the id that the pool chose, until a message names another one."""
+        return super().session_id or self._chosen_id
 
     async def _ask(
         self,
@@ -299,7 +313,7 @@ class Works:
 
     async def _finish(self, slot: Slot) -> None:
         try:
-            await PooledSession(slot.life).finish(timeout=FINISH_SECONDS)
+            await PooledSession(slot).finish(timeout=FINISH_SECONDS)
         except BridleError:
             pass  # it died: there is nothing to finish
         finally:
@@ -421,7 +435,7 @@ class Works:
         while self.forgotten:
             session = self.forgotten.popleft()
             session.spoiled = True
-            self._take_back(session)
+            self._take_back(session, interrupt=True)
         for _ in range(len(self.noted)):
             slot = self.noted.popleft()
             if slot.life.core.ended.is_set:
@@ -443,7 +457,7 @@ class Works:
 
     # -- check-out and return ------------------------------------------------------------------------------------------
 
-    async def check_out(self, key: str | None, wanted: Split, timeout: float | None) -> PooledSession:
+    async def check_out(self, key: str | None, wanted: Split, timeout: float | None, caller: Any) -> PooledSession:
         """Return a session for a caller.
 
         Raises:
@@ -459,7 +473,7 @@ class Works:
         try:
             for _ in range(_TRIES):
                 slot = await self._wait_for(waiter, timeout, until)
-                session = self._lend(slot)
+                session = self._lend(slot, caller)
                 error = await self._bring_into_force(slot, session, wanted)
                 if error is None:
                     await self.seam.give_way()
@@ -500,8 +514,10 @@ class Works:
         if slot.state is State.SETTLING:
             self._watch_rest(slot)
 
-    def _lend(self, slot: Slot) -> PooledSession:
-        session = PooledSession(slot.life)
+    def _lend(self, slot: Slot, caller: Any) -> PooledSession:
+        session = PooledSession(slot, caller)
+        with slot.life.seam.lock:
+            slot.life.core.lend(slot.key, caller, context_for_thread())
         self._slots[session] = slot
         return session
 
@@ -517,10 +533,10 @@ class Works:
                 return error
         return None
 
-    async def give_back(self, session: PooledSession) -> None:
+    async def give_back(self, session: PooledSession, *, interrupt: bool) -> None:
         """Take a session back from its holder; return when a change of its conversation is stored."""
         slot = self._slots.get(session)
-        self._take_back(session)
+        self._take_back(session, interrupt=interrupt)
         self.pump()
         conv = slot.conv if slot is not None else None
         if conv is None or not self._registry.blocking:
@@ -530,7 +546,7 @@ class Works:
         if storing:
             await self.seam.wait(conv.stored_flag, STORE_SECONDS, since=seen)
 
-    def _take_back(self, session: PooledSession) -> None:
+    def _take_back(self, session: PooledSession, *, interrupt: bool = False) -> None:
         slot = self._slots.pop(session, None)
         if slot is None:
             return
@@ -539,6 +555,11 @@ class Works:
         with life.seam.lock:
             core = life.core
             quiet, session_id = core.connection.quiet, core.connection.session_id
+            if quiet:
+                core.lend(slot.key, None, None)  # what the caller left there is not kept
+            elif interrupt:
+                core.interrupt_all(cancel_queued=True)
+                life.seam.wake()
             core.audience.dismiss(SessionReturnedError())
             core.session = None
             said = core.audience.said
@@ -555,6 +576,7 @@ class Works:
                 said=said,
                 applied=session.applied,
                 spoiled=session.spoiled,
+                interrupted=interrupt,
             )
         if slot.state is State.SETTLING:
             self._watch_rest(slot)
@@ -599,11 +621,22 @@ class Works:
 class CheckOut(OtherShell):
     """The return value of `pool.session()` and `pool.conversation()`: enter it with `async with`."""
 
-    def __init__(self, works: Works, key: str | None, wanted: Split, timeout: float | None, pool: SessionPool) -> None:
+    def __init__(
+        self,
+        works: Works,
+        key: str | None,
+        wanted: Split,
+        timeout: float | None,
+        caller: Any,
+        on_leave: str | None,
+        pool: SessionPool,
+    ) -> None:
         self._works = works
         self._key = key
         self._wanted = wanted
         self._timeout = timeout
+        self._caller = caller
+        self._on_leave = on_leave
         self._pool = pool  # not collected while a session is out
         self._session: PooledSession | None = None
 
@@ -613,7 +646,7 @@ class CheckOut(OtherShell):
                 "This check-out was entered already. Call `pool.session()` or `pool.conversation(key)` again."
             )
         with short_traceback:
-            self._session = await self._works.check_out(self._key, self._wanted, self._timeout)
+            self._session = await self._works.check_out(self._key, self._wanted, self._timeout, self._caller)
         return self._session
 
     async def __aexit__(
@@ -621,7 +654,8 @@ class CheckOut(OtherShell):
     ) -> None:
         session, self._session = self._session, None
         if session is not None:
-            await self._works.give_back(session)
+            interrupt = kind is not None if self._on_leave is None else self._on_leave == "interrupt"
+            await self._works.give_back(session, interrupt=interrupt)
 
     def __del__(self) -> None:
         session = getattr(self, "_session", None)
@@ -853,11 +887,13 @@ class SessionPool(OtherShell):
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 
-    def session(self, *, timeout: float | None = None, **differences: Any) -> CheckOut:
+    def session(self, *, timeout: float | None = None, caller: Any = None, **differences: Any) -> CheckOut:
         """Check out a session that was never used before; it is stopped after its `with` block.
 
         Args:
             timeout: seconds to wait for it; None for the `timeout` of the pool, infinity for no limit.
+            caller: any object that says for whom the session is: `request.caller` in permission requests and dialogs, `context.caller`
+                in hooks and tools.
             **differences: options that differ from those of the pool. `model`, `permission_mode` and `max_thinking_tokens` are applied to a
                 warm process; others start a process of their own.
 
@@ -874,13 +910,15 @@ class SessionPool(OtherShell):
                 async with pool.session(model="haiku") as session:
                     turn = await session.send("Hello")
         """
-        return self._check_out(None, timeout, differences)
+        return self._check_out(None, timeout, differences, caller)
 
     def conversation(
         self,
         key: str,
         *,
         timeout: float | None = None,
+        caller: Any = None,
+        on_leave: Literal["interrupt", "finish"] | None = None,
         **differences: Any,
     ) -> CheckOut:
         """Check out a conversation: it continues where its last holder stopped, in any process.
@@ -891,6 +929,11 @@ class SessionPool(OtherShell):
         Args:
             key: the name of the conversation in your application. An unknown one starts a new conversation.
             timeout: seconds to wait for it; None for the `timeout` of the pool, infinity for no limit.
+            caller: any object that says for whom it is, such as the user of the request: `request.caller` in permission requests and
+                dialogs, `context.caller` in hooks and tools. `conversation` beside it is the key.
+            on_leave: the fate of turns that are open when the `with` block is left. `interrupt` interrupts them, cancels queued prompts and
+                stops background agents; `finish` lets them continue. None interrupts if the block is left by an exception, such as the
+                cancellation of a request whose client is gone, and else lets them continue.
             **differences: options that differ from those of the pool, for this holder only; see `session`.
 
         Returns:
@@ -898,6 +941,7 @@ class SessionPool(OtherShell):
 
         Raises:
             TypeError: `key` is not a str.
+            ValueError: `on_leave` has another value.
             OptionsError: a difference has a wrong name or value.
             PoolClosedError: the pool was not started, or was stopped.
 
@@ -909,15 +953,24 @@ class SessionPool(OtherShell):
         """
         if not _is_name(key):
             raise TypeError(f"`key` must be a non-empty str, got {key!r} ({type(key).__name__})")
-        return self._check_out(key, timeout, differences)
+        if on_leave not in (None, "interrupt", "finish"):
+            raise ValueError(f"`on_leave` must be 'interrupt', 'finish' or None, got {on_leave!r}")
+        return self._check_out(key, timeout, differences, caller, on_leave)
 
-    def _check_out(self, key: str | None, timeout: float | None, differences: Mapping[str, Any]) -> CheckOut:
+    def _check_out(
+        self,
+        key: str | None,
+        timeout: float | None,
+        differences: Mapping[str, Any],
+        caller: Any,
+        on_leave: str | None = None,
+    ) -> CheckOut:
         with short_traceback:
             works = self._running()
             options = checked(self._options, differences, keyed=key is not None)
             wanted = split(self._options, options, differences)
             seconds = self._timeout if timeout is None else checked_timeout(timeout)
-            return CheckOut(works, key, wanted, seconds, self)
+            return CheckOut(works, key, wanted, seconds, caller, on_leave, self)
 
     # -- numbers and events --------------------------------------------------------------------------------------------
 

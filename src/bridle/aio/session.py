@@ -40,7 +40,7 @@ from bridle.messages import Message
 from bridle.options.bounds import checked_timeout
 from bridle.protocol.log import issue
 from bridle.protocol.results import ControlResult, McpServersChange
-from bridle.protocol.states.session import SessionState
+from bridle.protocol.states.session import SessionState, TurnState
 from bridle.queries.ending import TextDeltas
 from bridle.queries.plain import with_guards
 from bridle.session.core import SessionBase, SessionCore, checked_content, prompt_fields, sent_servers
@@ -50,6 +50,7 @@ from bridle.session.steering import SteeredQuery
 from bridle.transports.opening import open_async
 from bridle.transports.process.prepare import Preparation
 from bridle.transports.process.private_folders import make_folder, remove_folder
+from bridle.waiting.event_loops import context_for_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -374,6 +375,33 @@ class Turn(TurnBase):
             if text := deltas.of(message):
                 yield text
 
+    async def interrupt(self, *, timeout: float | None = None) -> None:
+        """Interrupt this turn, or cancel its prompt if the CLI has not begun it. Other turns continue.
+
+        The turn ends as `interrupted`, usually with a result. Does nothing if the turn is over. Prompts that the CLI answers together
+        are interrupted together.
+
+        Args:
+            timeout: seconds to wait for each answer of the CLI; None for `Timeouts.control`.
+
+        Raises:
+            ControlError: the CLI refused the request, or did not answer in time.
+            SessionClosedError: the session is over.
+
+        Example:
+            ::
+
+                turn = await session.send("Write a long story.")
+                await turn.interrupt()
+        """
+        with short_traceback:
+            if self.state is TurnState.QUEUED:
+                answer = await self._session.cancel_async_message(self.id, timeout=timeout)
+                if answer.cancelled:
+                    return
+            if not self.state.over:
+                await self._session.interrupt(timeout=timeout)
+
     def _with_partial(self, error: BridleError) -> BridleError:
         """Add the messages of the turn so far to an error."""
         return error.add_partial(self._progress.recent.partial(error.session_id or self._session.session_id))
@@ -630,7 +658,8 @@ class Session(OtherShell, SessionBase, Operations):
             self._require_start("send")
             fields = prompt_fields(priority, extra)
             with seam.entered():
-                turn = Turn(self._core.send(prompt, fields, time.monotonic()), self, seam)
+                progress = self._core.send(prompt, fields, time.monotonic(), context=context_for_thread())
+                turn = Turn(progress, self, seam)
                 seam.wake()
         await seam.give_way()
         return turn

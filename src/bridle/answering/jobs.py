@@ -18,6 +18,7 @@ from bridle.protocol.log import one_line
 from bridle.tools import ToolError
 
 if TYPE_CHECKING:
+    import contextvars
     from collections.abc import Callable, Iterator
 
     from bridle.answering.observers import Observers
@@ -42,7 +43,7 @@ class SessionParts(NamedTuple):
         deadlines: keeps the timeouts of kind `callback`, by request.
         silence: hears of each answer.
         warn: takes failures and timeouts, as `SessionCore.warn` does.
-        session: leads callbacks to their session.
+        reach: returns how a callback of this moment reaches its session, and for whom it is called.
         post: runs a function where the core may be touched; safe from any thread.
         log: the log of the session.
         observers: hear of each callback; None without observers.
@@ -52,7 +53,7 @@ class SessionParts(NamedTuple):
     deadlines: Deadlines
     silence: TurnDeadlines
     warn: Callable[..., None]
-    session: Reach
+    reach: Callable[[], Reach]
     post: Callable[[Callable[[], None]], None]
     log: SessionLog
     observers: Observers | None
@@ -129,6 +130,7 @@ class Job:
         tool_use_id: the id of the tool call.
         request: the argument of the callback.
         on_failure: the policy of a hook.
+        context: the context variables of the callback; None for those of the start.
         with_meta: adds entries to `_meta` of the JSON-RPC call, for calls that a running server takes.
     """
 
@@ -143,6 +145,7 @@ class Job:
     with_meta: Callable[[dict[str, str]], None] | None = None
     tool_use_id: str | None = None
     request: Any = None
+    context: contextvars.Context | None = None
 
     def __init__(self, request_id: str, kind: str) -> None:
         self.request_id = request_id

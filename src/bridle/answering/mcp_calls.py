@@ -114,7 +114,7 @@ class McpCalls:
 
             self._parts.post(send)
 
-        made = entry.server.handle(bytes(message), session=self._parts.session, notify=notify)
+        made = entry.server.handle(bytes(message), session=self._parts.reach(), notify=notify)
         if not isinstance(made, ToolCallPlan):
             if isinstance(made, CancelledCall):
                 cancel_call(self._jobs, entry, made.request_id)

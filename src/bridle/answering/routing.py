@@ -55,6 +55,7 @@ class Callbacks:
 
     def __init__(self, options: Options, hooks: Registration, servers: dict[str, Any], parts: SessionParts) -> None:
         self._log = parts.log
+        self._reach = parts.reach
         self._observers = parts.observers
         self._jobs = jobs = Jobs(options.limits.inflight_callbacks, parts)
         self.to_run: deque[Job] = jobs.to_run
@@ -76,6 +77,7 @@ class Callbacks:
     def begin(self, event: RequestReceived) -> None:
         """Answer a request, or open a job for it."""
         job = Job(event.request_id, event.row.deadline)
+        job.context = self._reach().context
         try:
             timeout = self._prepare[job.kind](job, event)
         except Exception as error:
@@ -136,7 +138,7 @@ class _UserCallbacks:
         job.is_async = hook.is_async
         job.fail = lambda reason: fail_output(hook.on_failure, hook.event, reason)
         job.tool_use_id = asked.tool_use_id
-        context = HookContext(asked.tool_use_id, self._parts.session, lambda: job.cancelled)
+        context = HookContext(asked.tool_use_id, self._parts.reach(), lambda: job.cancelled)
         # Here and not in the callback's thread: a warning belongs to the session.
         value = job.request = decode_hook_input(hook.event, asked.input_raw, self._parts.warn)
         job.event, job.tool, job.on_failure = hook.event, getattr(value, "tool_name", ""), hook.on_failure
@@ -182,7 +184,7 @@ class _UserCallbacks:
         request = decode(
             event.frame.request_raw,
             request_id=event.request_id,
-            session=self._parts.session,
+            session=self._parts.reach(),
             cancelled=lambda: job.cancelled,
             warn=self._parts.warn,
         )

@@ -16,6 +16,7 @@ from bridle.errors import DecodeError, OptionsError, StreamWarning, escape_termi
 from bridle.messages.base import Kept
 
 if TYPE_CHECKING:
+    import contextvars
     import inspect
     from types import TracebackType
 
@@ -43,16 +44,32 @@ class Reach:
 
     Args:
         find: returns the session; None once there is none any more.
+        conversation: the key of its conversation; None outside a pool.
+        caller: the value of the check-out.
+        context: the context variables for callbacks; None for those of the start.
     """
 
-    __slots__ = ("_find",)
+    __slots__ = ("_find", "caller", "context", "conversation")
 
-    def __init__(self, find: Callable[[], Any]) -> None:
+    def __init__(
+        self,
+        find: Callable[[], Any],
+        conversation: str | None = None,
+        caller: Any = None,
+        context: contextvars.Context | None = None,
+    ) -> None:
         self._find = find
+        self.conversation: str | None = conversation
+        self.caller: Any = caller
+        self.context: contextvars.Context | None = context
 
     def __call__(self) -> Any:
         """Return the session, as it is to be used in this thread."""
         return self._find()
+
+    def lent(self, conversation: str | None, caller: Any, context: contextvars.Context | None) -> Reach:
+        """Return the reach of callbacks for another caller."""
+        return Reach(self._find, conversation, caller, context)
 
 
 def reached(session: Any) -> Any:
@@ -76,6 +93,16 @@ class Question(Kept, frozen=True, kw_only=True):
         In a plain function, which runs in a thread, its methods block; in an async one they are awaited, except with `bridle.sync`.
         """
         return reached(self.__dict__.get("(session)"))
+
+    @property
+    def conversation(self) -> str | None:
+        """The key of the conversation in its `SessionPool`; None outside a pool."""
+        return getattr(self.__dict__.get("(session)"), "conversation", None)
+
+    @property
+    def caller(self) -> Any:
+        """The value of the check-out: `pool.conversation(key, caller=...)`; None without one."""
+        return getattr(self.__dict__.get("(session)"), "caller", None)
 
     @property
     def cancelled(self) -> bool:

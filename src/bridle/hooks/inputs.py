@@ -184,17 +184,23 @@ class HookContext:
 
     Attributes:
         tool_use_id: the call it is about. The CLI makes one up where no tool is involved.
+        conversation: the key of the conversation in its `SessionPool`; None outside a pool.
+        caller: the value of the check-out, `pool.conversation(key, caller=...)`; None without one.
     """
 
-    __slots__ = ("_cancelled", "_session", "tool_use_id")
+    __slots__ = ("_cancelled", "_session", "caller", "conversation", "tool_use_id")
 
     tool_use_id: str | None
+    conversation: str | None
+    caller: Any
 
     def __init__(
         self, tool_use_id: str | None = None, session: Any = None, cancelled: Callable[[], bool] | None = None
     ) -> None:
         object.__setattr__(self, "tool_use_id", tool_use_id)
         object.__setattr__(self, "_session", session)
+        object.__setattr__(self, "conversation", getattr(session, "conversation", None))
+        object.__setattr__(self, "caller", getattr(session, "caller", None))
         object.__setattr__(self, "_cancelled", cancelled)
 
     @property

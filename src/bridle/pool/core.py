@@ -6,6 +6,7 @@ calls come from one place at a time: the thread of the event loop, or under a lo
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict, deque
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
@@ -52,6 +53,8 @@ AFFINITY_SECONDS = 10.0
 """For how long a conversation that was returned keeps its process as long as another one can make room: its user may be typing."""
 BACK_OFF_SECONDS = (0.5, 30.0)
 """The first and the longest pause after failed starts; it doubles in between."""
+INTERRUPT_SECONDS = 10.0
+"""How long a process whose turns were interrupted at its return may take to become quiet, before it is stopped."""
 POLL_SECONDS = (0.05, 0.5)
 """The first and the longest pause before a conversation that another program runs is requested again."""
 PROCESS_BYTES = 200 * 2**20
@@ -131,6 +134,7 @@ class Slot:
         resumed: True if it continues a session.
         caller: the caller that it is started for; None for a warm one.
         ready_at, used_at: the time when it became ready, and of its last return.
+        stop_at: the time at which it is stopped if it is not quiet before.
         memory: its resident memory in bytes; None before it was measured.
         life: the object of the shell.
     """
@@ -149,6 +153,7 @@ class Slot:
         self.caller: Waiter | None = None
         self.ready_at: float = 0.0
         self.used_at: float = 0.0
+        self.stop_at: float = math.inf
         self.memory: int | None = None
         self.life: Any = None
 
@@ -366,6 +371,7 @@ class PoolCore:
         said: bool = False,
         applied: Mapping[str, Any] = _NO_DIFFERENCES,
         spoiled: bool = False,
+        interrupted: bool = False,
     ) -> None:
         """Take a session back from its holder.
 
@@ -377,8 +383,10 @@ class PoolCore:
             said: True if the holder sent a prompt.
             applied: the options that the holder changed, with their values.
             spoiled: True if no other holder may get the process.
+            interrupted: True if its open turns were interrupted: it has `INTERRUPT_SECONDS` to become quiet.
         """
         slot.used_at = now
+        slot.stop_at = now + INTERRUPT_SECONDS if interrupted else math.inf
         slot.said = slot.said or said
         slot.session_id = session_id or slot.session_id
         slot.applied.update(applied)
@@ -589,6 +597,7 @@ class PoolCore:
         """Return the time at which `take` is to be called again; None if that depends on nothing but reports."""
         idle = [slot for slot in self.slots.values() if slot.state is State.IDLE and not slot.waited_for]
         times = [slot.used_at + self.limits.idle for slot in idle]
+        times += [slot.stop_at for slot in self.slots.values() if slot.state is State.SETTLING]
         times += [
             conv.retry_at
             for conv in self._conversations.values()
@@ -608,6 +617,8 @@ class PoolCore:
     def _rest(self, now: float) -> None:
         """Hibernate conversations that have been idle for long, or that another program waits for."""
         for slot in list(self.slots.values()):
+            if slot.state is State.SETTLING and now >= slot.stop_at:
+                self._stop(slot)
             if slot.state is not State.IDLE or slot.conv is None:
                 continue
             if slot.conv.wanted:

@@ -57,6 +57,7 @@ from bridle.tools import server_kind
 from bridle.waiting.log import logger
 
 if TYPE_CHECKING:
+    import contextvars
     from collections.abc import Callable
 
     from bridle.answering.observers import Observers
@@ -161,11 +162,19 @@ class SessionCore(Generic[A]):
         self._turn_deadlines = TurnDeadlines(options.timeouts, self.deadlines, self.connection)
         self.audience = audience(self)
         self.kind: Literal["query", "session"] = "query" if audience.in_order else "session"
-        reach = Reach(lambda: self.session() if self.session is not None else None)
+        self._reach = self._holder = Reach(lambda: self.session() if self.session is not None else None)
+        self._senders: dict[str, Reach] = {}
         self.log: SessionLog = self.connection.log
         self.observers: Observers | None = observers_of(options, _Observed(self), self.warn, self.log.ids)
         parts = SessionParts(
-            self.connection, self.deadlines, self._turn_deadlines, self.warn, reach, post, self.log, self.observers
+            self.connection,
+            self.deadlines,
+            self._turn_deadlines,
+            self.warn,
+            lambda: self._reach,
+            post,
+            self.log,
+            self.observers,
         )
         self.callbacks: Callbacks = Callbacks(options, self.hooks, servers, parts)
         self.session: Callable[[], object] | None = None
@@ -413,6 +422,12 @@ class SessionCore(Generic[A]):
 
     # -- what is asked for ---------------------------------------------------------------------------------------------
 
+    def lend(self, conversation: str | None, caller: Any, context: contextvars.Context | None) -> None:
+        """Take who has the session from now on. What is open belongs to the caller before."""
+        self._holder = self._holder.lent(conversation, caller, context)
+        if not self.connection.at_work:
+            self._reach = self._holder
+
     def ask(self, subtype: str, fields: Mapping[str, Any], operation: str, timeout: float | None, now: float) -> Answer:
         """Send a control request.
 
@@ -450,8 +465,9 @@ class SessionCore(Generic[A]):
         fields: Mapping[str, Any] | None,
         now: float,
         turn_id: str | None = None,
+        context: contextvars.Context | None = None,
     ) -> Progress:
-        """Send a prompt; return its turn.
+        """Send a prompt; return its turn. Its callbacks get the context variables, if there are some.
 
         Raises:
             TypeError, ValueError, SessionClosedError: as `Connection.send_prompt` says.
@@ -460,10 +476,15 @@ class SessionCore(Generic[A]):
         if self.options.verbatim_prompts:
             fields = {"client_composed": True, **(fields or {})}
         content = checked_content(prompt)
+        sender = self._holder.lent(self._holder.conversation, self._holder.caller, context)
+        begins = not self.connection.working  # else it begins when the CLI takes it up
         if self.observers is None:
             turn = Progress(self.connection.send_prompt(content, turn_id=turn_id, fields=fields))
         else:
             turn = Progress(self._send_observed(self.observers, content, turn_id, fields))
+        self._senders[turn.id] = sender
+        if begins:
+            self._reach = sender
         self.audience.sent(turn)
         self._turn_deadlines.sent(turn.id)
         return turn
@@ -501,7 +522,14 @@ class SessionCore(Generic[A]):
         if self.kind == "query":
             self.audience.turn_given_up("", error)
             return
-        connection.interrupt(internal=True)
+        self.interrupt_all(cancel_queued=False)
+
+    def interrupt_all(self, *, cancel_queued: bool) -> None:
+        """Interrupt the running turn and stop background agents; prompts that wait are cancelled, or begin then."""
+        connection = self.connection
+        if connection.over or self.stop_asked:
+            return
+        connection.interrupt(cancel_queued=cancel_queued, internal=True)
         for task in connection.background_tasks:
             if task.task_type != "local_bash":  # a command costs nothing
                 connection.send_request("stop_task", {"task_id": task.task_id}, internal=True)
@@ -594,8 +622,10 @@ class SessionCore(Generic[A]):
     def turn_over(self, event: core_events.TurnStateChanged) -> None:
         """Move the timeouts of a turn."""
         if event.state is TurnState.STARTED:
+            self._reach = self._senders.get(event.turn_id, self._reach)
             self._turn_deadlines.started(event.turn_id)
         elif event.state.over:
+            self._senders.pop(event.turn_id, None)
             self._turn_deadlines.over(event.turn_id)
 
     def _on_turn(self, event: core_events.TurnStateChanged) -> None:

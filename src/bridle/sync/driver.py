@@ -347,7 +347,7 @@ class Runner:
 
     def start(self, job: Job) -> None:
         """Start a callback."""
-        context = self._context.copy()
+        context = (job.context or self._context).copy()
         if not job.is_async:
             self._threads.run(lambda: context.run(self._call, job))
             return
@@ -363,7 +363,7 @@ class Runner:
 
     def call_here(self, job: Job) -> None:
         """Run a plain callback in this thread."""
-        self._context.copy().run(self._call, job)
+        (job.context or self._context).copy().run(self._call, job)
 
     def _call(self, job: Job) -> None:
         try:

@@ -14,7 +14,7 @@ import uuid
 import weakref
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from bridle.errors import (
     BridleError,
@@ -42,6 +42,7 @@ from bridle.sync.pool_seam import PoolSeam
 from bridle.sync.session import Life, Session
 from bridle.sync.waits import OtherShell
 from bridle.transports.base import TransportSource
+from bridle.waiting.event_loops import context_for_thread
 from bridle.waiting.log import logger
 
 if TYPE_CHECKING:
@@ -90,13 +91,26 @@ class PooledSession(Session):
     """The session that a holder gets: it is dead after its return.
 
     Args:
-        life: the CLI.
+        slot: its process.
+        caller: the value of the check-out.
+
+    Attributes:
+        conversation: the key of its conversation; None for one of `pool.session()`.
+        caller: the value of the check-out: `pool.conversation(key, caller=...)`.
     """
 
-    def __init__(self, life: Life[PooledReaders]) -> None:
-        self._use(life)
+    def __init__(self, slot: Slot, caller: Any = None) -> None:
+        self._use(slot.life)
+        self._chosen_id = slot.session_id
+        self.conversation: str | None = slot.key
+        self.caller: Any = caller
         self.applied: dict[str, Any] = {}
         self.spoiled: bool = False
+
+    @property
+    def session_id(self) -> str | None:
+        """The session: the id that the pool chose, until a message names another one."""
+        return super().session_id or self._chosen_id
 
     def _ask(
         self,
@@ -300,7 +314,7 @@ class Works:
 
     def _finish(self, slot: Slot) -> None:
         try:
-            PooledSession(slot.life).finish(timeout=FINISH_SECONDS)
+            PooledSession(slot).finish(timeout=FINISH_SECONDS)
         except BridleError:
             pass  # it died: there is nothing to finish
         finally:
@@ -422,7 +436,7 @@ class Works:
         while self.forgotten:
             session = self.forgotten.popleft()
             session.spoiled = True
-            self._take_back(session)
+            self._take_back(session, interrupt=True)
         for _ in range(len(self.noted)):
             slot = self.noted.popleft()
             if slot.life.core.ended.is_set:
@@ -444,7 +458,7 @@ class Works:
 
     # -- check-out and return ------------------------------------------------------------------------------------------
 
-    def check_out(self, key: str | None, wanted: Split, timeout: float | None) -> PooledSession:
+    def check_out(self, key: str | None, wanted: Split, timeout: float | None, caller: Any) -> PooledSession:
         """Return a session for a caller.
 
         Raises:
@@ -460,7 +474,7 @@ class Works:
         try:
             for _ in range(_TRIES):
                 slot = self._wait_for(waiter, timeout, until)
-                session = self._lend(slot)
+                session = self._lend(slot, caller)
                 error = self._bring_into_force(slot, session, wanted)
                 if error is None:
                     self.seam.give_way()
@@ -501,8 +515,10 @@ class Works:
         if slot.state is State.SETTLING:
             self._watch_rest(slot)
 
-    def _lend(self, slot: Slot) -> PooledSession:
-        session = PooledSession(slot.life)
+    def _lend(self, slot: Slot, caller: Any) -> PooledSession:
+        session = PooledSession(slot, caller)
+        with slot.life.seam.lock:
+            slot.life.core.lend(slot.key, caller, context_for_thread())
         self._slots[session] = slot
         return session
 
@@ -518,10 +534,10 @@ class Works:
                 return error
         return None
 
-    def give_back(self, session: PooledSession) -> None:
+    def give_back(self, session: PooledSession, *, interrupt: bool) -> None:
         """Take a session back from its holder; return when a change of its conversation is stored."""
         slot = self._slots.get(session)
-        self._take_back(session)
+        self._take_back(session, interrupt=interrupt)
         self.pump()
         conv = slot.conv if slot is not None else None
         if conv is None or not self._registry.blocking:
@@ -531,7 +547,7 @@ class Works:
         if storing:
             self.seam.wait(conv.stored_flag, STORE_SECONDS, since=seen)
 
-    def _take_back(self, session: PooledSession) -> None:
+    def _take_back(self, session: PooledSession, *, interrupt: bool = False) -> None:
         slot = self._slots.pop(session, None)
         if slot is None:
             return
@@ -540,6 +556,11 @@ class Works:
         with life.seam.lock:
             core = life.core
             quiet, session_id = core.connection.quiet, core.connection.session_id
+            if quiet:
+                core.lend(slot.key, None, None)  # what the caller left there is not kept
+            elif interrupt:
+                core.interrupt_all(cancel_queued=True)
+                life.seam.wake()
             core.audience.dismiss(SessionReturnedError())
             core.session = None
             said = core.audience.said
@@ -556,6 +577,7 @@ class Works:
                 said=said,
                 applied=session.applied,
                 spoiled=session.spoiled,
+                interrupted=interrupt,
             )
         if slot.state is State.SETTLING:
             self._watch_rest(slot)
@@ -600,11 +622,22 @@ class Works:
 class CheckOut(OtherShell):
     """The return value of `pool.session()` and `pool.conversation()`: enter it with `with`."""
 
-    def __init__(self, works: Works, key: str | None, wanted: Split, timeout: float | None, pool: SessionPool) -> None:
+    def __init__(
+        self,
+        works: Works,
+        key: str | None,
+        wanted: Split,
+        timeout: float | None,
+        caller: Any,
+        on_leave: str | None,
+        pool: SessionPool,
+    ) -> None:
         self._works = works
         self._key = key
         self._wanted = wanted
         self._timeout = timeout
+        self._caller = caller
+        self._on_leave = on_leave
         self._pool = pool  # not collected while a session is out
         self._session: PooledSession | None = None
 
@@ -614,7 +647,7 @@ class CheckOut(OtherShell):
                 "This check-out was entered already. Call `pool.session()` or `pool.conversation(key)` again."
             )
         with short_traceback:
-            self._session = self._works.check_out(self._key, self._wanted, self._timeout)
+            self._session = self._works.check_out(self._key, self._wanted, self._timeout, self._caller)
         return self._session
 
     def __exit__(
@@ -622,7 +655,8 @@ class CheckOut(OtherShell):
     ) -> None:
         session, self._session = self._session, None
         if session is not None:
-            self._works.give_back(session)
+            interrupt = kind is not None if self._on_leave is None else self._on_leave == "interrupt"
+            self._works.give_back(session, interrupt=interrupt)
 
     def __del__(self) -> None:
         session = getattr(self, "_session", None)
@@ -854,11 +888,13 @@ class SessionPool(OtherShell):
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 
-    def session(self, *, timeout: float | None = None, **differences: Any) -> CheckOut:
+    def session(self, *, timeout: float | None = None, caller: Any = None, **differences: Any) -> CheckOut:
         """Check out a session that was never used before; it is stopped after its `with` block.
 
         Args:
             timeout: seconds to wait for it; None for the `timeout` of the pool, infinity for no limit.
+            caller: any object that says for whom the session is: `request.caller` in permission requests and dialogs, `context.caller`
+                in hooks and tools.
             **differences: options that differ from those of the pool. `model`, `permission_mode` and `max_thinking_tokens` are applied to a
                 warm process; others start a process of their own.
 
@@ -875,13 +911,15 @@ class SessionPool(OtherShell):
                 with pool.session(model="haiku") as session:
                     turn = session.send("Hello")
         """
-        return self._check_out(None, timeout, differences)
+        return self._check_out(None, timeout, differences, caller)
 
     def conversation(
         self,
         key: str,
         *,
         timeout: float | None = None,
+        caller: Any = None,
+        on_leave: Literal["interrupt", "finish"] | None = None,
         **differences: Any,
     ) -> CheckOut:
         """Check out a conversation: it continues where its last holder stopped, in any process.
@@ -892,6 +930,11 @@ class SessionPool(OtherShell):
         Args:
             key: the name of the conversation in your application. An unknown one starts a new conversation.
             timeout: seconds to wait for it; None for the `timeout` of the pool, infinity for no limit.
+            caller: any object that says for whom it is, such as the user of the request: `request.caller` in permission requests and
+                dialogs, `context.caller` in hooks and tools. `conversation` beside it is the key.
+            on_leave: the fate of turns that are open when the `with` block is left. `interrupt` interrupts them, cancels queued prompts and
+                stops background agents; `finish` lets them continue. None interrupts if the block is left by an exception, such as the
+                cancellation of a request whose client is gone, and else lets them continue.
             **differences: options that differ from those of the pool, for this holder only; see `session`.
 
         Returns:
@@ -899,6 +942,7 @@ class SessionPool(OtherShell):
 
         Raises:
             TypeError: `key` is not a str.
+            ValueError: `on_leave` has another value.
             OptionsError: a difference has a wrong name or value.
             PoolClosedError: the pool was not started, or was stopped.
 
@@ -910,15 +954,24 @@ class SessionPool(OtherShell):
         """
         if not _is_name(key):
             raise TypeError(f"`key` must be a non-empty str, got {key!r} ({type(key).__name__})")
-        return self._check_out(key, timeout, differences)
+        if on_leave not in (None, "interrupt", "finish"):
+            raise ValueError(f"`on_leave` must be 'interrupt', 'finish' or None, got {on_leave!r}")
+        return self._check_out(key, timeout, differences, caller, on_leave)
 
-    def _check_out(self, key: str | None, timeout: float | None, differences: Mapping[str, Any]) -> CheckOut:
+    def _check_out(
+        self,
+        key: str | None,
+        timeout: float | None,
+        differences: Mapping[str, Any],
+        caller: Any,
+        on_leave: str | None = None,
+    ) -> CheckOut:
         with short_traceback:
             works = self._running()
             options = checked(self._options, differences, keyed=key is not None)
             wanted = split(self._options, options, differences)
             seconds = self._timeout if timeout is None else checked_timeout(timeout)
-            return CheckOut(works, key, wanted, seconds, self)
+            return CheckOut(works, key, wanted, seconds, caller, on_leave, self)
 
     # -- numbers and events --------------------------------------------------------------------------------------------
 

@@ -47,13 +47,27 @@ class ToolContext:
 
     Attributes:
         tool_use_id: the id of the model's `tool_use` block, if the CLI said it.
+        conversation: the key of the conversation in its `SessionPool`; None outside a pool.
+        caller: the value of the check-out, `pool.conversation(key, caller=...)`; None without one.
         server: the name of the tool server.
         tool: the name of the tool.
         request_id: the JSON-RPC id of the call.
         meta: further facts about the call, as they arrived (`_meta`).
     """
 
-    __slots__ = ("_cancelled", "_notify", "_session", "_token", "meta", "request_id", "server", "tool", "tool_use_id")
+    __slots__ = (
+        "_cancelled",
+        "_notify",
+        "_session",
+        "_token",
+        "caller",
+        "conversation",
+        "meta",
+        "request_id",
+        "server",
+        "tool",
+        "tool_use_id",
+    )
 
     def __init__(
         self,
@@ -68,6 +82,8 @@ class ToolContext:
     ) -> None:
         self.tool_use_id: str | None = tool_use_id
         self._session = session
+        self.conversation: str | None = getattr(session, "conversation", None)
+        self.caller: Any = getattr(session, "caller", None)
         self.server: str = server
         self.tool: str = tool
         self.request_id: str | float | None = request_id

@@ -8,7 +8,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from bridle.errors import ControlRejectedError, SessionClosedError
+from bridle.errors import ControlRejectedError, SessionClosedError, TurnCancelledError
 from bridle.hooks import HookMatcher, HookOutput
 from bridle.messages import UserMessage
 from bridle.permissions import AddRules, Allow, Deny, PermissionRule
@@ -91,6 +91,34 @@ def test_interrupts(shell: Shell, driving: Driving, real_cli: RealCLI) -> None:
                     assert turn.state is TurnState.INTERRUPTED, (kind, result)
                 await got(session.wait_idle())
                 assert await texts(await got(session.send("again"))) == ["Afterwards."]
+
+    shell.play(scenario)
+
+
+@shows("control.operations.interrupt-turn")
+def test_a_turn_is_interrupted_alone(shell: Shell, driving: Driving) -> None:
+    async def scenario() -> None:
+        long = Reply("x" * 5_000, chunk=10, delay=0.05)
+        with ScriptedModel(long, "Third.") as model:
+            async with Running(shell, driving(model, include_partial_messages=True)) as session:
+                one = await got(session.send("one"))
+                while (await first(one)).type != "stream_event":
+                    pass
+                two, three = await got(session.send("two")), await got(session.send("three"))
+                await got(two.interrupt())
+                assert (one.state, three.state) == (TurnState.STARTED, TurnState.QUEUED)
+                await raised(lambda: two.result(), TurnCancelledError)
+                await got(one.interrupt())
+                await got(one.result())
+                assert one.state is TurnState.INTERRUPTED
+                assert await texts(three) == ["Third."]
+                for turn in (one, two, three):
+                    await got(turn.interrupt())  # it is over: nothing happens
+                assert [turn.state for turn in (one, two, three)] == [
+                    TurnState.INTERRUPTED,
+                    TurnState.INTERRUPTED,
+                    TurnState.COMPLETED,
+                ]
 
     shell.play(scenario)
 

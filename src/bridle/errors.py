@@ -149,6 +149,7 @@ WarningCode = Literal[
     "BUDGET_LOW",
     "BUDGET_SPENT",
     "RETRYING",
+    "POOL_TOO_SMALL",
 ]
 
 
@@ -1021,6 +1022,10 @@ class PoolTimeoutError(PoolError, TimeoutError):
         busy: sessions with a holder.
         waiting: callers that waited, including this one.
         max_live: the limit on processes.
+        starting: processes that were not ready yet.
+        leaving: processes that were being stopped, to make room.
+        cause: the obstacle: `held` (the conversation has a holder), `elsewhere` (another program runs it), `registry` (the registry has
+            not answered), `starting` or `leaving` (its process starts or ends), `full` (there was no place for a process).
 
     Args:
         key: the conversation that was wanted; None for any session. Other arguments become attributes.
@@ -1029,19 +1034,46 @@ class PoolTimeoutError(PoolError, TimeoutError):
     retryable = True
 
     def __init__(
-        self, seconds: float, *, live: int, busy: int, waiting: int, max_live: int, key: str | None = None
+        self,
+        seconds: float,
+        *,
+        live: int,
+        busy: int,
+        waiting: int,
+        max_live: int,
+        starting: int = 0,
+        leaving: int = 0,
+        cause: str = "full",
+        key: str | None = None,
     ) -> None:
         self.seconds: float = seconds
         self.live: int = live
         self.busy: int = busy
         self.waiting: int = waiting
         self.max_live: int = max_live
-        wanted = "No session" if key is None else f"The conversation {escape_terminal(repr(key), 200)} did not"
-        verb = " became" if key is None else " become"
+        self.starting: int = starting
+        self.leaving: int = leaving
+        self.cause: str = cause
+        wanted = "No session was" if key is None else f"The conversation {escape_terminal(repr(key), 200)} was not"
+        reason, fix = _POOL_CAUSES[cause if cause != "full" or busy else "slow"]
         super().__init__(
-            f"{wanted}{verb} free within {seconds:g} s: {busy} of {live} processes had a holder, {waiting} callers waited, and `max_live` "
-            f"is {max_live}. Return sessions sooner, raise `max_live` or `timeout`, or try again later."
+            f"{wanted} available within {seconds:g} s: {reason}. Of {live} processes (`max_live` is {max_live}) {busy} had a holder, "
+            f"{starting} were starting and {leaving} ending; {waiting} callers waited. {fix}, or try again later."
         )
+
+
+_POOL_CAUSES = {
+    "held": ("its holder did not return it", "Return sessions sooner, raise `timeout`"),
+    "elsewhere": ("another program runs it", "Return it there, raise `timeout`"),
+    "registry": ("the registry did not answer", "Check the registry, raise `timeout`"),
+    "starting": ("its process was still starting", "Raise `timeout` or `max_starting`"),
+    "leaving": ("its process was still ending", "Raise `timeout`"),
+    "full": ("there was no place for another process", "Return sessions sooner, raise `max_live` or `timeout`"),
+    "slow": (
+        "processes for callers before it were starting or ending",
+        "Raise `timeout`, `max_live` or `max_starting`",
+    ),
+}
 
 
 class PoolClosedError(PoolError):

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from bridle import Options, PoolClosedError, StartError
-from bridle.pool import ProcessStarted
+from bridle.pool import CallerQueued, PoolWarned, ProcessStarted
 from bridle.pool.core import (
     AFFINITY_SECONDS,
+    INTERRUPT_SECONDS,
     Acquire,
     Finish,
     Job,
@@ -269,6 +270,95 @@ def test_a_pool_that_is_full_of_holders_has_nothing_to_do() -> None:
     at = bench.core.next_time()
     assert at is not None
     assert at > bench.now
+
+
+@shows("pool.limits.queue")
+def test_a_caller_that_waits_hears_its_place() -> None:
+    bench = Bench(max_live=1)
+    holder = bench.ask("a")
+    bench.end_all()
+    bench.ask("b")
+    bench.ask("c")
+    last = bench.ask()
+    places = [
+        (event.key, event.place) for event in bench.core.take_events(places=True) if isinstance(event, CallerQueued)
+    ]
+    assert places == [("b", 1), ("c", 2), (None, 3)]
+    assert bench.core.take_events(places=True) == []
+    bench.give_back(holder.slot)
+    bench.end_all()
+    assert last.slot is None
+    places = [
+        (event.key, event.place) for event in bench.core.take_events(places=True) if isinstance(event, CallerQueued)
+    ]
+    assert places == [("c", 1), (None, 2)]
+
+
+@shows("pool.limits.too-small")
+def test_a_pool_that_is_too_small_says_so_once() -> None:
+    bench = Bench(max_live=2)
+    for _ in range(15):
+        for key in ("a", "b", "c", "d"):
+            bench.now += 1
+            waiter = bench.ask(key)
+            bench.end_all()
+            bench.give_back(waiter.slot)
+            bench.end_all()
+    warnings = [event.warning for event in bench.core.take_events() if isinstance(event, PoolWarned)]
+    assert [warning.code for warning in warnings] == ["POOL_TOO_SMALL"]
+    assert "Raise `max_live` (`max_live` is 2)" in str(warnings[0])
+    enough = Bench(max_live=4)
+    for _ in range(15):
+        for key in ("a", "b", "c", "d"):
+            waiter = enough.ask(key)
+            enough.end_all()
+            enough.give_back(waiter.slot)
+    assert not [event for event in enough.core.take_events() if isinstance(event, PoolWarned)]
+
+
+@shows("pool.limits.timeout")
+def test_the_error_of_a_timeout_names_the_obstacle() -> None:
+    """Nobody holds a session: the caller is not told to return sessions sooner."""
+    bench = Bench(max_live=1)
+    waiter = bench.ask("a")
+    error = bench.core.timed_out(waiter, 5.0)
+    assert (error.cause, error.busy, error.starting) == ("starting", 0, 1)
+    assert str(error) == (
+        "The conversation 'a' was not available within 5 s: its process was still starting. Of 1 processes (`max_live` is 1) "
+        "0 had a holder, 1 were starting and 0 ending; 1 callers waited. Raise `timeout` or `max_starting`, or try again later."
+    )
+    error = bench.core.timed_out(bench.ask("b"), 5.0)
+    assert error.cause == "full"
+    assert "processes for callers before it were starting or ending" in str(error)
+    bench.end_all()
+    holder = bench.ask("a")
+    bench.end_all()
+    assert "there was no place for another process" in str(bench.core.timed_out(bench.ask("b"), 5.0))
+    error = bench.core.timed_out(bench.ask("a"), 5.0)
+    assert (error.cause, error.busy) == ("held", 1)
+    bench.give_back(holder.slot)
+    bench.ask("b")
+    assert bench.kinds() == ["Finish"]
+    assert bench.core.timed_out(bench.ask("a"), 5.0).cause == "leaving"
+    other = Bench(bench.registry, "other")
+    assert other.core.timed_out(other.ask("a"), 5.0).cause == "elsewhere"
+
+
+def test_a_process_that_ignores_its_interrupt_is_stopped() -> None:
+    bench = Bench(max_live=1)
+    waiter = bench.ask("a")
+    bench.end_all()
+    bench.give_back(waiter.slot, quiet=False, interrupted=True)
+    assert not bench.jobs
+    at = bench.core.next_time()
+    assert at is not None
+    bench.now += INTERRUPT_SECONDS
+    bench.take()
+    assert bench.kinds() == ["Stop"]
+    again = bench.ask("a")
+    bench.end_all()
+    assert again.slot is not None
+    assert again.slot.resumed
 
 
 @shows("pool.limits.affinity")

@@ -35,6 +35,7 @@ from bridle.pool import core as jobs
 from bridle.pool.audience import PooledReaders
 from bridle.pool.core import REFILL_SECONDS, PoolCore, PoolLimits
 from bridle.pool.differences import APPLIED, HARMLESS, changes, check_base, checked, split
+from bridle.pool.events import PoolWarned
 from bridle.pool.memory import check_package, resident
 from bridle.pool.registry import MemoryRegistry, Registry, SQLiteRegistry
 from bridle.pool.states import State
@@ -196,7 +197,7 @@ class Works:
             now = time.monotonic()
             with self.seam.lock:
                 taken = self.core.take(now)
-                self._report()
+                self._report(places=not taken)  # what is still in the queue then has to wait
                 until = self.core.next_time()
             for job in taken:
                 if isinstance(job, (jobs.Acquire, jobs.Save, jobs.Release)) and not self._registry.blocking:
@@ -217,9 +218,12 @@ class Works:
             self.core.hurry()
         self.pump()
 
-    def _report(self) -> None:
-        """Give new events to the cursors."""
-        events = self.core.take_events()
+    def _report(self, *, places: bool = False) -> None:
+        """Give new events to the cursors, and log warnings."""
+        events = self.core.take_events(places=places and bool(self.cursors))
+        for event in events:
+            if isinstance(event, PoolWarned):
+                logger.warning("%s", event.warning, extra={"code": event.warning.code})
         if events:
             for inbox in list(self.cursors):
                 inbox.add(events, 0)
@@ -627,6 +631,7 @@ class CheckOut(OtherShell):
         key: str | None,
         wanted: Split,
         timeout: float | None,
+        *,
         caller: Any,
         on_leave: str | None,
         pool: SessionPool,
@@ -970,7 +975,7 @@ class SessionPool(OtherShell):
             options = checked(self._options, differences, keyed=key is not None)
             wanted = split(self._options, options, differences)
             seconds = self._timeout if timeout is None else checked_timeout(timeout)
-            return CheckOut(works, key, wanted, seconds, caller, on_leave, self)
+            return CheckOut(works, key, wanted, seconds, caller=caller, on_leave=on_leave, pool=self)
 
     # -- numbers and events --------------------------------------------------------------------------------------------
 

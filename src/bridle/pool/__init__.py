@@ -6,8 +6,10 @@ Decisions stand in `core`, as tables in `states` and `differences`; the shells i
 from __future__ import annotations
 
 from bridle.pool.events import (
+    CallerQueued,
     ConversationHibernated,
     PoolEvent,
+    PoolWarned,
     ProcessDied,
     ProcessStarted,
     ProcessStartFailed,
@@ -19,11 +21,13 @@ from bridle.pool.stats import PoolStats, WaitTimes
 
 __all__ = [
     "Beat",
+    "CallerQueued",
     "ConversationHibernated",
     "Held",
     "MemoryRegistry",
     "PoolEvent",
     "PoolStats",
+    "PoolWarned",
     "ProcessDied",
     "ProcessStartFailed",
     "ProcessStarted",

@@ -11,10 +11,12 @@ from collections import OrderedDict, deque
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from bridle.errors import PoolClosedError, PoolTimeoutError
+from bridle.errors import PoolClosedError, PoolTimeoutError, StreamWarning
 from bridle.pool.differences import Split, changes
 from bridle.pool.events import (
+    CallerQueued,
     ConversationHibernated,
+    PoolWarned,
     ProcessDied,
     ProcessStarted,
     ProcessStartFailed,
@@ -53,6 +55,8 @@ AFFINITY_SECONDS = 10.0
 """For how long a conversation that was returned keeps its process as long as another one can make room: its user may be typing."""
 BACK_OFF_SECONDS = (0.5, 30.0)
 """The first and the longest pause after failed starts; it doubles in between."""
+CROWD = 20
+"""The number of check-outs that are looked at for the warning that a pool is too small."""
 INTERRUPT_SECONDS = 10.0
 """How long a process whose turns were interrupted at its return may take to become quiet, before it is stopped."""
 POLL_SECONDS = (0.05, 0.5)
@@ -178,6 +182,8 @@ class Waiter:
         conv: the conversation; None for any unused session.
         differences: its settings.
         asked_at: the time of the call.
+        place: its place in the queue, from 1, as it was last reported; 0 before.
+        crowded: True once there was no place for a process for it.
         flag: set when `slot` or `error` is.
         slot: the session, once it is the caller's.
         error: the reason why there is none.
@@ -187,6 +193,8 @@ class Waiter:
         self.conv = conv
         self.differences = differences
         self.asked_at = now
+        self.place: int = 0
+        self.crowded: bool = False
         self.flag: Flag = Flag()
         self.slot: Slot | None = None
         self.error: Exception | None = None
@@ -240,6 +248,13 @@ class Release(NamedTuple):
 
 Job: TypeAlias = Start | Finish | Stop | Acquire | Save | Release
 
+_OBSTACLES = {
+    State.STARTING: "starting",
+    State.RESERVED: "registry",  # its conversation is not stored yet
+    State.HIBERNATING: "leaving",
+    State.STOPPING: "leaving",
+}
+
 _NO_DIFFERENCES: Mapping[str, Any] = {}
 
 
@@ -287,6 +302,8 @@ class PoolCore:
         self._start_at = 0.0  # no warm process is started before
         self._spare_at = 0.0  # none that replaces one in use is started before, unless a caller waits for it
         self._taken_at = 0.0
+        self._crowd: deque[bool] = deque(maxlen=CROWD)
+        self._warned = False
         self._beat_at: float | None = None
         self._beaten_at = 0.0
 
@@ -320,11 +337,30 @@ class PoolCore:
 
     def timed_out(self, waiter: Waiter, seconds: float) -> PoolTimeoutError:
         """Take a caller out of the queue; return its error."""
-        busy, live, waiting = self._counts[State.BUSY], self.live, len(self._queue)
+        error = PoolTimeoutError(
+            seconds,
+            live=self.live,
+            busy=self._counts[State.BUSY],
+            waiting=len(self._queue),
+            max_live=self.limits.max_live,
+            starting=self._counts[State.STARTING],
+            leaving=self._leaving,
+            cause=self._obstacle(waiter),
+            key=waiter.conv.key if waiter.conv is not None else None,
+        )
         self.leave(waiter)
         self.meter.timeouts += 1
-        key = waiter.conv.key if waiter.conv is not None else None
-        return PoolTimeoutError(seconds, live=live, busy=busy, waiting=waiting, max_live=self.limits.max_live, key=key)
+        return error
+
+    def _obstacle(self, waiter: Waiter) -> str:
+        """Return the reason why a caller still waits; `PoolTimeoutError.cause` lists them."""
+        conv = waiter.conv
+        slot = waiter.started if conv is None else conv.slot
+        if slot is not None:
+            return _OBSTACLES.get(slot.state, "held")
+        if conv is None or conv.lease is Lease.HELD:
+            return "full"
+        return "registry" if conv.working else "elsewhere"
 
     def again(self, waiter: Waiter) -> None:
         """Let a caller wait again, first in the queue: it got a process that was dead."""
@@ -588,8 +624,12 @@ class PoolCore:
         """Replace warm processes immediately: a caller waits until all are ready."""
         self._spare_at = 0.0
 
-    def take_events(self) -> list[PoolEvent]:
-        """Return what has happened since the last call."""
+    def take_events(self, *, places: bool = False) -> list[PoolEvent]:
+        """Return what has happened since the last call, with the places of waiting callers if they are wanted."""
+        for place, waiter in enumerate(self._queue if places else (), 1):
+            if place != waiter.place:
+                waiter.place = place
+                self._events.append(CallerQueued(waiter.conv.key if waiter.conv else None, None, place))
         events, self._events = list(self._events), deque()
         return events
 
@@ -659,7 +699,7 @@ class PoolCore:
                 if self._counts[State.STARTING] < self.limits.max_starting:
                     self._start(waiter)
                 continue
-            full = True  # what becomes free from here on belongs to this caller
+            full = waiter.crowded = True  # what becomes free from here on belongs to this caller
             if leaving:
                 leaving -= 1  # its place will be this caller's
             elif not all_busy:
@@ -725,6 +765,7 @@ class PoolCore:
         self._dequeue(waiter)
         self._failures = 0
         waiter.slot = slot
+        self._note_crowd(waiter.crowded)
         seconds = max(0.0, now - waiter.asked_at)
         ready = slot.ready_at <= waiter.asked_at
         self.meter.waited(seconds)
@@ -737,6 +778,21 @@ class PoolCore:
         source: Literal["ready", "started", "resumed"] = "ready" if ready else "resumed" if slot.resumed else "started"
         self._events.append(SessionCheckedOut(slot.key, slot.session_id, source, seconds))
         waiter.flag.set()
+
+    def _note_crowd(self, crowded: bool) -> None:
+        """Warn, once, if every second one of the last callers waited for a place."""
+        self._crowd.append(crowded)
+        count, most = sum(self._crowd), self._crowd.maxlen or 0
+        if self._warned or len(self._crowd) < most or count * 2 < most:
+            return
+        self._warned = True
+        limit = "max_live" if self.live >= self.limits.max_live else "memory_limit"
+        text = (
+            f"{count} of the last {most} callers of a session pool waited for a place, while processes ended and started. "
+            f"Raise `{limit}` (`max_live` is {self.limits.max_live}), or return sessions sooner."
+        )
+        context = {"limit": limit, "waited": count, "of": most, "max_live": self.limits.max_live}
+        self._events.append(PoolWarned(None, None, StreamWarning("POOL_TOO_SMALL", text, context)))
 
     def _refill(self, now: float) -> None:
         """Start warm processes; at `max_live` a conversation that is idle makes room for one."""

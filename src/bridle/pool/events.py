@@ -6,11 +6,13 @@ from typing import Literal
 
 import msgspec
 
-from bridle.errors import BridleError  # noqa: TC001 - `help()` reads the annotations of these classes
+from bridle.errors import BridleError, StreamWarning  # noqa: TC001 - `help()` reads the annotations of these classes
 
 __all__ = [
+    "CallerQueued",
     "ConversationHibernated",
     "PoolEvent",
+    "PoolWarned",
     "ProcessDied",
     "ProcessStartFailed",
     "ProcessStarted",
@@ -47,6 +49,16 @@ class ProcessDied(PoolEvent, frozen=True, eq=False):
     """A CLI ended without a request of the pool; the next holder of its conversation gets it resumed."""
 
 
+class CallerQueued(PoolEvent, frozen=True, eq=False):
+    """A caller waits, or has moved up in the queue; `session_id` is None.
+
+    Attributes:
+        place: its place in the queue; 1 for the caller that has waited longest. One whose conversation becomes free may be served before.
+    """
+
+    place: int
+
+
 class SessionCheckedOut(PoolEvent, frozen=True, eq=False):
     """A caller got a session.
 
@@ -72,3 +84,13 @@ class ConversationHibernated(PoolEvent, frozen=True, eq=False):
     """
 
     reason: Literal["idle", "limit", "memory", "settings", "wanted", "drain"]
+
+
+class PoolWarned(PoolEvent, frozen=True, eq=False):
+    """The pool works and needs attention; the logger `bridle` has the same text. `key` and `session_id` are None.
+
+    Attributes:
+        warning: its `code` is `POOL_TOO_SMALL`: half of the last 20 callers waited for a place. It comes once.
+    """
+
+    warning: StreamWarning

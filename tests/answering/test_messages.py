@@ -361,6 +361,18 @@ def test_a_call_to_which_no_observer_adds_is_passed_on_as_it_came() -> None:
     assert run_of(served.core.callbacks.servers.all()[0]).inbox[-1] == json.dumps(message).encode()
 
 
+def test_a_function_gets_numbers_that_no_float_holds_as_infinity(caplog: pytest.LogCaptureFixture) -> None:
+    served = Served(f=lambda message: {"jsonrpc": "2.0", "id": message["id"], "result": {}})
+    message = b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"n":1e999}}'
+    request = b'{"subtype":"mcp_message","server_name":"f","message":' + message + b"}"
+    served.core.connection.receive_data(b'{"type":"control_request","request_id":"r","request":' + request + b"}\n")
+    served.core.pump(0.0)
+    (job,) = served.core.callbacks.take()
+    served.finish(job, job.take()())
+    assert served.answers() == {"r": {"jsonrpc": "2.0", "id": 1, "result": {}}}
+    assert not caplog.records
+
+
 def test_an_observer_hears_which_tool_of_a_function_is_called() -> None:
     tracing = Tracing()
     served = Served(Observer(tracing), f=lambda message: {"jsonrpc": "2.0", "id": message["id"], "result": {}})

@@ -83,6 +83,32 @@ def test_messages_may_come_in_pieces_and_a_line_has_a_limit() -> None:
     assert answer["result"] == {}
 
 
+@pytest.mark.parametrize("identifier", [r'"\ud800"', r'"a\udfffb"', "1e999", "-1e999"])
+@pytest.mark.parametrize("method", ["ping", "initialize", "tools/list", "tools/call", "unknown"])
+def test_an_id_that_no_answer_can_repeat_is_refused_and_the_next_message_is_read(identifier: str, method: str) -> None:
+    played = Played()
+    line = f'{{"jsonrpc":"2.0","id":{identifier},"method":"{method}","params":{{"name":"text"}}}}\n'
+    played.connection.receive_data(line.encode() * 2)
+    assert played.jobs() == []
+    refused, again = played.said()
+    assert refused == again
+    assert (refused["id"], refused["error"]["code"]) == (None, -32600)
+    assert refused["error"]["message"] == "`id` must be a text without lone surrogates, or a finite number."
+    played.call("text", 3)
+    [job] = played.jobs()
+    played.run(job)
+    assert [answer["id"] for answer in played.said()] == [3]
+
+
+def test_half_a_character_in_arguments_is_replaced() -> None:
+    played = Played()
+    line = rb'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"text","arguments":{"size":"\ud800"}}}'
+    played.connection.receive_data(line + b"\n")
+    assert played.jobs() == []
+    [answer] = played.said()
+    assert answer["result"]["content"][0]["text"].startswith("Bad arguments for `text`: `size`: expected `int`")
+
+
 def test_calls_beyond_the_limit_wait_in_order_and_then_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stdio, "WAITING_CALLS", 2)
     played = Played(Limits(inflight_callbacks=1))

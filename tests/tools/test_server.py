@@ -140,6 +140,10 @@ def test_an_unknown_tool_is_a_tool_error() -> None:
         (request("ping", None, None), None, -32600),
         (request("ping", None, True), None, -32600),
         (request("ping", None, {}), None, -32600),
+        (request("ping", None, "\ud800"), None, -32600),
+        (request("ping", None, float("inf")), None, -32600),
+        (request("ping", None, float("nan")), None, -32600),
+        (b'{"jsonrpc":"2.0","id":NaN,"method":"ping"}', None, -32700),
         (request("resources/list"), 1, -32601),
         (request("logging/setLevel", {"level": "debug"}), 1, -32601),
         (request("", None, "a"), "a", -32601),
@@ -172,6 +176,10 @@ def test_messages_may_come_undecoded(form: Any) -> None:
     surrogate = SERVER.handle(b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"\\ud800"}}')
     assert isinstance(surrogate, dict)
     msgspec.json.encode(surrogate)
+    greeting = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"greet","arguments":{"name":"a\\ud800\\ud83d\\ude00"}}}'
+    called = SERVER.handle(greeting)
+    assert isinstance(called, ToolCallPlan)
+    assert called.arguments == {"name": "a\ufffd\U0001f600"}
 
 
 def test_one_server_serves_many_at_once() -> None:

@@ -121,6 +121,7 @@ def test_what_is_no_request_gets_an_error(client: Client) -> None:
     assert code(b"\xff\xfe") == (-32700, None)
     assert code(b'{"jsonrpc": "1.0", "id": 1, "method": "ping"}') == (-32600, None)
     assert code(b"[]") == (-32600, None)
+    assert code(rb'{"jsonrpc": "2.0", "id": "\ud800", "method": "ping"}') == (-32600, None)
     assert code(request("resources/list", identifier=4)) == (-32601, 4)
     assert code({**request("tools/call", identifier=5), "params": []}) == (-32602, 5)
     client.write(b"", b"\r", {"jsonrpc": "2.0", "id": 9, "result": {}})  # blank lines, and an answer to nothing

@@ -29,6 +29,7 @@ from bridle.answering.servers import (
 )
 from bridle.checked.functions import AnswerError, is_async
 from bridle.errors import OptionsError, StreamWarning, escape_terminal, text_of
+from bridle.messages.base import plain
 from bridle.tools import CancelledCall, ToolCallPlan, mcp_instance, server_kind
 from bridle.tools.server import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, rpc_error
 
@@ -95,7 +96,7 @@ class McpCalls:
         if head.method == "notifications/cancelled":
             cancel_call(self._jobs, entry, head.cancelled_id)  # and the function gets the notification as well
         server = entry.server
-        message = msgspec.json.decode(raw)
+        message = plain(raw)
         job.rpc = (entry, head.id)
         job.is_async = is_async(server)
         job.function = server

@@ -240,7 +240,7 @@ def result_of(outcome: object, *, promised: bool = False, tool: str = "") -> dic
                 return cancelled_result()
             return error_result(_message(outcome))
         if type(outcome) is str:
-            result: dict[str, Any] = {"content": [{"type": "text", "text": _clean(outcome)}]}
+            result: dict[str, Any] = {"content": [{"type": "text", "text": without_surrogates(outcome)}]}
         else:
             result = _result(outcome, promised=promised)
         if promised and "structuredContent" not in result and not result.get("isError"):
@@ -258,7 +258,7 @@ def result_of(outcome: object, *, promised: bool = False, tool: str = "") -> dic
 
 def error_result(message: str) -> dict[str, Any]:
     """Return a result that tells the model that the call failed, and why."""
-    return {"content": [{"type": "text", "text": _clean(message)}], "isError": True}
+    return {"content": [{"type": "text", "text": without_surrogates(message)}], "isError": True}
 
 
 def cancelled_result() -> dict[str, Any]:
@@ -274,7 +274,7 @@ def _result(value: Any, *, promised: bool) -> dict[str, Any]:
     if _is_item(value):
         return {"content": [_item(value)]}
     if isinstance(value, str):
-        return {"content": [{"type": "text", "text": _clean(str(value))}]}
+        return {"content": [{"type": "text", "text": without_surrogates(str(value))}]}
     if isinstance(value, bytes | bytearray | memoryview):
         raise _UnusableResultError(
             "it is bytes, which the model cannot read without their type; return `Image(data, mime_type)`"
@@ -321,7 +321,7 @@ def _from_mcp(value: Any) -> bool:
 
 def _item(value: Any) -> dict[str, Any]:
     if isinstance(value, str):
-        return {"type": "text", "text": _clean(value)}
+        return {"type": "text", "text": without_surrogates(value)}
     if isinstance(value, ContentItem):
         wire = value.to_wire()
         msgspec.json.encode(wire)  # the caller's texts: what cannot be sent is told now
@@ -368,7 +368,7 @@ def _json(value: Any) -> tuple[str, Any]:
 
         # Lone surrogates (file names that are not UTF-8) and numbers out of range: msgspec refuses what `json` can do.
         built = msgspec.to_builtins(value, enc_hook=_plain, str_keys=True)
-        text = _clean(json.dumps(built, ensure_ascii=False, separators=(",", ":")))
+        text = without_surrogates(json.dumps(built, ensure_ascii=False, separators=(",", ":")))
         return text, json.loads(text)
 
 
@@ -409,7 +409,7 @@ def _message(error: BaseException) -> str:
     return f"{name}: {text}" if text else name
 
 
-def _clean(text: str) -> str:
+def without_surrogates(text: str) -> str:
     """Return `text` with lone surrogates replaced: they have no place in UTF-8."""
     if text.isascii():
         return text

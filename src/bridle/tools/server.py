@@ -8,6 +8,7 @@ for what the peer sent.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -15,7 +16,7 @@ import msgspec
 from bridle._version import __version__
 from bridle.errors import OptionsError, escape_terminal, text_of
 from bridle.tools.arguments import ArgumentsError
-from bridle.tools.content import cancelled_result, error_result, result_of
+from bridle.tools.content import cancelled_result, error_result, result_of, without_surrogates
 from bridle.tools.declared import Tool, ToolContext
 
 if TYPE_CHECKING:
@@ -221,7 +222,7 @@ class ToolServer:
             return _acknowledgement()
         identifier: Any = message["id"]
         if not _is_id(identifier):
-            return rpc_error(None, INVALID_REQUEST, "`id` must be a text or a number.")
+            return rpc_error(None, INVALID_REQUEST, "`id` must be a text without lone surrogates, or a finite number.")
         if params is None:
             params = {}
         if not isinstance(params, dict):
@@ -371,7 +372,10 @@ def _acknowledgement() -> dict[str, Any]:
 
 
 def _is_id(value: object) -> bool:
-    return isinstance(value, str | int | float) and not isinstance(value, bool)
+    """Return whether a value is an id that an answer can repeat: JSON has no lone surrogates and no infinity."""
+    if isinstance(value, str):
+        return without_surrogates(value) is value
+    return (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and isfinite(value))
 
 
 def _decoded(message: bytes | bytearray | memoryview | str) -> Any:
@@ -380,8 +384,17 @@ def _decoded(message: bytes | bytearray | memoryview | str) -> Any:
     except (msgspec.DecodeError, UnicodeError):
         import json
 
-        # Lone surrogates, which JavaScript writes, and numbers out of range.
-        return json.loads(bytes(message) if isinstance(message, memoryview) else message)
+        # Lone surrogates, which JavaScript writes where it cuts a text, and numbers out of range.
+        value = json.loads(bytes(message) if isinstance(message, memoryview) else message, parse_constant=_not_json)
+        if (
+            isinstance(value, dict) and "params" in value
+        ):  # an id is left as it is: a repaired one would be another call's
+            value["params"] = json.loads(without_surrogates(json.dumps(value["params"], ensure_ascii=False)))
+        return value
+
+
+def _not_json(constant: str) -> Any:
+    raise ValueError(f"{constant} is not JSON")
 
 
 ServerKind = Literal["tools", "mcp", "callable", "external", "unknown"]

@@ -637,7 +637,7 @@ class DecodeErrorLimitError(StreamError):
 
 
 class SlowConsumerError(StreamError):
-    """More unread output was held than `Limits.buffered_bytes` allows.
+    """More unread output and open requests were held than `Limits.buffered_bytes` allows.
 
     Attributes:
         buffered: bytes held.
@@ -648,8 +648,8 @@ class SlowConsumerError(StreamError):
         self.buffered = buffered
         self.limit = limit
         super().__init__(
-            f"{buffered:,} bytes of messages wait unread; the limit is {limit:,}. Read faster, close cursors without a reader, or "
-            "raise `Limits.buffered_bytes`."
+            f"{buffered:,} bytes of unread messages and open requests are held; the limit is {limit:,}. Read faster, let callbacks answer "
+            "sooner, close cursors without a reader, or raise `Limits.buffered_bytes`."
         )
 
 

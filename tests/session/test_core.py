@@ -524,7 +524,7 @@ def test_half_of_the_limit_and_the_limit_itself_are_allowed() -> None:
     session.take(line)
     (warning,) = session.core.warnings
     assert warning.message == (
-        f"{3 * size:,} bytes of messages and events wait unread; at {4 * size:,} the session fails."
+        f"{3 * size:,} bytes of unread messages and open requests are held; at {4 * size:,} the session fails."
     )
     session.take(line)
     assert not session.core.connection.over

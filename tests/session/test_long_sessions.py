@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bridle import HookMatcher, Limits, Options, SlowConsumerError
+from bridle import Allow, HookMatcher, Limits, Options, SlowConsumerError
 from bridle.protocol.states.session import TurnState
 from bridle.session.core import SessionCore
 from bridle.session.events import ActivityChanged, SessionFailed
@@ -114,6 +114,82 @@ def test_a_cursor_of_events_that_is_read_fills_nothing() -> None:
         while cursor.take() is not None:
             pass
     assert list(core.warnings) == []
+
+
+def price(article: str) -> int:
+    return len(article)
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "permission": {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "ls"}, "tool_use_id": "t"},
+    "hook": {"subtype": "hook_callback", "callback_id": "hook_0", "input": {"hook_event_name": "PreToolUse"}},
+    "dialog": {"subtype": "request_user_dialog", "dialog_kind": "x", "payload": {}},
+    "elicitation": {"subtype": "elicitation", "mcp_server_name": "s", "message": "m"},
+    "mcp": {
+        "subtype": "mcp_message",
+        "server_name": "shop",
+        "message": {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "tools/call",
+            "params": {"name": "price", "arguments": {"article": "a"}},
+        },
+    },
+}
+
+
+def asking(**options: Any) -> SessionCore[Readers]:
+    return running(
+        hooks={"PreToolUse": lambda asked, context: None},
+        can_use_tool=lambda request: Allow(),
+        on_user_dialog=lambda request: None,
+        on_elicitation=lambda request: None,
+        mcp_servers={"shop": [price]},
+        **options,
+    )
+
+
+@shows("session.reader.bound")
+@pytest.mark.parametrize("kind", KINDS)
+def test_open_requests_count_and_too_many_are_an_error_after_a_warning(kind: str) -> None:
+    core = asking(limits=Limits(buffered_bytes=300_000))
+    asked = 0
+    while not core.connection.over:
+        asked += 1
+        take(core, {"type": "control_request", "request_id": f"r{asked}", "request": KINDS[kind]})
+        assert asked < 1_000
+    error = core.connection.terminal_error
+    assert isinstance(error, SlowConsumerError)
+    assert error.limit == 300_000 < error.buffered < 306_000
+    assert 90 < asked < 120
+    assert [warning.code for warning in core.warnings if warning.code != "CALLBACK_QUEUE_FULL"] == ["SLOW_CONSUMER"]
+    assert core.connection.in_flight_bytes == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_answered_and_cancelled_requests_count_for_nothing(kind: str) -> None:
+    core = asking(limits=Limits(buffered_bytes=300_000))
+    for number in range(1_000):
+        take(core, {"type": "control_request", "request_id": f"r{number}", "request": KINDS[kind]})
+        jobs = list(core.callbacks.take())
+        if number % 2:
+            core.callback_ended(jobs[0], None, LookupError("a bug of the callback"), time.monotonic())
+        else:
+            take(core, {"type": "control_cancel_request", "request_id": f"r{number}"})
+    assert {warning.code for warning in core.warnings} == {"CALLBACK_FAILED"}
+    assert core.connection.in_flight_bytes == 0
+
+
+def test_requests_before_initialize_are_refused_beyond_the_limit() -> None:
+    core = SessionCore(Options(limits=Limits(buffered_bytes=10_000)), lambda function: function(), Readers)
+    core.connection.begin_start()
+    asked = {**KINDS["permission"], "input": {"command": "x" * 4_000}}
+    take(core, *({"type": "control_request", "request_id": f"r{number}", "request": asked} for number in range(4)))
+    refused = [json.loads(line)["response"] for line in core.connection.data_to_send().splitlines()]
+    assert [(answer["request_id"], answer["error"]) for answer in refused] == [
+        ("r2", "Too many requests before `initialize`"),
+        ("r3", "Too many requests before `initialize`"),
+    ]
 
 
 @shows("session.reader.flat")

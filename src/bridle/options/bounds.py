@@ -67,7 +67,7 @@ class Limits(Checked):
         pending_requests: control requests that may wait for an answer of the CLI.
         inflight_callbacks: callbacks of one kind that run at the same time; more wait for their turn.
         early_requests: requests of the CLI that may wait for the `initialize` of Bridle.
-        buffered_bytes: unread output that a session holds before it fails.
+        buffered_bytes: unread output and open requests (permissions, hooks, dialogs, calls of tools) that a session holds before it fails.
         mirrored_bytes: transcript entries that wait for the session store before Bridle reads no further output.
         stderr_tail: bytes of stderr that are kept for diagnosis.
 

@@ -64,7 +64,7 @@ from bridle.protocol.control import (
 )
 from bridle.protocol.control_table import Direction
 from bridle.protocol.diagnostics import exit_code_hint, line_skipped, process_failure, refused_option
-from bridle.protocol.exchanges import InFlightRequest, Ledger, PendingRequest
+from bridle.protocol.exchanges import REQUEST_BYTES, InFlightRequest, Ledger, PendingRequest
 from bridle.protocol.framing import LineFramer, OversizedLine
 from bridle.protocol.log import SessionLog
 from bridle.protocol.results import ControlResult, ServerInfo, decode_result
@@ -163,7 +163,8 @@ class Connection:
 
     Args:
         role: which end.
-        limits: `line_bytes`, `consecutive_decode_errors`, `queued_operations`, `pending_requests` and `early_requests` count here.
+        limits: `line_bytes`, `consecutive_decode_errors`, `queued_operations`, `pending_requests` and `early_requests`
+            count here, and `buffered_bytes` for early requests.
         hold_until_confirmed: nothing is sent on an implicit confirmation: a guard depends on what the CLI says about itself.
         one_way: the launch gives the prompt and reads nothing more (`--print`): no handshake, nothing is written, control frames mean
             nothing. `RUNNING` from `begin_start` on. Read `events_received()`: messages in batches, `WarningRaised`, `BadLine`, `LongLine`,
@@ -307,6 +308,11 @@ class Connection:
     def in_flight_requests(self) -> tuple[InFlightRequest, ...]:
         """The peer's requests that wait for an answer of this side."""
         return tuple(self._in_flight)
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """What these requests occupy."""
+        return self._in_flight.size
 
     @property
     def answers_are_due(self) -> bool:
@@ -889,7 +895,8 @@ class Connection:
             return
         host = self.role is Role.HOST
         if host and self.handshake is Handshake.UNSENT and not self._stopping:
-            if len(self._early) >= self._limits.early_requests:
+            size = sum(len(early.raw) for early in self._early.values()) + len(frame.raw)
+            if len(self._early) >= self._limits.early_requests or size > self._limits.buffered_bytes:
                 self._refuse(request_id, "Too many requests before `initialize`")
             else:
                 self._early[request_id] = frame
@@ -908,7 +915,7 @@ class Connection:
         if row is None or row.direction not in (_ASKS_US[self.role], Direction.BOTH):
             self._refuse(request_id, f"Unknown subtype: {subtype}", "unsupported_request")
             return
-        request = InFlightRequest(request_id, row, frame)
+        request = InFlightRequest(request_id, row, frame, len(frame.raw) + REQUEST_BYTES)
         if (problem := malformed(row, frame.request_raw)) is not None:
             text = f"A `{subtype}` request cannot be read: {problem}."
             self._warn("CALLBACK_FAILED", text, subtype=subtype, reason=problem)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from bridle.protocol.control_table import ControlRow
 
 _REMEMBERED = 4_096
+REQUEST_BYTES = 2_500
+"""What an open request occupies besides its line: its job, its decoded form and its timeout. Measured: 2,200 to 3,100."""
 
 
 class PendingRequest(msgspec.Struct, eq=False):
@@ -30,14 +32,16 @@ class PendingRequest(msgspec.Struct, eq=False):
     subtype: str
     internal: bool = False
     written: bool = False
+    size: int = 0
 
 
 class InFlightRequest(msgspec.Struct, eq=False):
-    """A request of the peer that is open: `frame` is the whole of it."""
+    """A request of the peer that is open: `frame` is the whole of it, and `size` what it occupies, about."""
 
     request_id: str
     row: ControlRow
     frame: ControlRequest
+    size: int
 
     @property
     def subtype(self) -> str:
@@ -49,11 +53,16 @@ E = TypeVar("E", PendingRequest, InFlightRequest)
 
 
 class Ledger(Generic[E]):
-    """The open exchanges of one direction, in the order in which they were opened."""
+    """The open exchanges of one direction, in the order in which they were opened.
 
-    __slots__ = ("_closed", "_lately", "_open")
+    Attributes:
+        size: what they occupy together, in bytes.
+    """
+
+    __slots__ = ("_closed", "_lately", "_open", "size")
 
     def __init__(self) -> None:
+        self.size: int = 0
         self._open: dict[str, E] = {}
         self._closed: set[str] = set()
         self._lately: deque[str] = deque()  # the ids in `_closed`; a dict would pass over removed entries each time
@@ -61,11 +70,13 @@ class Ledger(Generic[E]):
     def add(self, exchange: E) -> None:
         """Open an exchange. Its id must be `fresh`."""
         self._open[exchange.request_id] = exchange
+        self.size += exchange.size
 
     def remove(self, request_id: str) -> E | None:
         """Close an exchange and return it; None if it is not open."""
         exchange = self._open.pop(request_id, None)
         if exchange is not None:
+            self.size -= exchange.size
             self.forget(request_id)
         return exchange
 

@@ -267,6 +267,9 @@ class Audience(Protocol):
     def messages(self, messages: list[Message], turn_ids: tuple[str, ...], *, to_cursors: bool = True) -> None:
         """Messages came; `turn_ids` are the prompts that they answer. Without `to_cursors` only their turns get them."""
 
+    def held(self, size: int) -> None:
+        """Something was added that counts in `Limits.buffered_bytes`: messages, events and open requests."""
+
     def warned(self, warning: StreamWarning) -> None:
         """Something was degraded."""
 
@@ -342,7 +345,7 @@ class Readers:
         for inbox in inboxes:
             inbox.add(messages, size)
         self._lately = [weakref.ref(inbox) for inbox in (*inboxes, *(turn.inbox for turn in turns))]
-        self.unread(size * (len(inboxes) + len(turns)))
+        self.held(size * (len(inboxes) + len(turns)))
 
     def progress(self) -> tuple[int, int]:
         """Return how many bytes the readers of the last messages have not taken, and how many they have."""
@@ -350,21 +353,21 @@ class Readers:
         unread = sum(inbox.size for inbox in found)
         return unread, sum(inbox.added for inbox in found) - unread
 
-    def unread(self, size: int) -> None:
-        """Check the limit of unread messages, after `size` bytes more: a warning at half of it, failure beyond it."""
+    def held(self, size: int) -> None:
+        """Check the limit of unread messages and open requests, after `size` bytes more: a warning at half of it, failure beyond it."""
         self._held_at_most += size
         if self._held_at_most * 2 <= self._limit and not self._slow:
             return  # counted only where it may matter: a program may hold all turns of weeks
         held = sum(inbox.size for cursors in (self._messages, self._events) for inbox in cursors) + sum(
             turn.inbox.size for turn in self._turns.values()
         )
-        held = self._held_at_most = held + self._besides()
+        held = self._held_at_most = held + self._besides() + self._core.connection.in_flight_bytes
         if held > self._limit:
             self._core.connection.fail(SlowConsumerError(held, self._limit))
         elif held * 2 > self._limit:
             if not self._slow:
                 self._slow = True
-                text = f"{held:,} bytes of messages and events wait unread; at {self._limit:,} the session fails."
+                text = f"{held:,} bytes of unread messages and open requests are held; at {self._limit:,} the session fails."
                 self._core.warn("SLOW_CONSUMER", text, buffered=held, limit=self._limit)
         elif held * 4 < self._limit:
             self._slow = False
@@ -408,7 +411,7 @@ class Readers:
             for inbox in inboxes:
                 inbox.add((event,), size)
             if not self._core.connection.over:
-                self.unread(size * len(inboxes))
+                self.held(size * len(inboxes))
 
     def pumped(self) -> None:
         """Do nothing: nothing depends on it."""

@@ -13,7 +13,7 @@ import pytest
 from bridle import errors
 from bridle.checked.schemas import OutputError
 from bridle.errors import BridleError, DecodeError, Diagnostic
-from bridle.messages import RateLimitedError, RateLimitInfo, ResultError, ResultMessage
+from bridle.messages import AuthenticationError, RateLimitedError, RateLimitInfo, ResultError, ResultMessage
 from bridle.testing.errors import ScriptError
 from tests.contract import shows
 
@@ -36,7 +36,8 @@ ERRORS: dict[str, BridleError] = {
         errors.DecodeErrorLimitError(5, BAD),
         errors.PromptIterableError(2, "ValueError: x"),
         errors.SlowConsumerError(2, 1),
-        errors.TurnTimeoutError("idle", 3),
+        errors.TurnTimeoutError("idle", 3, api_error="status 529 (overloaded, retry 1 of 10)"),
+        AuthenticationError(401, key_source="ANTHROPIC_API_KEY"),
         errors.ControlTimeoutError("o", "r", 1),
         errors.ControlRejectedError("o", "m", "c"),
         errors.TooManyPendingRequestsError("o", 1, 1),
@@ -114,7 +115,7 @@ def test_control_characters_that_the_cli_says_are_escaped() -> None:
     assert "\x1b" not in str(errors.ControlRejectedError("o", "\x1b[2J", "\x1b[2J"))
 
 
-def failed(**fields: Any) -> ResultError:
+def failed(**fields: Any) -> ResultError | AuthenticationError:
     return ResultError.of(ResultMessage(is_error=True, **fields))
 
 
@@ -189,11 +190,15 @@ RETRYABLE: dict[str, list[tuple[BridleError, bool]]] = {
     "OutputError": [(OutputError(ResultMessage(), "r", b"{}"), False)],
     "ResultError": [
         *((failed(subtype="success", api_error_status=status), True) for status in (408, 409, 500, 502, 503, 529)),
-        *((failed(subtype="success", api_error_status=status), False) for status in (400, 401, 402, 403, 404, 413)),
+        *((failed(subtype="success", api_error_status=status), False) for status in (400, 402, 404, 413)),
         (failed(subtype="success", api_error="connection_failed"), True),
         (failed(subtype="success", result="API Error: 529 {}"), True),  # CLI 2.0.0 has no `api_error_status`
-        (failed(subtype="success", result="API Error: 401 {}"), False),
         *((failed(subtype=f"error_{kind}"), False) for kind in ("max_turns", "max_budget_usd", "during_execution")),
+    ],
+    "AuthenticationError": [
+        *((failed(subtype="success", api_error_status=status), False) for status in (401, 403)),
+        (failed(subtype="success", result="API Error: 401 {}"), False),
+        (failed(subtype="success", result="Not logged in · Please run /login"), False),
     ],
     "RateLimitedError": [
         (failed(subtype="success", api_error_status=429), True),

@@ -47,8 +47,8 @@ PLACES: dict[str, str] = {
         "bridle.hooks": "HookContext HookMatcher HookOutput",
         "bridle.launch.versions": "CLIVersion version_meets_minimum",
         "bridle.messages": (
-            "AssistantMessage ContentBlock Message RateLimitEvent RateLimitedError ResultError ResultMessage StreamEvent SystemMessage "
-            "TextBlock ThinkingBlock ToolResultBlock ToolUseBlock UnknownBlock UnknownMessage UserMessage"
+            "AssistantMessage AuthenticationError ContentBlock Message RateLimitEvent RateLimitedError ResultError ResultMessage "
+            "StreamEvent SystemMessage TextBlock ThinkingBlock ToolResultBlock ToolUseBlock UnknownBlock UnknownMessage UserMessage"
         ),
         "bridle.options.kinds": (
             "AgentDefinition EffortLevel McpHttpServerConfig McpSSEServerConfig McpStdioServerConfig PermissionMode SandboxSettings "

@@ -112,6 +112,7 @@ from bridle.launch.versions import (
 )
 from bridle.messages import (
     AssistantMessage,
+    AuthenticationError,
     ContentBlock,
     Message,
     RateLimitEvent,
@@ -218,6 +219,7 @@ __all__ = [
     "AmbiguousSessionError",
     "AssistantMessage",
     "Audio",
+    "AuthenticationError",
     "BackgroundTasksChanged",
     "BridleError",
     "Budget",

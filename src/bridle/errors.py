@@ -659,19 +659,26 @@ class TurnTimeoutError(StreamError, TimeoutError):
     Attributes:
         kind: which one: `first_message`, `idle` or `turn`.
         seconds: its length.
+        api_error: the last failed API request, if the API has not answered since; else empty.
     """
 
     retryable = True
 
-    def __init__(self, kind: Literal["first_message", "idle", "turn"], seconds: float) -> None:
+    def __init__(self, kind: Literal["first_message", "idle", "turn"], seconds: float, *, api_error: str = "") -> None:
         self.seconds: float
-        self.kind, self.seconds = kind, seconds
+        self.kind, self.seconds, self.api_error = kind, seconds, api_error
         text = {
             "first_message": f"No message came within {seconds:g} s of the start",
             "idle": f"No message came for {seconds:g} s",
             "turn": f"The turn took longer than {seconds:g} s",
         }[kind]
-        super().__init__(f"{text}. Raise `Timeouts.{kind}`, or set it to None for no limit.")
+        fix = f"Raise `Timeouts.{kind}`, or set it to None for no limit."
+        super().__init__(f"{text}. {last_api_error(api_error)}{fix}")
+
+
+def last_api_error(api_error: str) -> str:
+    """Return a sentence about the last failed API request, with a space behind it; empty if there is none."""
+    return f"The last API error was {api_error}. " if api_error else ""
 
 
 class ControlError(BridleError):
@@ -696,17 +703,18 @@ class ControlTimeoutError(ControlError, TimeoutError):
         operation: the name of the operation.
         request_id: the id of the request.
         seconds: the timeout; None if it is unknown.
+        api_error: the last failed API request, if the API has not answered since; else empty.
     """
 
     retryable = True
 
-    def __init__(self, operation: str, request_id: str, seconds: float | None = None) -> None:
+    def __init__(self, operation: str, request_id: str, seconds: float | None = None, *, api_error: str = "") -> None:
         self.request_id = request_id
         self.seconds = seconds
+        self.api_error = api_error
         within = f" within {seconds:g} s" if seconds is not None else " in time"
-        super().__init__(
-            operation, f"`{operation}` was not answered{within} (request {request_id}); pass a longer `timeout=`."
-        )
+        text = f"`{operation}` was not answered{within} (request {request_id})."
+        super().__init__(operation, f"{text} {last_api_error(api_error)}Pass a longer `timeout=`.")
 
 
 class ControlRejectedError(ControlError):

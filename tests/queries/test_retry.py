@@ -14,6 +14,7 @@ import pytest
 
 import bridle
 from bridle import (
+    AuthenticationError,
     BridleError,
     Options,
     OptionsError,
@@ -121,7 +122,7 @@ def test_a_crash_is_resumed_with_the_session_and_nothing_that_contradicts_it(she
 def test_what_does_not_get_better_is_raised(shell: Shell) -> None:
     async def scenario() -> None:
         with SimulatedCLI(Script().user("go").api_error(401, "no key")) as cli:
-            error = await raised(lambda: shell.run("go", transport=cli, retry=NOW), ResultError)
+            error = await raised(lambda: shell.run("go", transport=cli, retry=NOW), AuthenticationError)
         assert (error.attempts, error.retryable, getattr(error, "__notes__", [])) == (1, False, [])
         error = await raised(lambda: shell.run("go", Options(cli_path="/nope"), retry=NOW), bridle.CLINotFoundError)
         assert error.attempts == 1

@@ -130,8 +130,9 @@ def test_not_logged_in_is_an_error_result(shell: Shell, driving: Driving) -> Non
     async def scenario() -> None:
         with ScriptedModel() as model:
             nobody = {"ANTHROPIC_API_KEY": None, "ANTHROPIC_AUTH_TOKEN": None}
-            with pytest.raises(ResultError) as caught:
+            with pytest.raises(bridle.AuthenticationError) as caught:
                 await shell.run("Hi", driving(model, env=nobody))
+            assert caught.value.result is not None
             assert caught.value.result.terminal_reason == "api_error"
             assert "login" in str(caught.value).lower()
 

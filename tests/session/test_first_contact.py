@@ -352,13 +352,14 @@ def test_without_an_event_loop_one_error_says_what_to_use(playing: StandIn) -> N
     [
         ({"subtype": "error_max_turns"}, ["`Options.max_turns`", "resume='5e551011"]),
         ({"subtype": "error_max_budget_usd"}, ["`Options.max_budget_usd`", "resume='5e551011"]),
+        ({"subtype": "success", "result": "API Error: 401 {}"}, ["CLAUDE_CODE_OAUTH_TOKEN", "`bridle doctor`"]),
         ({"subtype": "success", "result": "Not logged in · Please run /login"}, ["ANTHROPIC_API_KEY", "`/login`"]),
     ],
 )
 def test_errors_of_results_say_the_next_step(fields: dict[str, Any], said: list[str]) -> None:
     result = ResultMessage(is_error=True, session_id="5e551011-0000-4000-8000-000000000000", **fields)
     for words in said:
-        assert words in str(bridle.ResultError(result))
+        assert words in str(bridle.ResultError.of(result))
 
 
 @shows("session.life.not-found")

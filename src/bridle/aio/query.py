@@ -23,7 +23,7 @@ from bridle.aio.waits import (
     sleep,
     wait_exit,
 )
-from bridle.errors import BridleError, ConcurrentUseError, DecodeError, StreamWarning, short_traceback
+from bridle.errors import BridleError, ConcurrentUseError, DecodeError, StreamWarning, last_api_error, short_traceback
 from bridle.options.bounds import checked_timeout
 from bridle.options.options import Options
 from bridle.protocol.log import one_line
@@ -474,7 +474,10 @@ class QueryStream(OtherShell):
         left = timeout
         while not (self._closing or self._items or way.over):
             if left is not None and left < 0:
-                raise TimeoutError(f"No item came within {timeout:g} s. Nothing was lost: the next call continues.")
+                trouble = last_api_error(self._core.connection.api_error)
+                raise TimeoutError(
+                    f"No item came within {timeout:g} s. {trouble}Nothing was lost: the next call continues."
+                )
             await way.advance(left)
             left = None if until is None else until - time.monotonic()
 

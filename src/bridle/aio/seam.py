@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from bridle.launch import LaunchPlan
+    from bridle.protocol.connection import Connection
     from bridle.session.core import SessionCore
     from bridle.session.readers import Flag, Inbox
     from bridle.transports.base import AsyncTransport
@@ -44,18 +45,21 @@ class Seam:
     Attributes:
         lock: held while the core is read or changed; here it does nothing.
         driver: the driver of a session; None before its launch.
+        connection: the connection of the session.
     """
 
     def __init__(self) -> None:
         self.lock: AbstractContextManager[object] = nullcontext()
         self.driver: Driver | None = None
         self._core: SessionCore[Any]
+        self.connection: Connection
         self._transport: AsyncTransport
         self._changes: anyio.Lock | None = None
 
     def connect(self, core: SessionCore[Any], transport: AsyncTransport) -> None:
         """Set the core and the transport that belong to the session."""
         self._core = core
+        self.connection = core.connection
         self._transport = transport
 
     def reach(self, session: Callable[[], Any]) -> Callable[[], Any]:

@@ -22,6 +22,7 @@ from bridle.cli.transcript import Transcript
 from bridle.errors import BridleError, OptionsError, TurnTimeoutError
 from bridle.messages import (
     AssistantMessage,
+    AuthenticationError,
     CommandLifecycleMessage,
     ResultMessage,
     TextBlock,
@@ -392,7 +393,7 @@ class Chat:
     async def _watch(self, turn: Turn) -> None:
         try:
             await turn.result()
-        except TurnTimeoutError as error:
+        except (AuthenticationError, TurnTimeoutError) as error:
             self._went_wrong(error)
         except BridleError:
             return  # the session is over; `_show` reports it

@@ -20,10 +20,12 @@ from bridle.errors import (
     WorkspaceError,
 )
 from bridle.fleet.states import Cause
-from bridle.messages import RateLimitedError, ResultError
+from bridle.messages import AuthenticationError, RateLimitedError, ResultError
 
 __all__ = ["cause_of"]
 
+_NOT_PERMITTED = 403
+"""The login works, but not for this request: other tasks may use other models."""
 _LIMIT_OF_THE_ATTEMPT = "error_max_budget_usd"
 
 
@@ -37,6 +39,8 @@ def cause_of(error: BaseException) -> Cause:
         The cause; `BUG` for exceptions that Bridle does not define.
     """
     match error:
+        case AuthenticationError():
+            return Cause.MODEL if error.status == _NOT_PERMITTED else Cause.CLI
         case RateLimitedError():
             return Cause.THROTTLED if error.retryable else Cause.MODEL
         case ResultError():

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AssistantMessage",
     "AssistantMessageBody",
+    "AuthenticationError",
     "CacheCreation",
     "ContextCategory",
     "ContextOverLimit",
@@ -606,10 +607,16 @@ class ResultMessage(Message, frozen=True, kw_only=True, tag="result"):
         """The limit that ended the turn, as the CLI reported it just before; None if it reported none, as with API keys."""
         return None  # the connection that has received the report puts it here
 
+    @computed_once
+    def key_source(self) -> str | None:
+        """The source of the key or token that the CLI uses, such as `ANTHROPIC_API_KEY`; None if the CLI does not name it."""
+        return None  # as `rate_limit`
+
     def raise_for_error(self) -> None:
         """Raise an error if the turn failed.
 
         Raises:
+            AuthenticationError: the API refused the login, or the CLI has none.
             RateLimitedError: a rate limit ended the turn.
             ResultError: it ended with another error.
         """
@@ -641,15 +648,17 @@ class ResultError(BridleError):
         super().__init__(message)
 
     @staticmethod
-    def of(result: ResultMessage) -> ResultError:
-        """Return the error for a result: a `RateLimitedError` if a rate limit ended the turn.
+    def of(result: ResultMessage) -> ResultError | AuthenticationError:
+        """Return the error for a result.
 
         Args:
             result: the result of a turn that failed.
 
         Returns:
-            The error, not raised.
+            The error, not raised: an `AuthenticationError` or `RateLimitedError`, if the login or a rate limit is the cause.
         """
+        if _status_of(result) in REFUSED or (result.is_error and (result.result or "").startswith(_NO_LOGIN)):
+            return AuthenticationError(_status_of(result), key_source=result.key_source, result=result)
         limited = _status_of(result) == _TOO_MANY or _OLD_LIMIT.match(result.result or "") is not None
         return RateLimitedError(result) if limited else ResultError(result)
 
@@ -680,6 +689,43 @@ class RateLimitedError(ResultError):
         self.args: tuple[Any, ...] = (f"{str(self).rstrip('.')}. {advice}.",)
 
 
+class AuthenticationError(BridleError):
+    """The API refused the login of the CLI, or the CLI has none.
+
+    The CLI repeats a refused request for minutes. Bridle ends the turn when the API refuses it again.
+
+    Attributes:
+        status: the HTTP status: 401, or 403 if the login does not permit the request; None if the CLI has no login.
+        key_source: the source of the key or token, such as `ANTHROPIC_API_KEY` or `apiKeyHelper`; None if the CLI does not name it.
+        result: the `ResultMessage`, if the CLI ended the turn; None if Bridle ended it.
+    """
+
+    def __init__(self, status: int | None, *, key_source: str | None, result: ResultMessage | None = None) -> None:
+        self.status: int | None = status
+        self.key_source: str | None = key_source
+        self.result: ResultMessage | None = result
+        self.session_id: str | None = (result.session_id or None) if result is not None else None
+        if status is None:
+            text = "The CLI is not logged in"
+        else:
+            text = f"The API refused the login of the CLI (status {status}), also when the CLI repeated the request"
+        if result is not None and result.result:
+            text = f"The turn failed: {escape_terminal(result.result)}"
+        source = escape_terminal(key_source or ("a token" if status is not None else "nothing"), 100)
+        fix = _KEY_FIXES.get(source, f"It uses {source}: check it.")
+        super().__init__(f"{text.rstrip('.')}. {fix} `bridle doctor` shows the login that the CLI uses.")
+
+
+REFUSED = (401, 403)
+"""The statuses by which an API refuses a login."""
+_NO_LOGIN = "Not logged in"
+_KEY_FIXES = {
+    "nothing": "Set ANTHROPIC_API_KEY (`Options(env=...)` or your environment), or run the CLI in a terminal and log in with `/login`.",
+    "a token": "It uses a token: check ANTHROPIC_AUTH_TOKEN and CLAUDE_CODE_OAUTH_TOKEN, or run the CLI in a terminal and log in again.",
+    "ANTHROPIC_API_KEY": "Its key is in ANTHROPIC_API_KEY: set a valid one in your environment or with `Options(env=...)`.",
+    "apiKeyHelper": "Its key comes from the command in the setting `apiKeyHelper`: check the output of that command.",
+    "/login managed key": "Its key is of an earlier `/login`: run the CLI in a terminal and log in again.",
+}
 _TOO_MANY = 429
 _LATER = (408, 409, _TOO_MANY)
 _SERVER_ERRORS = 500
@@ -702,6 +748,4 @@ _HINTS = {
     "error_max_turns": "Raise `Options.max_turns`, or continue this conversation with {again}.",
     "error_max_budget_usd": "Raise `Options.max_budget_usd`, or continue this conversation with {again}.",
     "error_max_structured_output_retries": "Simplify `output_type`, or describe in the prompt how to fill it.",
-    "Not logged in": "Run the CLI in a terminal (`bridle doctor` shows its path) and log in with `/login`, or set ANTHROPIC_API_KEY.",
-    "API Error: 401": "Check ANTHROPIC_API_KEY, or log in again; `bridle doctor` shows the login that the CLI uses.",
 }

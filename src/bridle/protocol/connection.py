@@ -34,7 +34,9 @@ from bridle.errors import (
 )
 from bridle.messages import (
     MESSAGE_TYPES,
+    APIRetryMessage,
     AssistantMessage,
+    AuthenticationError,
     BackgroundTasksChangedMessage,
     CommandLifecycleMessage,
     Frame,
@@ -50,6 +52,7 @@ from bridle.messages import (
     decode,
 )
 from bridle.messages.control import ControlCancelRequest, ControlRequest, ControlResponse, TranscriptMirror
+from bridle.messages.conversation import REFUSED
 from bridle.messages.decode import decode_run
 from bridle.options.bounds import Limits
 from bridle.protocol import events, frames
@@ -63,7 +66,7 @@ from bridle.protocol.control import (
     row_for,
 )
 from bridle.protocol.control_table import Direction
-from bridle.protocol.diagnostics import exit_code_hint, line_skipped, process_failure, refused_option
+from bridle.protocol.diagnostics import api_failure, exit_code_hint, line_skipped, process_failure, refused_option
 from bridle.protocol.exchanges import REQUEST_BYTES, InFlightRequest, Ledger, PendingRequest
 from bridle.protocol.framing import LineFramer, OversizedLine
 from bridle.protocol.log import SessionLog
@@ -114,6 +117,7 @@ PLAIN: frozenset[type[Frame]] = frozenset(MESSAGE_TYPES.values()) - {
     ResultMessage,
     RateLimitEvent,
     InitMessage,
+    APIRetryMessage,
     SessionStateChangedMessage,
     BackgroundTasksChangedMessage,
     TaskNotificationMessage,
@@ -216,6 +220,8 @@ class Connection:
         self.background_tasks: tuple[BackgroundTask, ...] = ()
         self.last_result: ResultMessage | None = None
         self._rate_limit: RateLimitInfo | None = None
+        self._api_retry: APIRetryMessage | None = None
+        self._key_source: str | None = None
         self.session_id: str | None = None
         self.received: bool = False
         self.exit_code: int | None = None
@@ -495,6 +501,8 @@ class Connection:
             case RateLimitEvent(rate_limit_info=limit):
                 self._batch.append(message)
                 self._rate_limit = limit if limit.status == "rejected" else None
+            case APIRetryMessage():
+                self._on_api_retry(message)
             case CommandLifecycleMessage(command_uuid=turn_id):
                 self._deliver(message, (turn_id,) if turn_id in self.turns else ())
                 self._tell(self.turns.report(turn_id, message.state))
@@ -514,11 +522,43 @@ class Connection:
             case _:
                 if isinstance(message, InitMessage):
                     self.session_id = message.session_id or self.session_id
+                    self._key_source = message.api_key_source
                     self._worked(WorkHappening.TURN_BEGINS)
                     self._learn(message.capabilities)
                 if self.turns.names_matter:
                     self._look_for_names(message)
                 self._batch.append(message)
+
+    def _on_api_retry(self, retry: APIRetryMessage) -> None:
+        """Log a failed API request; end the current turns if the API refuses a login that the CLI has renewed.
+
+        Before it repeats a request, the CLI refreshes a login and runs `apiKeyHelper` again: the first refusal proves nothing (2.1.330).
+        """
+        before, self._api_retry = self._api_retry, retry
+        again = retry.attempt > 1 and (before is None or before.error_status in REFUSED)
+        self._batch.append(retry)
+        self.log.warning(
+            "an API request failed: %s; the CLI repeats it in %.1f s",
+            self.api_error,
+            retry.retry_delay_ms / 1000,
+            extra={"code": "API_RETRY"},
+        )
+        turn_is_open = self.last_result is None if self._one_way else bool(self.turns.current_ids)
+        if again and turn_is_open and retry.error_status in REFUSED:
+            error = AuthenticationError(retry.error_status, key_source=self.key_source)
+            self._emit(events.LoginRefused(self.turns.current_ids, self._named(error)))
+
+    @property
+    def api_error(self) -> str:
+        """The last failed API request, for texts; empty if there is none, or the API has answered since."""
+        return "" if self._api_retry is None else api_failure(self._api_retry)
+
+    @property
+    def key_source(self) -> str | None:
+        """The source of the CLI's key or token; None if it does not name one."""
+        account = self.server_info.account if self.server_info is not None else None
+        named = (self._key_source, account.token_source if account is not None else None)
+        return next((source for source in named if source not in (None, "none")), None)
 
     def _learn(self, capabilities: list[str]) -> None:
         """Note whether the CLI reports on prompts: then a turn that it starts by itself is not taken for one of this side."""
@@ -535,7 +575,9 @@ class Connection:
         self._flush()
         if result.is_error and self._rate_limit is not None:
             vars(result)["rate_limit"] = self._rate_limit
-        self._rate_limit = None
+        if result.is_error:
+            vars(result)["key_source"] = self.key_source
+        self._rate_limit = self._api_retry = None
         self.last_result = result
         self.session_id = result.session_id or self.session_id
         self._worked(WorkHappening.RESULT)
@@ -619,6 +661,8 @@ class Connection:
             return
         self._batch = []
         self._any_message = True
+        if self._api_retry is not None and any(isinstance(each, (AssistantMessage, StreamEvent)) for each in batch):
+            self._api_retry = None
         if self.session_id is None:
             ids = (getattr(message, "session_id", None) for message in batch)
             self.session_id = next((found for found in ids if isinstance(found, str) and found), None)
@@ -864,7 +908,9 @@ class Connection:
             return True
         if not request.written:
             self._drop(request)
-        self._resolve(request, error=ControlTimeoutError(request.operation, request_id, seconds))
+        self._resolve(
+            request, error=ControlTimeoutError(request.operation, request_id, seconds, api_error=self.api_error)
+        )
         return True
 
     def expire_turn(self, turn_id: str) -> bool:

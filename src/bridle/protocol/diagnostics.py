@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from bridle.errors import BridleError
-    from bridle.messages import ResultMessage
+    from bridle.messages import APIRetryMessage, ResultMessage
     from bridle.messages.system import BackgroundTask
 
 # The CLI quotes the whole argument. Its value may be secret, and may be long: the flag is what matters.
@@ -69,6 +69,12 @@ def line_skipped(size: int, head: bytes, limit: int) -> StreamWarning:
     """Return the warning about a line that was too long."""
     text = f"A line of at least {size:,} bytes was skipped; `Limits.line_bytes` is {limit:,}."
     return StreamWarning("OVERSIZED_LINE_SKIPPED", text, {"size": size, "head": head})
+
+
+def api_failure(retry: APIRetryMessage) -> str:
+    """Return what a report of the CLI says of a failed API request: numbers, and the kind of failure."""
+    status = "no response" if retry.error_status is None else f"status {retry.error_status}"
+    return f"{status} ({escape_terminal(retry.error, 100)}, retry {retry.attempt} of {retry.max_retries})"
 
 
 def exit_code_hint(exit_code: int | None, *, stdout_was_empty: bool) -> str:

@@ -99,6 +99,13 @@ class TurnStateChanged(Event, frozen=True, eq=False):
     error: BridleError | None = None
 
 
+class LoginRefused(Event, frozen=True, eq=False):
+    """The API refused the login again. The CLI would repeat the request for minutes: these prompts end with the error."""
+
+    turn_ids: tuple[str, ...]
+    error: BridleError
+
+
 class ActivityChanged(Event, frozen=True, eq=False):
     """The CLI reports another state."""
 

@@ -179,7 +179,7 @@ class PlainQuery:
                 return
             match kind:
                 case "first_message" | "idle" | "turn":
-                    self.core.given_up(TurnTimeoutError(kind, seconds))
+                    self.core.given_up(TurnTimeoutError(kind, seconds, api_error=self.connection.api_error))
                 case _:
                     self.core.still_running(seconds, stderr_tail)
 
@@ -246,6 +246,8 @@ class PlainQuery:
                     self._heard(messages)
                 case events.WarningRaised(warning=warning):
                     self.core.warned(warning)
+                case events.LoginRefused(error=error):
+                    self.end(error)
                 case events.BadLine() | events.LongLine() | events.IncompleteLine():
                     self.core.broken_line(event)
                 case events.Ended():

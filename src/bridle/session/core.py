@@ -7,6 +7,7 @@ user's `Session`: a forgotten one can be collected.
 
 from __future__ import annotations
 
+import copy
 import logging
 import sys
 from collections import deque
@@ -253,19 +254,22 @@ class SessionCore(Generic[A]):
 
     def expire(self, now: float, stderr_tail: bytes) -> None:
         """Apply expired timeouts, after processing data that has already arrived."""
-        if self.connection.has_news:
+        connection = self.connection
+        if connection.has_news:
             self.pump(now)
         for kind, name, seconds in self.deadlines.passed(now):
             match kind:
                 case "request":
-                    self.connection.expire(name, seconds, stderr_tail)
+                    connection.expire(name, seconds, stderr_tail)
                 case "callback":
                     self.callbacks.expire(name, seconds)
                 case "settle":
-                    self.connection.settle()
+                    connection.settle()
                 case "first_message" | "idle" | "turn":
                     if self._turn_deadlines.expired(kind, name, seconds):
-                        self.audience.turn_given_up(name, TurnTimeoutError(kind, seconds))
+                        self.audience.turn_given_up(
+                            name, TurnTimeoutError(kind, seconds, api_error=connection.api_error)
+                        )
                 case "store" if self.storing is not None:
                     self.storing.expire(name, seconds)
                 case "background" | "after_result" | "finish" | "exit":
@@ -596,6 +600,9 @@ class SessionCore(Generic[A]):
                 self._on_resolved(event)
             case core_events.TurnStateChanged():
                 self._on_turn(event)
+            case core_events.LoginRefused():
+                for turn_id in event.turn_ids:
+                    self.give_up_turn(turn_id, copy.copy(event.error))
             case core_events.WarningRaised():
                 self.warn(event.warning)
             case core_events.BadLine() | core_events.LongLine() | core_events.IncompleteLine():

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridle.launch import LaunchPlan
+    from bridle.protocol.connection import Connection
     from bridle.session.core import SessionCore
     from bridle.session.readers import Flag, Inbox
     from bridle.transports.base import SyncTransport
@@ -40,12 +41,14 @@ class Seam:
     Attributes:
         lock: held while the core is read or changed.
         driver: the driver of a session; None before its launch.
+        connection: the connection of the session.
     """
 
     def __init__(self) -> None:
         self.lock: threading.RLock = threading.RLock()
         self.driver: Driver | None = None
         self._core: SessionCore[Any]
+        self.connection: Connection
         self._transport: SyncTransport
         self._teller: Teller
         self._changes = threading.Lock()
@@ -53,6 +56,7 @@ class Seam:
     def connect(self, core: SessionCore[Any], transport: SyncTransport) -> None:
         """Set the core and the transport that belong to the session."""
         self._core = core
+        self.connection = core.connection
         self._transport = transport
         self._teller = Teller(core, self.lock)
 

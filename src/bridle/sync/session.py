@@ -21,6 +21,7 @@ from bridle.errors import (
     SessionNotStartedError,
     StoreError,
     TurnCancelledError,
+    last_api_error,
     short_traceback,
     text_of,
 )
@@ -300,7 +301,10 @@ def _next(seam: Seam, inbox: Inbox, timeout: float | None = None) -> Any:
             seen = inbox.more.wakes
         left = None if until is None else max(0.0, until - time.monotonic())
         if not seam.wait_at_most(inbox.more, left, since=seen):
-            raise TimeoutError(f"No item came within {timeout:g} s. Nothing was lost: the next call continues.")
+            trouble = last_api_error(seam.connection.api_error)
+            raise TimeoutError(
+                f"No item came within {timeout:g} s. {trouble}Nothing was lost: the next call continues."
+            )
 
 
 class Turn(TurnBase):
@@ -442,8 +446,9 @@ class Turn(TurnBase):
             with seam.lock:
                 self._inbox.skip(False)
         if not over:
+            trouble = last_api_error(seam.connection.api_error)
             raise TimeoutError(
-                f"The turn has no result after {timeout:g} s. The turn continues: call `result()` again, or interrupt it."
+                f"The turn has no result after {timeout:g} s. {trouble}The turn continues: call `result()` again, or interrupt it."
             )
         with seam.lock:
             error = self._inbox.the_error()
@@ -733,7 +738,8 @@ class Session(OtherShell, SessionBase, Operations):
                 seen = core.settled.wakes
             left = None if until is None else max(0.0, until - time.monotonic())
             if not seam.wait_at_most(core.settled, left, since=seen):
-                raise TimeoutError(f"The session is still busy after {timeout:g} s.")
+                trouble = last_api_error(seam.connection.api_error)
+                raise TimeoutError(f"The session is still busy after {timeout:g} s. {trouble}".rstrip())
 
     # -- control operations: the others are in `Operations` ------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bridle import (
+    AuthenticationError,
     Options,
     OutputError,
     ResultError,
@@ -21,7 +22,7 @@ from bridle import (
     tool_server,
 )
 from bridle.hooks import HookMatcher
-from bridle.messages import InitMessage, ResultMessage, TaskNotificationMessage
+from bridle.messages import APIRetryMessage, InitMessage, ResultMessage, TaskNotificationMessage
 from bridle.permissions import Allow
 from bridle.testing import Script, SimulatedCLI
 from bridle.testing.faults import Drop, Insert, Silence
@@ -143,11 +144,12 @@ def test_prompts_behind_one_that_never_ends_have_deadlines_too(shell: Shell) -> 
 # -- errors that look like answers ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("status", [401, 429, 500, 529])
+@pytest.mark.parametrize("status", [400, 401, 429, 500, 529])
 def test_an_api_error_that_comes_as_text_is_an_error(shell: Shell, status: int) -> None:
     async def scenario() -> None:
         error = await raised(
-            lambda: shell.run("go", transport=SimulatedCLI(Script().user().api_error(status))), ResultError
+            lambda: shell.run("go", transport=SimulatedCLI(Script().user().api_error(status))),
+            AuthenticationError if status == 401 else ResultError,
         )
         assert error.result.api_error_status == status
         answer = await shell.run("go", transport=SimulatedCLI(Script().user().api_error(status)), check=False)
@@ -198,6 +200,21 @@ def test_retries_of_the_api_are_messages_and_no_errors(shell: Shell) -> None:
         ).collect()
         assert [m.data["subtype"] for m in collected.messages if m.type == "system"].count("api_retry") == 3
         assert collected.terminal_error is None
+
+    shell.play(scenario)
+
+
+@pytest.mark.parametrize("steered", [False, True], ids=["plain", "steered"])
+def test_a_key_that_is_refused_again_ends_the_turn(shell: Shell, steered: bool) -> None:
+    async def scenario() -> None:
+        script = Script().user().retries(529).retries(401, 5, delay=0.01).says("Never.")
+        options = Options(can_use_tool=lambda _: Allow()) if steered else Options()
+        error = await raised(lambda: shell.run("go", options, transport=SimulatedCLI(script)), AuthenticationError)
+        assert (error.status, error.result) == (401, None)
+        attempts = [
+            message.data["attempt"] for message in error.partial.messages if isinstance(message, APIRetryMessage)
+        ]
+        assert attempts[:3] == [1, 2, 3]  # one refusal may be a login that the CLI renews
 
     shell.play(scenario)
 

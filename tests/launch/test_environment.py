@@ -7,7 +7,7 @@ from bridle.options.options import Options
 from tests.contract import shows
 
 ALWAYS = {
-    "CLAUDE_CODE_ENTRYPOINT": "sdk-py-bridle",
+    "CLAUDE_CODE_ENTRYPOINT": "sdk-py",
     "CLAUDE_CODE_SDK_READS_SESSION_STATE": "1",
     CHILD_ID: "child",
 }
@@ -32,6 +32,7 @@ SEEN_IN_BASH = {
 # What the CLI sets besides for sessions that it starts itself, and what an SDK, a Node.js host or an enclosing session sets.
 MARKS_OF_OTHERS = {
     "BRIDLE_CHILD_ID",
+    "CLAUDE_AGENT_SDK_DERIVED_CLIENT_APP",
     "CLAUDE_AGENT_SDK_VERSION",
     "CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING",
     "CLAUDE_CODE_LAUNCHED_BY_SESSION_IDS",

@@ -31,6 +31,7 @@ from bridle import (
 )
 from bridle.messages import APIRetryMessage, InitMessage
 from bridle.testing import HTTPFailure, Reply, ScriptedModel, Stall, Text, Thinking, ToolCall, Usage
+from tests.contract import shows
 from tests.support.patience import patience
 from tests.support.shell import Shell
 
@@ -106,6 +107,21 @@ def test_a_disallowed_tool_does_not_exist(shell: Shell, driving: Driving) -> Non
             assert "Read" in model.requests[0].tools
 
     shell.play(scenario)
+
+
+@shows("launch.requests.entry-point")
+def test_the_cli_knows_its_sdk(driving: Driving) -> None:
+    """With an unknown entry point the CLI offers one more agent, in each request."""
+    agents, names = [], []
+    for name in (None, "sdk-py-of-another"):
+        with ScriptedModel("Fine.") as model:
+            env = {} if name is None else {"CLAUDE_CODE_ENTRYPOINT": name}
+            bridle.sync.run("Hi", driving(model, env=env, client_app="shop/1.2"))
+            agents.append(json.dumps(model.requests[0].body))
+            names.append(model.requests[0].headers["x-client-app"])
+    assert len(agents[0]) < len(agents[1]) - 500
+    assert "claude-code-guide" not in agents[0]
+    assert names == ["shop/1.2", "shop/1.2"]
 
 
 def test_resuming_an_unknown_session_is_an_error_result(shell: Shell, driving: Driving) -> None:

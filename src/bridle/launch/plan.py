@@ -31,8 +31,8 @@ __all__ = ["LaunchPlan", "build_plan", "in_process_servers", "inherited_variable
 CHILD_ID = "BRIDLE_CHILD_ID"
 """The variable by which a CLI and its descendants are recognised."""
 
-ENTRY_POINT = "sdk-py-bridle"
-"""How the library names itself to the CLI."""
+ENTRY_POINT = "sdk-py"
+"""An SDK for Python. The CLI knows its entry points by name: with any other it adds an agent to each request (2.1.330)."""
 
 NOT_INHERITED = frozenset(
     {
@@ -55,6 +55,7 @@ NOT_INHERITED = frozenset(
         "CLAUDE_EFFORT",
         "CLAUDE_PID",
         # set by an SDK for the CLI it starts: promises that its host will answer certain requests
+        "CLAUDE_AGENT_SDK_DERIVED_CLIENT_APP",
         "CLAUDE_AGENT_SDK_VERSION",
         "CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING",
         "CLAUDE_CODE_QUESTION_PREVIEW_FORMAT",

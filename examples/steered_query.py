@@ -58,8 +58,7 @@ async def main() -> None:
     # The answer alone.
     answer = await bridle.run("Clean up, and write an offer for tea.", OPTIONS)
     print(answer.text)
-    denied = answer.result.permission_denials if answer.result else []
-    print("denied:", [denial.tool_name for denial in denied])
+    print("denied:", [denial.tool_name for denial in answer.result.permission_denials])
 
     # The messages as they come. A prompt may also be a list of content blocks: text, images, documents.
     async with bridle.query([{"type": "text", "text": "What does tea cost?"}], OPTIONS) as stream:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridle import RunResult
+from bridle import ResultMessage, RunResult
 from bridle.messages import Message, from_data
 from bridle.messages.shown import markdown
 from bridle.session.readers import TurnBase
@@ -100,7 +100,9 @@ def test_notebooks_show_answers_as_markdown_and_the_rest_as_html() -> None:
 
 
 def test_a_run_result_prints_its_text() -> None:
-    result = RunResult(text="**bold** <b>", output=None, messages=[], result=None)
+    ending = made({"type": "result"})
+    assert isinstance(ending, ResultMessage)
+    result = RunResult(text="**bold** <b>", output=None, messages=[], result=ending)
     assert str(result) == "**bold** <b>"
     assert result._repr_markdown_() == "**bold** &lt;b>"
     assert "text='**bold** <b>'" in repr(result)

@@ -70,6 +70,21 @@ async def first_turns() -> None:
     print(silent.first_turn.id)  # wrong
 
 
+async def answers(check: bool) -> None:
+    number: int = (await bridle.run("hi", output_type=int)).output
+    turns: int = (await bridle.run("hi", check=False)).result.num_turns
+    async with bridle.Session(Options(output_format=int | None)) as session:
+        asked: bridle.RunResult[int] = await session.ask("hi", output_type=int)
+        turns = asked.result.num_turns
+        perhaps: int | None = (await session.ask("hi", output_type=int, check=check)).output
+        number = (await session.ask("hi", output_type=int, check=check)).output  # wrong
+        number = (await bridle.run("hi", output_type=int, check=False)).output  # wrong
+        text: str = asked.output  # wrong
+    with bridle.sync.Session(Options(output_format=int)) as blocking:
+        number = blocking.ask("hi", output_type=int).output
+
+
+Options(output_format="json")  # wrong
 Options(hooks={"Stop": guard})  # wrong
 Options(hooks={"Stop": HookMatcher(hooks=[guard])})  # wrong
 Options(hooks={"PreToolUs": guard})  # wrong

@@ -130,10 +130,11 @@ def test_a_run_result_copies_what_it_is_given() -> None:
     assert found.errors is not errors
     assert (found.cost, found.session_id, str(found), found.attempts) == (0.25, "s", "t", 1)
     assert repr(found) == ("RunResult(text='t', output=1, session_id='s', cost=0.25, 1 messages, 1 warnings, 1 errors)")
-    none: RunResult[Any] = RunResult(text="", output=None, messages=[assistant(session_id="a")], result=None)
-    assert (none.cost, none.usage, none.session_id, none.warnings, none.errors) == (None, None, "a", [], [])
-    nameless: RunResult[Any] = RunResult(text="", output=None, messages=[], result=result(session_id=""))
-    assert nameless.session_id is None
+    nameless = result(session_id="")
+    earlier: RunResult[Any] = RunResult(text="", output=None, messages=[assistant(session_id="a")], result=nameless)
+    assert (earlier.cost, earlier.usage, earlier.session_id) == (nameless.total_cost_usd, nameless.usage, "a")
+    assert (earlier.warnings, earlier.errors) == ([], [])
+    assert RunResult(text="", output=None, messages=[], result=nameless).session_id is None
 
 
 def test_a_collect_result_has_the_last_of_several_results() -> None:
@@ -149,12 +150,13 @@ def test_a_collect_result_has_the_last_of_several_results() -> None:
     ("messages", "errors", "empty"),
     [([], [], True), ([assistant()], [], False), ([], [DecodeError(b"x", "not-json", "no")], False)],
 )
+@pytest.mark.parametrize("check", [True, False])
 def test_no_result_is_a_process_error_that_says_if_stdout_was_empty(
-    messages: list[Message], errors: list[DecodeError], empty: bool
+    messages: list[Message], errors: list[DecodeError], empty: bool, check: bool
 ) -> None:
     warning = StreamWarning("CLEAN_EXIT_NO_RESULT", "nothing came", {})
     with pytest.raises(ProcessError) as raised:
-        conclude(CollectResult(messages, [warning], errors), None, check=True)
+        conclude(CollectResult(messages, [warning], errors), None, check=check)
     error = raised.value
     assert error.exit_code == 0
     assert error.diagnostic.stdout_was_empty is empty
@@ -180,7 +182,7 @@ def test_without_check_an_error_result_has_no_output_and_the_text_of_the_assista
     )
     assert (found.text, found.output) == ("so far", None)
     assert conclude(CollectResult([result(structured_output={"n": 1})]), None, check=True).output == {"n": 1}
-    assert conclude(CollectResult([assistant("only")]), None, check=False).text == "only"
+    assert conclude(CollectResult([assistant("only"), result(result=None)]), None, check=False).text == "only"
 
 
 # -- prompts -----------------------------------------------------------------------------------------------------------

@@ -79,7 +79,6 @@ def test_run_gives_text_result_cost_usage_and_session(shell: Shell, playing: Sta
         assert answer.cost == 0.25
         assert answer.usage.output_tokens == 5
         assert answer.session_id == "5e551011"
-        assert answer.result is not None
         assert len(answer.messages) == 3
 
     shell.play(scenario)
@@ -317,7 +316,6 @@ def test_error_results(shell: Shell, playing: StandIn) -> None:
             await shell.run("hi", options)
         assert caught.value.result.subtype == "error_during_execution"
         answer = await shell.run("hi", options, check=False)
-        assert answer.result is not None
         assert answer.result.is_error
         with pytest.raises(ResultError):
             answer.result.raise_for_error()
@@ -327,11 +325,10 @@ def test_error_results(shell: Shell, playing: StandIn) -> None:
 
 def test_run_without_a_result_is_an_error(shell: Shell, playing: StandIn) -> None:
     async def scenario() -> None:
-        with pytest.raises(ProcessError, match="no result came"):
-            await shell.run("hi", playing(INIT))
-        answer = await shell.run("hi", playing(INIT), check=False)
-        assert answer.result is None
-        assert names(answer.warnings) == ["CLEAN_EXIT_NO_RESULT"]
+        for check in (True, False):
+            with pytest.raises(ProcessError, match="no result came") as caught:
+                await shell.run("hi", playing(INIT), check=check)
+            assert any("before a result came" in line for line in caught.value.diagnostic.troubleshooting)
 
     shell.play(scenario)
 

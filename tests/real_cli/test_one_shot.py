@@ -91,7 +91,6 @@ def test_a_denied_tool_is_not_run(shell: Shell, driving: Driving, real_cli: Real
     async def scenario() -> None:
         with ScriptedModel(Reply(ToolCall("Bash", {"command": "touch made.txt"})), "I may not.") as model:
             answer = await shell.run("Make a file", driving(model))
-            assert answer.result is not None
             assert [denial.tool_name for denial in answer.result.permission_denials] == ["Bash"]
             assert not (real_cli.cwd / "made.txt").exists()
 
@@ -323,7 +322,6 @@ def test_output_format_gives_plain_values(shell: Shell, driving: Driving) -> Non
                 "Fill it in", driving(model, output_format={"type": "json_schema", "schema": schema})
             )
             assert answer.output == {"n": 1.5}
-            assert answer.result is not None
             assert answer.result.structured_output == {"n": 1.5}
 
     shell.play(scenario)

@@ -31,8 +31,10 @@ class Shell:
 
     async def run(self, prompt: Any, options: bridle.Options | None = None, **more: Any) -> bridle.RunResult[Any]:
         if self.blocking:
-            return sync.run(prompt, options, **more)
-        return await bridle.run(prompt, options, **more)
+            answer: bridle.RunResult[Any] = sync.run(prompt, options, **more)
+        else:
+            answer = await bridle.run(prompt, options, **more)
+        return answer
 
     def map(self, prompts: Any, options: bridle.Options | None = None, **more: Any) -> Stream:
         return Stream(sync.map(prompts, options, **more) if self.blocking else bridle.map(prompts, options, **more))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from bridle.aio.query import QueryStream
+    from bridle.queries.outcomes import CollectResult
     from bridle.queries.prompts import Prompt
 
 __all__ = ["MapStream", "map"]
@@ -103,7 +104,7 @@ class Works:
         outcome: object
         try:
             attempts = Attempts(prompt, self._options, self._retry, check=True, reopened=True)
-            outcome = await answered(attempts, self._output_type, partial(self._open, number), self._pause)
+            outcome = await answered(attempts, self._output_type, partial(self._collect, number), self._pause)
         except BaseException as error:
             outcome = error
             with self.seam.lock:
@@ -122,11 +123,11 @@ class Works:
         """Return whether this ends all, and does not count as an answer."""
         return isinstance(answer, BaseException) and (self._check or not isinstance(answer, BridleError))
 
-    def _open(self, number: int, prompt: Any, options: Options) -> QueryStream:
+    async def _collect(self, number: int, prompt: Any, options: Options) -> CollectResult:
         with self.seam.lock:
             self._refuse_after_end()
             stream = self._streams[number] = query(prompt, options, transport=self._transport)
-        return stream
+        return await stream.collect()
 
     async def _pause(self, seconds: float) -> None:
         await self.seam.wait(self._stopping, seconds)

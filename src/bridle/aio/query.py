@@ -10,8 +10,7 @@ import logging
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast, overload
 
 from bridle.aio.waits import (
     OtherShell,
@@ -580,10 +579,20 @@ async def run(
     options: Options | None = None,
     *,
     output_type: type[T],
-    check: bool = True,
+    check: Literal[True] = True,
     retry: Retry | None = None,
     transport: AsyncTransport | TransportSource | None = None,
 ) -> RunResult[T]: ...
+@overload
+async def run(
+    prompt: Prompt | Prompts,
+    options: Options | None = None,
+    *,
+    output_type: type[T],
+    check: bool,
+    retry: Retry | None = None,
+    transport: AsyncTransport | TransportSource | None = None,
+) -> RunResult[T | None]: ...
 @overload
 async def run(
     prompt: Prompt | Prompts,
@@ -634,28 +643,29 @@ async def run(
     with short_traceback:
         repeatable = transport is None or isinstance(transport, TransportSource)
         attempts = Attempts(prompt, with_output_type(options, output_type), retry, check=check, reopened=repeatable)
-        return await answered(attempts, output_type, partial(query, transport=transport), sleep)
+        return await answered(
+            attempts, output_type, lambda prompt, options: query(prompt, options, transport=transport).collect(), sleep
+        )
 
 
 async def answered(
-    attempts: Attempts, output_type: Any, opening: Callable[[Any, Options], QueryStream], pause: Callable[[float], Any]
+    attempts: Attempts, output_type: Any, collect: Callable[[Any, Options], Any], pause: Callable[[float], Any]
 ) -> RunResult[Any]:
     """Make attempts until one has the answer.
 
     Args:
         attempts: the attempts.
         output_type: the type of the answer.
-        opening: makes the stream of an attempt.
+        collect: makes an attempt with a prompt and options, and returns its `CollectResult`.
         pause: waits between two attempts.
 
     Raises:
         BridleError: the last attempt failed.
     """
     while True:
-        stream = opening(attempts.prompt, attempts.options)
         collected: CollectResult | None = None
         try:
-            collected = await stream.collect()
+            collected = await collect(attempts.prompt, attempts.options)
             return attempts.conclude(collected, output_type, datetime.now(UTC))
         except BridleError as error:
             seconds = attempts.failed(error, collected, datetime.now(UTC))

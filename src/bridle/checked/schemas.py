@@ -46,17 +46,21 @@ class OutputError(ResultError):
         self.args: tuple[Any, ...] = (text,)
 
 
-def schema_for(output_type: Any) -> dict[str, Any]:
+def schema_for(output_type: Any, name: str = "output_type") -> dict[str, Any]:
     """Return the JSON schema to ask the model for.
+
+    Args:
+        output_type: the type of the answer.
+        name: the argument or option that has it.
 
     Raises:
         OptionsError: no schema can be made of this type.
     """
-    schema, _ = _schema(output_type)
+    schema, _ = _schema(output_type, name)
     return schema
 
 
-def _schema(output_type: Any) -> tuple[dict[str, Any], bool]:
+def _schema(output_type: Any, name: str = "output_type") -> tuple[dict[str, Any], bool]:
     """Return the schema and whether the value is wrapped in it."""
     try:
         if _is_pydantic(output_type):
@@ -65,8 +69,8 @@ def _schema(output_type: Any) -> tuple[dict[str, Any], bool]:
             schema = msgspec.json.schema(output_type)
     except (TypeError, RuntimeError, ValueError) as error:
         raise OptionsError(
-            f"`output_type` has no JSON schema: {error}. Use a dataclass, a TypedDict, a pydantic model or a plain type.",
-            field="output_type",
+            f"`{name}` has no JSON schema: {error}. Use a dataclass, a TypedDict, a pydantic model or a plain type.",
+            field=name,
         ) from None
     schema = _understood(schema)
     reference = schema.get("$ref")

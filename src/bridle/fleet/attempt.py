@@ -527,7 +527,7 @@ class AttemptRun:
 
 
 def _output_of(answer: RunResult[Any]) -> str | None:
-    raw = bytes(answer.result.structured_output_raw) if answer.result is not None else b""
+    raw = bytes(answer.result.structured_output_raw)
     return raw.decode() if raw and raw != b"null" else None
 
 

@@ -228,7 +228,9 @@ SPECIAL: dict[str, Special] = {
     "extra_args": Special(_extra_args_argv),
     "thinking": Special(_thinking_argv),
     "output_format": Special(
-        lambda o: [] if o.output_format is None else [f"--json-schema={json_text(o.output_format['schema'])}"]
+        lambda o: (
+            [f"--json-schema={json_text(o.output_format['schema'])}"] if isinstance(o.output_format, Mapping) else []
+        )
     ),
     "session_store": Special(lambda o: [] if o.session_store is None else ["--session-mirror"]),
     "tool_config": Special(None, None, _tool_config_environment),

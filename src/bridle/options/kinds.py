@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_origin
 
 from bridle.checked.fields import (
     Checked,
@@ -478,10 +479,14 @@ def _skill_name(value: Any, path: str) -> str:
 
 
 def output_format(value: Any, path: str) -> dict[str, Any]:
-    """Accept `{"type": "json_schema", "schema": {...}}`."""
+    """Accept `{"type": "json_schema", "schema": {...}}`, or a type."""
+    if isinstance(value, (type, UnionType)) or get_origin(value) is not None:
+        from bridle.checked.schemas import schema_for
+
+        return {"type": "json_schema", "schema": schema_for(value, path)}
     copied = json_object(value, path)
     if copied.get("type") != "json_schema" or not isinstance(copied.get("schema"), dict) or len(copied) != 2:
-        raise wrong(path, "must be {'type': 'json_schema', 'schema': {...}}.")
+        raise wrong(path, "must be a type, or {'type': 'json_schema', 'schema': {...}}.")
     return copied
 
 

@@ -39,6 +39,7 @@ from bridle.options.stores import implements
 if TYPE_CHECKING:
     import os
     from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from types import UnionType
 
     from bridle.dialogs import ElicitationRequest, ElicitationResult, UserDialogRequest, UserDialogResult
     from bridle.errors import StreamWarning
@@ -435,10 +436,10 @@ class Options(Checked):
     """Older form of `thinking`, in tokens; `thinking` wins over it, with a warning."""
     effort: EffortLevel | None = option(effort_level, flag("--effort", place=41, variable="text"), default=None)
     """The effort of the model: low, medium, high, xhigh or max."""
-    output_format: Mapping[str, Any] | None = option(
+    output_format: type[Any] | UnionType | Mapping[str, Any] | None = option(
         checks.output_format, special("argv", "`--json-schema=JSON`", place=42), default=None
     )
-    """`{'type': 'json_schema', 'schema': ...}` requests structured output that fits the schema."""
+    """A type, or `{'type': 'json_schema', 'schema': ...}`, requests structured output that fits it. The value is the schema."""
 
     # -- Budgets
 

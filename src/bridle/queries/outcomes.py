@@ -68,12 +68,13 @@ class RunResult(Generic[T]):
 
     Attributes:
         text: the final text of the answer.
-        output: the typed object, if `output_type` was given; else the decoded structured output, if there is one; else None.
+        output: the typed object, if `output_type` was given; else the decoded structured output, if there is one; else None. It is None
+            also for an error result, which `check=False` returns.
         messages: all messages, in order.
-        result: the last `ResultMessage`; None only with `check=False`.
+        result: the last `ResultMessage`.
         warnings: all warnings.
         errors: lines that were not JSON objects.
-        attempts: the attempts that `run` made; 1 without retries.
+        attempts: the attempts that were made; 1 without retries.
     """
 
     __slots__ = ("attempts", "errors", "messages", "output", "result", "text", "warnings")
@@ -84,7 +85,7 @@ class RunResult(Generic[T]):
         text: str,
         output: T,
         messages: Sequence[Message],
-        result: ResultMessage | None,
+        result: ResultMessage,
         warnings: Sequence[StreamWarning] = (),
         errors: Sequence[DecodeError] = (),
         attempts: int = 1,
@@ -93,26 +94,26 @@ class RunResult(Generic[T]):
         self.text: str = text
         self.output: T = output
         self.messages: list[Message] = list(messages)
-        self.result: ResultMessage | None = result
+        self.result: ResultMessage = result
         self.warnings: list[StreamWarning] = list(warnings)
         self.errors: list[DecodeError] = list(errors)
 
     @property
     def session_id(self) -> str | None:
         """The session, for `Options(resume=...)`."""
-        if self.result is not None and self.result.session_id:
-            return self.result.session_id
-        return next((found for message in self.messages if (found := getattr(message, "session_id", None))), None)
+        return self.result.session_id or next(
+            (found for message in self.messages if (found := getattr(message, "session_id", None))), None
+        )
 
     @property
     def cost(self) -> float | None:
         """The CLI's estimate of the cost in US dollars; after `resume` that of the whole conversation so far (2.1.328)."""
-        return self.result.total_cost_usd if self.result is not None else None
+        return self.result.total_cost_usd
 
     @property
     def usage(self) -> Any:
         """Token counts of the main loop, as the result reports them."""
-        return self.result.usage if self.result is not None else None
+        return self.result.usage
 
     def __repr__(self) -> str:
         return (
@@ -145,25 +146,37 @@ def with_output_type(options: Options | None, output_type: Any) -> Options:
     return options.replace(output_format={"type": "json_schema", "schema": schema_for(output_type)})
 
 
-def _output(collected: CollectResult, output_type: Any, *, check: bool) -> Any:
+def require_format(options: Options, output_type: Any) -> None:
+    """Refuse a typed answer of a session that was started without a schema.
+
+    Raises:
+        OptionsError: the options have no schema.
+    """
+    if output_type is not None and options.output_format is None:
+        name = getattr(output_type, "__name__", "...")
+        raise OptionsError(
+            "`output_type` needs a session that was started with a schema, because the CLI takes one only at its start. Start it with "
+            f"`Options(output_format={name})`.",
+            field="output_type",
+        )
+
+
+def _result_of(collected: CollectResult, *, check: bool) -> ResultMessage:
     if collected.terminal_error is not None:
         raise collected.terminal_error
     result = collected.result
-    if check:
-        if result is None:
-            raise ProcessError(
-                0,
-                Diagnostic(
-                    exit_code_hint="It ended as if all were well, but no result came.",
-                    troubleshooting=[str(warning) for warning in collected.warnings],
-                    stdout_was_empty=not collected.messages and not collected.errors,
-                ),
-            )
-        if result.is_error:
-            raise SessionNotFoundError.found_in(result.errors) or ResultError.of(result)
-    if result is not None and (not result.is_error or output_type is None):
-        return decode_output(result, output_type, last_refusal(collected.messages))
-    return None
+    if result is None:
+        raise ProcessError(
+            0,
+            Diagnostic(
+                exit_code_hint="It ended as if all were well, but no result came.",
+                troubleshooting=[str(warning) for warning in collected.warnings],
+                stdout_was_empty=not collected.messages and not collected.errors,
+            ),
+        )
+    if check and result.is_error:
+        raise SessionNotFoundError.found_in(result.errors) or ResultError.of(result)
+    return result
 
 
 def last_refusal(messages: Sequence[Message]) -> str:
@@ -195,18 +208,19 @@ def conclude(collected: CollectResult, output_type: Any, *, check: bool) -> RunR
 
     Raises:
         BridleError: the stream's terminal error; `ResultError` for an error result (with `check`); `ProcessError` if there is no
-            result at all (with `check`); `OutputError` if the structured output does not fit `output_type`.
+            result at all; `OutputError` if the structured output does not fit `output_type`.
     """
+    output = None
     try:
-        output = _output(collected, output_type, check=check)
+        result = _result_of(collected, check=check)
+        if not result.is_error or output_type is None:
+            output = decode_output(result, output_type, last_refusal(collected.messages))
     except BridleError as error:
         error.partial = partial_of(collected.messages, error.session_id)  # all messages, not only the last ones
         error.session_id = error.partial.session_id
         raise
-    result = collected.result
-    text = (result.result if result is not None else None) or last_text(collected.messages)
     return RunResult(
-        text=text,
+        text=result.result or last_text(collected.messages),
         output=output,
         messages=collected.messages,
         result=result,

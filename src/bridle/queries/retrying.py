@@ -14,6 +14,7 @@ from bridle.queries.plain import tell
 from bridle.queries.prompts import is_many
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from bridle.errors import DecodeError
@@ -48,6 +49,7 @@ class Attempts:
         retry: the policy; None makes one attempt.
         check: raise an error result.
         reopened: True if the transport gives a new connection for each attempt.
+        goes_on: returns whether the session that makes all attempts can still be used; None if each attempt has a CLI of its own.
 
     Attributes:
         prompt: the prompt of the current attempt.
@@ -58,12 +60,23 @@ class Attempts:
         OptionsError: a retry is not possible with this prompt, transport or options.
     """
 
-    def __init__(self, prompt: Any, options: Options, retry: Retry | None, *, check: bool, reopened: bool) -> None:
+    def __init__(
+        self,
+        prompt: Any,
+        options: Options,
+        retry: Retry | None,
+        *,
+        check: bool,
+        reopened: bool,
+        goes_on: Callable[[], bool] | None = None,
+    ) -> None:
         if retry is not None and not isinstance(retry, Retry):
             raise TypeError(f"`retry` must be a bridle.Retry or None, got {retry!r} ({type(retry).__name__})")
         self._retry = retry if retry is not None else Retry(attempts=1)
+        self._goes_on = goes_on
+        self._remembered = self._retry.resume and (goes_on is not None or options.persist_session)
         if self._retry.attempts > 1:
-            _refuse_what_cannot_be_repeated(prompt, options, self._retry, reopened=reopened)
+            _refuse_what_cannot_be_repeated(prompt, options, reopened=reopened, remembered=self._remembered)
         self.prompt: Any = prompt
         self.options: Options = options
         self._first: tuple[Any, Options] = (prompt, options)
@@ -131,7 +144,7 @@ class Attempts:
     def _delay(self, error: BridleError, now: datetime) -> float | None:
         """Return the seconds until the next attempt; None if there is none."""
         retry = self._retry
-        if not error.retryable or self._count >= retry.attempts:
+        if not error.retryable or self._count >= retry.attempts or (self._goes_on is not None and not self._goes_on()):
             return None
         from random import uniform
 
@@ -143,7 +156,7 @@ class Attempts:
         return left + delay
 
     def _session_to_resume(self, error: BridleError) -> str | None:
-        if not (self._retry.resume and self.options.persist_session):
+        if not self._remembered:
             return None
         return error.partial.session_id if error.partial.messages else self._resumed
 
@@ -206,7 +219,7 @@ def _until_reset(error: BridleError, now: datetime) -> float:
     return max(0.0, (error.resets_at - now).total_seconds())
 
 
-def _refuse_what_cannot_be_repeated(prompt: Any, options: Options, retry: Retry, *, reopened: bool) -> None:
+def _refuse_what_cannot_be_repeated(prompt: Any, options: Options, *, reopened: bool, remembered: bool) -> None:
     """Do nothing if every attempt can be made.
 
     Raises:
@@ -220,7 +233,7 @@ def _refuse_what_cannot_be_repeated(prompt: Any, options: Options, retry: Retry,
         problem = (
             "needs a transport that can be opened again: pass a `TransportSource`, which makes one for each attempt."
         )
-    elif options.session_id is not None and not (retry.resume and options.persist_session):
+    elif options.session_id is not None and not remembered:
         problem = "without a resume needs a new session for each attempt: leave the option `session_id` out."
     else:
         return

@@ -11,8 +11,7 @@ import logging
 import time
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast, overload
 
 from bridle.errors import BridleError, ConcurrentUseError, DecodeError, StreamWarning, last_api_error, short_traceback
 from bridle.options.bounds import checked_timeout
@@ -581,10 +580,20 @@ def run(
     options: Options | None = None,
     *,
     output_type: type[T],
-    check: bool = True,
+    check: Literal[True] = True,
     retry: Retry | None = None,
     transport: SyncTransport | TransportSource | None = None,
 ) -> RunResult[T]: ...
+@overload
+def run(
+    prompt: Prompt | Prompts,
+    options: Options | None = None,
+    *,
+    output_type: type[T],
+    check: bool,
+    retry: Retry | None = None,
+    transport: SyncTransport | TransportSource | None = None,
+) -> RunResult[T | None]: ...
 @overload
 def run(
     prompt: Prompt | Prompts,
@@ -635,28 +644,29 @@ def run(
     with short_traceback:
         repeatable = transport is None or isinstance(transport, TransportSource)
         attempts = Attempts(prompt, with_output_type(options, output_type), retry, check=check, reopened=repeatable)
-        return answered(attempts, output_type, partial(query, transport=transport), sleep)
+        return answered(
+            attempts, output_type, lambda prompt, options: query(prompt, options, transport=transport).collect(), sleep
+        )
 
 
 def answered(
-    attempts: Attempts, output_type: Any, opening: Callable[[Any, Options], QueryStream], pause: Callable[[float], Any]
+    attempts: Attempts, output_type: Any, collect: Callable[[Any, Options], Any], pause: Callable[[float], Any]
 ) -> RunResult[Any]:
     """Make attempts until one has the answer.
 
     Args:
         attempts: the attempts.
         output_type: the type of the answer.
-        opening: makes the stream of an attempt.
+        collect: makes an attempt with a prompt and options, and returns its `CollectResult`.
         pause: waits between two attempts.
 
     Raises:
         BridleError: the last attempt failed.
     """
     while True:
-        stream = opening(attempts.prompt, attempts.options)
         collected: CollectResult | None = None
         try:
-            collected = stream.collect()
+            collected = collect(attempts.prompt, attempts.options)
             return attempts.conclude(collected, output_type, datetime.now(UTC))
         except BridleError as error:
             seconds = attempts.failed(error, collected, datetime.now(UTC))

@@ -11,7 +11,7 @@ import copy
 import time
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast, overload
 
 from msgspec import structs
 
@@ -31,7 +31,9 @@ from bridle.protocol.log import issue
 from bridle.protocol.results import ControlResult, McpServersChange
 from bridle.protocol.states.session import SessionState, TurnState
 from bridle.queries.ending import TextDeltas
+from bridle.queries.outcomes import CollectResult, require_format
 from bridle.queries.plain import with_guards
+from bridle.queries.retrying import Attempts
 from bridle.session.core import SessionBase, SessionCore, checked_content, prompt_fields, sent_servers
 from bridle.session.events import SessionEvent
 from bridle.session.readers import Inbox, Progress, Readers, TurnBase
@@ -47,6 +49,7 @@ from bridle.sync.waits import (
     checkpoint,
     child_process,
     is_cancellation,
+    sleep,
 )
 from bridle.transports.opening import open_sync
 from bridle.transports.process.prepare import Preparation
@@ -60,9 +63,11 @@ if TYPE_CHECKING:
     from bridle.errors import StreamWarning
     from bridle.messages import ResultMessage
     from bridle.options.options import Options
+    from bridle.options.retry import Retry
     from bridle.protocol.log import SessionLog
     from bridle.queries.ending import Item as QueryItem
     from bridle.queries.ending import QueryCore
+    from bridle.queries.outcomes import RunResult
     from bridle.queries.prompts import Priority, Prompt
     from bridle.session.readers import Audience
     from bridle.transcripts.stores.resume import Private, Step
@@ -72,6 +77,7 @@ __all__ = ["EventCursor", "MessageCursor", "QuerySession", "Session", "Steered",
 
 Item = TypeVar("Item")
 R = TypeVar("R", bound=ControlResult)
+T = TypeVar("T")
 A = TypeVar("A", bound="Audience")
 
 
@@ -664,6 +670,85 @@ class Session(OtherShell, SessionBase, Operations):
                 seam.wake()
         seam.give_way()
         return turn
+
+    @overload
+    def ask(
+        self, prompt: Prompt, *, output_type: type[T], check: Literal[True] = True, retry: Retry | None = None
+    ) -> RunResult[T]: ...
+    @overload
+    def ask(
+        self, prompt: Prompt, *, output_type: type[T], check: bool, retry: Retry | None = None
+    ) -> RunResult[T | None]: ...
+    @overload
+    def ask(
+        self, prompt: Prompt, *, output_type: Any = None, check: bool = True, retry: Retry | None = None
+    ) -> RunResult[Any]: ...
+    def ask(
+        self, prompt: Prompt, *, output_type: Any = None, check: bool = True, retry: Retry | None = None
+    ) -> RunResult[Any]:
+        """Send a prompt, wait for the end of its turn and return the answer, as `run` does for a single prompt.
+
+        A cancelled call interrupts the turn; the session stays usable.
+
+        Args:
+            prompt: a text, or a list of content blocks.
+            output_type: a type for the answer: `output` is an object of it. The CLI takes a JSON schema only at its start, so the session
+                needs `Options(output_format=...)` with this type, or with a schema that fits it. None for an answer in text.
+            check: raise `ResultError` if the turn ended in an error; default True. Errors of the session are always raised.
+            retry: attempts and waits after errors that are `retryable`, in this session; None makes one attempt.
+
+        Returns:
+            The result, with `text`, `output`, `messages`, `cost` and `session_id`. `warnings` are those of the session meanwhile. `errors`
+            is empty: a session logs lines that are not valid JSON.
+
+        Raises:
+            OptionsError: the session has no `output_format` for `output_type`; nothing was sent.
+            RateLimitedError: a rate limit ended the turn, and `check` is True.
+            ResultError: the turn ended in another error, and `check` is True.
+            OutputError: the structured output does not fit `output_type`.
+            TurnCancelledError: the turn ended without a result.
+            TurnTimeoutError: a timeout of the turn passed; the turn was interrupted, and the session can still be used.
+            BridleError: the session failed.
+
+        Example:
+            ::
+
+                with bridle.Session(Options(output_format=int)) as session:
+                    answer = session.ask("How many tests are there?", output_type=int)
+                    print(answer.output)
+        """
+        from bridle.sync.query import answered
+
+        with short_traceback:
+            self._require_start("ask")
+            core = self._core
+            require_format(core.options, output_type)
+            attempts = Attempts(
+                prompt, core.options, retry, check=check, reopened=True, goes_on=lambda: not core.connection.over
+            )
+            return answered(attempts, output_type, self._collect, sleep)
+
+    def _collect(self, prompt: Prompt, _: Options) -> CollectResult:
+        """Send a prompt and return everything that its turn gave."""
+        core, seam = self._core, self._seam
+        earlier = list(core.warnings)
+        turn = self.send(prompt)
+        messages: list[Message] = []
+        error: BridleError | None = None
+        try:
+            for message in turn:
+                messages.append(message)  # noqa: PERF402 - what came before an error is kept
+            turn.result()
+        except BridleError as problem:
+            error = problem
+        except BaseException:
+            # No caller waits for the answer any more: the model must not work on.
+            with seam.lock:
+                core.connection.expire_turn(turn.id)
+                seam.wake()
+            raise
+        known = {id(warning) for warning in earlier}
+        return CollectResult(messages, [each for each in core.warnings if id(each) not in known], (), error)
 
     def messages(self) -> MessageCursor:
         """Return an iterator over all messages from now on, including those of other turns.

@@ -146,9 +146,9 @@ def test_rename_tag_fork_export_and_import(bridle: Command, config: Path, tmp_pa
     new = ok(bridle, "fork", "A name", "--at", second, "--title", "Copy", config=config).strip()
     assert len(transcripts.read(new, config_dir=config).messages) == 2
     assert transcripts.info(new, config_dir=config).title == "Copy"
-    target = tmp_path / "talk.html"
+    target = tmp_path / "talk.md"
     ok(bridle, "export", "Copy", "-o", str(target), config=config)
-    assert '<script type="text/plain" id="index">' in target.read_text(encoding="utf-8")
+    assert target.read_text(encoding="utf-8").startswith("# Copy\n")
     assert target.stat().st_mode & 0o777 == 0o600
     ran = bridle("sessions", "export", "Copy", "-o", str(target), cwd=tmp_path)
     assert (ran.code, "File exists" in ran.errors) == (1, True)
@@ -197,6 +197,7 @@ BAD: list[tuple[tuple[str, ...], int, str]] = [
     (("search", "x", "-a", "--project", "/"), 2, "exclude each other"),
     (("search", "..."), 2, "letter"),
     (("usage", "--by", "colour"), 2, "'colour'"),
+    (("export", "x", "-o", "talk.html"), 2, "`bridle trace html SESSION -o PATH` writes the page of a conversation"),
     (("prune",), 2, "--older-than"),
     (("prune", "--older-than", "3"), 2, "must be an age such as 30d"),
     (("tag", "x"), 2, "`--remove`"),

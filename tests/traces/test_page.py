@@ -12,9 +12,12 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bridle.traces.page import write_page
 from bridle.traces.reading import read_trace
 from tests.traces.written import HOSTILE, Tape, everything
+from tests.transcripts.test_export import CONTROLS, hostile, subagent
 
 
 def page_of(path: Path, tape: Tape, title: str | None = None) -> str:
@@ -100,3 +103,27 @@ def test_only_the_owner_may_read_a_page(tmp_path: Path) -> None:
     page_of(tmp_path / "run.html", everything())
     assert stat.S_IMODE((tmp_path / "run.html").stat().st_mode) == 0o600
     assert {path.name for path in tmp_path.iterdir()} == {"run.html", "run.jsonl"}
+
+
+def test_the_page_of_a_hostile_conversation_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
+    writer = hostile()
+    key = "sk-ant-" + "canary0123456789abcdef"
+    writer.user(f"My key is {key}")
+    path = writer.save(tmp_path)
+    subagent(path, agentType="<script>x</script>", toolUseId="t2")
+    target = tmp_path / "talk.html"
+    write_page(target, read_trace(writer.session_id))
+    page = target.read_text(encoding="utf-8")
+    assert policy(page).startswith("default-src 'none'; script-src 'sha256-")
+    assert "<title>&lt;script&gt;alert(1)" in page  # the title of the conversation
+    assert not set(CONTROLS) & set(page.partition("<title>")[2].partition("</title>")[0])
+    index = json.loads(part(page, "index"))
+    assert index["kind"] == "transcript"
+    kinds = [item[2] for item in index["items"]]
+    assert kinds.count("model") == 3  # two of the conversation, one of its subagent
+    lines = part(page, "chunk-0").decode().split("\n")
+    assert lines[0] == writer.lines[0]
+    assert len(lines) == len(writer.lines) + 2
+    assert "sub answer" in part(page, "chunk-0").decode()
+    assert key.encode() not in part(page, "chunk-0") + part(page, "index")

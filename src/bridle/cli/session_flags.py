@@ -11,7 +11,7 @@ _WHERE = "Place"
 _ID = "The id, its beginning, or the title."
 _ROLES = ("user", "assistant", "tool")
 _KEYS = ("day", "project", "model", "session")
-_FORMATS = ("markdown", "html", "json", "jsonl")
+_FORMATS = ("markdown", "json", "jsonl")
 _AGE = "30d"
 
 _SESSION: Flags = {"session": argument("SESSION", _ID, required=True, complete=complete_sessions)}
@@ -120,7 +120,7 @@ PRUNE_EPILOG = f"""Examples:
 
 {_IN_CODES}"""
 EXPORT_EPILOG = f"""Examples:
-  bridle sessions export 3f2a -o talk.html
+  bridle sessions export 3f2a -o talk.md
   bridle sessions export 3f2a --format jsonl > talk.jsonl
 
 {_IN_CODES}"""

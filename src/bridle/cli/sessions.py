@@ -37,8 +37,6 @@ _SHORT_ID = 8
 _SUFFIXES: dict[str, ExportFormat] = {
     ".md": "markdown",
     ".markdown": "markdown",
-    ".html": "html",
-    ".htm": "html",
     ".json": "json",
     ".jsonl": "jsonl",
 }
@@ -404,7 +402,11 @@ def prune_(given: Mapping[str, Any], terminal: Terminal) -> int:
 def export_(given: Mapping[str, Any], terminal: Terminal) -> int:
     """Write a conversation as a document."""
     output = given.get("output")
-    wanted: ExportFormat = given.get("format") or _SUFFIXES.get(Path(output or "").suffix.lower(), "markdown")
+    suffix = Path(output or "").suffix.lower()
+    if suffix in (".html", ".htm"):
+        terminal.error("an export is not HTML; `bridle trace html SESSION -o PATH` writes the page of a conversation")
+        return USAGE
+    wanted: ExportFormat = given.get("format") or _SUFFIXES.get(suffix, "markdown")
     info = _found(given["session"])
     pieces = export_pieces(info.files, wanted)
     if output is not None:

@@ -16,6 +16,7 @@ from bridle.messages.base import plain, repair_surrogates
 from bridle.traces.builder import Builder, SessionBuilder
 from bridle.traces.items import as_cost, as_object, short, text_of
 from bridle.transcripts.entries import decode_entry
+from bridle.transcripts.listing import info_of
 from bridle.transcripts.places import SessionFiles, is_session_id, locate
 from bridle.transports.recording.reading import Entry, entry_of, version_problem
 from bridle.transports.recording.redaction import Redactor, Vault
@@ -327,7 +328,9 @@ def read_trace(source: str | os.PathLike[str], *, title: str | None = None) -> T
     """
     text = os.fspath(source)
     if is_session_id(text) and not os.path.exists(text):
-        return read_session(locate(text), title or f"conversation {text[:8]}")
+        files = locate(text)
+        found = info_of(files)
+        return read_session(files, title or (short(found.title, 200) if found else "") or f"conversation {text[:8]}")
     path = Path(text)
     with open(path, "rb") as file:
         head = file.read(_HEAD)

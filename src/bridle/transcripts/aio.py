@@ -270,8 +270,8 @@ async def export(
 
     Args:
         session_id: the session.
-        format: `markdown` to read; `html` for the trace page, without keys and passwords; `json` for programs: facts and messages as one
-            object; `jsonl` for `import_`: all lines as the CLI wrote them.
+        format: `markdown` to read; `json` for programs: facts and messages as one object; `jsonl` for `import_`: all lines as the CLI
+            wrote them.
         project: the working directory of its project; None to look in all projects.
         config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
 
@@ -286,7 +286,7 @@ async def export(
     Example:
         ::
 
-            Path("talk.html").write_text(await bridle.transcripts.aio.export(session_id, "html"), encoding="utf-8")
+            Path("talk.md").write_text(await bridle.transcripts.aio.export(session_id), encoding="utf-8")
     """
     return await call(partial(transcripts.export, session_id, format, project=project, config_dir=config_dir))
 

@@ -1,7 +1,7 @@
-"""Conversations as documents: Markdown and HTML to read, JSON for programs, JSONL to import again.
+"""Conversations as documents: Markdown to read, JSON for programs, JSONL to import again.
 
 All texts of a conversation are data: of models, tools, files and web pages. Markdown shows characters that control a terminal or change the
-direction of text as `\\u202e`. The HTML is the trace page: one file that loads nothing.
+direction of text as `\\u202e`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import os
 import re
 import uuid
 from contextlib import suppress
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
@@ -28,7 +27,6 @@ from bridle.messages import (
 )
 from bridle.transcripts.entries import decode_entry, lines_of
 from bridle.transcripts.forking import create_file, fields_of
-from bridle.transcripts.listing import PROMPT_LENGTH
 from bridle.transcripts.places import SessionFiles, StrPath, config_folder, is_session_id, locate, project_key
 from bridle.transcripts.transcript import Subagent, Transcript, source_of
 
@@ -42,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ExportFormat", "export", "export_pieces", "import_"]
 
-ExportFormat = Literal["markdown", "html", "json", "jsonl"]
+ExportFormat = Literal["markdown", "json", "jsonl"]
 """A format of `export`."""
 
 
@@ -57,8 +55,8 @@ def export(
 
     Args:
         session_id: the session.
-        format: `markdown` to read; `html` for the trace page, without keys and passwords; `json` for programs: facts and messages as one
-            object; `jsonl` for `import_`: all lines as the CLI wrote them.
+        format: `markdown` to read; `json` for programs: facts and messages as one object; `jsonl` for `import_`: all lines as the CLI
+            wrote them.
         project: the working directory of its project; None to look in all projects.
         config_dir: the configuration folder; None for `CLAUDE_CONFIG_DIR`, and without that `~/.claude`.
 
@@ -73,7 +71,7 @@ def export(
     Example:
         ::
 
-            Path("talk.html").write_text(bridle.transcripts.export(session_id, "html"), encoding="utf-8")
+            Path("talk.md").write_text(bridle.transcripts.export(session_id), encoding="utf-8")
     """
     return b"".join(export_pieces(locate(session_id, project=project, config_dir=config_dir), format)).decode(
         "utf-8", "replace"
@@ -275,20 +273,6 @@ def _escaped(text: str) -> str:
     return _MARKUP.sub(r"\\\1", text)
 
 
-# -- HTML ---------------------------------------------------------------------------------------------------------------
-
-
-def _html(transcript: Transcript) -> Iterator[bytes]:
-    # The page reads traces too, and stands above transports: it is loaded by name, where it is wanted.
-    reading, page = import_module("bridle.traces.reading"), import_module("bridle.traces.page")
-    files = transcript.files
-    try:
-        trace = reading.read_session(files, _title(transcript.info)[:PROMPT_LENGTH])
-        yield from page.page_pieces(trace, trace.title)
-    except OSError as error:
-        raise TranscriptError(f"{escape_terminal(str(files.path))} could not be read: {error}.") from None
-
-
 # -- JSON ---------------------------------------------------------------------------------------------------------------
 
 _NULL = Raw(b"null")
@@ -359,7 +343,7 @@ def _jsonl(transcript: Transcript) -> Iterator[bytes]:
                 yield line.raw + b"\n"
 
 
-_FORMATS = {"markdown": _markdown, "html": _html, "json": _json, "jsonl": _jsonl}
+_FORMATS = {"markdown": _markdown, "json": _json, "jsonl": _jsonl}
 
 
 class _SubagentHead(msgspec.Struct, gc=False, rename="camel"):

@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 
 from tests.cli.command import Command
+from tests.cli.test_sessions_command import config, talk
+from tests.traces.written import Tape
+
+__all__ = ["config"]  # a fixture
 
 HEADER = {
     "format": "bridle-cassette",
@@ -118,7 +122,7 @@ def test_the_timeline(bridle: Command, file: Path) -> None:
     assert shown[0][:4] == ["Bridle", "0.1.0", "·", "Claude"]
     for wanted in (
         "1.000 prompt What is there?",
-        "1.100 init m, Claude Code 2.1.328",
+        "started 2026-01-01T00:00:00+00:00, model m, Claude Code 2.1.328, redacted 2 key",
         "2.000 thinking Hm.",
         "2.000 tool Bash ls -l [1.5 s]",
         "⎿ a.txt",
@@ -126,18 +130,18 @@ def test_the_timeline(bridle: Command, file: Path) -> None:
         "⎿ deny: no \\x1b[31mway",
         "2.400 permission Bash ls -l [100 ms]",
         "⎿ allow",
-        '2.600 mcp shop: price {"article": "tea"} [100 ms]',
+        '2.600 mcp shop: tools/call price {"article": "tea"} [100 ms]',
         "⎿ 2.5",
-        "3.600 retry try 2 of 10: overloaded",
-        "3.700 background 1 tasks run",
+        "3.600 retry try 2 of 10",
+        "⎿ overloaded",
         "4.500 result success, 3 tokens in, 5 out, $0.2500 so far [3.5 s]",
         "5.000 hook Stop",
         "⎿ no answer",
-        "6.100 exit code 3",
+        "6.100 exit exit code 3",
         "6.200 stderr it broke",
     ):
         assert wanted.split() in shown, (wanted, ran.text)
-    assert "1 turns · 1 tool calls · 2 hooks · 1 permission requests · 1 in-process tool calls" in ran.text
+    assert "1 turn · 1 tool call · 2 hooks · 1 permission request · 1 in-process tool call" in ran.text
     assert "$0.2500 · 6.2 s" in ran.text
     assert "tools/list" not in ran.text
     assert "running" not in ran.text
@@ -181,7 +185,7 @@ def test_a_file_that_is_not_whole(bridle: Command, file: Path) -> None:
     file.write_text("\n".join(lines[:10]) + '\n{"s":0,"t":9,"k":"in","f":{"type":"assi')
     ran = bridle("trace", "show", str(file))
     assert ran.code == 0
-    assert "the recording was interrupted here" in ran.text
+    assert "The recording was interrupted before a result" in ran.text
     assert "line 11 cannot be read" in ran.errors
     file.write_text("\n".join([*lines[:5], "garbage \x1b[2J", *lines[5:]]) + "\n")
     ran = bridle("trace", "show", str(file))
@@ -206,7 +210,7 @@ def test_what_is_no_trace(bridle: Command, tmp_path: Path) -> None:
         ("other", 1, "and more like these"),
         ("other", 1, "nothing in"),
         ("empty", 1, "no header"),
-        ("absent", 2, "cannot be read"),
+        ("absent", 2, "is neither a file nor the beginning of a session id"),
         (".", 2, "cannot be read"),
     ):
         ran = bridle("trace", "show", str(tmp_path / name))
@@ -215,6 +219,37 @@ def test_what_is_no_trace(bridle: Command, tmp_path: Path) -> None:
     ran = bridle("trace", "draw", "x")
     assert (ran.code, "No such command 'draw'" in ran.errors) == (2, True)
     assert bridle("trace", "show").code == 2
+
+
+def test_a_conversation_on_the_disk(bridle: Command, config: Path) -> None:
+    writer = talk(config)
+    ran = bridle("trace", "show", writer.session_id[:8])
+    assert (ran.code, ran.errors) == (0, "")
+    assert "The conversation ends with" in ran.text
+    kinds = {text.split()[1] for text in ran.text.splitlines() if text.startswith("    0.000 ")}
+    assert kinds >= {"prompt"}
+    raw = bridle("trace", "show", writer.session_id[:8], "--raw")
+    assert [json.loads(text)["uuid"] for text in raw.text.splitlines()] == [
+        json.loads(text)["uuid"] for text in writer.lines
+    ]
+
+
+def test_texts_of_every_kind_in_full(bridle: Command, tmp_path: Path) -> None:
+    tape = Tape()
+    long = "word " * 200
+    tape.prompt(f"prompt {long}")
+    tape.reply(1, {"type": "thinking", "thinking": f"thinking {long}"})
+    tape.reply(1, {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": f"command {long}"}})
+    tape.into(asked("p1", "can_use_tool", tool_name="Bash", input={"command": f"permission {long}"}))
+    tape.out(answered("p1", {"behavior": "deny", "message": f"reason {long}"}))
+    tape.result_of("t1", f"result {long}")
+    path = tape.write(tmp_path / "run.jsonl")
+    short, full = (bridle("trace", "show", str(path), *more).text for more in ((), ("--full",)))
+    found = [json.loads(line) for line in bridle("trace", "show", str(path), "--json").text.splitlines()]
+    for name in ("prompt", "thinking", "command", "permission", "reason", "result"):
+        assert f"{name} {long}".strip() in full, name
+        assert long.strip() not in short
+        assert any(f"{name} {long}".strip() in event["what"] + event.get("outcome", "") for event in found), name
 
 
 def test_help(bridle: Command) -> None:

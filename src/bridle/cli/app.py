@@ -184,7 +184,7 @@ COMMANDS = (
         "trace show",
         "bridle.cli.trace:trace",
         TRACE_SHOW,
-        "Show a trace or a cassette as a timeline in the terminal.",
+        "Show a trace or a conversation as a timeline in the terminal.",
         TRACE_SHOW_EPILOG,
     ),
     Command(

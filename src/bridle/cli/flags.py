@@ -249,10 +249,11 @@ CHAT: Flags = {
 
 
 _FILTERS = "Filters"
-_KINDS = ("prompt", "text", "tool", "hook", "permission", "mcp", "control", "background", "result")
+_TRACE = "A trace, a cassette, or a session id."
+_KINDS = ("prompt", "text", "tool", "subagent", "hook", "permission", "mcp", "control", "task", "result")
 
 TRACE_SHOW: Flags = {
-    "file": argument("FILE", "A trace (`Options(trace=...)`) or a cassette.", required=True),
+    "file": argument("FILE", _TRACE, required=True),
     "session": flag(list[int], "--session", help="Show only session N, counted from 0. Repeatable.", panel=_FILTERS),
     "kind": flag(
         list[str],
@@ -280,7 +281,6 @@ Exit codes:
   2  the command line is wrong, or the file cannot be opened
 """
 
-_TRACE = "A trace, a cassette, or a session id."
 _TITLE_OF_PAGE = flag(str, "--title", metavar="TEXT", help="Set the title of the page.", panel=OUTPUT_PANEL)
 TRACE_HTML: Flags = {
     "file": argument("FILE", _TRACE, required=True),

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from bridle.cli.terminal import Terminal
     from bridle.traces.reading import Trace
 
-__all__: list[str] = []
+__all__ = ["UnreadableError", "read", "warn"]
 
 _PROBLEMS = 10
 _MOST_PORT = 65_535
 
 
-class _UnreadableError(Exception):
+class UnreadableError(Exception):
     """A trace cannot be read; the text says why and what to do."""
 
 
@@ -41,22 +41,28 @@ def _source(text: str) -> str:
     return text
 
 
-def _read(text: str, title: str | None = None) -> Trace:
+def read(text: str, title: str | None = None) -> Trace:
+    """Return a trace by its file, or a conversation by its session id.
+
+    Raises:
+        UnreadableError: it cannot be read.
+    """
     source = _source(text)
     shown = escape_terminal(text, 300)
     try:
         return read_trace(source, title=title)
     except FileNotFoundError:
-        raise _UnreadableError(
+        raise UnreadableError(
             f"{shown} is neither a file nor the beginning of a session id. `bridle sessions list` shows the ids."
         ) from None
     except OSError as error:
-        raise _UnreadableError(f"{shown} cannot be read: {error.strerror or error}") from None
+        raise UnreadableError(f"{shown} cannot be read: {error.strerror or error}") from None
     except (SessionNotFoundError, TranscriptError) as error:
-        raise _UnreadableError(str(error)) from None
+        raise UnreadableError(str(error)) from None
 
 
-def _warn(trace: Trace, text: str, terminal: Terminal) -> None:
+def warn(trace: Trace, text: str, terminal: Terminal) -> None:
+    """Show the parts of a trace that could not be read."""
     problems = trace.builder.problems
     for problem in problems[:_PROBLEMS]:
         terminal.warning(f"{escape_terminal(text)}: {problem}")
@@ -79,11 +85,11 @@ def html_(given: Mapping[str, Any], terminal: Terminal) -> int:
             )
             return USAGE
     try:
-        trace = _read(text, given.get("title"))
-    except _UnreadableError as error:
+        trace = read(text, given.get("title"))
+    except UnreadableError as error:
         terminal.error(str(error))
         return USAGE
-    _warn(trace, text, terminal)
+    warn(trace, text, terminal)
     if not trace.builder.items:
         terminal.error(f"nothing in {escape_terminal(text)} can be read")
         return FAILED
@@ -107,9 +113,9 @@ def _followed(text: str) -> GrowingTrace:
     try:
         return GrowingTrace(source if os.path.exists(source) else transcripts.find(source).path)
     except OSError as error:
-        raise _UnreadableError(f"{escape_terminal(text, 300)} cannot be read: {error.strerror or error}") from None
+        raise UnreadableError(f"{escape_terminal(text, 300)} cannot be read: {error.strerror or error}") from None
     except (SessionNotFoundError, AmbiguousSessionError) as error:
-        raise _UnreadableError(str(error)) from None
+        raise UnreadableError(str(error)) from None
 
 
 def inspect_(given: Mapping[str, Any], terminal: Terminal) -> int:
@@ -121,12 +127,12 @@ def inspect_(given: Mapping[str, Any], terminal: Terminal) -> int:
         return USAGE
     shown: Trace | GrowingTrace
     try:
-        shown = _followed(text) if given.get("follow") else _read(text)
-    except _UnreadableError as error:
+        shown = _followed(text) if given.get("follow") else read(text)
+    except UnreadableError as error:
         terminal.error(str(error))
         return USAGE
     trace = shown.trace if isinstance(shown, GrowingTrace) else shown
-    _warn(trace, text, terminal)
+    warn(trace, text, terminal)
     if not given.get("follow") and not trace.builder.items:
         terminal.error(f"nothing in {escape_terminal(text)} can be read; `--follow` waits for it")
         return FAILED
@@ -149,8 +155,8 @@ def diff_(given: Mapping[str, Any], terminal: Terminal) -> int:
     outlines = []
     for name in names:
         try:
-            trace = _read(name)
-        except _UnreadableError as error:
+            trace = read(name)
+        except UnreadableError as error:
             terminal.error(str(error))
             return USAGE
         if not trace.builder.items:

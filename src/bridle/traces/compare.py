@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bridle.traces.items import Item
     from bridle.traces.reading import Trace
 
-__all__ = ["difference", "outline"]
+__all__ = ["block_at", "difference", "frame_at", "outline", "prompt_text"]
 
 _LONGEST = 200
 _MOST_LINES = 40
@@ -91,11 +91,11 @@ def _block(trace: Trace, item: Item, *, results: bool, full: bool) -> Iterator[s
     parts: list[tuple[str, str]]
     match item.kind:
         case "prompt" | "message":
-            parts = [(item.kind, _content(trace, item))]
+            parts = [(item.kind, prompt_text(trace, item))]
         case "model":
             texts = [
                 str(block.get("text", ""))
-                for block in (_at(trace, line, place) for role, line, place in item.refs if role == "block")
+                for block in (block_at(trace, line, place) for role, line, place in item.refs if role == "block")
                 if block.get("type") == "text"
             ]
             parts = [("reply", text) for text in texts]
@@ -124,9 +124,9 @@ def _call(trace: Trace, item: Item, *, results: bool) -> Iterator[tuple[str, str
     result: str | None = None
     for role, line, place in item.refs:
         if role == "call":
-            fields = _at(trace, line, place).get("input")
+            fields = block_at(trace, line, place).get("input")
         elif role == "result":
-            result = text_of(_at(trace, line, place).get("content"))
+            result = text_of(block_at(trace, line, place).get("content"))
     yield item.kind, "\n".join([item.name, *_arguments(fields)])
     if item.decision:
         yield "  decision", item.decision
@@ -136,18 +136,21 @@ def _call(trace: Trace, item: Item, *, results: bool) -> Iterator[tuple[str, str
         yield "  failed" if item.status in ("failed", "denied") else "  result", result
 
 
-def _frame(trace: Trace, line: int) -> dict[str, Any]:
+def frame_at(trace: Trace, line: int) -> dict[str, Any]:
+    """Return the frame of a line; an empty one if it has none."""
     value = object_of(trace.builder.lines.line(line))
     return (as_object(value, "f") or value) if trace.reader.kind == "recording" else value
 
 
-def _at(trace: Trace, line: int, place: int) -> dict[str, Any]:
-    blocks = blocks_of(as_object(_frame(trace, line), "message").get("content"))
+def block_at(trace: Trace, line: int, place: int) -> dict[str, Any]:
+    """Return a content block of the message of a line; an empty one if there is none."""
+    blocks = blocks_of(as_object(frame_at(trace, line), "message").get("content"))
     return blocks[place] if 0 <= place < len(blocks) else {}
 
 
-def _content(trace: Trace, item: Item) -> str:
-    frame = _frame(trace, item.refs[0][1])
+def prompt_text(trace: Trace, item: Item) -> str:
+    """Return the text of a prompt or another message in full."""
+    frame = frame_at(trace, item.refs[0][1])
     content = as_object(frame, "message").get("content")
     return text_of(content) if content is not None else str(frame.get("text", item.title))
 

@@ -182,6 +182,11 @@ class Lines:
             self.labels.append((direction, label))
         return known
 
+    def about(self, number: int) -> tuple[int, float, str]:
+        """Return the session, the seconds since its start, and the label of a line."""
+        session, milliseconds, label, _ = self.table[4 * number : 4 * number + 4]
+        return session, milliseconds / 1000, self.labels[label][1]
+
     def close(self) -> None:
         """Complete the last chunk."""
         if self._open:

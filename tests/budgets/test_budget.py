@@ -363,7 +363,7 @@ def test_spending_survives_a_restart(tmp_path: Path) -> None:
 
 @shows("budgets.file.restarts")
 def test_files_that_cannot_be_used(tmp_path: Path) -> None:
-    with pytest.raises(BudgetError, match=r"missing/budget.db' cannot be used: .*folder is writable"):
+    with pytest.raises(BudgetError, match=r"missing/budget.db' cannot be used: .*its folder exists"):
         Budget(usd=1.0, path=tmp_path / "missing" / "budget.db")
     other = tmp_path / "other.db"
     other.write_text("this is not a database, and long enough to be taken for one" * 10)

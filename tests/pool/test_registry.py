@@ -199,7 +199,7 @@ def test_a_file_that_is_damaged_later(path: Path, opened: Opened) -> None:
 
 
 def test_a_missing_folder(tmp_path: Path) -> None:
-    with pytest.raises(RegistryError, match=r"No such file or directory.*its folder is writable"):
+    with pytest.raises(RegistryError, match=r"No such file or directory\. Check that its folder exists"):
         SQLiteRegistry(tmp_path / "nowhere" / "registry.db")
 
 

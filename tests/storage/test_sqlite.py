@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle.storage.sqlite import Database
+from bridle.storage.sqlite import Database, StorageError
 from tests.support.forking import Baton, Fork
 from tests.support.patience import patience
 
@@ -137,6 +137,6 @@ def test_a_fork_inside_a_call_ends_its_transaction(database: Database) -> None:
         Fork(lambda baton: note(database, "child")).wait()
         connection.execute("INSERT INTO notes VALUES ('lost')")
 
-    with pytest.raises(sqlite3.ProgrammingError):
+    with pytest.raises(StorageError, match="closed database"):
         database.transaction(work)
     assert notes(database) == ["child"]

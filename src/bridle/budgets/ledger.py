@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bridle.errors import BudgetError
 from bridle.storage.holders import is_running, process_domain, start_time
-from bridle.storage.sqlite import Database, NewerVersionError
+from bridle.storage.sqlite import Database, StorageError
 
 if TYPE_CHECKING:
     import sqlite3
@@ -114,8 +114,6 @@ class Ledger:
 
     def _use(self, work: Callable[[sqlite3.Connection], T], *, reads: bool = False) -> T:
         """Do something in one transaction, or without one if it only reads."""
-        import sqlite3
-
         if self._pid != os.getpid():
             if self.path is None:
                 raise BudgetError(
@@ -126,16 +124,8 @@ class Ledger:
             self._holder = self._new_holder()
         try:
             return (self._database.look if reads else self._database.transaction)(work)
-        except NewerVersionError as error:
-            raise BudgetError(
-                f"The budget file {self.path!r} has version {error.version}, and this Bridle knows up to {_SCHEMA}. Update Bridle, or use "
-                "another file."
-            ) from None
-        except (OSError, sqlite3.Error) as error:
-            raise BudgetError(
-                f"The budget file {self.path or ':memory:'!r} cannot be used: {error}. Check that it is a SQLite file of Bridle on a local "
-                f"disk, that its folder is writable, and that no other program locks it for more than {_BUSY_SECONDS:g} s."
-            ) from error
+        except StorageError as error:
+            raise BudgetError(f"The budget file {self.path or ':memory:'!r} {error}") from error.__cause__
 
     def close(self) -> None:
         """Close the file; the next call opens it again. A ledger in memory stays."""

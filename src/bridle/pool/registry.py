@@ -16,7 +16,7 @@ import msgspec
 
 from bridle.errors import RegistryError
 from bridle.options.bounds import checked_timeout
-from bridle.storage.sqlite import Database, NewerVersionError
+from bridle.storage.sqlite import Database, StorageError
 
 if TYPE_CHECKING:
     import sqlite3
@@ -225,23 +225,14 @@ class SQLiteRegistry:
 
     def _do(self, *statements: tuple[str, tuple[object, ...]]) -> list[list[tuple[object, ...]]]:
         """Execute statements in one transaction; return their rows."""
-        import sqlite3
 
         def work(connection: sqlite3.Connection) -> list[list[tuple[object, ...]]]:
             return [connection.execute(text, values).fetchall() for text, values in statements]
 
         try:
             return self._database.transaction(work)
-        except NewerVersionError as error:
-            raise RegistryError(
-                f"The registry {self._path!r} has version {error.version}, and this Bridle knows up to {_SCHEMA}. Update Bridle, or use "
-                "another file."
-            ) from None
-        except (OSError, sqlite3.Error) as error:
-            raise RegistryError(
-                f"The registry {self._path!r} cannot be used: {error}. Check that it is a SQLite file of Bridle on a local disk, and that "
-                "its folder is writable."
-            ) from error
+        except StorageError as error:
+            raise RegistryError(f"The registry {self._path!r} {error}") from error.__cause__
 
     def acquire(self, key: str, holder: str) -> Held:
         """Take the lease of a conversation, unless another holder has it or has waited for it longer."""

@@ -23,7 +23,7 @@ from msgspec import Raw
 
 from bridle.errors import TranscriptError, escape_terminal
 from bridle.messages.base import NO_RAW, repair_surrogates
-from bridle.storage.sqlite import use_write_ahead_log
+from bridle.storage.sqlite import Database, StorageError
 from bridle.transcripts.entries import lines_of
 from bridle.transcripts.places import (
     ConversationFile,
@@ -60,18 +60,19 @@ BATCH_BYTES = 16 << 20
 """Bytes of conversations that are indexed in one transaction."""
 ROLES: tuple[SearchRole, ...] = ("user", "assistant", "tool")
 
-_TABLES = f"""
-CREATE TABLE files (
+_TABLES = (
+    """CREATE TABLE files (
     id INTEGER PRIMARY KEY, path TEXT UNIQUE, session_id TEXT, agent_id TEXT, folder TEXT,
     inode INTEGER, size INTEGER, modified INTEGER, done INTEGER, mark BLOB
-);
-CREATE TABLE texts (
+)""",
+    """CREATE TABLE texts (
     id INTEGER PRIMARY KEY, file INTEGER, offset INTEGER, length INTEGER, part INTEGER, role INTEGER, tool TEXT, time REAL
-);
-CREATE TABLE calls (file INTEGER, call TEXT, tool TEXT, PRIMARY KEY (file, call)) WITHOUT ROWID;
-CREATE VIRTUAL TABLE words USING fts5(text, content='', tokenize="unicode61 remove_diacritics 2");
-PRAGMA user_version = {VERSION};
-"""
+)""",
+    "CREATE TABLE calls (file INTEGER, call TEXT, tool TEXT, PRIMARY KEY (file, call)) WITHOUT ROWID",
+    "CREATE VIRTUAL TABLE words USING fts5(text, content='', tokenize=\"unicode61 remove_diacritics 2\")",
+    # Words are collected in memory first. With the default of 1 MB, indexing takes twice as long.
+    f"INSERT INTO words (words, rank) VALUES ('hashsize', {BATCH_BYTES})",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,22 +175,27 @@ def search(
         if value is not None:
             where.append(condition)
             values.append(value)
-    import sqlite3
-
     filtered = len(values) > 1
-    place = _place(config_dir, cache_dir)
     for last_try in (False, True):
+        place = _place(config_dir, cache_dir)
+        index = Database(
+            str(place), _TABLES, VERSION, WAIT_SECONDS, migrations={}, pragmas=("mmap_size = 1073741824",)
+        )
         try:
-            with closing(_opened(place)) as index:
-                if refresh:
-                    _refresh(index, folders, complete=project is None)
-                return _found(index, " AND ".join(where), values, phrases, limit, filtered=filtered)
-        except (sqlite3.Error, _OutdatedError) as error:
-            name = getattr(error, "sqlite_errorname", "")
-            damaged = name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR"))
-            if last_try or not (damaged or isinstance(error, _OutdatedError)):
-                raise _failed(place, error, name) from None
-            _delete(place)
+            with suppress(OSError):  # then the index cannot be made
+                place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if refresh:
+                _refresh(index, folders, complete=project is None)
+            return index.look(
+                lambda opened: _found(opened, " AND ".join(where), values, phrases, limit, filtered=filtered)
+            )
+        except StorageError as error:
+            if last_try or error.problem not in ("damaged", "moved", "version"):
+                raise _failed(place, error) from error.__cause__
+            if error.problem != "moved":  # another program replaced it
+                _replace(place)
+        finally:
+            index.close()
     raise AssertionError("unreachable")
 
 
@@ -216,12 +222,8 @@ def _found(
         most = -1
 
 
-class _OutdatedError(Exception):
-    """The index has to be made again."""
-
-
-def _failed(place: Path, error: Exception, name: str) -> TranscriptError:
-    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+def _failed(place: Path, error: StorageError) -> TranscriptError:
+    if error.problem == "busy":
         failed = TranscriptError(
             f"Another process has been writing the index of conversations for {WAIT_SECONDS:g} s ({place}). Try again, or pass "
             "`refresh=False` to search the index as it is."
@@ -229,8 +231,8 @@ def _failed(place: Path, error: Exception, name: str) -> TranscriptError:
         failed.retryable = True
         return failed
     return TranscriptError(
-        f"The index of conversations failed: {escape_terminal(str(error))} ({escape_terminal(str(place))}). Check that the folder can be "
-        "written, or pass another one as `cache_dir`. The index can be deleted."
+        f"The index of conversations ({escape_terminal(str(place))}) {escape_terminal(str(error))} Or pass another folder as `cache_dir`. "
+        "The index can be deleted."
     )
 
 
@@ -242,58 +244,31 @@ def _place(config_dir: StrPath | None, cache_dir: StrPath | None) -> Path:
         named = os.environ.get("XDG_CACHE_HOME", "")
         cache_dir = os.path.join(named if os.path.isabs(named) else os.path.expanduser("~/.cache"), "bridle")
     of = sha256(os.fsencode(os.path.realpath(config_folder(config_dir)))).hexdigest()[:16]
-    return Path(cache_dir) / f"conversations-{of}.db"
+    folder = Path(cache_dir)
+    return max(folder.glob(f"conversations-{of}*.db"), key=_number, default=folder / f"conversations-{of}.db")
 
 
-def _delete(place: Path) -> None:
+def _number(place: Path) -> int:
+    number = place.stem.rpartition(".")[2]
+    return int(number) if number.isdecimal() else 0
+
+
+def _replace(place: Path) -> None:
+    """Make an empty index next to one that cannot be used, and delete that.
+
+    The new one has the next number: under the same name, programs that still use the old file would change and delete its log.
+    """
+    first = place.name.partition(".")[0]
+    Database(str(place.with_name(f"{first}.{_number(place) + 1}.db")), _TABLES, VERSION, WAIT_SECONDS).close()
     for ending in ("", "-wal", "-shm"):
         with suppress(OSError):
             os.unlink(f"{place}{ending}")
 
 
-def _opened(place: Path) -> sqlite3.Connection:
-    import sqlite3
-
-    try:
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    except OSError as error:
-        raise TranscriptError(
-            f"The index of conversations could not be made: {escape_terminal(str(error))}. Check that the folder can be written, or pass "
-            "another one as `cache_dir`."
-        ) from None
-    index = sqlite3.connect(place, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False)
-    try:
-        use_write_ahead_log(index, WAIT_SECONDS)
-        index.execute("PRAGMA synchronous = NORMAL")
-        index.execute("PRAGMA mmap_size = 1073741824")
-        if _version(index) != VERSION:
-            index.execute("BEGIN IMMEDIATE")
-            if (found := _version(index)) != VERSION:  # another process may have made it meanwhile
-                if found:
-                    index.execute("ROLLBACK")
-                    raise _OutdatedError
-                for statement in _TABLES.strip().split(";\n"):
-                    index.execute(statement)
-                # Words are collected in memory first. With the default of 1 MB, indexing takes twice as long.
-                index.execute("INSERT INTO words (words, rank) VALUES ('hashsize', ?)", (BATCH_BYTES,))
-            index.execute("COMMIT")
-    except BaseException:
-        index.close()
-        raise
-    return index
-
-
-def _version(index: sqlite3.Connection) -> int:
-    version: int = index.execute("PRAGMA user_version").fetchone()[0]
-    return version
-
-
-def _refresh(index: sqlite3.Connection, folders: Iterable[Path], *, complete: bool) -> None:
+def _refresh(index: Database, folders: Iterable[Path], *, complete: bool) -> None:
     """Bring the index up to date with the files of some folders, or of all if `complete`."""
-    known = {
-        row[0]: row[1:] for row in index.execute("SELECT path, inode, size, modified FROM files WHERE path IS NOT NULL")
-    }
+    files = "SELECT path, inode, size, modified FROM files WHERE path IS NOT NULL"
+    known = {row[0]: row[1:] for row in index.look(lambda opened: opened.execute(files).fetchall())}
     present = set()
     changed: list[tuple[ConversationFile, str]] = []
     for folder in folders:
@@ -301,33 +276,30 @@ def _refresh(index: sqlite3.Connection, folders: Iterable[Path], *, complete: bo
             present.add(file.path)
             if known.get(file.path) != (file.inode, file.size, file.modified):
                 changed.append((file, str(folder)))
-    while changed:
+
+    def add_some(opened: sqlite3.Connection) -> None:
         size = 0
-        index.execute("BEGIN IMMEDIATE")
-        try:
-            while changed and size < BATCH_BYTES:
-                file, place = changed.pop()
-                size += file.size
-                with suppress(OSError), open(file.path, "rb", buffering=0) as opened:
-                    _index_lines(index, file, place, opened)
-            index.execute("COMMIT")
-        except BaseException:
-            index.execute("ROLLBACK")
-            raise
-    if complete and (gone := [path for path in known if path not in present]):
-        index.execute("BEGIN IMMEDIATE")
-        index.executemany("UPDATE files SET path = NULL WHERE path = ?", [(path,) for path in gone])
-        index.execute("COMMIT")
-        _compact(index)
+        while changed and size < BATCH_BYTES:
+            file, place = changed.pop()
+            size += file.size
+            with suppress(OSError), open(file.path, "rb", buffering=0) as lines:
+                _index_lines(opened, file, place, lines)
+
+    while changed:
+        index.transaction(add_some)
+    if complete and (gone := [(path,) for path in known if path not in present]):
+        forget = "UPDATE files SET path = NULL WHERE path = ?"
+        index.transaction(lambda opened: opened.executemany(forget, gone))
+        index.look(_compact)
 
 
 def _compact(index: sqlite3.Connection) -> None:
-    """Delete an index in which most texts are of files that vanished: FTS5 cannot forget them without their words."""
+    """Refuse an index in which most texts are of files that vanished: FTS5 cannot forget them without their words."""
     dead, everything = index.execute(
         "SELECT coalesce(sum(files.path IS NULL), 0), count(*) FROM texts JOIN files ON files.id = texts.file"
     ).fetchone()
     if dead > 10_000 and dead * 2 > everything:
-        raise _OutdatedError
+        raise StorageError("has most of its texts from files that are gone.")
 
 
 def _index_lines(index: sqlite3.Connection, file: ConversationFile, folder: str, opened: BinaryIO) -> None:

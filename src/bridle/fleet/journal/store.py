@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from bridle.errors import JournalError
 from bridle.fleet.journal.tables import MIGRATIONS, TABLES, VERSION
-from bridle.storage.sqlite import Database, NewerVersionError, OlderVersionError, OtherFileError
+from bridle.storage.sqlite import Database, StorageError
 
 if TYPE_CHECKING:
     import sqlite3
@@ -90,7 +90,14 @@ class SQLiteStore:
         if not create and not os.path.exists(self.address):
             raise missing_journal(self.title)
         self._database = Database(
-            self.address, TABLES, VERSION, BUSY_SECONDS, "FULL", migrations=MIGRATIONS, application=_APPLICATION
+            self.address,
+            TABLES,
+            VERSION,
+            BUSY_SECONDS,
+            "FULL",
+            migrations=MIGRATIONS,
+            application=_APPLICATION,
+            noun="journal",
         )
         self.look(lambda cursor: cursor.rows("SELECT 1"))
 
@@ -106,22 +113,11 @@ class SQLiteStore:
         return self._use(self._database.look, work)
 
     def _use(self, call: Callable[[Callable[[sqlite3.Connection], T]], T], work: Callable[[Cursor], T]) -> T:
-        import sqlite3
-
         try:
             return call(lambda connection: work(_SQLiteCursor(connection)))
-        except (NewerVersionError, OlderVersionError) as error:
-            raise unknown_version(self.title, error.version) from None
-        except OtherFileError:
-            raise other_tables(self.title, "Name another file.") from None
-        except UnicodeEncodeError as error:
-            raise unstorable(self.title, error) from error
-        except sqlite3.Error as error:
-            raise JournalError(f"The journal {self.title!r} cannot be used: {error}. {_advice(error)}") from error
-        except OSError as error:
-            raise JournalError(
-                f"The journal {self.title!r} cannot be used: {error.strerror or error}. Check that its folder exists and is writable."
-            ) from error
+        except StorageError as error:
+            text = f"The journal {self.title!r} {error}"
+            raise (JournalError(text) if error.retryable else refused(text)) from error.__cause__
 
     def close(self) -> None:
         """Close the file; the next call opens it again."""
@@ -160,14 +156,3 @@ def other_tables(title: str, advice: str) -> JournalError:
 def unstorable(title: str, error: UnicodeEncodeError) -> JournalError:
     """Return the error for a text that no database takes."""
     return refused(f"The journal {title!r} cannot store a text with half of a surrogate pair: {error.object!r:.100}.")
-
-
-def _advice(error: sqlite3.Error) -> str:
-    text = str(error)
-    if "full" in text:
-        return "Free some space: nothing was lost, and the same call continues from the journal."
-    if "I/O" in text:
-        return "Check that the disk has space and can be written: the same call continues from the journal."
-    if "locked" in text:
-        return f"Another program held it for more than {BUSY_SECONDS:g} s."
-    return "Check that it is a journal of Bridle on a local disk, and that its folder is writable."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import secrets
 import select
 import shutil
 import socket
@@ -26,6 +27,7 @@ from bridle.fleet.journal import Journal, open_journal, postgres, store
 from bridle.fleet.journal.postgres import PostgresStore
 from bridle.fleet.journal.tables import VERSION
 from bridle.fleet.task import Spec
+from tests.contract import shows
 from tests.support.forking import Baton, Fork
 from tests.support.patience import patience
 
@@ -447,6 +449,29 @@ def test_journals_of_one_database_are_independent(postgres_server: Postgres, pos
     assert one.id != two.id
     one.close()
     two.close()
+
+
+@shows("fleet.journal.together")
+@pytest.mark.timeout(180)
+def test_two_programs_make_the_tables_at_the_same_time(postgres_server: Postgres) -> None:
+    errors: list[BaseException] = []
+
+    def make(address: str, together: threading.Barrier) -> None:
+        together.wait(patience(30))
+        try:
+            open_journal(address).close()
+        except BaseException as error:
+            errors.append(error)
+
+    for _ in range(20):
+        together = threading.Barrier(2)
+        address = f"{postgres_server.url}?schema=test_{secrets.token_hex(6)}"
+        threads = [threading.Thread(target=make, args=(address, together)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert errors == []
 
 
 def test_a_schema_of_something_else(postgres_address: str, admin: psycopg.Connection[Any]) -> None:

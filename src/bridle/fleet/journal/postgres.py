@@ -267,9 +267,11 @@ class PostgresStore:
             )
             connection.execute(settings)
             if self._version(connection) != VERSION:
+                # Before the transaction: only its beginning shows the tables of a program that had the lock.
+                connection.execute("SELECT pg_advisory_lock(%s)", (self._advisory,))
                 with connection.transaction():
-                    connection.execute("SELECT pg_advisory_xact_lock(%s)", (self._advisory,))
                     self._make(connection)
+                connection.execute("SELECT pg_advisory_unlock(%s)", (self._advisory,))
         except BaseException:
             connection.close()
             raise

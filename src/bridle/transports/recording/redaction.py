@@ -13,11 +13,13 @@ import base64
 import json
 import os
 import re
+import sys
 import tempfile
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -28,14 +30,35 @@ if TYPE_CHECKING:
 
 PLACEHOLDER = re.compile(r"<bridle-[a-z-]+(?:[~-]\d+)?>")
 
-# Or after the letter of an escape: JSON is often quoted in JSON.
-WORD = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrtbf])|(?<=\\u[0-9a-fA-F]{4}))"
-"""Where a word begins."""
-
 _TEMPORARY = r"(?:/(?:pytest-of-[^/\s\"']+/pytest-\d+|tmp[A-Za-z0-9_]{6,}|tmp\.[A-Za-z0-9]{6,})(?![A-Za-z0-9_]))"
 _NOT_PERSONAL = frozenset(
     {"root", "user", "users", "admin", "home", "runner", "ubuntu", "debian", "nobody", "claude", "app", "node", "test"}
 )
+
+
+# How the patterns below stay linear. Each begins with a literal, which `re` finds by a scan. What may repeat without a limit is possessive
+# (`*+`), and holds no further beginning of its pattern, or is consumed by the match. Texts are searched as UTF-8: `lower` moves nothing.
+Span = tuple[int, int, str | bytes]
+"""Where a finding begins and ends, and its kind, or what is written there."""
+
+
+Place = tuple[bytes, re.Pattern[bytes], bytes]
+"""A folder or a name, the pattern that begins with it, and what is written there."""
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")
+
+
+def _after(literal: str, rest: str, word: str = "[A-Za-z0-9]") -> re.Pattern[bytes]:
+    """Return the pattern of a word that begins with a literal, or stands behind the letter of an escape: JSON is often quoted in JSON."""
+    known = re.escape(_encoded(literal))
+    begin = rb"(?:(?<!%b%b)|(?<=\\[nrtbf]%b)|(?<=\\u[0-9a-fA-F]{4}%b))" % (word.encode(), known, known, known)
+    return re.compile(known + begin + rest.encode(), re.DOTALL)
 
 
 class Vault:
@@ -89,16 +112,11 @@ class Places:
         self.add(found, "temp", [environment.get("TMPDIR", ""), _existing(tempfile.gettempdir), "/tmp", "/var/tmp"])  # noqa: S108
         if "<bridle-home>" in self.live:
             self.live.setdefault("<bridle-config>", self.live["<bridle-home>"] + "/.claude")
-        self._found = found
-        ordered = sorted(found, key=len, reverse=True)
         # A whole folder only: `/home/ann` does not stand in `/home/anna`, nor in `/mnt/home/ann`.
-        self._pattern = re.compile(
-            r"(?:(?<![A-Za-z0-9_.-])|(?<=\\[nrtbf])|(?<=\\u[0-9a-fA-F]{4}))("
-            + "|".join(map(re.escape, ordered))
-            + rf")(?![A-Za-z0-9_])({_TEMPORARY})?"
-            if ordered
-            else r"(?!)"
-        )
+        self.patterns = [
+            (_encoded(folder), _after(folder, rf"(?![A-Za-z0-9_])({_TEMPORARY})?", "[A-Za-z0-9_.-]"), _encoded(place))
+            for folder, place in found.items()
+        ]
         name = (
             os.path.basename(environment.get("HOME", ""))
             if environment.get("HOME", "").startswith(("/home/", "/Users/"))
@@ -106,13 +124,9 @@ class Places:
         )
         names = {environment.get("USER", ""), environment.get("LOGNAME", ""), os.environ.get("USER", ""), name}
         personal = sorted({known for known in names if len(known) > 2 and known.lower() not in _NOT_PERSONAL})
-        self.signs: tuple[str, ...] = (*ordered, *personal)
-        """One of these stands in every text that `replace` changes."""
         if personal:
             self.live["<bridle-user>"] = environment.get("USER") or personal[0]
-        self._user = (
-            re.compile(WORD + r"(?:" + "|".join(map(re.escape, personal)) + r")(?![A-Za-z0-9])") if personal else None
-        )
+        self.patterns += [(_encoded(one), _after(one, "(?![A-Za-z0-9])()"), b"<bridle-user>") for one in personal]
 
     def add(self, found: dict[str, str], kind: str, folders: Iterable[str]) -> None:
         """Take folders of one kind: as they are, with links resolved, and as the CLI spells them in names of its own files."""
@@ -128,20 +142,16 @@ class Places:
                     found.setdefault(slug, f"<bridle-{kind}-slug>")
                     self.live.setdefault(f"<bridle-{kind}-slug>", slug)
 
-    def replace(self, text: str) -> str:
-        """Return the text with placeholders for places and the user's name."""
-        if any(folder in text for folder in self._found):
-            text = self._pattern.sub(self._placeholder, text)
-        if self._user is not None:
-            text = self._user.sub("<bridle-user>", text)
-        return text
-
-    def _placeholder(self, found: re.Match[str]) -> str:
-        place, below = self._found[found[1]], found[2]
-        if below is None:
-            return place
-        # The name of a temporary folder is another one each time: a replay learns it from what is sent.
-        return self._vault.placeholder("folder", found[0]) if place == "<bridle-temp>" else place + below
+    def spans(self, data: bytes, among: Iterable[Place]) -> Iterator[Span]:
+        """Return where places and the user's name stand in a text, and what to write there."""
+        for sign, pattern, place in among:
+            if sign in data:
+                for found in pattern.finditer(data):
+                    if found[1] and place == b"<bridle-temp>":
+                        # The name of a temporary folder is another one each time: a replay learns it from what is sent.
+                        yield (*found.span(), "folder")
+                    else:
+                        yield found.start(), found.start() + len(sign), place
 
 
 CATEGORIES = (
@@ -155,7 +165,6 @@ CATEGORIES = (
 )
 """The kinds of values that are removed, as the header of a recording lists them."""
 
-_STRING = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:)?', re.DOTALL)
 MASKED_OBJECTS = frozenset({"env", "headers"})
 """Every value in an object (or list) under one of these names is masked, regardless of its own name."""
 MASKED_VALUES = frozenset(
@@ -165,114 +174,143 @@ MASKED_VALUES = frozenset(
     }
 )
 """Settings whose value is a command that prints credentials."""
-_MASKED = re.compile(
-    r"""(?<![A-Za-z0-9_\\])(?P<slashes>\\*)(?P<mark>["'])"""
-    rf"""(?:(?:{"|".join(sorted(MASKED_OBJECTS))})(?P=slashes)(?P=mark)\s*:\s*(?P<open>[{{\[])"""
-    rf"""|(?:{"|".join(sorted(MASKED_VALUES))})(?P=slashes)(?P=mark)\s*:\s*(?=\\*["']))"""
-)
-_MASKED_SIGNS = ("env", "headers", "Helper", "awsAuth", "awsCred", "gcpAuth")
-"""One of these stands in each text that `_MASKED` finds."""
-_MASKED_SIGNS_BYTES = tuple(sign.encode() for sign in _MASKED_SIGNS)
-_MASKED_BYTES = re.compile(_MASKED.pattern.encode())
-_PART = re.compile(r"""(\\*)(["'])|[{}\[\]]|-?[0-9][0-9.eE+-]*""")
-_A_NAME = re.compile(r"\s*:")
 
-_KEYS = re.compile(
-    "|".join(
-        (
-            r"sk-ant-[A-Za-z0-9_-]{8,}",
-            WORD + r"sk-[A-Za-z0-9_-]{8,}",
-            WORD + r"(?:gh[pousr]_|github_pat_|glpat-|npm_|pypi-|xox[abeprs]-|xapp-|hf_|dckr_pat_)[A-Za-z0-9_-]{12,}",
-            WORD + r"(?:[sr]k_(?:live|test)_|whsec_)[A-Za-z0-9]{12,}",
-            WORD + r"ya29\.[A-Za-z0-9_-]{16,}",
-            WORD + r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}",
-            WORD + r"(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Z0-9])",
-            WORD + r"AIza[A-Za-z0-9_-]{30,}",
-            WORD + r"(?:hvs\.|GOCSPX-|lin_api_|do[opr]_v1_|shp(?:at|ca|pa|ss)_)[A-Za-z0-9_-]{16,}",
-            WORD + r"AGE-SECRET-KEY-1[A-Z0-9]{16,}",
-            r"(?<=hooks\.slack\.com/services/)[A-Za-z0-9/]{16,}",
-            r"(?<=/api/webhooks/)[0-9]{8,}/[A-Za-z0-9_-]{16,}",
-            r"(?<=[?&]sig=)[A-Za-z0-9%+/=_-]{16,}",
-            r"(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{16,}",
-            WORD + r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*",
-            r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----|\Z)",
+_KEY = "[A-Za-z0-9_-]"
+_SHAPES: list[tuple[bytes, re.Pattern[bytes], int]] = [
+    (b"sk-ant-", re.compile(rb"sk-ant-[A-Za-z0-9_-]{8,}+"), 0),
+    (b"sk-", _after("sk-", _KEY + "{8,}+"), 0),
+    *(
+        (prefix.encode(), _after(prefix, _KEY + "{12,}+"), 0)
+        for prefix in (
+            *(
+                "ghp_",
+                "gho_",
+                "ghu_",
+                "ghs_",
+                "ghr_",
+                "github_pat_",
+                "glpat-",
+                "npm_",
+                "pypi-",
+                "xapp-",
+                "hf_",
+                "dckr_pat_",
+            ),
+            *("sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_"),
         )
     ),
-    re.DOTALL,
+    *(
+        (prefix.encode(), _after(prefix, _KEY + "{16,}+"), 0)
+        for prefix in (
+            *("ya29.", "hvs.", "GOCSPX-", "lin_api_", "doo_v1_", "dop_v1_", "dor_v1_"),
+            *("shpat_", "shpca_", "shppa_", "shpss_"),
+        )
+    ),
+    (b"xox", _after("xox", "[abeprs]-[A-Za-z0-9_-]{12,}+"), 0),
+    (b"SG.", _after("SG.", r"[A-Za-z0-9_-]{16,}+\.[A-Za-z0-9_-]{16,}+"), 0),
+    (b"AKIA", _after("AKIA", "[A-Z0-9]{16}(?![A-Z0-9])"), 0),
+    (b"ASIA", _after("ASIA", "[A-Z0-9]{16}(?![A-Z0-9])"), 0),
+    (b"AIza", _after("AIza", _KEY + "{30,}+"), 0),
+    (b"AGE-SECRET-KEY-1", _after("AGE-SECRET-KEY-1", "[A-Z0-9]{16,}+"), 0),
+    (b"hooks.slack.com/services/", re.compile(rb"hooks\.slack\.com/services/([A-Za-z0-9/]{16,}+)"), 1),
+    (b"/api/webhooks/", re.compile(rb"/api/webhooks/([0-9]{8,}+/[A-Za-z0-9_-]{16,}+)"), 1),
+    (b"sig=", re.compile(rb"sig=(?<=[?&]sig=)([A-Za-z0-9%+/=_-]{16,}+)"), 1),
+    # A run without dots is consumed as well: its inner `eyJ` are not looked at again.
+    (b"eyJ", _after("eyJ", r"[A-Za-z0-9_-]{8,}+(?:(\.[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]*+))?+"), -1),
+    (
+        b"-----BEGIN ",
+        re.compile(
+            rb"-----BEGIN [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----.*?"
+            rb"(?:-----END [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----|\Z)",
+            re.DOTALL,
+        ),
+        0,
+    ),
+    *(
+        (sign, re.compile(sign + rest + rb"\b[^\n|;&\\]{0,200}?\s-p\s?\\*+[\"']?+([^\s\"'\\<>]{8,}+)"), 1)
+        for sign, rest in ((b"sshpass", b""), (b"docker", rb"\s++login"), (b"mysql", rb"\w{0,8}+"))
+    ),
+    (b"login", re.compile(rb"login\s++\S{1,128}+\s++password\s++([^\s\"'\\<>]{8,}+)"), 1),
+    (
+        b"curl",
+        re.compile(rb"curl\b[^\n|;&]{0,200}?\s(?:-u|--user)[\s=]*+\\*+[\"']?+[^\s:\"'\\<>]{1,64}+:([^\s\"'\\<>]{8,}+)"),
+        1,
+    ),
+    # A URL ends at its next `/`. The last `@` before it ends the password, which may contain one.
+    (b"://", re.compile(rb"://([^\s/@:\"'<>]*+:(?:[^\s/?#\"'<>]{1,256}|[^\s/@\"'<>]{1,256}))(?=@)"), 1),
+]
+"""A literal, the pattern that begins with it, and the group that is secret; -1: all of it, if its group took part."""
+
+_VALUE = r"([^\s\"'`,;<>(){}\[\]\\]{8,}+)"
+_BEHIND = (
+    # name=value, "name": "two words", name: Bearer value; backslashes stand there where JSON is quoted in JSON, however often
+    r"(?:\\*+[\"']?+\s*+(?:=>|[:=])\s*+\\*+(?:[\"']([^\"'\\<>\n]{8,256}+)(?=\\*+[\"'])|[\"']?+(?:(?:bearer|basic)\s++)?+"
+    rf"{_VALUE})"
+    # <name>value</name>; "name": "DB_PASSWORD", "value": "..."; --name value
+    r"|>([^\s<>]{8,}+)(?=</)"
+    r"|\\*+[\"']\s*+,\s*+\\*+[\"']value\\*+[\"']\s*+:\s*+\\*+[\"']([^\"'\\]{8,}+)"
+    rf"|\s++[\"']?+(?!-)(?P<flag>[^\s\"'`,;<>(){{}}\[\]\\]{{8,}}+))"
 )
-_NAMES = (
-    r"(?:(?:api|access|private|secret|account|signing|encryption)[_-]?key|token|secret|password|passwd|passphrase"
-    r"|secret[_-]?key[_-]?base|authorization|cookie|x-amz-signature|(?<=[\"'])auth(?=\\*[\"'])"
-    # Short words, which begin other words: a name of its own or behind an underscore, and no folder as its value.
-    r"|(?<![A-Za-z])(?:pass|pwd)(?=\\*[\"']|=(?![/~$]))|_(?:pat|auth)(?=\\*[\"']|=))"
-)
-# Backslashes: JSON that is quoted in JSON, however often.
-_AFTER_A_NAME = re.compile(
-    rf"({_NAMES}\\*[\"']?\s*(?:=>|[:=])\s*\\*[\"']?(?:(?:bearer|basic)\s+)?)" r"([^\s\"'`,;<>(){}\[\]\\]{8,})",
-    re.IGNORECASE,
-)
-_QUOTED_AFTER_A_NAME = re.compile(
-    rf"({_NAMES}\\*[\"']?\s*(?:=>|[:=])\s*\\*([\"']))" r"([^\"'\\<>\n]{8,256})(?=\\*\2)", re.IGNORECASE
-)
-_IN_A_TAG = re.compile(rf"(<[\w:.-]{{0,64}}{_NAMES}>)" r"([^\s<>]{8,})(?=</)", re.IGNORECASE)
-_AFTER_ITS_NAME = re.compile(
-    rf"(name\\*[\"']\s*:\s*\\*[\"'][\w.-]{{0,64}}{_NAMES}\\*[\"']\s*,\s*\\*[\"']value\\*[\"']\s*:\s*\\*[\"'])"
-    r"([^\"'\\]{8,})",
-    re.IGNORECASE,
-)
-_AUTHORIZATION = re.compile(
-    r"(authorization\\*[\"']?\s*[:=]\s*\\*[\"']?"
-    r"(?:digest\s[^\r\n]{0,1000}?\bresponse=\\*[\"']?|[A-Za-z][\w-]{0,30}\s+))([^\s\"'`,;<>(){}\[\]\\]{8,})",
-    re.IGNORECASE,
-)
-_COOKIES = re.compile(
-    r"(cookie\\*[\"']?\s*[:=]\s*\\*[\"']?|\s(?:-b|--cookie)[\s=]+\\*[\"']?)([^\r\n\"'`\\<>|]{8,4096})", re.IGNORECASE
-)
-_COOKIE = re.compile(r"(\b(?!(?:expires|path|domain|max-age|samesite)=)[^\s=;,]{1,256}=)([^\s;,]{8,})", re.IGNORECASE)
-_PASSWORD_OF_A_PROGRAM = re.compile(
-    r"(\b(?:sshpass|docker\s+login|mysql\w{0,8})\b[^\n|;&\\]{0,200}?\s-p\s?\\*[\"']?|\blogin\s+\S{1,128}\s+password\s+)([^\s\"'\\<>]{8,})"
-)
-_USER_OF_CURL = re.compile(
-    r"(curl\b[^\n|;&]{0,200}?\s(?:-u|--user)[\s=]*\\*[\"']?[^\s:\"'\\<>]{1,64}:)([^\s\"'\\<>]{8,})"
-)
-_AFTER_A_FLAG = re.compile(
-    r"((?<![A-Za-z0-9_-])--?(?:[a-z0-9]+[_-])*(?:api[_-]?key|access[_-]?key|private[_-]?key|token|secret|password|passwd|passphrase)"
-    r"\s+[\"']?)([^\s\"'`,;<>(){}\[\]\\-][^\s\"'`,;<>(){}\[\]\\]{7,})",
-    re.IGNORECASE,
-)
-_KEY_SIGNS = (
-    *("sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "npm_", "pypi-", "xox", "hf_"),
-    *("xapp-", "dckr_pat_", "k_live_", "k_test_", "whsec_", "ya29.", "SG."),
-    *("AKIA", "ASIA", "AIza", "eyJ", "earer ", "PRIVATE KEY"),
-    *("hvs.", "GOCSPX-", "lin_api_", "_v1_", "shpat_", "shpca_", "shppa_", "shpss_", "AGE-SECRET"),
-    *("hooks.slack.com/", "/api/webhooks/", "sig="),
-)
-"""One of these stands in each text that `_KEYS` finds. To look for a literal is far cheaper than any pattern."""
-_NAME_SIGNS = (
-    "key",
-    "token",
-    "secret",
-    "pass",
-    "pwd",
-    "credential",
-    "cookie",
-    "auth",
-    "_pat",
-    "amz-signature",
-)
-_PROGRAM_SIGNS = ("sshpass", "docker login", "mysql", "login ")
-"""Programs that are given a password, and the words before one in `.netrc`."""
-_NAMED = re.compile(
-    rb"(?:key|token|secret|password|passwd|passphrase|pass|pwd|credentials?|authorization|cookie|auth|_pat|base|amz-signature)"
-    rb"\\*[\"']?\s*[:=,>]"
-    rb"|-(?:key|apikey|token|secret|password|passwd|passphrase)(?:\s|\\|\"\s*,)"
-)
-_LOWERED_NAME_SIGNS = tuple(sign.encode() for sign in _NAME_SIGNS)
-_SIGNS = tuple(sign.encode() for sign in (*_KEY_SIGNS, *_PROGRAM_SIGNS, "@", "\\u00", "\\/", "curl "))
-_IN_A_URL = re.compile(r"(?<=://)[^\s/@:\"'<>]{0,256}:(?:[^\s/?#\"'<>]{1,256}|[^\s/@\"'<>]{1,256})(?=@)")
-# From the sign in the middle, and back over at most 64 characters: long runs of base64 are not looked at again and again.
-_DOMAIN = re.compile(r"@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}")
-_LOCAL_PART = re.compile(r"[A-Za-z0-9._%+-]{1,64}\Z")
+_KINDS_OF_KEYS = ("api", "access", "private", "secret", "account", "signing", "encryption")
+_NAMED: list[tuple[bytes, re.Pattern[bytes]]] = [
+    (sign.encode(), re.compile((sign + rest + _BEHIND).encode()))
+    for sign, rest in (
+        (
+            "key",
+            "(?:"
+            + "|".join(rf"(?<={kind}key)|(?<={kind}[_-]key)" for kind in _KINDS_OF_KEYS)
+            + r"|(?<=[?&]key))(?:[_-]?+base)?+",
+        ),
+        ("token", ""),
+        ("secret", ""),
+        # Short words, which begin other words: a name of its own or behind an underscore, and no folder as its value.
+        ("pass", r"(?:word|wd|phrase|(?<![a-z]pass)(?=\\*+[\"']|=(?![/~$])))"),
+        ("pwd", r"(?<![a-z]pwd)(?=\\*+[\"']|=(?![/~$]))"),
+        ("auth", r"(?:orization|(?<=[\"']auth)(?=\\*+[\"'])|(?<=_auth)(?=\\*+[\"']|=))"),
+        ("_pat", r"(?=\\*+[\"']|=)"),
+        ("x-amz-signature", ""),
+    )
+] + [
+    (b"bearer", re.compile(rb"bearer\s++([a-z0-9._~+/=-]{16,}+)")),
+    (
+        b"authorization",
+        re.compile(
+            (
+                r"authorization\\*+[\"']?+\s*+[:=]\s*+\\*+[\"']?+"
+                rf"(?:digest\s[^\r\n]{{0,400}}?\bresponse=\\*+[\"']?+|[a-z][\w-]{{0,30}}+\s++){_VALUE}"
+            ).encode()
+        ),
+    ),
+]
+"""A word in lower case, and the pattern that begins with it: a name, and the value behind it."""
+_FLAG = re.compile(rb"(?<![a-z0-9_-])--?[a-z0-9_-]*\Z")
+_LONGEST_FLAG = 64
+_COOKIES = re.compile(rb"cookie(?:\\*+[\"']?+\s*+[:=]\s*+|(?<=\s--cookie)[\s=]++)\\*+[\"']?+([^\r\n\"'`\\<>|]{8,}+)")
+_COOKIES_OF_CURL = re.compile(rb"-b(?<=\s-b)[\s=]++\\*+[\"']?+([^\r\n\"'`\\<>|]{8,}+)")
+_COOKIE = re.compile(rb"([^\s=;,]++)(?:=([^\s;,]++))?")
+_NOT_A_COOKIE = frozenset({b"expires", b"path", b"domain", b"max-age", b"samesite"})
+_DOMAIN = re.compile(rb"@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}")
+_LOCAL_PART = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._%+-"
+
+_MASKED = [
+    (name.encode(), re.compile((name + rf"(?<=[\"']{name})(\\*+)([\"'])\s*+:\s*+{value}").encode()), depth)
+    for names, value, depth in ((MASKED_OBJECTS, r"[{\[]", 1), (MASKED_VALUES, r"(?=\\*+[\"'])", 0))
+    for name in sorted(names)
+]
+"""A name, the pattern that begins with it, and how many brackets are open behind it."""
+_PART = re.compile(rb"""(?<!\\)(\\*+)(["'])|[{}\[\]]|(?<=[\s:,\[])-?[0-9][0-9.eE+-]*+(?![^\s,\]}])""")
+_A_NAME = re.compile(rb"\s*+:")
+
+_MAYBE = [
+    (sign, re.compile(sign + rb"(?:[\\\"'\snrtf]*+[:=,>]|(?<=[-_i]" + sign + rb")[\s\\]|(?<=bearer)[\s\\])"))
+    for sign in (
+        b"bearer key base token secret pass word wd phrase auth ization _pat cookie signature credential credentials "
+        b"env headers helper refresh export"
+    ).split()
+]
+"""How the names above end, and how they may go on in a line of JSON, whose escapes are not resolved."""
+_TOKEN = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"(\s*+:)?|[{}\[\]]|[-0-9][0-9.eE+-]*+', re.DOTALL)
+
 _SECRET_NAME = re.compile(
     r"(?:api[_-]?key|access[_-]?key|private[_-]?key|[_-]key|token|secret|password|passwd|passphrase|credentials?"
     r"|authorization|cookie|_auth|^auth|_pat)$",
@@ -281,6 +319,9 @@ _SECRET_NAME = re.compile(
 _SECRET_VARIABLE = re.compile(r"(?:^|_)(?:TOKEN|SECRET|PASS|PASSWORD|PWD|KEY|PAT|CREDENTIALS?)(?:_|$)", re.IGNORECASE)
 """Variables whose values are secret if they look like it: `AWS_BEARER_TOKEN_BEDROCK`, but not `KEY_BINDINGS=standard`."""
 _HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
+_SCHEME = re.compile(r"[A-Za-z][\w-]*+\s++(\S{8,}+)")
+_RANDOM = re.compile(r"(?=(?:[^0-9]*+[0-9]){3})(?=[^A-Za-z]*+[A-Za-z])[A-Za-z0-9+_=-]{20,}")
+"""An argument of a server that no person would have written."""
 _ACCOUNT_NAMES = frozenset(
     {
         "organization",
@@ -292,7 +333,31 @@ _ACCOUNT_NAMES = frozenset(
         "account_uuid",
     }
 )
-_ACCOUNT_SIGNS = (b'"organization', b'"accountUuid"', b'"account_uuid"')
+_TOKEN = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"(\s*+:)?|[{}\[\]]|[-0-9][0-9.eE+-]*+', re.DOTALL)
+
+_SECRET_NAME = re.compile(
+    r"(?:api[_-]?key|access[_-]?key|private[_-]?key|[_-]key|token|secret|password|passwd|passphrase|credentials?"
+    r"|authorization|cookie|_auth|^auth|_pat)$",
+    re.IGNORECASE,
+)
+_SECRET_VARIABLE = re.compile(r"(?:^|_)(?:TOKEN|SECRET|PASS|PASSWORD|PWD|KEY|PAT|CREDENTIALS?)(?:_|$)", re.IGNORECASE)
+"""Variables whose values are secret if they look like it: `AWS_BEARER_TOKEN_BEDROCK`, but not `KEY_BINDINGS=standard`."""
+_HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
+_SCHEME = re.compile(r"[A-Za-z][\w-]*+\s++(\S{8,}+)")
+_RANDOM = re.compile(r"(?=(?:[^0-9]*+[0-9]){3})(?=[^A-Za-z]*+[A-Za-z])[A-Za-z0-9+_=-]{20,}")
+"""An argument of a server that no person would have written."""
+_ACCOUNT_NAMES = frozenset(
+    {
+        "organization",
+        "organizationName",
+        "organization_name",
+        "organizationUuid",
+        "accountUuid",
+        "organization_uuid",
+        "account_uuid",
+    }
+)
+_SIGNS = (b"@", b"\\u", b"\\/", b'"organization', b'"accountUuid"', b'"account_uuid"', *(sign for sign, *_ in _SHAPES))
 _LONG_NAMES = frozenset({"description", "systemPrompt", "system_prompt", "whenToUse", "when_to_use", "instructions"})
 _LONG_FRAMES = frozenset({"control_response", "system"})
 _LONG = 100
@@ -308,6 +373,62 @@ class _Head(msgspec.Struct):
 _head = msgspec.json.Decoder(_Head).decode
 
 
+class _Search(NamedTuple):
+    """The part of all rules whose signs stand in a line: the others cannot find anything in its texts."""
+
+    shapes: list[tuple[bytes, re.Pattern[bytes], int]]
+    named: list[tuple[bytes, re.Pattern[bytes]]]
+    masked: list[tuple[bytes, re.Pattern[bytes], int]]
+    places: list[Place]
+    names: bool
+    known: bool
+    addresses: bool
+    accounts: bool
+
+
+class Known:
+    """Finds known texts in others, at a cost that does not grow with their number.
+
+    Of each text, four groups of four bytes are in a table, one for each remainder of their place: wherever the text stands, one of them
+    is there at a place that four divides. So each fourth place of what is searched is looked up, and the text compared where its group
+    is found.
+
+    Args:
+        texts: the texts, of seven bytes and more.
+    """
+
+    _CHUNK = 1 << 13
+
+    def __init__(self, texts: Iterable[bytes]) -> None:
+        self._places: dict[int, list[tuple[int, bytes]]] = {}
+        for text in texts:
+            for remainder in range(4):
+                groups = [
+                    (int.from_bytes(text[at : at + 4], sys.byteorder), at) for at in range(remainder, len(text) - 3, 4)
+                ]
+                # The one that fewest others have: many URLs begin in the same way.
+                group, at = min(groups, key=lambda one: len(self._places.get(one[0], ())))
+                self._places.setdefault(group, []).append((at, text))
+        self._groups = frozenset(self._places)
+
+    def may_hold(self, data: bytes) -> bool:
+        """Return False if no text is in the data."""
+        return not self._groups.isdisjoint(memoryview(data)[: len(data) & ~3].cast("I"))
+
+    def spans(self, data: bytes) -> Iterator[Span]:
+        """Return where the texts stand; they may overlap."""
+        words = memoryview(data)[: len(data) & ~3].cast("I")
+        for begin in range(0, len(words), self._CHUNK):
+            part = words[begin : begin + self._CHUNK]
+            if self._groups.isdisjoint(part):
+                continue
+            for place, word in enumerate(part, begin):
+                for before, text in self._places.get(word, ()):
+                    at = 4 * place - before
+                    if at >= 0 and data.startswith(text, at):
+                        yield at, at + len(text), "key"
+
+
 class Redactor:
     """Takes out of texts and frames what does not belong into a recording of one session.
 
@@ -318,29 +439,23 @@ class Redactor:
 
     def __init__(self, vault: Vault, more: Callable[[str], str] | None = None) -> None:
         self.vault = vault
+        self.places = Places(vault, None, os.environ)
         self._more = more
-        self.places: Places = Places(vault, None, os.environ)
-        self._secrets: set[str] = set()
-        self._secret_pattern: re.Pattern[str] | None = None
-        self._signs: tuple[bytes, ...] = ()
-        self._learn_secrets(os.environ)
+        self._secrets: set[bytes] = set()
+        self._learn(_secrets_of(os.environ))
 
     def prepare(self, plan: LaunchPlan) -> None:
-        """Learn from a launch plan: the places of its session, and the secrets in its variables."""
+        """Learn from a launch plan: the places of its session, and the secrets in its variables, arguments and servers."""
         self.places = Places(self.vault, plan.cwd, plan.environment)
-        own = (value for value in _values_of_plan(plan) if len(value) >= _SHORTEST_SECRET and not _is_path(value))
-        self._learn_secrets(plan.environment, own)
+        self._learn((*_secrets_of(plan.environment), *_values_of_plan(plan)))
 
-    def _learn_secrets(self, environment: Mapping[str, str], more: Iterable[str] = ()) -> None:
-        for value in (*_secrets_of(environment), *more):
-            # Each spelling has a placeholder of its own, so that a replay puts the same spelling in.
-            self._secrets.update((value, quote(value, safe=""), *_base64_cores(value), *_quoted(value)))
-        # Inside of JSON a backslash or a quote would be written with another one before it.
-        inside = (*self.places.signs, *(json.dumps(secret, ensure_ascii=False)[1:-1] for secret in self._secrets))
-        self._signs = tuple(sign.encode("utf-8", "surrogateescape") for sign in inside)
-        if self._secrets:
-            ordered = sorted(self._secrets, key=len, reverse=True)
-            self._secret_pattern = re.compile("|".join(map(re.escape, ordered)))
+    def _learn(self, values: Iterable[str]) -> None:
+        for value in values:
+            if len(value) >= _SHORTEST_SECRET and not _is_path(value) and not PLACEHOLDER.fullmatch(value):
+                # Each spelling has a placeholder of its own, so that a replay puts the same spelling in.
+                spellings = (value, quote(value, safe=""), *_base64_cores(value), *_quoted(value))
+                self._secrets.update(map(_encoded, spellings))
+        self._known = Known(self._secrets)
 
     def text(self, text: str, name: str = "") -> str:
         """Return a text without what does not belong into a recording.
@@ -349,87 +464,107 @@ class Redactor:
             text: the text, its escapes resolved.
             name: the key it stands under, if it does.
         """
-        if name:
-            if len(text) >= _SHORTEST_SECRET and _SECRET_NAME.search(name) and not PLACEHOLDER.fullmatch(text):
+        search = self._search(_encoded(text))
+        return self._text(text, name, search._replace(names=True, accounts=True) if name else search)
+
+    def _text(self, text: str, name: str, search: _Search) -> str:
+        if name and text and not PLACEHOLDER.fullmatch(text):
+            if name in MASKED_VALUES or (search.names and len(text) >= _SHORTEST_SECRET and _is_secret_name(name)):
                 return self.vault.placeholder("key", text)
-            if name in MASKED_VALUES and text and not PLACEHOLDER.fullmatch(text):
-                return self.vault.placeholder("key", text)
-            if name in _ACCOUNT_NAMES and text:
+            if search.accounts and name in _ACCOUNT_NAMES:
                 return self.vault.placeholder("account", text)
-        key = self.vault.placeholder
-        if any(sign in text for sign in _MASKED_SIGNS):
-            text = self._without_masked(text)
-        if self._secret_pattern is not None and any(secret in text for secret in self._secrets):
-            text = self._secret_pattern.sub(lambda found: key("key", found[0]), text)
-        if any(sign in text for sign in _KEY_SIGNS):
-            text = _KEYS.sub(lambda found: key("key", found[0]), text)
-        lowered = text.lower()
-        if any(sign in lowered for sign in _NAME_SIGNS):
-            text = self._without_headers(text, lowered)
-            text = _QUOTED_AFTER_A_NAME.sub(lambda found: found[1] + key("key", found[3]), text)
-            text = _AFTER_A_NAME.sub(lambda found: found[1] + key("key", found[2]), text)
-            text = _AFTER_ITS_NAME.sub(lambda found: found[1] + key("key", found[2]), text)
-            if "</" in text:
-                text = _IN_A_TAG.sub(lambda found: found[1] + key("key", found[2]), text)
-            if "-" in text:
-                text = _AFTER_A_FLAG.sub(lambda found: found[1] + key("key", found[2]), text)
-        if "curl" in text:
-            text = _USER_OF_CURL.sub(lambda found: found[1] + key("key", found[2]), text)
-            text = self._without_cookies(text)
-        if any(sign in text for sign in _PROGRAM_SIGNS):
-            text = _PASSWORD_OF_A_PROGRAM.sub(lambda found: found[1] + key("key", found[2]), text)
-        if "@" in text:
-            text = _IN_A_URL.sub(lambda found: key("key", found[0]), text)
-            text = self._without_addresses(text)
-        text = self.places.replace(text)
+        data = old = _encoded(text)
+        if search.masked or search.shapes or search.names or search.known:
+            keys = [*self._masked(data, search.masked), *_secret_spans(data, search.shapes, search.named)]
+            if search.known:
+                keys += self._known.spans(data)
+            data = self._replaced(data, keys)
+        if search.addresses and b"@" in data:
+            data = self._replaced(data, [*self._addresses(data)])
+        if search.places:
+            data = self._replaced(data, [*self.places.spans(data, search.places)])
+        if data is not old:
+            text = _decoded(data)
         if self._more is not None:
             text = self._more(text)
             if not isinstance(text, str):
                 raise TypeError(f"`redact` must return a str, not {type(text).__name__}")
         return text
 
-    def _without_masked(self, text: str) -> str:
-        """Mask the values under the names `MASKED_OBJECTS` and `MASKED_VALUES`, in JSON, JSON that is quoted in JSON, or a repr."""
-        parts: list[str] = []
-        done = looked_at = 0
-        for found in _MASKED.finditer(text):
-            if found.start() < looked_at:
-                continue  # part of a value that was masked
-            values, looked_at = _values(text, found.end(), len(found["slashes"]), 1 if found["open"] else 0)
-            for begin, end, is_text in values:
-                value = text[begin:end]
-                if value and not PLACEHOLDER.fullmatch(value):
-                    marks = "" if is_text else found["slashes"] + found["mark"]
-                    placeholder = self.vault.placeholder("key", _unquoted(value, len(found["slashes"])))
-                    parts += [text[done:begin], marks, placeholder, marks]
-                    done = end
-        return "".join((*parts, text[done:])) if parts else text
+    def _search(self, data: bytes, *, escaped: bool = False) -> _Search:
+        """Return the rules that may find something in a text, or in the texts of a line of JSON: nearly always none.
 
-    def _without_headers(self, text: str, lowered: str) -> str:
-        """Take out what stands in headers: all of it, not its first word alone."""
-        if "authorization" in lowered:
-            text = _AUTHORIZATION.sub(lambda found: found[1] + self.vault.placeholder("key", found[2]), text)
-        return self._without_cookies(text) if "cookie" in lowered else text
+        Args:
+            data: the text or the line.
+            escaped: True for a line. Signs are letters, digits and punctuation that JSON writes as they are, but for `\\u` and `\\/`.
+        """
+        places = self.places.patterns
+        if escaped and (b"\\u" in data or b"\\/" in data):
+            return _Search(_SHAPES, _NAMED, _MASKED, places, True, True, True, True)
+        lowered = data.lower()
+        names = False
+        for sign, pattern in _MAYBE:
+            if sign in lowered and pattern.search(lowered):
+                names = True
+                break
+        return _Search(
+            [shape for shape in _SHAPES if shape[0] in data],
+            [named for named in _NAMED if named[0] in lowered] if names else [],
+            [masked for masked in _MASKED if masked[0] in data] if names else [],
+            [place for place in places if place[0] in data],
+            names,
+            self._known.may_hold(data),
+            b"@" in data,
+            b"organization" in data or b"ccount" in data,
+        )
 
-    def _without_cookies(self, text: str) -> str:
-        def replaced(found: re.Match[str]) -> str:
-            return found[1] + _COOKIE.sub(lambda one: one[1] + self.vault.placeholder("key", one[2]), found[2])
-
-        return _COOKIES.sub(replaced, text)
-
-    def _without_addresses(self, text: str) -> str:
+    def _replaced(self, data: bytes, spans: list[Span]) -> bytes:
+        """Put placeholders in. Keys that overlap become one; of other findings the first and longest counts."""
+        if not spans:
+            return data
+        merged: list[Span] = []
+        for begin, end, new in sorted(spans, key=lambda span: (span[0], -span[1])):
+            if not merged or begin >= merged[-1][1]:
+                merged.append((begin, end, new))
+            elif end > merged[-1][1] and "key" in (new, merged[-1][2]):
+                merged[-1] = merged[-1][0], end, "key"
         parts = []
         done = 0
-        for domain in _DOMAIN.finditer(text):
-            local = _LOCAL_PART.search(text[max(done, domain.start() - 64) : domain.start()])
-            if local is None:
+        for begin, end, new in merged:
+            if isinstance(new, str):
+                new = self.vault.placeholder(new, _decoded(data[begin:end])).encode()  # noqa: PLW2901
+            parts += [data[done:begin], new]
+            done = end
+        return b"".join((*parts, data[done:]))
+
+    def _masked(self, data: bytes, among: Iterable[tuple[bytes, re.Pattern[bytes], int]]) -> Iterator[Span]:
+        """Find the values under the names `MASKED_OBJECTS` and `MASKED_VALUES`, in JSON, JSON that is quoted in JSON, or a repr."""
+        names = [(found, depth) for name, pattern, depth in among if name in data for found in pattern.finditer(data)]
+        looked_at = 0
+        for found, depth in sorted(names, key=lambda one: one[0].start()):
+            if found.start() < looked_at:
+                continue  # part of a value that was masked
+            slashes = len(found[1])
+            values, looked_at = _values(data, found.end(), slashes, depth)
+            for begin, end, is_text in values:
+                value = _decoded(data[begin:end])
+                if value and not PLACEHOLDER.fullmatch(value):
+                    marks = b"" if is_text else found[1] + found[2]
+                    placeholder = self.vault.placeholder("key", _unquoted(value, slashes)).encode()
+                    yield begin, end, marks + placeholder + marks
+
+    def _addresses(self, data: bytes) -> Iterator[Span]:
+        done = 0
+        for domain in _DOMAIN.finditer(data):
+            at = domain.start()
+            before = data[max(done, at - 64) : at]
+            begin = at - len(before) + len(before.rstrip(_LOCAL_PART))
+            if begin == at:
                 continue
-            begin = domain.start() - len(local[0])
-            if begin and text[begin - 1] == "\\" and local[0][0] in "nrtbf" and len(local[0]) > 1:
+            if begin and data[begin - 1 : begin] == b"\\" and data[begin] in b"nrtbf" and at - begin > 1:
                 begin += 1  # the letter of an escape, in JSON that is quoted in JSON
-            parts += [text[done:begin], self.vault.placeholder("email", text[begin : domain.end()])]
             done = domain.end()
-        return "".join((*parts, text[done:])) if parts else text
+            yield begin, done, "email"
 
     def line(self, line: bytes, *, inbound: bool) -> tuple[bytes, bool]:
         """Return a line as it is to be written, and whether it is JSON.
@@ -444,70 +579,111 @@ class Redactor:
         except (ValueError, RecursionError):
             head = _Head()
             try:
-                json.loads(line)  # lone surrogates, which JavaScript writes, and a `type` that is no text
+                # Lone surrogates, which JavaScript writes, and a `type` that is not a text. NaN and Infinity are not JSON.
+                json.loads(line, parse_constant=int)
                 text = line.decode()
             except (ValueError, RecursionError):
                 return self.text(line.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape"), False
-        if any(sign in line for sign in _MASKED_SIGNS_BYTES) and _MASKED_BYTES.search(line):
-            text = self._without_masked(text)
-            line = text.encode()
         long = inbound and head.type in _LONG_FRAMES
         synthetic = inbound and head.type == "user" and head.isSynthetic
-        if not (long or synthetic or self._more is not None or self._may_hold(line)):
+        search = self._search(line, escaped=True)
+        if not (long or synthetic or self._more is not None or any(search)):
             return line, True
-        name = flag = ""
+        return self._frame(text, search, long=long, synthetic=synthetic).encode(), True
 
-        def replaced(found: re.Match[str]) -> str:
-            nonlocal name, flag
-            body, colon = found[1], found[2]
-            value = json.loads(found[0][: len(body) + 2]) if "\\" in body else body
-            new = value
-            if colon:
-                new = self.text(value)
-                name = value
-            elif (long and name in _LONG_NAMES and len(value) > _LONG) or (
-                synthetic and name in ("text", "content") and len(value) > _LONG_SKILL
-            ):
-                new = f"<bridle-text-{len(value)}>"
+    def _frame(self, text: str, search: _Search, *, long: bool, synthetic: bool) -> str:
+        """Redact the strings of a frame, each for itself. Everything between them stays."""
+        parts: list[str] = []
+        done = depth = 0
+        masked = 0  # the depth from which on everything is masked; 0 for nothing
+        follows = 0  # 1 if an object or a list that comes next is masked, 2 if any value is
+        name = flag = label = ""
+        for found in _TOKEN.finditer(text):
+            sign, colon = found[0][0], found[2]
+            if sign in "{[":
+                depth += 1
+                masked = masked or (depth if follows else 0)
+                follows, new = 0, ""
+            elif sign in "}]":
+                masked = 0 if masked == depth else masked
+                depth -= 1
+                new = ""
+            elif sign != '"':
+                new = json.dumps(self.vault.placeholder("key", found[0])) if masked or follows == 2 else ""
+                follows = 0
             else:
-                new = self.text(value, flag or name)
-            # In a list of arguments the flag is the name of the next one.
-            flag = value if not colon and value.startswith("-") else ""
-            return found[0] if new == value else json.dumps(new) + (colon or "")
+                value = json.loads(found[0][: len(found[1]) + 2]) if "\\" in found[1] else found[1]
+                if colon:
+                    kept = self._text(value, "", search)
+                    name, follows = value, 2 if value in MASKED_VALUES else value in MASKED_OBJECTS
+                elif masked or follows == 2:
+                    kept = self.vault.placeholder("key", value) if value and not PLACEHOLDER.fullmatch(value) else value
+                elif (long and name in _LONG_NAMES and len(value) > _LONG) or (
+                    synthetic and name in ("text", "content") and len(value) > _LONG_SKILL
+                ):
+                    kept = f"<bridle-text-{len(value)}>"
+                else:
+                    kept = self._text(value, flag or (label if name == "value" else name), search)
+                if not colon:
+                    # In a list of arguments the flag is the name of the next one; {"name": ..., "value": ...} is a variable.
+                    flag, follows = value if value.startswith("-") else "", 0
+                    label = value if name == "name" else label
+                new = "" if kept == value else json.dumps(kept) + (colon or "")
+            if new:
+                parts += [text[done : found.start()], new]
+                done = found.end()
+        return "".join((*parts, text[done:])) if parts else text
 
-        return _STRING.sub(replaced, text).encode(), True
 
-    def _may_hold(self, line: bytes) -> bool:
-        """Return whether anything that is looked for may be in a line of JSON: nearly always no, and then it is left alone."""
-        if any(sign in line for sign in _SIGNS) or any(sign in line for sign in self._signs):
-            return True
-        lowered = line.lower()
-        if any(sign in lowered for sign in _LOWERED_NAME_SIGNS) and _NAMED.search(lowered):
-            return True
-        return any(name in line for name in _ACCOUNT_SIGNS)
+def _secret_spans(
+    data: bytes,
+    shapes: Iterable[tuple[bytes, re.Pattern[bytes], int]] = _SHAPES,
+    named: Iterable[tuple[bytes, re.Pattern[bytes]]] = _NAMED,
+) -> Iterator[Span]:
+    """Return where secrets of a known shape stand, or behind a name that tells; they may overlap."""
+    for sign, pattern, group in shapes:
+        if sign in data:
+            for found in pattern.finditer(data):
+                if group >= 0 or found[1]:
+                    yield (*found.span(max(group, 0)), "key")
+    lowered = data.lower()
+    for sign, pattern in named:
+        if sign in lowered:
+            for found in pattern.finditer(lowered):
+                at = found.start()
+                if found.lastgroup != "flag" or _FLAG.search(lowered, max(0, at - _LONGEST_FLAG), at):
+                    yield (*found.span(found.lastindex or 0), "key")
+    for sign, pattern in ((b"cookie", _COOKIES), (b"curl", _COOKIES_OF_CURL)):
+        if sign in lowered:
+            for found in pattern.finditer(lowered):
+                for one in _COOKIE.finditer(lowered, *found.span(1)):
+                    # Without a name it is the value of a variable.
+                    group = 2 if one[2] else 1 if sign == b"cookie" and one.start() == found.start(1) else 0
+                    if group and len(one[group]) >= _SHORTEST_SECRET and (group == 1 or one[1] not in _NOT_A_COOKIE):
+                        yield (*one.span(group), "key")
 
 
-def _values(text: str, at: int, slashes: int, depth: int) -> tuple[list[tuple[int, int, bool]], int]:
+def _values(data: bytes, at: int, slashes: int, depth: int) -> tuple[list[tuple[int, int, bool]], int]:
     """Return the values of an object or list of JSON (where each begins and ends, and whether it is a text), and where that ends.
 
     Args:
-        text: where it stands.
+        data: where it stands.
         at: the place behind its opening bracket.
         slashes: how many backslashes stand before its quotation marks: JSON may be quoted in JSON.
         depth: how many brackets are open; 0 for a single value.
     """
     found: list[tuple[int, int, bool]] = []
     single = not depth
-    begin, mark = -1, ""
-    while part := _PART.search(text, at):
+    begin, mark = -1, b""
+    while part := _PART.search(data, at):
         at = part.end()
         if not part[2]:
             if begin >= 0:
                 continue
-            if part[0] not in "{[}]":
+            if part[0] not in b"{[}]":
                 found.append((part.start(), at, False))
                 continue
-            depth += 1 if part[0] in "{[" else -1
+            depth += 1 if part[0] in b"{[" else -1
             if depth <= 0:
                 return found, at
         elif len(part[1]) % (2 * (slashes + 1)) != slashes or (mark and part[2] != mark):
@@ -515,14 +691,14 @@ def _values(text: str, at: int, slashes: int, depth: int) -> tuple[list[tuple[in
         elif begin < 0:
             begin, mark = at, part[2]
         else:
-            if not _A_NAME.match(text, at):
+            if not _A_NAME.match(data, at):
                 found.append((begin, at - 1 - slashes, True))
                 if single:
                     return found, at
-            begin, mark = -1, ""
+            begin, mark = -1, b""
     if begin >= 0:
-        found.append((begin, len(text), True))  # the text was cut off
-    return found, len(text)
+        found.append((begin, len(data), True))  # the text was cut off
+    return found, len(data)
 
 
 def _unquoted(value: str, slashes: int) -> str:
@@ -556,14 +732,45 @@ def masked_values(data: Any) -> Iterator[str]:
 
 
 def _values_of_plan(plan: LaunchPlan) -> Iterator[str]:
-    """Return the values of a plan that are secret because of the place where they stand."""
-    yield from (plan.environment[name] for name in plan.own_variables if name in plan.environment)
-    yield from masked_values(plan.initialize)
+    """Return the values of a plan that are secret for the place where they stand, and the secret parts of its arguments and URLs."""
+    own = [plan.environment[name] for name in plan.own_variables if name in plan.environment]
+    configurations: list[Any] = [plan.initialize]
     for part in plan.argv:
         text = part[part.find("=") + 1 :] if part.startswith("--") else part
         if text.lstrip().startswith(("{", "[")):
             with suppress(ValueError, RecursionError):
-                yield from masked_values(json.loads(text))
+                configurations.append(json.loads(text))
+    for value in (*own, *masked_values(configurations)):
+        yield value
+        # A tool may repeat what stands behind the scheme of a header.
+        if (scheme := _SCHEME.fullmatch(value)) and (_looks_secret(scheme[1]) or "bearer" in value.lower()):
+            yield scheme[1]
+    for value in (*plan.environment.values(), *_arguments(configurations)):
+        for begin, end, _ in _secret_spans(_encoded(value)) if "://" in value or "-" in value else ():
+            secret = _decoded(_encoded(value)[begin:end])
+            yield from (secret, secret.partition(":")[2], unquote(secret.partition(":")[2]))
+
+
+def _arguments(data: Any) -> Iterator[str]:
+    """Return the URLs and arguments of servers, wherever in the data they stand."""
+    for server in _objects(data):
+        if isinstance(url := server.get("url"), str):
+            yield url
+        if isinstance(given := server.get("args"), list):
+            given = [argument for argument in given if isinstance(argument, str)]
+            yield " ".join(given)
+            yield from (f"--token={argument}" for argument in given if _RANDOM.fullmatch(argument))
+
+
+def _objects(data: Any) -> Iterator[dict[str, Any]]:
+    waiting = [data]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            yield value
+            waiting += value.values()
+        elif isinstance(value, (list, tuple)):
+            waiting += value
 
 
 def _secrets_of(environment: Mapping[str, str]) -> Iterator[str]:
@@ -575,7 +782,12 @@ def _secrets_of(environment: Mapping[str, str]) -> Iterator[str]:
             values += [value.partition(" ")[2] for value in values]  # without its scheme
         elif not _SECRET_NAME.search(name) and not (_SECRET_VARIABLE.search(name) and _looks_secret(value)):
             continue
-        yield from (value for value in values if len(value) >= _SHORTEST_SECRET and not value.startswith("/"))
+        yield from (value for value in values if not value.startswith("/"))
+
+
+@lru_cache(1_000)
+def _is_secret_name(name: str) -> bool:
+    return _SECRET_NAME.search(name) is not None
 
 
 def _is_path(value: str) -> bool:

@@ -54,11 +54,15 @@ def _decoded(data: bytes) -> str:
     return data.decode("utf-8", "surrogatepass")
 
 
-def _after(literal: str, rest: str, word: str = "[A-Za-z0-9]") -> re.Pattern[bytes]:
-    """Return the pattern of a word that begins with a literal, or stands behind the letter of an escape: JSON is often quoted in JSON."""
-    known = re.escape(_encoded(literal))
-    begin = rb"(?:(?<!%b%b)|(?<=\\[nrtbf]%b)|(?<=\\u[0-9a-fA-F]{4}%b))" % (word.encode(), known, known, known)
-    return re.compile(known + begin + rest.encode(), re.DOTALL)
+def _word(literal: str, letter: str = "[A-Za-z0-9]") -> str:
+    """Return what stands behind a literal that begins a word, or follows the letter of an escape: JSON is often quoted in JSON."""
+    return rf"(?:(?<!{letter}{literal})|(?<=\\[nrtbf]{literal})|(?<=\\u[0-9a-fA-F]{{4}}{literal}))"
+
+
+def _after(literal: str, rest: str, letter: str = "[A-Za-z0-9]") -> re.Pattern[bytes]:
+    """Return the pattern of a word that begins with a literal."""
+    known = re.escape(literal)
+    return re.compile(_encoded(known + _word(known, letter) + rest), re.DOTALL)
 
 
 class Vault:
@@ -175,42 +179,37 @@ MASKED_VALUES = frozenset(
 )
 """Settings whose value is a command that prints credentials."""
 
-_KEY = "[A-Za-z0-9_-]"
+_PREFIXES = {
+    **dict.fromkeys(("sk-",), 8),
+    **dict.fromkeys(
+        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "npm_", "pypi-", "hf_", "dckr_pat_"), 12
+    ),
+    **dict.fromkeys(
+        ("sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_", "xapp-", *(f"xox{one}-" for one in "abeprs")), 12
+    ),
+    **dict.fromkeys(("ya29.", "hvs.", "GOCSPX-", "lin_api_", "doo_v1_", "dop_v1_", "dor_v1_"), 16),
+    **dict.fromkeys(("shpat_", "shpca_", "shppa_", "shpss_"), 16),
+}
+"""How keys of many programs begin, and how many letters, digits, `_` and `-` follow at least."""
+
+
+def _prefixed(end: str) -> re.Pattern[bytes]:
+    """Return a pattern for the keys whose prefix ends in a character. It begins there: to look for each prefix would take longer."""
+    known = [
+        _word(re.escape(prefix)) + rf"(?=[A-Za-z0-9_-]{{{least}}})(?<={re.escape(prefix)})"
+        for prefix, least in _PREFIXES.items()
+        if prefix.endswith(end)
+    ]
+    return re.compile(rf"{re.escape(end)}(?=[A-Za-z0-9_-]{{8}})(?:{'|'.join(known)})[A-Za-z0-9_-]++".encode())
+
+
 _SHAPES: list[tuple[bytes, re.Pattern[bytes], int]] = [
+    *((end.encode(), _prefixed(end), -2) for end in "_-."),
     (b"sk-ant-", re.compile(rb"sk-ant-[A-Za-z0-9_-]{8,}+"), 0),
-    (b"sk-", _after("sk-", _KEY + "{8,}+"), 0),
-    *(
-        (prefix.encode(), _after(prefix, _KEY + "{12,}+"), 0)
-        for prefix in (
-            *(
-                "ghp_",
-                "gho_",
-                "ghu_",
-                "ghs_",
-                "ghr_",
-                "github_pat_",
-                "glpat-",
-                "npm_",
-                "pypi-",
-                "xapp-",
-                "hf_",
-                "dckr_pat_",
-            ),
-            *("sk_live_", "sk_test_", "rk_live_", "rk_test_", "whsec_"),
-        )
-    ),
-    *(
-        (prefix.encode(), _after(prefix, _KEY + "{16,}+"), 0)
-        for prefix in (
-            *("ya29.", "hvs.", "GOCSPX-", "lin_api_", "doo_v1_", "dop_v1_", "dor_v1_"),
-            *("shpat_", "shpca_", "shppa_", "shpss_"),
-        )
-    ),
-    (b"xox", _after("xox", "[abeprs]-[A-Za-z0-9_-]{12,}+"), 0),
     (b"SG.", _after("SG.", r"[A-Za-z0-9_-]{16,}+\.[A-Za-z0-9_-]{16,}+"), 0),
     (b"AKIA", _after("AKIA", "[A-Z0-9]{16}(?![A-Z0-9])"), 0),
     (b"ASIA", _after("ASIA", "[A-Z0-9]{16}(?![A-Z0-9])"), 0),
-    (b"AIza", _after("AIza", _KEY + "{30,}+"), 0),
+    (b"AIza", _after("AIza", "[A-Za-z0-9_-]{30,}+"), 0),
     (b"AGE-SECRET-KEY-1", _after("AGE-SECRET-KEY-1", "[A-Z0-9]{16,}+"), 0),
     (b"hooks.slack.com/services/", re.compile(rb"hooks\.slack\.com/services/([A-Za-z0-9/]{16,}+)"), 1),
     (b"/api/webhooks/", re.compile(rb"/api/webhooks/([0-9]{8,}+/[A-Za-z0-9_-]{16,}+)"), 1),
@@ -239,7 +238,7 @@ _SHAPES: list[tuple[bytes, re.Pattern[bytes], int]] = [
     # A URL ends at its next `/`. The last `@` before it ends the password, which may contain one.
     (b"://", re.compile(rb"://([^\s/@:\"'<>]*+:(?:[^\s/?#\"'<>]{1,256}|[^\s/@\"'<>]{1,256}))(?=@)"), 1),
 ]
-"""A literal, the pattern that begins with it, and the group that is secret; -1: all of it, if its group took part."""
+"""A literal, the pattern that begins with it, and the group that is secret; -1: all of it, if its group took part; -2: with its prefix."""
 
 _VALUE = r"([^\s\"'`,;<>(){}\[\]\\]{8,}+)"
 _BEHIND = (
@@ -362,6 +361,7 @@ _LONG_NAMES = frozenset({"description", "systemPrompt", "system_prompt", "whenTo
 _LONG_FRAMES = frozenset({"control_response", "system"})
 _LONG = 100
 _LONG_SKILL = 1_000
+_LONG_TEXT = 1 << 16
 _SHORTEST_SECRET = 8
 
 
@@ -413,7 +413,7 @@ class Known:
 
     def may_hold(self, data: bytes) -> bool:
         """Return False if no text is in the data."""
-        return not self._groups.isdisjoint(memoryview(data)[: len(data) & ~3].cast("I"))
+        return bool(self._groups) and not self._groups.isdisjoint(memoryview(data)[: len(data) & ~3].cast("I"))
 
     def spans(self, data: bytes) -> Iterator[Span]:
         """Return where the texts stand; they may overlap."""
@@ -502,13 +502,13 @@ class Redactor:
         if escaped and (b"\\u" in data or b"\\/" in data):
             return _Search(_SHAPES, _NAMED, _MASKED, places, True, True, True, True)
         lowered = data.lower()
-        names = False
-        for sign, pattern in _MAYBE:
+        names = len(data) > _LONG_TEXT  # nearly every one holds names
+        for sign, pattern in () if names else _MAYBE:
             if sign in lowered and pattern.search(lowered):
                 names = True
                 break
         return _Search(
-            [shape for shape in _SHAPES if shape[0] in data],
+            [shape for shape in _SHAPES if shape[0] in data and (shape[2] > -2 or shape[1].search(data))],
             [named for named in _NAMED if named[0] in lowered] if names else [],
             [masked for masked in _MASKED if masked[0] in data] if names else [],
             [place for place in places if place[0] in data],
@@ -644,7 +644,11 @@ def _secret_spans(
     for sign, pattern, group in shapes:
         if sign in data:
             for found in pattern.finditer(data):
-                if group >= 0 or found[1]:
+                if group == -2:
+                    at = found.start() + 1
+                    length = max(len(prefix) for prefix in _PREFIXES if data.endswith(prefix.encode(), 0, at))
+                    yield at - length, found.end(), "key"
+                elif group >= 0 or found[1]:
                     yield (*found.span(max(group, 0)), "key")
     lowered = data.lower()
     for sign, pattern in named:

@@ -27,7 +27,7 @@ from bridle import (
     TurnStarted,
     WarningRaised,
 )
-from bridle.errors import CheckpointingNotEnabledError, ControlTimeoutError
+from bridle.errors import CheckpointingNotEnabledError, CLIExitedDuringInitError, ControlTimeoutError
 from bridle.hooks import HookMatcher
 from bridle.permissions import Allow
 from bridle.protocol.states.session import SessionActivity, SessionState, TurnState
@@ -396,6 +396,29 @@ def test_a_block_ends_in_a_stop(shell: Shell, options: Light) -> None:
                 raise Thrown
         assert session.state is SessionState.STOPPED
         assert not alive(session.pid)
+
+    shell.play(scenario)
+
+
+@shows("errors.secrets")
+@pytest.mark.parametrize("moment", ["start", "turn"])
+def test_errors_of_sessions_have_no_secrets_that_the_cli_printed(shell: Shell, options: Light, moment: str) -> None:
+    printed = ["err", "wrong key sk-ant-api03-abcdefghij, wrong value-of-a-variable"]
+
+    async def scenario() -> None:
+        early = [printed, ["exit", 1]] if moment == "start" else []
+        session = make(shell, options(*early, env={"SHOP": "value-of-a-variable"}))
+        if early:
+            error = await raised(session.start, CLIExitedDuringInitError)
+        else:
+            await got(session.start())
+            turn = await got(session.send(steps(printed, ["exit", 1])))
+            error = await raised(turn.result, SessionClosedError)
+        await got(session.stop())
+        assert "wrong key <masked>, wrong <masked>" in str(error)
+        for text in (str(error), repr(error), str(vars(error))):
+            assert "sk-ant" not in text
+            assert "value-of-a-variable" not in text
 
     shell.play(scenario)
 

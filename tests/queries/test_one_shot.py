@@ -188,6 +188,41 @@ def test_an_error_carries_the_tail_of_stderr(shell: Shell, playing: StandIn) -> 
     shell.play(scenario)
 
 
+SECRETS = (
+    "sk-ant-api03-abcdefghij",
+    "value of an option",
+    "hunter2hunter2",
+    "secret-of-the-machine",
+    "tokentokentoken",
+)
+PRINTED = f"""key {SECRETS[0]} in {Path.cwd()} of ann@example.org
+SHOP=value of an option
+{{"env": {{"DATABASE": "{SECRETS[2]}"}}}}
+TOKEN={SECRETS[3]}
+Authorization: Bearer {SECRETS[4]}
+"""
+
+
+@shows("errors.secrets")
+def test_errors_have_no_secrets_that_the_cli_printed(
+    shell: Shell, playing: StandIn, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MACHINE_TOKEN", SECRETS[3])
+
+    async def scenario() -> None:
+        options = playing(["err", PRINTED], ["exit", 7])
+        options = options.replace(env={**(options.env or {}), "SHOP": SECRETS[1]})
+        with caplog.at_level(logging.DEBUG, "bridle"), pytest.raises(ProcessError) as caught:
+            await shell.run("hi", options)
+        error = caught.value
+        assert f"key <masked> in {Path.cwd()} of ann@example.org" in str(error)
+        for text in (str(error), repr(error), repr(error.diagnostic), str(vars(error)), caplog.text):
+            assert not [secret for secret in SECRETS if secret in text]
+        assert not [secret for secret in SECRETS if secret.encode() in pickle.dumps(error)]
+
+    shell.play(scenario)
+
+
 @pytest.mark.parametrize("output", [(), (ASSISTANT,)], ids=["silent", "talking"])
 @pytest.mark.parametrize("stderr", ["", "a reason\n"], ids=["quiet", "stderr"])
 @pytest.mark.parametrize("code", [1, 2, 126, 127, 143])
@@ -610,6 +645,19 @@ def test_version_policy(shell: Shell, playing: StandIn, answer: str, policy: str
             assert (await shell.run("hi", options)).text == "hello"
         codes = [warning.message.code for warning in caught if isinstance(warning.message, StreamWarning)]
         assert codes == ([] if outcome == "fine" else [outcome])
+
+    shell.play(scenario)
+
+
+@shows("errors.secrets")
+@pytest.mark.usefixtures("own_cache")
+def test_the_error_about_a_version_has_no_secrets(shell: Shell, playing: StandIn) -> None:
+    async def scenario() -> None:
+        options = playing(*PLAIN, version_check="strict", env={"STAND_IN_VERSION": f"log in with {SECRETS[0]}"})
+        with pytest.raises(bridle.UnknownVersionError) as caught:
+            await shell.run("hi", options)
+        assert caught.value.output.strip() == "log in with <masked>" or caught.value.output.strip() == "<masked>"
+        assert SECRETS[0] not in str(caught.value)
 
     shell.play(scenario)
 

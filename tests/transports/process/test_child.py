@@ -49,6 +49,19 @@ def leaves_nothing() -> Iterator[None]:
         yield
 
 
+@pytest.mark.parametrize("size", [0, 1, 100, 1_000])
+def test_a_secret_that_the_limit_of_stderr_cuts_is_not_shown(size: int) -> None:
+    key = "sk-ant-" + "0123456789" * 9
+    code = f"import sys; sys.stderr.write('a line\\n' * 2000 + '{key}' + '.' * 40)"
+    child = start(code, stderr_tail_bytes=size, stop_grace=patience(10))
+    child.stop(turn_open=False)
+    assert child.done.wait(patience(10))
+    tail = child.stderr_tail
+    assert len(tail) == size
+    assert tail.endswith(b"<masked>........................................"[-size:] if size else b"")
+    assert b"0123456789" not in tail
+
+
 @shows("process.start")
 def test_a_start_that_runs_out_of_descriptors_leaves_nothing() -> None:
     """Whichever descriptor is the one too many."""

@@ -188,6 +188,8 @@ _QUIET_AFTER_EXIT_SECONDS = 0.5
 """After the exit stdout is read for this long: a grandchild may hold the pipe open forever."""
 _LAST_CALLS_SECONDS = 1.0
 """How long a stderr callback that is behind may hold up the end of its stream, and of no other."""
+_LONGEST_SECRET = 4_096
+"""So many bytes of stderr are kept before its tail: a private key whose beginning is cut off is not recognised."""
 _EXIT_POLL_SECONDS = 0.1
 """How often the exit is looked for where the operating system cannot report it."""
 
@@ -232,6 +234,7 @@ class Child:
         self._stdin: InputPipe | None = None
         self._stdout: int | None = None
         self._stderr: StderrDrain | None = None
+        self._masked = b"", b""  # stderr as it was read last, and its part without secrets
         self._poller: Poller | None = None
 
     def start(self) -> None:
@@ -272,7 +275,7 @@ class Child:
             logger.debug("no pidfd here: the exit of process %d is polled for", self.pid, extra={"pid": self.pid})
         self._stderr = self._make_drain(
             pipes["stderr"],
-            tail_bytes=self._stderr_tail_bytes,
+            tail_bytes=self._stderr_tail_bytes + _LONGEST_SECRET,
             on_line=self._on_stderr() if self._on_stderr is not None else None,
             name=f"bridle-stderr-{self.pid}",
         )
@@ -415,8 +418,13 @@ class Child:
 
     @property
     def stderr_tail(self) -> bytes:
-        """The last part of stderr."""
-        return self._stderr.tail if self._stderr is not None else b""
+        """The last part of stderr, without secrets: errors and recordings show it."""
+        tail = self._stderr.tail if self._stderr is not None and self._stderr_tail_bytes else b""
+        if tail != self._masked[0]:
+            from bridle.transports.recording.masking import without_secrets
+
+            self._masked = tail, without_secrets(tail, self._plan)[-self._stderr_tail_bytes :]
+        return self._masked[1]
 
     @property
     def busy_in_this_thread(self) -> bool:

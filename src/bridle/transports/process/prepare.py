@@ -130,6 +130,10 @@ def ask_version(plan: LaunchPlan, seconds: float | None, query: ShortRun) -> str
     except (OSError, RuntimeError, ValueError, subprocess.SubprocessError) as error:
         raise spawn_error(plan.version_argv[0], None, error) from error
     output = done.stdout.decode("utf-8", "replace")[:_VERSION_OUTPUT_CHARACTERS]
+    if CLIVersion.parse(output) is None:
+        from bridle.transports.recording.masking import without_secrets
+
+        output = without_secrets(output.encode(), plan).decode()  # an error shows it
     if done.returncode and not output.strip():
         return VersionFailure("spawn", f"it exited with code {done.returncode} and printed nothing")
     return output

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["Telemetry"]
 
 SCOPE = "bridle"
+# One for all objects: without an SDK, OpenTelemetry keeps each meter with its instruments for an SDK that may come.
+_of_global_provider: list[tuple[object, Instruments]] = []
 
 
 class Telemetry:
@@ -85,7 +87,7 @@ class Telemetry:
         self._content = content
         self._cli = cli
         self._name = name
-        self._instruments: tuple[object, Instruments] | None = None
+        self._kept: list[tuple[object, Instruments]] = _of_global_provider if meter_provider is None else []
 
     def observe(self, subject: Subject) -> Observation:
         """Begin to observe a query or session. Bridle calls this.
@@ -158,10 +160,9 @@ class Telemetry:
         from bridle.telemetry.watch import Instruments
 
         meters = self._meter_provider or metrics.get_meter_provider()
-        kept = self._instruments
-        if kept is None or kept[0] is not meters:
-            kept = self._instruments = (meters, Instruments(meters.get_meter(SCOPE, __version__)))
-        return kept[1]
+        if not self._kept or self._kept[0][0] is not meters:  # the application may configure a provider later
+            self._kept[:] = [(meters, Instruments(meters.get_meter(SCOPE, __version__)))]
+        return self._kept[0][1]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return the settings, for another process: it has providers of its own.

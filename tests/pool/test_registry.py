@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bridle.errors import RegistryError
-from bridle.pool import SQLiteRegistry
+from bridle.pool import MemoryRegistry, RegistryRow, SQLiteRegistry
 from bridle.pool import registry as module
 from bridle.pool.registry import Beat, Held, Record
 from tests.contract import shows
@@ -34,6 +34,21 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(module, "time", clock)
     return clock
+
+
+@shows("pool.keys.list")
+@pytest.mark.parametrize("kind", ["memory", "file"])
+def test_conversations_are_listed(path: Path, kind: str) -> None:
+    registry = MemoryRegistry() if kind == "memory" else SQLiteRegistry(path)
+    for key in ("b", "a", "new"):
+        assert registry.acquire(key, "me").taken
+    registry.save("b", "me", ONE)
+    registry.save("a", "me", ONE)
+    registry.release("a", "me")
+    both = [RegistryRow("a", ONE), RegistryRow("b", ONE, "me")]
+    assert registry.conversations() == both
+    assert registry.conversations("b") == both[1:]
+    assert registry.conversations("new") == registry.conversations("unknown") == []
 
 
 @pytest.fixture

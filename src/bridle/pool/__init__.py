@@ -16,7 +16,7 @@ from bridle.pool.events import (
     SessionCheckedOut,
     SessionReturned,
 )
-from bridle.pool.registry import Beat, Held, MemoryRegistry, Record, Registry, SQLiteRegistry
+from bridle.pool.registry import Beat, Held, MemoryRegistry, Record, Registry, RegistryRow, SQLiteRegistry
 from bridle.pool.stats import PoolStats, WaitTimes
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "ProcessStarted",
     "Record",
     "Registry",
+    "RegistryRow",
     "SQLiteRegistry",
     "SessionCheckedOut",
     "SessionReturned",

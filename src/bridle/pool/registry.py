@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Collection
 
-__all__ = ["Beat", "Held", "MemoryRegistry", "Record", "Registry", "SQLiteRegistry"]
+__all__ = ["Beat", "Held", "MemoryRegistry", "Record", "Registry", "RegistryRow", "SQLiteRegistry"]
 
 _WANTED_SECONDS = 3.0
 """How long a refused request for a conversation counts: its program asks again more often than that."""
@@ -66,6 +66,20 @@ class Beat(msgspec.Struct, frozen=True):
     lost: tuple[str, ...] = ()
 
 
+class RegistryRow(msgspec.Struct, frozen=True):
+    """A conversation in the list of a registry.
+
+    Attributes:
+        key: its key.
+        record: its session.
+        holder: the holder of its lease; None without one. It may be gone.
+    """
+
+    key: str
+    record: Record
+    holder: str | None = None
+
+
 @runtime_checkable
 class Registry(Protocol):
     """A store of conversations and leases. Write one to keep them in another database.
@@ -95,6 +109,9 @@ class Registry(Protocol):
 
     def forget(self, key: str) -> None:
         """Remove a conversation; its transcript stays where the CLI keeps it."""
+
+    def conversations(self, key: str | None = None) -> list[RegistryRow]:
+        """Return all conversations that have a session, by key; with a key that one alone."""
 
 
 class _Row:
@@ -171,6 +188,12 @@ class MemoryRegistry:
         """Remove a conversation; its transcript stays where the CLI keeps it."""
         with self._lock:
             self._rows.pop(key, None)
+
+    def conversations(self, key: str | None = None) -> list[RegistryRow]:
+        """Return all conversations that have a session, by key; with a key that one alone."""
+        with self._lock:
+            rows = sorted(self._rows.items()) if key is None else [(key, self._rows.get(key, _Row()))]
+            return [RegistryRow(name, row.record, row.holder) for name, row in rows if row.record is not None]
 
 
 _SCHEMA = 1
@@ -291,3 +314,14 @@ class SQLiteRegistry:
     def forget(self, key: str) -> None:
         """Remove a conversation; its transcript stays where the CLI keeps it."""
         self._do(("DELETE FROM conversations WHERE key = ?", (key,)))
+
+    def conversations(self, key: str | None = None) -> list[RegistryRow]:
+        """Return all conversations that have a session, by key; with a key that one alone."""
+        columns = "SELECT key, session_id, cwd, said, holder FROM conversations WHERE session_id IS NOT NULL"
+        query = f"{columns} ORDER BY key" if key is None else f"{columns} AND key = ?"
+        return [
+            RegistryRow(
+                str(name), Record(str(session_id), str(cwd), bool(said)), None if holder is None else str(holder)
+            )
+            for name, session_id, cwd, said, holder in self._do((query, () if key is None else (key,)))[0]
+        ]

@@ -266,6 +266,11 @@ def test_a_key_that_is_nearly_known_is_a_warning_and_is_sent(options: Options, f
     assert SECRET not in str(warning)
 
 
+def test_a_flag_that_is_given_several_times_does_not_warn_about_itself() -> None:
+    assert codes(Options(extra_args={"some-flag": ["a", "b"]})) == []
+    assert codes(Options(model="m", extra_args={"model": ["a", "b"]})) == [("OPTION_CONFLICT", "model")]
+
+
 def test_a_key_that_is_new_is_no_warning() -> None:
     new = {"hologram": True}
     options = Options(

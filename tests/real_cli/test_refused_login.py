@@ -107,7 +107,6 @@ def test_a_key_that_is_renewed_after_a_refusal_is_used(driving: Driving, real_cl
     assert len(calls.read_text().splitlines()) >= 2
 
 
-@shows("errors.refused")
 def test_one_refusal_is_not_the_end(shell: Shell, driving: Driving) -> None:
     async def scenario() -> None:
         with ScriptedModel(HTTPFailure(529), HTTPFailure(401), "4") as model:

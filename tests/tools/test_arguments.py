@@ -180,7 +180,23 @@ def test_the_short_form_is_checked_and_gives_the_dict() -> None:
         return {"content": [{"type": "text", "text": str(args["a"] + args["b"])}]}
 
     assert result(add, {"a": 1, "b": 2.5}) == {"content": [{"type": "text", "text": "3.5"}]}
+    assert result(add, {"a": 1, "b": 2}) == {"content": [{"type": "text", "text": "3"}]}  # 1 stays 1
     assert "`a`: expected `float`, got `str`" in error_text(add, {"a": "x", "b": 1})
+
+
+@pytest.mark.parametrize(
+    ("schema", "given"),
+    [
+        ({"a": float}, {"a": 1}),
+        ({"a": int}, {"a": 1.0}),
+        ({"a": datetime.date, "line": Line}, {"a": "2026-01-31", "line": {"points": [{"x": 1}]}}),
+        ({"a": float}, {"a": 1, "unknown": [None]}),
+    ],
+)
+def test_the_short_form_leaves_the_arguments_as_they_are(schema: dict[str, Any], given: dict[str, Any]) -> None:
+    function = tool("f", "Does.", schema)(lambda args: args)
+    assert "additionalProperties" not in function.input_schema
+    assert function.convert(given)["args"] is given
 
 
 @pytest.mark.parametrize(

@@ -411,10 +411,10 @@ def sent_twice(owned: list[tuple[str, str]]) -> list[StreamWarning]:
             senders.setdefault(flag, []).append(owner)
     found = []
     for flag, owners in senders.items():
-        if len(owners) > 1 and "extra_args" in owners:
-            *losers, winner = owners
-            message = f"`{winner}` wins over `{losers[0]}`: both set `{flag}`, and the CLI takes the last one alone."
-            found.append(StreamWarning("OPTION_CONFLICT", message, {"field": losers[0], "winner": winner}))
+        loser, winner = owners[0], owners[-1]
+        if loser != winner and "extra_args" in owners:
+            message = f"`{winner}` wins over `{loser}`: both set `{flag}`, and the CLI takes the last one alone."
+            found.append(StreamWarning("OPTION_CONFLICT", message, {"field": loser, "winner": winner}))
     return found
 
 

@@ -201,7 +201,7 @@ class TypedArguments:
 class PlainArguments:
     """Arguments under a schema of another author: the function receives the dict unchanged.
 
-    Only the names at the top are looked at (`required`, and `additionalProperties: false`): the rest is the schema's owner's.
+    Only the names at the top are looked at (`required`, and `additionalProperties: false`): the rest is the schema's owner's, or `check`'s.
     """
 
     __slots__ = ("_allowed", "_check", "_name", "_required", "schema")
@@ -222,7 +222,7 @@ class PlainArguments:
             ArgumentsError: one is missing, or there is one too many.
         """
         if self._check is not None:
-            return {self._name: self._check.convert(arguments)}
+            self._check.convert({name: value for name, value in arguments.items() if name in self.schema["properties"]})
         for name in self._required:
             if name not in arguments:
                 raise ArgumentsError(f"`{name}` is required and missing.")

@@ -327,8 +327,9 @@ class Tool(Generic[P, R]):
         if not isinstance(input_schema, Mapping):
             return _OneArgument(self.name, receiver, input_schema)
         if input_schema and not _SCHEMA_WORDS & input_schema.keys():
-            # The short form of the official package: {"a": float, "b": str}.
+            # The short form of the official package, {"a": float, "b": str}: as there, an unknown argument is no error.
             typed = TypedArguments(self.name, [Parameter(name, kind) for name, kind in input_schema.items()])
+            del typed.schema["additionalProperties"]
             return PlainArguments(receiver, typed.schema, check=typed)
         if input_schema and input_schema.get("type", "object") != "object":
             raise OptionsError(f"Tool `{self.name}`: `input_schema` must describe an object.", field="input_schema")

@@ -492,3 +492,35 @@ def test_reprs() -> None:
     assert repr(budget) == "Budget(usd=1.0, per={'tenant': Allowance(usd=2.0, tokens=None)})"
     assert repr(budget.keyed(tenant="acme")).endswith(".keyed(tenant='acme')")
     assert Budget(usd=math.inf).remaining == Allowance()
+
+
+@shows("budgets.file.lost")
+@pytest.mark.parametrize("made_again", [False, True])
+def test_a_file_that_is_lost_ends_the_spending(shell: Shell, tmp_path: Path, *, made_again: bool) -> None:
+    path = tmp_path / "budget.db"
+    budget = Budget(usd=1.0, path=path, prices=PRICES)
+
+    def lose_the_file(_: object, __: object) -> None:
+        for ending in ("", "-wal", "-shm"):
+            Path(f"{path}{ending}").unlink(missing_ok=True)
+        if made_again:
+            Budget(usd=1.0, path=path).close()
+
+    hooks: Any = {"PreToolUse": lose_the_file}
+
+    async def scenario() -> None:
+        async with session(shell, budget, careful(), hooks=hooks) as talk:
+            for _ in range(3):  # it does not begin again at zero
+                error = await raised(lambda: ask(talk), BudgetError)
+                assert (
+                    f"{str(path)!r} cannot be used any more: it was {'replaced' if made_again else 'deleted'}"
+                    in str(error)
+                )
+        assert path.exists() == made_again
+
+    shell.play(scenario)
+    with pytest.raises(BudgetError, match=r"call `close\(\)`"):
+        assert budget.spent
+    budget.close()
+    assert budget.spent.usd == 0.0
+    budget.close()

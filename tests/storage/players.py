@@ -6,14 +6,15 @@ import asyncio
 import multiprocessing
 import os
 import traceback
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from bridle import Budget
-from bridle.budgets.ledger import Bounds
+from bridle.budgets.ledger import Bounds, Ledger
 from bridle.fleet.journal import open_journal
 from bridle.fleet.task import Spec
 from bridle.pool import SQLiteRegistry
 from bridle.pool.registry import Record
+from bridle.storage.holders import holder_name
 from bridle.transcripts.stores import SQLiteStore
 from tests.support.forking import Fork
 from tests.support.patience import patience
@@ -21,7 +22,22 @@ from tests.support.patience import patience
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-__all__ = ["KINDS", "Kept", "Player"]
+__all__ = ["KINDS", "Kept", "Player", "Playing", "locks"]
+
+
+def locks(path: str) -> list[str]:
+    """Return the kinds and ranges of the locks that this process has on a file, and on its shared memory."""
+    files = {f":{os.stat(path + end).st_ino}" for end in ("", "-shm")}
+    found = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    return sorted(
+        " ".join((line[3], *line[6:]))
+        for line in found
+        if line[4] == str(os.getpid()) and line[5][line[5].rindex(":") :] in files
+    )
+
+
+_MOST = 40
+"""More than all numbers that are put into one file."""
 
 
 class Kept:
@@ -49,36 +65,43 @@ class InRegistry(Kept):
         self.file = SQLiteRegistry(path)
 
     def put(self, number: int) -> None:
-        key = str(number)
-        assert self.file.acquire(key, key).taken
-        assert self.file.save(key, key, Record(key, "/"))
+        key, me = str(number), holder_name()
+        assert self.file.acquire(key, me).taken
+        assert self.file.save(key, me, Record(key, "/"))
+        self.file.release(key, me)
 
     def kept(self) -> list[int]:
-        [rows] = self.file._do(("SELECT key FROM conversations WHERE session_id = key", ()))
-        return sorted(int(key) for (key,) in rows)
+        me = holder_name()
+        found = []
+        for number in range(_MOST):
+            record = self.file.acquire(str(number), me).record
+            self.file.release(str(number), me)
+            if record is not None:
+                found.append(int(record.session_id))
+        return found
 
 
 class InBudget(Kept):
     """A number is a tenant, which has spent one dollar."""
 
     def __init__(self, path: str) -> None:
-        self.file = Budget(usd=1e6, path=path, per={"tenant": None})
+        self.file = Ledger(path)
 
     def put(self, number: int) -> None:
         none = Bounds(None, None)
-        self.file._book.ledger.charge([], [(f"tenant={number}", none), ("", none)], 10**9, 0)
+        self.file.charge([], [(f"tenant={number}", none), ("", none)], 10**9, 0)
 
     def kept(self) -> list[int]:
-        accounts = {key: account.spent.usd for key, account in self.file.accounts().items()}
-        assert accounts.pop("") == sum(accounts.values())
-        assert set(accounts.values()) <= {1.0}, "spent twice"
+        accounts = {row.key: row.usd for row in self.file.rows()}
+        assert accounts.pop("", 0) == sum(accounts.values())
+        assert set(accounts.values()) <= {10**9}, "spent twice"
         return sorted(int(key.partition("=")[2]) for key in accounts)
 
 
 class InStore(Kept):
     """A number is an entry of a transcript: a title, which any writer may add."""
 
-    KEY: Any = {"project_key": "-work", "session_id": "11111111-2222-4333-8444-555555555555"}
+    KEY: ClassVar[Any] = {"project_key": "-work", "session_id": "11111111-2222-4333-8444-555555555555"}
 
     def __init__(self, path: str) -> None:
         self.file = SQLiteStore(path)

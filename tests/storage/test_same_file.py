@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.storage.players import KINDS, Player, Playing
+from tests.storage.players import KINDS, Player, Playing, locks
 from tests.support.examples import examples
 
 THOROUGH = bool(os.environ.get("BRIDLE_TEST_THOROUGH"))
@@ -23,31 +23,20 @@ def kind(request: pytest.FixtureRequest) -> str:
     return name
 
 
-def locks(path: Path) -> list[str]:
-    """Return the kinds and ranges of the locks that this process has on a file, and on its shared memory."""
-    files = {f":{Path(f'{path}{end}').stat().st_ino}" for end in ("", "-shm")}
-    found = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
-    return sorted(
-        " ".join((line[3], *line[6:]))
-        for line in found
-        if line[4] == str(os.getpid()) and line[5][line[5].rindex(":") :] in files
-    )
-
-
 @pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs Linux")
 @pytest.mark.parametrize("count", [2, 3])
 def test_an_object_keeps_the_locks_of_the_others(kind: str, count: int, tmp_path: Path) -> None:
     path = tmp_path / "kept.db"
     first = KINDS[kind](str(path))
     first.put(1)
-    before = locks(path)
+    before = locks(str(path))
     assert len(before) == 2  # one that says that the log is in use, one that says the same of the shared memory
     for _ in range(count - 1):
         another = KINDS[kind](str(path))
         assert another.kept() == [1]
-        assert locks(path) == before
+        assert locks(str(path)) == before
         another.close()
-        assert locks(path) == before
+        assert locks(str(path)) == before
     first.close()
 
 

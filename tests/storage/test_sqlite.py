@@ -1,16 +1,21 @@
-"""Shared SQLite files over a fork: both processes write, and nothing is lost."""
+"""Shared SQLite files: forks, and files that are lost or replaced."""
 
 from __future__ import annotations
 
+import ctypes
+import os
+import signal
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from bridle.storage.sqlite import Database, StorageError
+from tests.storage.players import locks
 from tests.support.forking import Baton, Fork
 from tests.support.patience import patience
 
@@ -140,3 +145,248 @@ def test_a_fork_inside_a_call_ends_its_transaction(database: Database) -> None:
     with pytest.raises(StorageError, match="closed database"):
         database.transaction(work)
     assert notes(database) == ["child"]
+
+
+# -- the file under the path -------------------------------------------------------------------------------------------
+
+
+def remove(path: str) -> None:
+    for ending in ("", "-wal", "-shm"):
+        Path(path + ending).unlink()
+
+
+def replace(path: str) -> None:
+    remove(path)
+    note(Database(path, TABLES, 1, 5), "other")
+
+
+@pytest.mark.parametrize("lose", [remove, replace, lambda path: Path(path).rename(path + ".old")])
+def test_a_file_that_is_lost_is_refused_until_it_is_closed(
+    database: Database, path: str, lose: Callable[[str], object]
+) -> None:
+    note(database, "before")
+    lose(path)
+    here = os.path.exists(path)
+    for _ in range(3):
+        for call in (note, lambda database, _: notes(database)):
+            with pytest.raises(StorageError, match="replaced" if here else "deleted or moved") as caught:
+                call(database, "late")
+            assert not caught.value.retryable
+    assert os.path.exists(path) == here  # none was made
+    database.close()
+    note(database, "after")
+    assert notes(database) == ["other", "after"] if here else ["after"]
+
+
+@pytest.mark.parametrize("ending", ["-wal", "-shm"])
+def test_a_log_that_is_lost_is_refused(database: Database, path: str, ending: str) -> None:
+    note(database, "before")
+    Path(path + ending).unlink()
+    with pytest.raises(StorageError, match=rf"its file notes\.db{ending} was deleted"):
+        note(database, "late")
+
+
+def test_a_file_that_comes_back_stays_refused(database: Database, path: str) -> None:
+    note(database, "before")
+    Path(path).rename(path + ".old")
+    with pytest.raises(StorageError, match="deleted or moved"):
+        note(database, "late")
+    Path(path + ".old").rename(path)
+    with pytest.raises(StorageError, match="deleted or moved"):
+        note(database, "late")
+    database.close()
+    assert notes(database) == ["before"]
+
+
+def test_a_file_that_is_lost_over_a_fork_is_refused_in_both_processes(database: Database, path: str) -> None:
+    note(database, "before")
+
+    def child(baton: Baton) -> None:
+        baton.take()
+        with pytest.raises(StorageError, match="deleted or moved"):
+            note(database, "child")
+
+    fork = Fork(child)
+    Path(path).unlink()
+    fork.baton.pass_on()
+    fork.wait()
+    with pytest.raises(StorageError, match="deleted or moved"):
+        note(database, "parent")
+    assert not os.path.exists(path)
+
+
+def test_a_link_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
+    link = tmp_path / "link.db"
+    link.symlink_to("one.db")  # which is not there yet
+    database = Database(str(link), TABLES, 1, 5)
+    note(database, "one")
+    assert (tmp_path / "one.db-wal").exists()
+    note(Database(str(tmp_path / "two.db"), TABLES, 1, 5), "two")
+    link.unlink()
+    link.symlink_to("two.db")
+    with pytest.raises(StorageError, match="replaced"):
+        note(database, "late")
+    database.close()
+    assert notes(database) == ["two"]
+    database.close()
+
+
+def test_a_relative_path_keeps_its_meaning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    database = Database("notes.db", TABLES, 1, 5)
+    note(database, "one")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    note(database, "two")
+    database.close()
+    assert notes(database) == ["one", "two"]
+    database.close()
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_file_with_two_names_is_refused(database: Database, path: str) -> None:
+    note(database, "before")
+    database.close()
+    os.link(path, path + ".link")
+    for name in (path, path + ".link"):
+        with pytest.raises(StorageError, match="more than one name"):
+            notes(Database(name, TABLES, 1, 5))
+    os.unlink(path + ".link")
+    assert notes(database) == ["before"]
+
+
+@pytest.mark.parametrize("name", ["a b?c#d%41.db", "\udcff.db", "ü:x=1&mode=ro.db"])
+def test_any_name_of_a_file(tmp_path: Path, name: str) -> None:
+    database = Database(str(tmp_path / name), TABLES, 1, 5)
+    note(database, "here")
+    assert {os.fsdecode(each.name) for each in tmp_path.iterdir()} == {name, f"{name}-wal", f"{name}-shm"}
+    database.close()
+
+
+def test_files_are_deleted_and_made_again_while_they_are_opened(path: str) -> None:
+    """Each call either keeps its note in a file that is under the path, or refuses: no note is in another file only."""
+    over = threading.Event()
+
+    def disturb() -> None:
+        while not over.is_set():
+            for ending in ("", "-wal", "-shm"):
+                with suppress(FileNotFoundError):
+                    os.unlink(path + ending)
+
+    thread = threading.Thread(target=disturb)
+    thread.start()
+    try:
+        outcomes = set()
+        for _ in range(300):
+            database = Database(path, TABLES, 1, patience(5))
+            try:
+                note(database, "here")
+                outcomes.add("kept")
+            except StorageError as error:
+                outcomes.add(error.problem)
+            database.close()
+    finally:
+        over.set()
+        thread.join()
+    assert outcomes <= {"kept", "moved", "damaged", "failed", "full"}
+    note(database, "after")
+    assert notes(database)[-1] == "after"
+    database.close()
+
+
+# -- forks by C code ---------------------------------------------------------------------------------------------------
+
+
+def c_fork() -> int:
+    """Fork as C code does, which calls only Python's functions for the child."""
+    pid: int = ctypes.PyDLL(None).fork()
+    if not pid:
+        ctypes.pythonapi.PyOS_AfterFork_Child()
+    return pid
+
+
+def in_c_fork(work: Callable[[], None]) -> None:
+    """Run a function in a forked copy, and wait for it."""
+    pid = c_fork()
+    if not pid:
+        code = 1
+        try:
+            signal.alarm(int(patience(20)) + 1)
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs Linux")
+def test_a_fork_by_c_code_leaves_the_locks_and_the_log_to_the_parent(database: Database, path: str) -> None:
+    note(database, "before")
+    before = locks(path)
+
+    def child() -> None:
+        note(database, "child")
+        database.close()
+        assert notes(Database(path, TABLES, 1, 5)) == ["before", "child"]
+
+    in_c_fork(child)
+    assert locks(path) == before
+    assert os.path.exists(path + "-wal")
+    note(database, "parent")
+    assert notes(Database(path, TABLES, 1, 5)) == ["before", "child", "parent"]
+
+
+def test_a_fork_by_c_code_in_the_middle_of_a_call_is_refused(database: Database, path: str) -> None:
+    note(database, "before")
+    began, over = threading.Event(), threading.Event()
+
+    def work(connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO notes VALUES ('thread')")
+        began.set()
+        assert over.wait(patience(30))
+
+    thread = threading.Thread(target=database.transaction, args=(work,))
+    thread.start()
+    assert began.wait(patience(30))
+
+    def child() -> None:
+        for each in (database, Database(path, TABLES, 1, 5)):
+            with pytest.raises(StorageError, match=r"Use `os\.fork`"):
+                note(each, "child")
+
+    in_c_fork(child)
+    over.set()
+    thread.join()
+    assert notes(database) == ["before", "thread"]
+
+
+def test_databases_are_made_while_another_thread_forks(tmp_path: Path) -> None:
+    over = threading.Event()
+    failed: list[BaseException] = []
+
+    def make(name: str) -> None:
+        try:
+            while not over.is_set():
+                database = Database(str(tmp_path / name), TABLES, 1, patience(5))
+                note(database, "x")
+                database.close()
+        except BaseException as error:
+            failed.append(error)
+
+    def note_all(_: Baton) -> None:
+        for number in range(3):
+            note(Database(str(tmp_path / f"{number}.db"), TABLES, 1, patience(5)), "y")
+
+    threads = [threading.Thread(target=make, args=(f"{number}.db",)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(30):
+            Fork(note_all).wait()
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+    assert failed == []
+    for number in range(3):
+        assert notes(Database(str(tmp_path / f"{number}.db"), TABLES, 1, 5)).count("y") == 30

@@ -174,8 +174,8 @@ class Database:
             if mark != self._marks.get(ending, mark):
                 what = f"its file {os.path.basename(self._real)}{ending}" if ending else "it"
                 self._refusal = (
-                    f"cannot be used any more: {what} was {'replaced' if mark else 'deleted or moved'} while this program used it. An empty "
-                    "file must not take its place: put it back if its content counts, and then call `close()` or make a new object."
+                    f"cannot be used any more: {what} was {'replaced' if mark else 'deleted or moved'} while this program used it. An "
+                    "empty file must not take its place: put it back if its content counts, and then call `close()` or make a new object."
                 )
                 raise StorageError(self._refusal, "moved")
             if mark is not None:
@@ -201,7 +201,8 @@ class Database:
             for version in range(found, self._version):
                 if version not in self._migrations:
                     raise StorageError(
-                        f"has version {found}, which is too old for this Bridle. Finish it with the Bridle that made it, or use another file."
+                        f"has version {found}, which is too old for this Bridle. Finish it with the Bridle that made it, or use another "
+                        "file."
                     )
                 for statement in self._migrations[version]:
                     connection.execute(statement)

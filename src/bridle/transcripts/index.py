@@ -71,7 +71,7 @@ _TABLES = (
     "CREATE TABLE calls (file INTEGER, call TEXT, tool TEXT, PRIMARY KEY (file, call)) WITHOUT ROWID",
     "CREATE VIRTUAL TABLE words USING fts5(text, content='', tokenize=\"unicode61 remove_diacritics 2\")",
     # Words are collected in memory first. With the default of 1 MB, indexing takes twice as long.
-    f"INSERT INTO words (words, rank) VALUES ('hashsize', {BATCH_BYTES})",
+    f"INSERT INTO words (words, rank) VALUES ('hashsize', {BATCH_BYTES})",  # noqa: S608
 )
 
 
@@ -178,9 +178,7 @@ def search(
     filtered = len(values) > 1
     for last_try in (False, True):
         place = _place(config_dir, cache_dir)
-        index = Database(
-            str(place), _TABLES, VERSION, WAIT_SECONDS, migrations={}, pragmas=("mmap_size = 1073741824",)
-        )
+        index = Database(str(place), _TABLES, VERSION, WAIT_SECONDS, migrations={}, pragmas=("mmap_size = 1073741824",))
         try:
             with suppress(OSError):  # then the index cannot be made
                 place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

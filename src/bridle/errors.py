@@ -1034,6 +1034,7 @@ class PoolTimeoutError(PoolError, TimeoutError):
         leaving: processes that were being stopped, to make room.
         cause: the obstacle: `held` (the conversation has a holder), `elsewhere` (another program runs it), `registry` (the registry has
             not answered), `starting` or `leaving` (its process starts or ends), `full` (there was no place for a process).
+        holder: the process of another pool that had the conversation; None if there was none, or it is not known.
 
     Args:
         key: the conversation that was wanted; None for any session. Other arguments become attributes.
@@ -1053,6 +1054,7 @@ class PoolTimeoutError(PoolError, TimeoutError):
         leaving: int = 0,
         cause: str = "full",
         key: str | None = None,
+        holder: str | None = None,
     ) -> None:
         self.seconds: float = seconds
         self.live: int = live
@@ -1062,8 +1064,10 @@ class PoolTimeoutError(PoolError, TimeoutError):
         self.starting: int = starting
         self.leaving: int = leaving
         self.cause: str = cause
+        self.holder: str | None = holder
         wanted = "No session was" if key is None else f"The conversation {escape_terminal(repr(key), 200)} was not"
         reason, fix = _POOL_CAUSES[cause if cause != "full" or busy else "slow"]
+        reason += f" ({escape_terminal(holder, 200)})" if holder is not None else ""
         super().__init__(
             f"{wanted} available within {seconds:g} s: {reason}. Of {live} processes (`max_live` is {max_live}) {busy} had a holder, "
             f"{starting} were starting and {leaving} ending; {waiting} callers waited. {fix}, or try again later."

@@ -106,12 +106,12 @@ class PoolSeam:
             await self._nudged.wait()
         self._nudged = anyio.Event()
 
-    def nudge(self) -> None:
-        """End the sleep of the keeper; from any thread."""
+    def nudge(self) -> bool:
+        """End the sleep of the keeper; from any thread. Return False if the loop has ended."""
         if self._loop.is_current:
             self._wake()
-        else:
-            self._loop.post(self._wake)
+            return True
+        return self._loop.post(self._wake)
 
     def _wake(self) -> None:
         self._nudged.set()

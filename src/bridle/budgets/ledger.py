@@ -7,12 +7,12 @@ A reservation belongs to a process, and ends with it: the ledger looks whether p
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from bridle.errors import BudgetError
-from bridle.storage.holders import is_running, process_domain, start_time
+from bridle.storage.holders import boot, holder_name, runs
+from bridle.storage.leases import sign
 from bridle.storage.sqlite import Database, StorageError
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ __all__ = ["NANO", "Bounds", "Ledger", "Row"]
 NANO = 1_000_000_000
 """Billionths of a dollar in a dollar."""
 _ELSEWHERE_SECONDS = 600.0
-"""How long a reservation counts after the last sign of its turn, where its process cannot be looked at: it runs in another container."""
+"""How long a reservation counts without a sign of its turn, where its process cannot be looked at: it runs in another container."""
 _BUSY_SECONDS = 5.0
-_SCHEMA = 1
+_SCHEMA = 2
 _CREATE = (
     """CREATE TABLE IF NOT EXISTS accounts (
         key TEXT PRIMARY KEY,
@@ -44,8 +44,13 @@ _CREATE = (
         usd INTEGER NOT NULL,
         tokens INTEGER NOT NULL,
         holder TEXT NOT NULL,
-        seen REAL NOT NULL,
+        seen INTEGER NOT NULL,
         PRIMARY KEY (turn, key)
+    ) WITHOUT ROWID""",
+    # When an observer first saw the present sign of a holder, by the monotonic clock since the boot. It is kept here, because programs
+    # that share a budget may all be short.
+    """CREATE TABLE IF NOT EXISTS sightings (
+        holder TEXT PRIMARY KEY, seen INTEGER NOT NULL, boot TEXT NOT NULL, since REAL NOT NULL
     ) WITHOUT ROWID""",
     "CREATE TABLE IF NOT EXISTS calls (id INTEGER PRIMARY KEY CHECK (id = 1), usd REAL NOT NULL, tokens REAL NOT NULL)",
 )
@@ -96,19 +101,15 @@ class Ledger:
     """
 
     def __init__(self, path: str | None) -> None:
-        self._database = Database(path, _CREATE, _SCHEMA, _BUSY_SECONDS)
+        self._database = Database(path, _CREATE, _SCHEMA, _BUSY_SECONDS, migrations={})
         self._pid = os.getpid()
-        self._domain = process_domain() or ""
-        self._holder = self._new_holder()
+        self._holder = holder_name()
         self._use(lambda _: None)
 
     @property
     def path(self) -> str | None:
         """The file; None for a ledger in memory."""
         return self._database.path
-
-    def _new_holder(self) -> str:
-        return f"{self._domain}|{self._pid}|{start_time(self._pid) or ''}|{secrets.token_hex(4)}"
 
     # -- the file ------------------------------------------------------------------------------------------------------
 
@@ -121,7 +122,7 @@ class Ledger:
                     "spend. Give processes that share a budget a file: `Budget(path=...)`."
                 )
             self._pid = os.getpid()
-            self._holder = self._new_holder()
+            self._holder = holder_name()
         try:
             return (self._database.look if reads else self._database.transaction)(work)
         except StorageError as error:
@@ -161,7 +162,7 @@ class Ledger:
             usd, tokens = int(mean[0]) if fixed is None else fixed, int(mean[1])
             connection.executemany(
                 "INSERT OR REPLACE INTO reservations VALUES (?, ?, ?, ?, ?, ?)",
-                [(turn, key, usd, tokens, self._holder, time.time()) for key, _ in limits],
+                [(turn, key, usd, tokens, self._holder, sign()) for key, _ in limits],
             )
             return None
 
@@ -199,7 +200,7 @@ class Ledger:
                 [(usd, tokens, key) for key, _ in keys],
             )
             connection.executemany(
-                "UPDATE reservations SET seen = ? WHERE turn = ?", [(time.time(), turn) for turn in turns]
+                "UPDATE reservations SET seen = ? WHERE turn = ?", [(sign(), turn) for turn in turns]
             )
             if call is not None:
                 connection.execute(
@@ -261,16 +262,26 @@ class Ledger:
 
     def _release_dead(self, connection: sqlite3.Connection) -> None:
         """Release the reservations of processes that do not run any more."""
-        holders = connection.execute("SELECT holder, max(seen) FROM reservations GROUP BY holder").fetchall()
-        for holder, seen in holders:
-            if holder != self._holder and not self._lives(str(holder), float(seen)):
+        for holder, seen in connection.execute("SELECT holder, max(seen) FROM reservations GROUP BY holder").fetchall():
+            if holder == self._holder:
+                continue
+            running = runs(holder)
+            if running is None:
+                running = self._silence(connection, holder, seen) < _ELSEWHERE_SECONDS
+            if not running:
                 connection.execute("DELETE FROM reservations WHERE holder = ?", (holder,))
 
-    def _lives(self, holder: str, seen: float) -> bool:
-        domain, pid, started, _ = holder.rsplit("|", 3)
-        if domain != self._domain:
-            return abs(time.time() - seen) < _ELSEWHERE_SECONDS
-        return is_running(int(pid), started or None)
+    def _silence(self, connection: sqlite3.Connection, holder: str, seen: int) -> float:
+        """Return for how many seconds a process that cannot be looked at has given no sign."""
+        now = time.monotonic()
+        connection.execute("DELETE FROM sightings WHERE holder NOT IN (SELECT holder FROM reservations)")
+        connection.execute(
+            "INSERT INTO sightings VALUES (:holder, :seen, :boot, :now) ON CONFLICT (holder) DO UPDATE SET seen = :seen, boot = :boot, "
+            "since = :now WHERE seen <> :seen OR boot <> :boot OR since > :now",
+            {"holder": holder, "seen": seen, "boot": boot(), "now": now},
+        )
+        (since,) = connection.execute("SELECT since FROM sightings WHERE holder = ?", (holder,)).fetchone()
+        return now - float(since)
 
 
 def _row(connection: sqlite3.Connection, key: str) -> Row:

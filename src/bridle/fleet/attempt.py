@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 import time
 import traceback
 import uuid
 from collections import deque
-from contextlib import suppress
 from random import uniform
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -33,8 +31,9 @@ from bridle.fleet.watching import AttemptWatch
 from bridle.messages import RateLimitedError
 from bridle.queries.outcomes import CollectResult, conclude, with_output_type
 from bridle.queries.retrying import CONTINUE
-from bridle.storage.holders import is_running, process_domain, start_time
+from bridle.storage.holders import process_name, runs
 from bridle.sync.query import query
+from bridle.transports.process.orphans import end_orphan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -57,8 +56,6 @@ _LOGGED_ERROR = 500
 _QUOTES = frozenset({Cause.VERIFY, Cause.OUTPUT, Cause.BUG})
 JOURNAL_SECONDS = 30.0
 """How long a worker tries to write to a journal that fails: another program may hold it, or space may be made."""
-_ORPHAN_SECONDS = 5.0
-"""How long the CLI of a driver that was killed may take to end by itself."""
 _ROOM_SECONDS = 1.0
 """How long an attempt waits for room in a budget."""
 _KEPT_MESSAGES = 50
@@ -228,7 +225,7 @@ class AttemptRun:
         """End what an earlier attempt left running; prepare the folder; return the answer if there is one already."""
         lease = self._lease
         if lease.process is not None:
-            end_orphan(lease.process, self._log)
+            end_orphan(lease.process)
         self._prepare()
         found = self._settle_earlier()
         if lease.answered:
@@ -244,7 +241,7 @@ class AttemptRun:
         for attempt, session_id, process in self._journal.unsettled(lease.task, lease.attempt):
             found = self._recover(session_id, lease.before or self.order.task.prompt)
             if found is None:
-                if process is not None and was_here(process):
+                if process is not None and runs(process) is not None:
                     # It was killed before it wrote its transcript: its first call may have been open.
                     self._settle(attempt, None, None, 1)
                 continue
@@ -317,7 +314,7 @@ class AttemptRun:
         problem: BridleError | None = None
         with stream:
             self._log.pid = stream.pid
-            self._note(process=process_name(stream.pid))
+            self._note(process=None if stream.pid is None else process_name(stream.pid))
             replies = 0
             try:
                 for message in stream:
@@ -547,35 +544,3 @@ def trace_path(folder: str, task: str, attempt: int) -> str:
     if name != task:
         name += "-" + hashlib.sha256(task.encode(errors="surrogatepass")).hexdigest()[:8]
     return os.path.join(folder, f"{name}.{attempt}.jsonl")
-
-
-def process_name(pid: int | None) -> str | None:
-    """Return a name for a CLI process that no other process ever has; None without a process."""
-    if pid is None or (started := start_time(pid)) is None:
-        return None
-    return f"{process_domain() or ''}|{pid}|{started}"
-
-
-def was_here(name: str) -> bool:
-    """Return whether a CLI process of this name was one of this machine."""
-    return name.rsplit("|", 2)[0] == (process_domain() or "")
-
-
-def end_orphan(name: str, log: AttemptLog) -> None:
-    """Wait until a CLI process whose owner was killed has ended; end it if it takes long. Processes of other machines are left alone."""
-    if not was_here(name):
-        return
-    _, pid_text, started = name.rsplit("|", 2)
-    pid = int(pid_text)
-    until = time.monotonic() + _ORPHAN_SECONDS
-    pause = threading.Event()
-    while is_running(pid, started) and time.monotonic() < until:
-        pause.wait(0.05)
-    if is_running(pid, started):
-        log.warning(
-            "The CLI %d of an attempt whose driver is gone still runs, and is ended",
-            pid,
-            extra={"code": "ORPHAN_ENDED"},
-        )
-        with suppress(OSError):
-            os.kill(pid, signal.SIGKILL)

@@ -27,6 +27,7 @@ from bridle.pool.registry import Record
 from bridle.pool.states import LIVE, SLOT, Happening, State
 from bridle.pool.stats import Meter, PoolStats
 from bridle.session.readers import Flag
+from bridle.storage.holders import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -104,6 +105,8 @@ class Conversation:
         waiters: the callers that want it, in order.
         working: True while a job of the registry runs for it: there is one at a time.
         wanted: True if another program waits for it.
+        holder: the holder that has it, while this pool waits for it; None if that is not known.
+        held_at: the time when the lease was taken.
         retry_at: the time of the next request for the lease.
         stored_flag: woken when the record was stored, or could not be.
     """
@@ -117,6 +120,8 @@ class Conversation:
         self.waiters: deque[Waiter] = deque()
         self.working: bool = False
         self.wanted: bool = False
+        self.holder: str | None = None
+        self.held_at: float = 0.0
         self.retry_at: float = 0.0
         self.pause: float = POLL_SECONDS[0]
         self.stored_flag: Flag = Flag()
@@ -133,6 +138,7 @@ class Slot:
         cold: the differences that it was started with.
         applied: the options that were changed in it since, with their values.
         cwd: the working directory that it was started in; "" until it is ready.
+        process: its name, as `bridle.storage.holders` makes it; None if it has none.
         said: True once a prompt was sent.
         spoiled: True if no other holder may get it.
         resumed: True if it continues a session.
@@ -151,6 +157,7 @@ class Slot:
         self.cold = cold
         self.applied: dict[str, Any] = {}
         self.cwd: str = ""
+        self.process: str | None = None
         self.said: bool = False
         self.spoiled: bool = False
         self.resumed: bool = False
@@ -205,13 +212,14 @@ class Start(NamedTuple):
     """Start a process; report `started` or `start_failed`.
 
     With `resume` the session `session_id` is continued, else it begins with that id. If the CLI says that the other one would be right,
-    that is tried.
+    that is tried. `process` is the CLI that had the session before: it must have ended first.
     """
 
     slot: Slot
     session_id: str
     resume: bool
     cwd: str | None
+    process: str | None
 
 
 class Finish(NamedTuple):
@@ -304,7 +312,6 @@ class PoolCore:
         self._taken_at = 0.0
         self._crowd: deque[bool] = deque(maxlen=CROWD)
         self._warned = False
-        self._beat_at: float | None = None
         self._beaten_at = 0.0
 
     # -- the calls of users --------------------------------------------------------------------------------------------
@@ -337,6 +344,8 @@ class PoolCore:
 
     def timed_out(self, waiter: Waiter, seconds: float) -> PoolTimeoutError:
         """Take a caller out of the queue; return its error."""
+        cause, conv = self._obstacle(waiter), waiter.conv
+        elsewhere = conv is not None and cause == "elsewhere" and conv.holder
         error = PoolTimeoutError(
             seconds,
             live=self.live,
@@ -345,8 +354,9 @@ class PoolCore:
             max_live=self.limits.max_live,
             starting=self._counts[State.STARTING],
             leaving=self._leaving,
-            cause=self._obstacle(waiter),
-            key=waiter.conv.key if waiter.conv is not None else None,
+            cause=cause,
+            key=conv.key if conv is not None else None,
+            holder=describe(elsewhere) if elsewhere else None,
         )
         self.leave(waiter)
         self.meter.timeouts += 1
@@ -360,7 +370,7 @@ class PoolCore:
             return _OBSTACLES.get(slot.state, "held")
         if conv is None or conv.lease is Lease.HELD:
             return "full"
-        return "registry" if conv.working else "elsewhere"
+        return "registry" if conv.working and conv.holder is None else "elsewhere"
 
     def again(self, waiter: Waiter) -> None:
         """Let a caller wait again, first in the queue: it got a process that was dead."""
@@ -442,14 +452,14 @@ class PoolCore:
     def _note(self, slot: Slot, conv: Conversation) -> None:
         """Bring the record of a conversation up to date."""
         if conv.slot is slot:
-            conv.record = Record(slot.session_id, slot.cwd, slot.said)
+            conv.record = Record(slot.session_id, slot.cwd, slot.said, slot.process)
 
     # -- reports about processes ---------------------------------------------------------------------------------------
 
-    def started(self, slot: Slot, now: float, *, cwd: str, resumed: bool) -> None:
+    def started(self, slot: Slot, now: float, *, cwd: str, resumed: bool, process: str | None = None) -> None:
         """Take that a process is ready."""
         slot.ready_at = slot.used_at = now
-        slot.cwd, slot.resumed, slot.said = cwd, resumed, resumed
+        slot.cwd, slot.resumed, slot.said, slot.process = cwd, resumed, resumed, process
         slot.caller, caller = None, slot.caller
         if caller is not None:
             caller.started = None
@@ -527,11 +537,10 @@ class PoolCore:
         if held.taken:
             conv.lease, conv.record, conv.stored = Lease.HELD, held.record, held.record
             conv.pause, conv.wanted = POLL_SECONDS[0], False
+            conv.holder, conv.held_at = None, now
             self._asleep.discard(conv.key)
-            if self._beat_at is None:
-                self._beat_at, self._beaten_at = now + self.limits.beat, now
         else:
-            conv.lease = Lease.NONE
+            conv.lease, conv.holder = Lease.NONE, held.holder
             conv.retry_at = now + conv.pause
             conv.pause = min(POLL_SECONDS[1], conv.pause * 2)
 
@@ -556,31 +565,22 @@ class PoolCore:
     def registry_failed(self, conv: Conversation, error: Exception, now: float) -> None:
         """Take that the registry failed for a conversation: its first caller gets the error."""
         conv.working = False
-        if conv.lease in (Lease.ASKING, Lease.RELEASING):
-            conv.lease = Lease.NONE  # one that was not given back ends after its time
+        if conv.lease is Lease.RELEASING and not self.closing:
+            conv.lease = Lease.HELD  # it is given back later: it would not end before this process
+        elif conv.lease in (Lease.ASKING, Lease.RELEASING):
+            conv.lease = Lease.NONE
         conv.retry_at = now + POLL_SECONDS[1]
         if conv.waiters:
             self._refuse(conv.waiters[0], error)
         conv.stored_flag.wake()
-
-    @property
-    def held(self) -> list[str]:
-        """The keys of the leases of this pool."""
-        return [key for key, conv in self._conversations.items() if conv.lease is Lease.HELD]
-
-    def beat_due(self, now: float) -> bool:
-        """Return whether a heartbeat is due, and count it as begun."""
-        if self._beat_at is None or now < self._beat_at:
-            return False
-        self._beat_at = now + self.limits.beat if self._conversations else None
-        return self._beat_at is not None
 
     def beaten(self, beat: Beat, now: float) -> None:
         """Take the answer to a heartbeat that began at `now`."""
         self._beaten_at = now
         for key in beat.lost:
             conv = self._conversations.get(key)
-            if conv is not None and conv.lease is Lease.HELD and not conv.working:
+            # A lease that was taken after that is another one.
+            if conv is not None and conv.lease is Lease.HELD and not conv.working and conv.held_at <= now:
                 self._lose(conv)
         for key in beat.wanted:
             conv = self._conversations.get(key)
@@ -589,10 +589,9 @@ class PoolCore:
 
     def beat_failed(self, now: float) -> None:
         """Take that a heartbeat failed: without one for `lease` seconds, other programs take the leases."""
-        if now - self._beaten_at > self.limits.lease:
-            for conv in list(self._conversations.values()):
-                if conv.lease is Lease.HELD:
-                    self._lose(conv)
+        for conv in list(self._conversations.values()):
+            if conv.lease is Lease.HELD and now - max(self._beaten_at, conv.held_at) > self.limits.lease:
+                self._lose(conv)
 
     def _lose(self, conv: Conversation) -> None:
         """Take that another program may run a conversation: its process has to stop, with or without a holder."""
@@ -643,11 +642,10 @@ class PoolCore:
             for conv in self._conversations.values()
             if not conv.working
             and (
-                (conv.lease is Lease.NONE and conv.waiters) or (conv.lease is Lease.HELD and conv.record != conv.stored)
+                (conv.lease is Lease.NONE and conv.waiters)
+                or (conv.lease is Lease.HELD and (conv.record != conv.stored or self._is_left(conv)))
             )
         ]
-        if self._beat_at is not None:
-            times.append(self._beat_at)
         if not self.closing and self._missing_warm > 0:
             # What has passed was done by the last `take`, as far as there was room: a keeper that is called for it would never sleep.
             free = [max(self._start_at, self._spare_at), *(slot.used_at + AFFINITY_SECONDS for slot in idle)]
@@ -712,9 +710,7 @@ class PoolCore:
             if slot.spoiled or not self._fits(slot, waiter):
                 if slot.state is not State.SETTLING:
                     self._hibernate(slot, "settings")
-            elif (
-                conv.stored is not None and conv.record is not None and conv.stored.session_id == conv.record.session_id
-            ):
+            elif conv.stored is not None and conv.record is not None and conv.stored.is_found(conv.record):
                 self._grant(waiter, slot, now)
 
     def _fits(self, slot: Slot, waiter: Waiter) -> bool:
@@ -742,8 +738,8 @@ class PoolCore:
         elif waiter is not None and cold:
             slot.caller, waiter.started = waiter, slot
         self._count(slot.state, 1)
-        said = record is not None and record.said
-        self._jobs.append(Start(slot, slot.session_id, said, record.cwd if record is not None else None))
+        known = record if record is not None else Record("", "")
+        self._jobs.append(Start(slot, slot.session_id, known.said, known.cwd or None, known.process))
 
     def _bind(self, slot: Slot, conv: Conversation, now: float) -> None:
         """Give a warm process to a new conversation; its caller gets it when that is stored."""
@@ -925,7 +921,7 @@ class PoolCore:
                     conv.lease, conv.working = Lease.ASKING, True
                     self._jobs.append(Acquire(conv))
             elif conv.lease is Lease.HELD:
-                if conv.slot is None and (conv.wanted or not conv.waiters):
+                if self._is_left(conv) and now >= conv.retry_at:
                     conv.lease, conv.working = Lease.RELEASING, True
                     if conv.record is not None:
                         self._asleep.add(conv.key)
@@ -933,6 +929,10 @@ class PoolCore:
                 elif conv.record is not None and conv.record != conv.stored and now >= conv.retry_at:
                     conv.working = True
                     self._jobs.append(Save(conv, conv.record))
+
+    def _is_left(self, conv: Conversation) -> bool:
+        """Return whether the lease of a conversation is to be given back."""
+        return conv.slot is None and (conv.wanted or not conv.waiters)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

@@ -1,38 +1,127 @@
-"""Which processes run: the ids of processes are used again, so the start time of a process belongs to its id."""
+"""Names of processes and of holders, which are parts of processes, and whether a process still runs.
+
+The id of a process is used again, also after the machine has started again. So a name has the machine, the boot, the space of process ids,
+the id and the start time. On one machine this decides alone: a holder is gone when its process is gone, and not before, whatever
+the process does. A process of another machine or container cannot be looked at; `Sightings` of `leases` judges it by its signs.
+"""
 
 from __future__ import annotations
 
 import os
 import secrets
 import sys
-import time
 from contextlib import suppress
+from functools import lru_cache
+from typing import NamedTuple
 
-__all__ = ["holder_name", "is_alive", "is_running", "process_domain", "start_time"]
+__all__ = [
+    "boot",
+    "describe",
+    "holder_name",
+    "identity_in",
+    "is_running",
+    "process_domain",
+    "process_name",
+    "runs",
+    "start_time",
+]
 
 
-def holder_name(pid: int | None = None) -> str:
-    """Return a name for a process that shares a database with others: `is_alive` tells from it whether the process still runs.
+class _Place(NamedTuple):
+    """Where this process runs; a part that is not known is empty.
+
+    Attributes:
+        machine: the machine or container.
+        boot: the start of its kernel.
+        space: the space that ids of processes are valid in.
+    """
+
+    machine: str
+    boot: str
+    space: str
+
+
+def holder_name() -> str:
+    """Return a new name for a part of this process that shares a database with others."""
+    return f"{process_name(os.getpid())}|{secrets.token_hex(4)}"
+
+
+def process_name(pid: int) -> str:
+    """Return a name for a process that no other process ever has."""
+    return "|".join((*_here(os.getpid()), str(pid), start_time(pid) or ""))
+
+
+def runs(name: str) -> bool | None:
+    """Return whether a process runs; None if it cannot be looked at from here.
 
     Args:
-        pid: the process; None for this one.
+        name: the name of the process, or of a holder in it.
     """
-    pid = os.getpid() if pid is None else pid
-    return f"{process_domain() or ''}|{pid}|{start_time(pid) or ''}|{secrets.token_hex(4)}"
+    place, pid, started = _parts(name)
+    here = _here(os.getpid())
+    if place.space and place[1:] == here[1:]:
+        return is_running(pid, started or None)
+    if place.machine and place.machine == here.machine and place.boot and here.boot and place.boot != here.boot:
+        return False  # the machine has started again since
+    return None
 
 
-def is_alive(holder: str, seen: float, seconds: float) -> bool:
-    """Return whether a process that shares a database still runs.
+def describe(name: str) -> str:
+    """Return the name of a holder for people."""
+    place, pid, _ = _parts(name)
+    if not pid:
+        return f"{name!r:.100}"
+    return f"process {pid}" + (
+        "" if place[1:] == _here(os.getpid())[1:] else f" of {place.machine or 'another machine'}"
+    )
 
-    Args:
-        holder: its name, as `holder_name` made it.
-        seen: when it last gave a sign, in seconds since 1970. It counts where the process cannot be looked at: on another machine.
-        seconds: how long such a sign counts.
-    """
-    domain, pid, started, _ = holder.rsplit("|", 3)
-    if domain != (process_domain() or ""):
-        return abs(time.time() - seen) < seconds
-    return is_running(int(pid), started or None)
+
+def identity_in(name: str) -> tuple[int, str]:
+    """Return the id and the start time of a process from its name."""
+    _, pid, started = _parts(name)
+    return pid, started
+
+
+def _parts(name: str) -> tuple[_Place, int, str]:
+    parts = name.split("|")
+    if len(parts) < 5 or not parts[3].isdecimal():
+        return _Place("", "", ""), 0, ""
+    return _Place(*parts[:3]), int(parts[3]), parts[4]
+
+
+@lru_cache(1)
+def _here(_pid: int) -> _Place:
+    """Return the place of this process. A fork may have been into another space: the id is the key of the cache."""
+    machine = _text("/etc/machine-id")
+    # Images with a machine id are copied; the name of the host tells the copies apart.
+    machine = f"{machine}@{os.uname().nodename}".replace("|", "_") if machine else ""
+    if not sys.platform.startswith("linux"):
+        import uuid
+
+        node = uuid.getnode()
+        made_up = node >> 40 & 1  # another one in each process
+        return _Place(machine, "", "" if made_up else f"{sys.platform}:{node:x}")
+    with suppress(OSError):
+        if os.readlink("/proc/self") == str(os.getpid()):  # else it shows the processes of another space
+            spaces = [os.readlink(f"/proc/self/ns/{kind}") for kind in ("pid", "time") if _exists(kind)]
+            boot = _text("/proc/sys/kernel/random/boot_id")
+            return _Place(machine, boot, ",".join(spaces) if boot else "")
+    return _Place(machine, "", "")
+
+
+def boot() -> str:
+    """Return a name for the start of this machine, after which its monotonic clock began; empty if it is not known."""
+    return _here(os.getpid()).boot
+
+
+def _exists(kind: str) -> bool:
+    return os.path.lexists(f"/proc/self/ns/{kind}")
+
+
+def _text(path: str) -> str:
+    with suppress(OSError), open(path, encoding="ascii", errors="replace") as file:
+        return file.read().strip()
+    return ""
 
 
 def process_domain(machine_id: str = "/etc/machine-id") -> str | None:
@@ -44,25 +133,23 @@ def process_domain(machine_id: str = "/etc/machine-id") -> str | None:
     Returns:
         Machine and namespace of process ids, on Linux. In a container without a machine id the machine is empty.
     """
-    machine = ""
-    with suppress(OSError), open(machine_id, encoding="ascii", errors="replace") as file:
-        machine = file.read().strip()
     with suppress(OSError):
-        return f"linux:{machine}:{os.readlink('/proc/self/ns/pid')}"
+        return f"linux:{_text(machine_id)}:{os.readlink('/proc/self/ns/pid')}"
     return None
 
 
 def start_time(pid: int) -> str | None:
-    """Return the start time of a process in ticks since the machine started; None if it is gone, or cannot be known.
+    """Return the start time of a process, in ticks since the machine started on Linux; None if it is gone, or cannot be known.
 
     Args:
         pid: the process.
     """
-    status = _status(pid)
-    return None if status is None or status[0] in ("Z", "X") else status[1]
+    with suppress(OSError):
+        return _started(pid)
+    return None
 
 
-def is_running(pid: int, started: str | None) -> bool:
+def is_running(pid: int, started: str | None) -> bool | None:
     """Return whether a process runs.
 
     Args:
@@ -70,27 +157,53 @@ def is_running(pid: int, started: str | None) -> bool:
         started: its start time; None if that is not known.
 
     Returns:
-        True if it runs, as far as that can be seen. A process that has exited and was not waited for does not run.
+        True if it runs; None if that cannot be seen. A process that has exited and was not waited for does not run.
     """
     if pid <= 0:
         return False
+    foreign = False
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        pass
-    if started is None or not sys.platform.startswith("linux"):
+        foreign = True
+    if started is None:
         return True
-    return start_time(pid) == started
+    try:
+        found = _started(pid)
+    except OSError:
+        return None  # too many open files, for example
+    # The processes of others may be hidden.
+    return None if found is None and foreign else found == started
 
 
-def _status(pid: int) -> tuple[str, str] | None:
-    """Return state and start time, on Linux."""
+def _started(pid: int) -> str | None:
+    """Return the start time of a process; None if it has ended.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    if not sys.platform.startswith("linux"):
+        return _started_by_ps(pid)
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             # The name of the program comes second, in parentheses, and may hold anything.
             rest = file.read().rpartition(b")")[2].split()
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return None
-    return (rest[0].decode(), rest[19].decode()) if len(rest) > 19 else None
+    # The first thread of a process that runs may have ended.
+    ended = rest[0] in (b"Z", b"X") and rest[17] in (b"0", b"1")
+    return None if ended else rest[19].decode()
+
+
+def _started_by_ps(pid: int) -> str | None:
+    import subprocess
+
+    command = ["/bin/ps", "-o", "stat=,lstart=", "-p", str(pid)]
+    try:
+        done = subprocess.run(command, capture_output=True, check=False, timeout=5, env={"LC_ALL": "C"})
+    except subprocess.TimeoutExpired as error:
+        raise OSError("`ps` does not answer") from error
+    state, _, started = done.stdout.decode("utf-8", "replace").strip().partition(" ")
+    return None if not state or state.startswith("Z") else started.strip().replace(" ", "_")

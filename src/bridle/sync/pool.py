@@ -39,10 +39,13 @@ from bridle.pool.registry import MemoryRegistry, Registry, SQLiteRegistry
 from bridle.pool.states import State
 from bridle.protocol.results import ControlResult
 from bridle.session.readers import Inbox
+from bridle.storage.holders import holder_name, process_name, runs
+from bridle.storage.leases import Heart
 from bridle.sync.pool_seam import PoolSeam
 from bridle.sync.session import Life, Session
 from bridle.sync.waits import OtherShell
 from bridle.transports.base import TransportSource
+from bridle.transports.process.orphans import end_orphan
 from bridle.waiting.event_loops import context_for_thread
 from bridle.waiting.log import logger
 
@@ -53,6 +56,7 @@ if TYPE_CHECKING:
     from bridle.pool.core import Job, Slot, Waiter
     from bridle.pool.differences import Split
     from bridle.pool.events import PoolEvent
+    from bridle.pool.registry import Beat
     from bridle.pool.stats import PoolStats
 
 __all__ = ["CheckOut", "PoolEventCursor", "PooledSession", "SessionPool", "Works"]
@@ -67,7 +71,7 @@ STORE_SECONDS = 5.0
 MEASURE_SECONDS = 1.0
 """How often memory is measured."""
 BEAT_SECONDS = 1.0
-"""How often leases are renewed, at least three times in their time."""
+"""How often a heartbeat is sent, at least three times in the time of a lease."""
 _TRIES = 5
 """How many dead processes a caller may get before the error of the last one is raised."""
 
@@ -182,13 +186,16 @@ class Works:
         self.forgotten: deque[PooledSession] = deque()
         self.abandoned: bool = False
         self.cursors: weakref.WeakSet[Inbox] = weakref.WeakSet()
-        self.holder: str = f"{os.getpid()}-{uuid.uuid4()}"
+        self.holder: str = holder_name()
         self._registry = registry
         self._transport = transport
         self._slots: weakref.WeakKeyDictionary[PooledSession, Slot] = weakref.WeakKeyDictionary()
         self._planned: float | None = None
         self._measure_at: float | None = None if limits.memory is None else 0.0
-        self._measuring = self._beating = False
+        self._measuring = False
+        self._beats: deque[tuple[float, Beat | Exception]] = deque(maxlen=1)
+        self._leases: set[str] = set()  # changed where the registry is called, as the event loop may end or be blocked
+        self._heart = Heart(limits.beat, self._beat, lambda: bool(self._leases))
 
     # -- jobs ----------------------------------------------------------------------------------------------------------
 
@@ -273,7 +280,10 @@ class Works:
             return
         life = slot.life
         with self.seam.lock:
-            self.core.started(slot, time.monotonic(), cwd=_folder(life.core.options), resumed=resumed)
+            pid = life.transport.pid
+            process = None if pid is None else process_name(pid)
+            cwd = _folder(life.core.options)
+            self.core.started(slot, time.monotonic(), cwd=cwd, resumed=resumed, process=process)
         note = _Note(self, slot)
         with life.seam.lock:
             ended = life.core.ended.is_set
@@ -288,6 +298,8 @@ class Works:
         The record of a conversation may be behind: its program was killed before or after the first prompt.
         """
         slot, resume = job.slot, job.resume
+        if job.process is not None and runs(job.process):
+            self.seam.work(partial(end_orphan, job.process))
         for last in (False, True):
             options = self._options(job, resume)
             life = Life(options, self._transport, PooledReaders)
@@ -354,13 +366,19 @@ class Works:
         key = job.conv.key
         match job:
             case jobs.Acquire():
-                return self._registry.acquire(key, self.holder)
+                held = self._registry.acquire(key, self.holder)
+                if held.taken:
+                    self._leases.add(key)
+                    self._heart.start()
+                    if self.abandoned:
+                        self._let_go(key)
+                return held
             case jobs.Save():
                 return self._registry.save(key, self.holder, job.record)
             case jobs.Release():
                 if job.record is not None:
                     self._registry.save(key, self.holder, job.record)
-                return self._registry.release(key, self.holder)
+                return self._let_go(key)
 
     def _stored(self, job: jobs.Acquire | jobs.Save | jobs.Release, outcome: Any) -> None:
         with self.seam.lock:
@@ -372,22 +390,35 @@ class Works:
                 case jobs.Release():
                     self.core.released(job.conv)
 
+    def _let_go(self, key: str) -> None:
+        self._registry.release(key, self.holder)
+        self._leases.discard(key)
+
     def _beat(self) -> None:
-        now = time.monotonic()
-        with self.seam.lock:
-            keys = self.core.held
+        """Send a heartbeat, in its thread; give all leases back if the pool is over, or has no user or no event loop any more."""
+        began, keys = time.monotonic(), self._leases.copy()
+        outcome: Beat | Exception
         try:
-            beat = self.seam.work(lambda: self._registry.beat(self.holder, keys))
+            if self.abandoned or self.core.over:
+                for key in keys:
+                    self._let_go(key)
+                return
+            outcome = self._registry.beat(self.holder, keys)
         except Exception as error:
             logger.warning("the heartbeat of a session pool failed: %s", error)
+            outcome = error
+        self._beats.append((began, outcome))
+        if not self.seam.nudge():
+            self.abandon()
+
+    def _look_at_beats(self) -> None:
+        while self._beats:
+            began, outcome = self._beats.popleft()
             with self.seam.lock:
-                self.core.beat_failed(time.monotonic())
-        else:
-            with self.seam.lock:
-                self.core.beaten(beat, now)
-        finally:
-            self._beating = False
-        self.pump()
+                if isinstance(outcome, Exception):
+                    self.core.beat_failed(began)
+                else:
+                    self.core.beaten(outcome, began)
 
     # -- the keeper ----------------------------------------------------------------------------------------------------
 
@@ -396,6 +427,7 @@ class Works:
         while True:
             try:
                 self._look()
+                self._look_at_beats()
                 self._watch_clock()
                 self.pump()
             except Exception:
@@ -405,19 +437,15 @@ class Works:
                     return
                 times = [self.core.next_time(), self._measure_at if self.core.slots else None]
                 self._planned = min((at for at in times if at is not None), default=None)
-            if not (self.noted or self.forgotten):
+            if not (self.noted or self.forgotten or self._beats):
                 self.seam.sleep(self._planned)
 
     def _watch_clock(self) -> None:
         now = time.monotonic()
         with self.seam.lock:
-            beat = not self._beating and self.core.beat_due(now)
-            self._beating = self._beating or beat
             measure = self._measure_at is not None and now >= self._measure_at and not self._measuring
             if measure:
                 self._measuring, self._measure_at = True, now + MEASURE_SECONDS
-        if beat:
-            self.seam.spawn(self._beat)
         if measure:
             self.seam.spawn(self._measure)
 
@@ -595,6 +623,8 @@ class Works:
         self.pump()
         self.seam.finish(self.core.emptied)
         self._end()
+        if self._heart.stop():
+            self.seam.work(self._heart.join)
 
     def drain(self, timeout: float | None) -> bool:
         """Wait for the holders, then stop; return whether all holders had returned."""
@@ -619,6 +649,7 @@ class Works:
         for slot in list(self.core.slots.values()):
             if slot.life is not None:
                 slot.life.abandon()
+        self._heart.stop()
         self.seam.nudge()
         self.seam.end()
 

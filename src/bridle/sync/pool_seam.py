@@ -89,9 +89,10 @@ class PoolSeam:
         self._nudged.wait(seconds)
         self._nudged.clear()
 
-    def nudge(self) -> None:
+    def nudge(self) -> bool:
         """End the sleep of the keeper; from any thread."""
         self._nudged.set()
+        return True
 
     def end(self) -> None:
         """Let threads that wait for jobs end."""

@@ -59,7 +59,7 @@ def running_sessions(config_dir: StrPath | None = None) -> dict[str, int]:
         except (OSError, ValueError, RecursionError):
             continue
         elsewhere = entry.pid_domain is not None and here is not None and entry.pid_domain != here
-        if _is_young(path) if elsewhere else is_running(entry.pid, entry.proc_start):
+        if _is_young(path) if elsewhere else is_running(entry.pid, entry.proc_start) is not False:
             found[entry.session_id] = entry.pid
     return found
 

@@ -22,7 +22,7 @@ from bridle.fleet.differences import difference
 from bridle.fleet.journal.store import SQLiteStore
 from bridle.fleet.states import HELD, OVER, TASK, Cause, Happening, State
 from bridle.fleet.task import FleetRow, Spec
-from bridle.storage.holders import is_alive
+from bridle.storage.leases import Sightings, sign
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -34,7 +34,7 @@ __all__ = ["Attempt", "Change", "Journal", "Lease", "open_journal"]
 NANO = 1_000_000_000
 """Billionths of a dollar in a dollar: sums of many small parts stay exact."""
 LEASE_SECONDS = 15.0
-"""How long a driver or worker on another machine counts as running after its last heartbeat."""
+"""How long a driver or worker on another machine counts as running without a change of its heartbeat, by the clock of an observer."""
 MOST_LOSSES = 30
 """How often a task may lose its driver or worker, without a reply of the model between, before it has failed: it may be what ends them."""
 _SHOWN_CHANGED = 5
@@ -159,6 +159,7 @@ class Journal:
 
     def __init__(self, store: Store) -> None:
         self.store: Store = store
+        self._sightings = Sightings()
 
         def facts(cursor: Cursor) -> tuple[str, str]:
             for name in ("id", "salt"):
@@ -583,9 +584,9 @@ class Journal:
         """Say that a driver or worker still runs."""
         self.store.transaction(
             lambda cursor: cursor.rows(
-                "INSERT INTO holders (holder, beat) VALUES (:holder, :now) ON CONFLICT (holder) DO UPDATE SET beat = :now",
+                "INSERT INTO holders (holder, beat) VALUES (:holder, :beat) ON CONFLICT (holder) DO UPDATE SET beat = :beat",
                 holder=holder,
-                now=time.time(),
+                beat=sign(),
             )
         )
 
@@ -627,15 +628,20 @@ class Journal:
                 "WHERE t.holder IS NOT NULL GROUP BY t.holder"
             )
 
-        gone = [holder for holder, beat in self.store.look(look) if holder != me and not _alive(holder, beat)]
+        try:
+            found = self.store.look(look)
+        except JournalError:
+            self._sightings.clear()
+            raise
+        gone = [each for each in found if each[0] != me and self._is_gone(*each)]
         if not gone:
             return 0
 
         def work(cursor: Cursor) -> int:
             count = 0
-            for holder, beat in look(cursor):
-                if holder in gone and not _alive(holder, beat):
-                    count += self._leave(cursor, holder, Cause.LOST, "its driver or worker is gone")
+            for each in look(cursor):
+                if each in gone:
+                    count += self._leave(cursor, each[0], Cause.LOST, "its driver or worker is gone")
             return count
 
         return self.store.transaction(work)
@@ -768,15 +774,15 @@ class Journal:
         return {state.word: found.get(state.word, 0) for state in State}
 
     def lost(self) -> list[str]:
-        """Return the tasks in the hands of drivers and workers that are gone; the next run takes them."""
+        """Return the tasks in the hands of drivers and workers that are known to be gone; the next run takes them."""
         found = self.store.look(
             lambda cursor: cursor.rows(
                 "SELECT t.id, t.holder, h.beat FROM tasks t LEFT JOIN holders h ON h.holder = t.holder "
                 "WHERE t.holder IS NOT NULL ORDER BY t.number"
             )
         )
-        alive = {holder: _alive(holder, beat) for _, holder, beat in found}
-        return [task for task, holder, _ in found if not alive[holder]]
+        gone = {holder: self._is_gone(holder, beat) for _, holder, beat in found}
+        return [task for task, holder, _ in found if gone[holder]]
 
     def open_tasks(self) -> dict[str, float]:
         """Return the tasks that are not over, with the time before which they do not start, in seconds since 1970."""
@@ -883,6 +889,9 @@ class Journal:
             return value
         found = self.store.look(lambda cursor: cursor.rows("SELECT value FROM facts WHERE name = :name", name=name))
         return found[0][0] if found else None
+
+    def _is_gone(self, holder: str, beat: int | None) -> bool:
+        return self._sightings.is_gone(holder, beat, LEASE_SECONDS)
 
     # -- inside a transaction ------------------------------------------------------------------------------------------
 
@@ -1046,10 +1055,6 @@ def _by_ids(cursor: Cursor, columns: str, ids: Collection[str]) -> list[tuple[An
         places = ", ".join(f":{each}" for each in values)
         found += cursor.rows(f"SELECT {columns} FROM tasks WHERE id IN ({places})", **values)
     return found
-
-
-def _alive(holder: str, beat: float | None) -> bool:
-    return is_alive(holder, beat or 0.0, LEASE_SECONDS)
 
 
 def open_journal(address: str | os.PathLike[str], *, create: bool = True) -> Journal:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MIGRATIONS", "TABLES", "VERSION"]
 
-VERSION = 1
+VERSION = 2
 """The version of the tables. A change of `TABLES` after a release raises it, and adds the way from the last one to `MIGRATIONS`."""
 
 MIGRATIONS: Mapping[int, Sequence[str]] = {}
@@ -77,6 +77,6 @@ TABLES = (
         cause TEXT,
         note TEXT
     )""",
-    "CREATE TABLE IF NOT EXISTS holders (holder TEXT PRIMARY KEY, beat DOUBLE PRECISION NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS holders (holder TEXT PRIMARY KEY, beat BIGINT NOT NULL)",
 )
 """Statements that SQLite and Postgres both understand; in Postgres `changes.number` is counted by the journal as well."""

@@ -13,6 +13,10 @@ import signal
 import sys
 import time
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 TERMINATE_SECONDS = 2.0
 """How long a CLI may take to end its own children after SIGTERM before everything is killed."""
 _POLL_SECONDS = 0.05
@@ -51,10 +55,8 @@ def remove(folders: list[str]) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def end(children: dict[str, tuple[int, str] | None]) -> None:
-    """End the children and all that descends from them."""
-    import processes  # type: ignore[import-not-found]  # the file beside this one: see the module's docstring
-
+def end(children: dict[str, tuple[int, str] | None], processes: Any) -> None:
+    """End the children and all that descends from them; `processes` is the module of that name."""
     doomed: set[tuple[int, str]] = set()
 
     def note() -> None:
@@ -87,7 +89,9 @@ def main() -> None:
         children, folders = watch(file)
     if children:
         sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-        end(children)
+        import processes  # type: ignore[import-not-found]  # the file beside this one: see the module's docstring
+
+        end(children, processes)
     remove(folders)
     os._exit(0)
 

@@ -1,0 +1,123 @@
+"""Leases on things in a database that programs share: signs that their holders send from a thread, and the judgement of others on them.
+
+No clock of a wall takes part: it may be set while programs run. A sign is any value that changes. An observer remembers when it first saw
+the present one, by its own monotonic clock, and a new observer waits a full time.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from bridle.storage.holders import runs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Heart", "Sightings", "sign"]
+
+_MOST_SIGHTINGS = 10_000
+
+
+def sign() -> int:
+    """Return a value that differs from all that this process has sent before."""
+    return time.monotonic_ns()
+
+
+class Sightings:
+    """What an observer has seen of the signs of others. Safe from any thread.
+
+    Args:
+        clock: returns seconds; it is never set.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seen: dict[str, tuple[object, float]] = {}
+        self._lock = threading.Lock()
+
+    def silence(self, name: str, sign: object) -> float:
+        """Return for how many seconds a sign has not changed; 0 if it is new here.
+
+        Args:
+            name: the sender.
+            sign: its present sign.
+        """
+        now = self._clock()
+        with self._lock:
+            known, since = self._seen.get(name, (None, now))
+            if name not in self._seen or known != sign:
+                self._seen.pop(name, None)
+                self._seen[name] = sign, now
+                if len(self._seen) > _MOST_SIGHTINGS:
+                    del self._seen[next(iter(self._seen))]  # a later look begins again
+                return 0.0
+            return now - since
+
+    def is_gone(self, holder: str, sign: object, seconds: float) -> bool:
+        """Return whether a holder is gone.
+
+        Args:
+            holder: its name, as `holder_name` made it.
+            sign: its present sign. It counts where the process cannot be looked at: on another machine.
+            seconds: how long a sign counts.
+        """
+        running = runs(holder)
+        return self.silence(holder, sign) >= seconds if running is None else not running
+
+    def clear(self) -> None:
+        """Begin again: the database failed, and signs could not arrive."""
+        with self._lock:
+            self._seen.clear()
+
+
+class Heart:
+    """Calls a function at regular times, in a thread: an event loop that is blocked does not stop it.
+
+    Args:
+        seconds: the time between two calls.
+        beat: the function, which must not raise.
+        needed: returns False if there is nothing to send signs for: the thread ends, and `start` starts another one.
+    """
+
+    def __init__(self, seconds: float, beat: Callable[[], None], needed: Callable[[], bool]) -> None:
+        self._seconds = seconds
+        self._beat = beat
+        self._needed = needed
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread, unless it runs.
+
+        Raises:
+            RuntimeError: there can be no more threads.
+        """
+        with self._lock:
+            if self._thread is None and not self._stopped.is_set():
+                thread = threading.Thread(target=self._run, name="bridle-heart", daemon=True)
+                thread.start()
+                self._thread = thread
+
+    def stop(self) -> bool:
+        """Let the thread end, after one more call; return whether there is one. Does not wait, and takes no lock: for finalizers."""
+        self._stopped.set()
+        return self._thread is not None
+
+    def join(self) -> None:
+        """Wait until the thread has ended, after `stop`."""
+        with self._lock:
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _run(self) -> None:
+        while True:
+            last = self._stopped.wait(self._seconds)
+            self._beat()
+            with self._lock:
+                if last or not self._needed():
+                    self._thread = None
+                    return

@@ -1,0 +1,30 @@
+"""A program with a pool that has a conversation with an open turn, and then does what a test wants: `block`, `wait`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+import bridle
+from bridle.pool import SQLiteRegistry
+from tests.pool.conftest import stand_in
+
+
+async def main(folder: Path, what: str, lease: float) -> None:
+    registry = SQLiteRegistry(folder / "registry.db", lease_seconds=lease)
+    async with (
+        bridle.SessionPool(stand_in(folder), warm=0, registry=registry, timeout=None) as pool,
+        pool.conversation("a") as session,
+    ):
+        await (await session.send("one")).result()
+        await session.send("!hang")
+        print(session.pid, flush=True)
+        if what == "block":
+            time.sleep(600)
+        await asyncio.sleep(600)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])))

@@ -540,12 +540,13 @@ class Redactor:
     def _masked(self, data: bytes, among: Iterable[tuple[bytes, re.Pattern[bytes], int]]) -> Iterator[Span]:
         """Find the values under the names `MASKED_OBJECTS` and `MASKED_VALUES`, in JSON, JSON that is quoted in JSON, or a repr."""
         names = [(found, depth) for name, pattern, depth in among if name in data for found in pattern.finditer(data)]
+        begins = {found.start() for found, _ in names}
         looked_at = 0
         for found, depth in sorted(names, key=lambda one: one[0].start()):
             if found.start() < looked_at:
                 continue  # part of a value that was masked
             slashes = len(found[1])
-            values, looked_at = _values(data, found.end(), slashes, depth)
+            values, looked_at = _values(data, found.end(), slashes, depth, begins)
             for begin, end, is_text in values:
                 value = _decoded(data[begin:end])
                 if value and not PLACEHOLDER.fullmatch(value):
@@ -667,7 +668,7 @@ def _secret_spans(
                         yield (*one.span(group), "key")
 
 
-def _values(data: bytes, at: int, slashes: int, depth: int) -> tuple[list[tuple[int, int, bool]], int]:
+def _values(data: bytes, at: int, slashes: int, depth: int, names: set[int]) -> tuple[list[tuple[int, int, bool]], int]:
     """Return the values of an object or list of JSON (where each begins and ends, and whether it is a text), and where that ends.
 
     Args:
@@ -675,6 +676,7 @@ def _values(data: bytes, at: int, slashes: int, depth: int) -> tuple[list[tuple[
         at: the place behind its opening bracket.
         slashes: how many backslashes stand before its quotation marks: JSON may be quoted in JSON.
         depth: how many brackets are open; 0 for a single value.
+        names: where further masked names begin: there a text begins, even if one that was cut off seems to be open.
     """
     found: list[tuple[int, int, bool]] = []
     single = not depth
@@ -690,6 +692,13 @@ def _values(data: bytes, at: int, slashes: int, depth: int) -> tuple[list[tuple[
             depth += 1 if part[0] in b"{[" else -1
             if depth <= 0:
                 return found, at
+        elif at in names and not single:
+            if begin >= 0:
+                found.append((begin, part.start(), True))
+            begin, mark, slashes = at, part[2], len(part[1])
+        elif len(part[1]) < slashes and part[2] == b'"':
+            # It ends the text in which the JSON is quoted.
+            return ([*found, (begin, part.start(), True)] if begin >= 0 else found), at
         elif len(part[1]) % (2 * (slashes + 1)) != slashes or (mark and part[2] != mark):
             continue  # a quotation mark that is part of the text
         elif begin < 0:

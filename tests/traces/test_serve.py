@@ -7,6 +7,7 @@ import json
 import socket
 import struct
 import threading
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from bridle.traces import serve
 from bridle.traces.reading import GrowingTrace, read_trace
 from bridle.traces.serve import PageServer
 from tests.contract import shows
@@ -153,14 +155,68 @@ def test_other_methods_and_odd_numbers(served: Served) -> None:
         assert served.get(f"index?{query}")[0] == 200, query
 
 
-def test_connections_are_limited(served: Served) -> None:
-    opened = [socket.create_connection(("127.0.0.1", served.server.port), patience(10)) for _ in range(16)]
-    for one in opened:
-        one.send(b"GET / HTTP/1.1\r\n")
-    with socket.create_connection(("127.0.0.1", served.server.port), patience(10)) as late:
-        assert late.recv(1) == b""  # closed without an answer
+def test_odd_targets_get_an_answer(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    port = served.server.port
+    for whole, status in (
+        ("*", 404),
+        (f"http://127.0.0.1:{port}{served.path}index", 200),
+        (f"http://localhost:{port}", 404),
+        (f"http://evil.example{served.path}index", 421),
+        (f"http://user@127.0.0.1:{port}{served.path}", 421),
+        ("http://[/", 400),
+        (f"{served.path}index?{'a=1&' * 20}", 400),
+        (f"127.0.0.1:{port}", 404),
+    ):
+        with socket.create_connection(("127.0.0.1", port), patience(10)) as connection:
+            connection.sendall(f"GET {whole} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode())
+            line = connection.makefile("rb").readline()
+        assert f" {status} ".encode() in line, (whole, line)
+    assert not caplog.records
+
+
+def slow(server: PageServer) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", server.port), patience(10))
+    connection.send(b"GET / HTTP/1.1\r\n")
+    return connection
+
+
+@shows("traces.slow-clients")
+def test_connections_without_a_request_make_room_for_others(served: Served) -> None:
+    opened = [slow(served.server) for _ in range(40)]
+    before = threading.active_count()
+    for _ in range(20):
+        assert served.get("index")[0] == 200
+    assert threading.active_count() <= before + 1
+    for one in opened[:24]:
+        assert one.recv(1) == b""  # closed without an answer
     for one in opened:
         one.close()
+
+
+@shows("traces.slow-clients")
+def test_a_client_that_sends_byte_after_byte_is_cut_off(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "REQUEST_SECONDS", 0.5)
+    with PageServer(GrowingTrace(path)) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        connection = slow(server)
+        began = time.monotonic()
+        connection.settimeout(0.05)
+        while True:
+            try:
+                connection.send(b"x")
+                if connection.recv(1) == b"":
+                    break
+            except TimeoutError:
+                assert time.monotonic() < began + patience(10), "the connection is still open"
+            except OSError:
+                break
+        connection.close()
+        waiting = slow(server)
+        server.shutdown()  # does not wait for it
+        thread.join(patience(10))
+        assert not thread.is_alive()
+    waiting.close()
 
 
 def test_errors_of_requests_are_logged(path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,17 +1,22 @@
 """Serves the page of a trace that still grows, on the loopback interface.
 
 The address has a random token, which every request must have. The `Host` header must name the loopback address, so that a web page that
-points a name of its own at 127.0.0.1 reaches nothing. Requests from other origins are refused. Answers, connections and times are limited.
+points a name of its own at 127.0.0.1 reaches nothing. Requests from other origins are refused. Answers, connections and times are limited:
+a client that sends slowly loses its connection when another one needs it, and in any case after a while.
 """
 
 from __future__ import annotations
 
 import hmac
 import secrets
+import socket
 import sys
 import threading
+import time
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedReader
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -22,7 +27,7 @@ from bridle.traces.reading import GrowingTrace
 from bridle.waiting.log import logger
 
 if TYPE_CHECKING:
-    import socket
+    from _typeshed import WriteableBuffer
 
     from bridle.traces.reading import Trace
 
@@ -31,7 +36,8 @@ __all__ = ["Live", "PageServer"]
 _MOST_ITEMS = 5_000
 _MOST_LINES = 50_000
 _MOST_CONNECTIONS = 16
-_SECONDS = 10.0
+REQUEST_SECONDS = 10.0
+"""How long a whole request may take to arrive, and an answer to be taken."""
 
 
 class Live:
@@ -149,21 +155,38 @@ class PageServer(ThreadingHTTPServer):
         self.token: str = secrets.token_urlsafe(24)
         self.port: int = int(self.server_address[1])
         self.url: str = f"http://127.0.0.1:{self.port}/{self.token}/"
-        self._slots = threading.BoundedSemaphore(_MOST_CONNECTIONS)
+        self._lock = threading.Lock()
+        self._open: dict[socket.socket, bool] = {}  # the connections, and whether they have sent a whole request
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Handle a connection in a thread, or close it if there are too many."""
-        if not self._slots.acquire(blocking=False):
+        """Handle a connection in a thread. If there are too many, close the oldest one without a request, or this one."""
+        with self._lock:
+            closed = None
+            if len(self._open) >= _MOST_CONNECTIONS:
+                closed = next((one for one, asked in self._open.items() if not asked), request)
+                self._open.pop(closed, None)
+                with suppress(OSError):
+                    closed.shutdown(socket.SHUT_RDWR)  # its thread ends
+            if closed is not request:
+                self._open[request] = False
+        if closed is request:
             self.shutdown_request(request)
-            return
-        super().process_request(request, client_address)
+        else:
+            super().process_request(request, client_address)
+
+    def asked(self, connection: socket.socket) -> None:
+        """Note that a connection has sent a whole request."""
+        with self._lock:
+            if connection in self._open:
+                self._open[connection] = True
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Handle a connection."""
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._slots.release()
+            with self._lock:
+                self._open.pop(request, None)
 
     def handle_error(self, request: socket.socket | tuple[bytes, socket.socket], client_address: Any) -> None:
         """Log an error of a request. Those of the connection are none: a browser that went away."""
@@ -172,20 +195,47 @@ class PageServer(ThreadingHTTPServer):
             logger.error("a request for the trace page failed: %s", type(error).__name__, exc_info=error)
 
 
+class _Arriving(socket.SocketIO):
+    """What a connection sends, for a limited time altogether: a timeout of a socket begins again with each byte."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__(connection, "r")
+        self._connection = connection
+        self._until = time.monotonic() + REQUEST_SECONDS
+
+    def readinto(self, buffer: WriteableBuffer) -> int | None:
+        self._connection.settimeout(max(0.001, self._until - time.monotonic()))
+        return super().readinto(buffer)
+
+
 class _Handler(BaseHTTPRequestHandler):
     server: PageServer
     server_version = "bridle"
     sys_version = ""
-    timeout = _SECONDS
+
+    def setup(self) -> None:
+        """Read with a limit of time."""
+        super().setup()
+        self.rfile.close()
+        self.rfile = BufferedReader(_Arriving(self.connection))
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the base class
         """Log nothing: the token is part of each request."""
 
     def do_GET(self) -> None:
         """Answer a request."""
+        self.server.asked(self.connection)
+        self.connection.settimeout(REQUEST_SECONDS)
         port = self.server.port
         allowed = {f"127.0.0.1:{port}", f"localhost:{port}"}
-        if self.headers.get_all("Host", []) not in [[host] for host in allowed]:
+        try:
+            parts = urlsplit(self.path)
+            given = parse_qs(parts.query, max_num_fields=8)
+        except ValueError:
+            self._refuse(HTTPStatus.BAD_REQUEST, "The target of the request is not a URL of this server.")
+            return
+        named = self.headers.get_all("Host", [])
+        if named not in [[host] for host in allowed] or parts.netloc not in {"", *allowed}:
             self._refuse(HTTPStatus.MISDIRECTED_REQUEST, "The Host header must name the loopback address.")
             return
         origin = self.headers.get("Origin")
@@ -193,8 +243,7 @@ class _Handler(BaseHTTPRequestHandler):
         if (origin is not None and origin not in {f"http://{host}" for host in allowed}) or site == "cross-site":
             self._refuse(HTTPStatus.FORBIDDEN, "Requests of other sites are refused.")
             return
-        parts = urlsplit(self.path)
-        _, token, *rest = parts.path.split("/", 3)
+        token, *rest = parts.path.removeprefix("/").split("/", 2)
         if not hmac.compare_digest(token.encode("utf-8", "replace"), self.server.token.encode()):
             self._refuse(HTTPStatus.NOT_FOUND, "Not found. Use the address that `bridle trace inspect` printed.")
             return
@@ -203,7 +252,6 @@ class _Handler(BaseHTTPRequestHandler):
             case [""]:
                 self._send(self.server.page, "text/html; charset=utf-8")
             case ["index"] if live is not None:
-                given = parse_qs(parts.query, max_num_fields=8)
                 numbers = [_number(given, name) for name in ("epoch", "since", "lines", "samples")]
                 self._send(live.index(*numbers), "application/json")
             case ["chunk", number] if live is not None and number.isascii() and number.isdigit() and len(number) < 9:

@@ -457,16 +457,42 @@ def test_a_forked_process(tmp_path: Path) -> None:
         ({"usd": 1, "warn_at": 0}, "`warn_at` must be more than 0"),
         ({"usd": 1, "prices": 3}, "`prices` must be a dict of prices"),
         ({"usd": 1, "prices": {"m": 3}}, "`prices['m']` must be a `bridle.Price(input=..., output=...)`"),
-        ({"usd": 1, "prices": {"m": Price(input=-1, output=1)}}, "`prices['m'].input` must be a number of US dollars"),
         ({"usd": 1, "prices": {"": Price(input=1, output=1)}}, "`prices` must be a dict with names of models"),
         ({"usd": 1, "path": 3}, "`path` must be a str or a path, got 3"),
         ({"usd": 1, "reserve": "x"}, "`reserve` must be a number"),
+        ({"usd": 1, "reserve": 1e300}, "`reserve` must be at most 1,000,000,000"),
     ],
 )
 def test_bad_values(given: dict[str, Any], text: str) -> None:
     with pytest.raises(OptionsError) as raised:
         Budget(**given)
     assert text in str(raised.value)
+
+
+@shows("budgets.limits.bad-values")
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -1, -0.5, True, "1", None, 10**400, 1e300, [1]])
+@pytest.mark.parametrize("amount", ["usd", "tokens"])
+def test_a_bad_amount_is_not_charged(amount: str, value: Any) -> None:
+    budget = Budget(usd=5.0, tokens=100)
+    budget.charge(1.0, 10)
+    with pytest.raises(OptionsError, match=f"`{amount}` must be "):
+        budget.charge(**{"usd": 0.0, amount: value})
+    assert budget.spent == Spend(usd=1.0, tokens=10)
+    with pytest.raises(OptionsError, match="`tokens` must be an int"):
+        budget.charge(0.0, 1.5)  # type: ignore[arg-type]
+    with pytest.raises(BudgetExceededError):
+        budget.charge(4.0)
+
+
+@shows("budgets.limits.bad-values")
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1, True, "1", 10**400, 1e300])
+@pytest.mark.parametrize("name", ["input", "output", "cache_read", "cache_write_5m", "cache_write_1h"])
+def test_a_bad_price_is_refused_where_it_is_made(name: str, value: Any) -> None:
+    with pytest.raises(OptionsError, match=f"`{name}` must be a number of US dollars for a million tokens"):
+        Price(**{"input": 1, "output": 1, name: value})
+    assert Price(input=1, output=1).cache_read is None
+    with pytest.raises(OptionsError, match="`input`"):
+        Price(input=None, output=1)  # type: ignore[arg-type]
 
 
 @shows("budgets.limits.bad-values")

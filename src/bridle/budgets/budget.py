@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Self
 
 from bridle.budgets.amounts import Account, Allowance, Spend
 from bridle.budgets.book import (
+    MOST_TOKENS,
     Book,
     Limits,
     checked_keys,
@@ -16,8 +17,9 @@ from bridle.budgets.book import (
     nano,
 )
 from bridle.budgets.ledger import Ledger
+from bridle.budgets.prices import MOST_USD
 from bridle.budgets.watching import Watch
-from bridle.checked.fields import number, path_text
+from bridle.checked.fields import integer, number, path_text
 from bridle.errors import OptionsError
 
 if TYPE_CHECKING:
@@ -86,7 +88,7 @@ class Budget:
             limits,
             warn_at=None if warn_at is None else number(0, exclusive=True, maximum=1)(warn_at, "warn_at"),
             prices=checked_prices(prices or {}),
-            reserve=None if reserve is None else nano(number(0)(reserve, "reserve")),
+            reserve=None if reserve is None else nano(number(0, maximum=MOST_USD)(reserve, "reserve")),
             ledger=lambda: Ledger(file),
         )
 
@@ -117,14 +119,17 @@ class Budget:
         """Add what was spent elsewhere, by something that does not use this budget itself.
 
         Args:
-            usd: US dollars.
-            tokens: tokens.
+            usd: US dollars, from zero on.
+            tokens: tokens, from zero on.
             check: False raises nothing if a limit is reached.
 
         Raises:
+            OptionsError: an amount is negative, infinite or not a number. Nothing was added.
             BudgetExceededError: a limit is reached. The spending was added.
             BudgetError: the file cannot be used.
         """
+        usd = number(0, maximum=MOST_USD)(usd, "usd")
+        tokens = integer(0, maximum=MOST_TOKENS)(tokens, "tokens")
         if usd or tokens:
             self._book.charge([], ("",), nano(usd), tokens, None)
         if check and (error := self._book.over(("",))) is not None:

@@ -6,11 +6,15 @@ import re
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from bridle.checked.fields import fail
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 __all__ = ["PRICES", "PRICES_FROM", "SYNTHETIC", "Price", "Tokens", "larger", "price_of", "sum_of", "tokens_of"]
 
+MOST_USD = 1e9
+"""The highest amount in dollars; more is an error in a program, and would not fit the file."""
 SYNTHETIC = "<synthetic>"
 """The model of messages that the CLI writes itself."""
 
@@ -67,6 +71,9 @@ class Price:
         cache_read: tokens that are read from the cache; None for a tenth of `input`.
         cache_write_5m: tokens that are written to the cache for five minutes; None for 1.25 times `input`.
         cache_write_1h: tokens that are written to the cache for an hour; None for twice `input`.
+
+    Raises:
+        OptionsError: a price is not a number from zero on.
     """
 
     input: float
@@ -74,6 +81,14 @@ class Price:
     cache_read: float | None = None
     cache_write_5m: float | None = None
     cache_write_1h: float | None = None
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value is None and each.default is None:
+                continue
+            if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= MOST_USD:
+                raise fail(each.name, "a number of US dollars for a million tokens, from 0 to 1,000,000,000", value)
 
     def cost(self, tokens: Tokens) -> float:
         """Return the cost of tokens, in US dollars.

@@ -477,14 +477,16 @@ def whole(value: int, path: str) -> int:
     return int.__index__(value)
 
 
-def integer(minimum: int | None = None) -> Check:
-    """Return the check for whole numbers from `minimum` on."""
+def integer(minimum: int | None = None, maximum: int | None = None) -> Check:
+    """Return the check for whole numbers from `minimum` on, up to `maximum`."""
 
     def check(value: Any, path: str) -> int:
         if not isinstance(value, int) or isinstance(value, bool):
             raise fail(path, "an int", value, f"Pass a whole number without quotes, such as {max(minimum or 0, 5)}.")
         if minimum is not None and value < minimum:
             raise wrong(path, f"must be {minimum} or more", value)
+        if maximum is not None and value > maximum:
+            raise wrong(path, f"must be at most {maximum:,}", value)
         return whole(value, path)
 
     return check

@@ -252,6 +252,34 @@ def test_the_work_of_a_success_is_committed(repo: Path, tree: Worktree) -> None:
     assert files(again) == {"-new.txt": "new", ".gitignore": "*.log\n"}
 
 
+@pytest.mark.parametrize("keep", ["none", "failed"])
+@pytest.mark.parametrize("cone", ["--cone", "--no-cone"])
+@pytest.mark.parametrize("name", ["out/b.txt", "out/new.txt", "new/c.txt"])
+def test_work_outside_of_a_sparse_checkout_is_committed(
+    repo: Path, tmp_path: Path, keep: Any, cone: str, name: str
+) -> None:
+    for folder in ("in", "out"):
+        (repo / folder).mkdir()
+        (repo / folder / "b.txt").write_text("before")
+    git(repo, "add", "--all")
+    git(repo, "commit", "--quiet", "--message=Second")
+    git(repo, "sparse-checkout", "set", cone, "in")
+    workspace = Worktree(repo, keep=keep).under(str(tmp_path / "work"))
+    place = workspace.prepare("t", fresh=True)
+    folder = Path(place.folder)
+    assert (folder / "in" / "b.txt").exists()
+    assert not (folder / "out").exists()
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_text("after")
+    (folder / "in" / "b.txt").unlink()
+    done = workspace.finish("t", place, succeeded=True, message="done")
+    assert done is not None
+    assert git(repo, "show", f"fleet/t:{name}") == "after"
+    changed = git(repo, "diff", "--name-only", "main", "fleet/t").split()
+    assert changed == sorted([name, "in/b.txt"])
+    assert not folder.exists()
+
+
 def test_the_committer_of_the_repository_counts(repo: Path, tree: Worktree) -> None:
     git(repo, "config", "user.name", "Ada")
     place = tree.prepare("one", fresh=True)

@@ -172,7 +172,10 @@ class Task:
             )
         git = self._inside
         if commit:
-            git.run("add", "--all", hint=f"The work stays in {self._folder}.")
+            # Without the flag git leaves out files that do not belong to a sparse checkout; versions before 2.34 do not know it.
+            is_sparse = git.ask("config", "--type=bool", "--get", "core.sparseCheckout")[1].strip() == b"true"
+            flags = ("--all", "--sparse") if is_sparse else ("--all",)
+            git.run("add", *flags, hint=f"The work stays in {self._folder}.")
             if git.ask("diff", "--cached", "--quiet")[0]:
                 text = message.replace("\0", "").strip() or f"Work of {self._site.name}"
                 git.run(

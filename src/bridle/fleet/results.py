@@ -26,8 +26,8 @@ _COLUMNS = (
     "task", "state", "attempt", "failures", "cost", "tokens", "seconds", "session_id", "branch", "folder", "cause", "error",
     "not_before", "unknown_calls", "text", "output",
 )  # fmt: skip
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""How a cell begins that spreadsheets execute."""
+_FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""How a cell begins that spreadsheets execute: the full-width forms as well."""
 
 
 def write_results(rows: Iterable[FleetRow], path: str | os.PathLike[str]) -> int:
@@ -35,6 +35,8 @@ def write_results(rows: Iterable[FleetRow], path: str | os.PathLike[str]) -> int
 
     JSONL has an object for each row, and `.json` an array of them. CSV has a column for each attribute, `output` as JSON, and a column
     `tag.NAME` for each tag. A text that a spreadsheet would execute (it begins with `=`, `+`, `-` or `@`) gets an apostrophe before it.
+    Control characters other than tabs and line ends become escapes such as `\\x1b`, because CSV is also printed in terminals. JSON has each
+    text as it is.
 
     Args:
         rows: the rows, such as `fleet.results()`.
@@ -137,4 +139,5 @@ def _cell(row: FleetRow, name: str) -> object:
 
 
 def _harmless(text: str) -> str:
-    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) else text
+    text = escape_terminal(text, len(text))
+    return f"'{text}" if text.startswith(("\t", "\n")) or text.lstrip().startswith(_FORMULA) else text

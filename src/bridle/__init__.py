@@ -35,6 +35,7 @@ PLACES: dict[str, str] = {
             "AmbiguousSessionError SessionExistsError SessionInUseError "
             "BridleError BudgetError BudgetExceededError "
             "CLIExitedDuringInitError CLINotFoundError CheckpointingNotEnabledError ConcurrentUseError ControlError "
+            "ConversationInUseError ConversationNotFoundError "
             "ControlRejectedError ControlTimeoutError DecodeError DecodeErrorLimitError Diagnostic FleetError "
             "InitQueueOverflowError "
             "InitializationError InitializationTimeoutError JournalError LineTooLongError NotSupportedError OptionsError PartialResult "

@@ -38,6 +38,8 @@ __all__ = [
     "NotSupportedError",
     "OptionsError",
     "PartialResult",
+    "ConversationInUseError",
+    "ConversationNotFoundError",
     "PoolClosedError",
     "PoolError",
     "PoolTimeoutError",
@@ -1086,6 +1088,41 @@ _POOL_CAUSES = {
         "Raise `timeout`, `max_live` or `max_starting`",
     ),
 }
+
+
+class ConversationInUseError(PoolError):
+    """A conversation of a pool was not forgotten, because it is in use.
+
+    Attributes:
+        key: its key.
+
+    Args:
+        elsewhere: True if another program runs it. Other arguments become attributes.
+    """
+
+    retryable = True
+
+    def __init__(self, key: str, *, elsewhere: bool = False) -> None:
+        self.key: str = key
+        where = "another program runs it" if elsewhere else "it has a holder, callers that wait, or open work"
+        super().__init__(
+            f"The conversation {escape_terminal(repr(key), 200)} was not forgotten: {where}. Try again when it was returned."
+        )
+
+
+class ConversationNotFoundError(PoolError):
+    """The registry of a pool has no session for a key.
+
+    Attributes:
+        key: the key.
+    """
+
+    def __init__(self, key: str) -> None:
+        self.key: str = key
+        super().__init__(
+            f"There is no conversation {escape_terminal(repr(key), 200)} in the registry of this pool: it was never checked out, or was "
+            "forgotten. Check the key against `pool.conversations()`."
+        )
 
 
 class PoolClosedError(PoolError):

@@ -16,6 +16,7 @@ from bridle.pool.events import (
     SessionCheckedOut,
     SessionReturned,
 )
+from bridle.pool.keeping import PooledConversation
 from bridle.pool.registry import Beat, Held, MemoryRegistry, Record, Registry, RegistryRow, SQLiteRegistry
 from bridle.pool.stats import PoolStats, WaitTimes
 
@@ -28,6 +29,7 @@ __all__ = [
     "PoolEvent",
     "PoolStats",
     "PoolWarned",
+    "PooledConversation",
     "ProcessDied",
     "ProcessStartFailed",
     "ProcessStarted",

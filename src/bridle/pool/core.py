@@ -11,7 +11,7 @@ from collections import OrderedDict, deque
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from bridle.errors import PoolClosedError, PoolTimeoutError, StreamWarning
+from bridle.errors import ConversationInUseError, PoolClosedError, PoolTimeoutError, StreamWarning
 from bridle.pool.differences import Split, changes
 from bridle.pool.events import (
     CallerQueued,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from bridle.errors import BridleError
     from bridle.options.options import Options
     from bridle.pool.events import PoolEvent
+    from bridle.pool.keeping import ConversationState
     from bridle.pool.registry import Beat, Held
 
 __all__ = [
@@ -68,7 +69,7 @@ REFILL_SECONDS = 0.5
 """Time between the check-out of a warm process and the start of the next one: the first turn of a CLI costs about 0.4 s of processor
 time, and a start at the same moment takes a core from it."""
 
-Reason: TypeAlias = Literal["idle", "limit", "memory", "settings", "wanted", "drain"]
+Reason: TypeAlias = Literal["idle", "limit", "memory", "settings", "wanted", "forgotten", "drain"]
 
 
 class PoolLimits(NamedTuple):
@@ -263,6 +264,8 @@ _OBSTACLES = {
     State.STOPPING: "leaving",
 }
 
+_HELD = (State.BUSY, State.LOST)
+
 _NO_DIFFERENCES: Mapping[str, Any] = {}
 
 
@@ -383,6 +386,38 @@ class PoolCore:
         if waiter.conv is not None:
             self._conversations.setdefault(waiter.conv.key, waiter.conv)
             waiter.conv.waiters.appendleft(waiter)
+
+    def claim(self, key: str) -> Conversation | Flag:
+        """Keep a conversation from all callers, until `acquired` or `released` ends that.
+
+        Returns:
+            The conversation; a flag to wait for while its work or its process has to end, then call again.
+
+        Raises:
+            PoolClosedError: the pool is closed.
+            ConversationInUseError: it has a holder, or callers that wait.
+        """
+        if self.closing:
+            raise PoolClosedError(started=True)
+        conv = self._conversations.setdefault(key, Conversation(key))
+        if conv.waiters or (conv.slot is not None and conv.slot.state in _HELD):
+            raise ConversationInUseError(key)
+        if conv.slot is not None and conv.slot.state is State.IDLE:
+            self._hibernate(conv.slot, "forgotten")
+        if conv.working or conv.slot is not None or conv.lease is not Lease.NONE:
+            return conv.stored_flag
+        conv.working = True
+        self._asleep.discard(key)
+        return conv
+
+    @property
+    def standing(self) -> dict[str, tuple[Record, ConversationState]]:
+        """The conversations that have a process here, by key."""
+        return {
+            key: (conv.record, "held" if conv.slot.state in _HELD else "live")
+            for key, conv in self._conversations.items()
+            if conv.record is not None and conv.slot is not None
+        }
 
     def _dequeue(self, waiter: Waiter) -> None:
         self._queue.pop(waiter, None)

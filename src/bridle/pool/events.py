@@ -80,10 +80,11 @@ class ConversationHibernated(PoolEvent, frozen=True, eq=False):
 
     Attributes:
         reason: `idle` after `idle` seconds, `limit` for `max_live`, `memory` for `memory_limit`, `settings` if its process cannot be
-            used by the next holder, `wanted` if another program waits for it, `drain` at the end of the pool.
+            used by the next holder, `wanted` if another program waits for it, `forgotten` for `pool.forget`, `drain` at the end of the
+            pool.
     """
 
-    reason: Literal["idle", "limit", "memory", "settings", "wanted", "drain"]
+    reason: Literal["idle", "limit", "memory", "settings", "wanted", "forgotten", "drain"]
 
 
 class PoolWarned(PoolEvent, frozen=True, eq=False):

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 from bridle.errors import (
     BridleError,
     CLIExitedDuringInitError,
+    ConversationInUseError,
+    ConversationNotFoundError,
     OptionsError,
     PoolClosedError,
     SessionClosedError,
@@ -34,40 +36,47 @@ from bridle.pool.audience import PooledReaders
 from bridle.pool.core import REFILL_SECONDS, PoolCore, PoolLimits
 from bridle.pool.differences import APPLIED, HARMLESS, changes, check_base, checked, split
 from bridle.pool.events import PoolWarned
+from bridle.pool.keeping import PooledConversation, delete_steps, export_steps
 from bridle.pool.memory import check_package, resident
-from bridle.pool.registry import MemoryRegistry, Registry, SQLiteRegistry
+from bridle.pool.registry import Held, MemoryRegistry, Registry, SQLiteRegistry
 from bridle.pool.states import State
 from bridle.protocol.results import ControlResult
-from bridle.session.readers import Inbox
+from bridle.session.readers import Flag, Inbox
 from bridle.storage.holders import holder_name, process_name, runs
 from bridle.storage.leases import Heart
 from bridle.sync.pool_seam import PoolSeam
-from bridle.sync.session import Life, Session
+from bridle.sync.session import Life, Session, drive
 from bridle.sync.waits import OtherShell
 from bridle.transports.base import TransportSource
 from bridle.transports.process.orphans import end_orphan
+from bridle.transports.process.private_folders import make_folder, remove_folder
 from bridle.waiting.event_loops import context_for_thread
 from bridle.waiting.log import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
 
     from bridle.pool.core import Job, Slot, Waiter
     from bridle.pool.differences import Split
     from bridle.pool.events import PoolEvent
+    from bridle.pool.keeping import ConversationState
     from bridle.pool.registry import Beat
     from bridle.pool.stats import PoolStats
+    from bridle.transcripts.export import ExportFormat
 
 __all__ = ["CheckOut", "PoolEventCursor", "PooledSession", "SessionPool", "Works"]
 
 
 R = TypeVar("R", bound=ControlResult)
+T = TypeVar("T")
 
 FINISH_SECONDS = 10.0
 """How long a process that hibernates may take to finish its transcript."""
 STORE_SECONDS = 5.0
 """How long a return waits until a changed conversation is stored."""
+LOOK_SECONDS = 0.5
+"""How often `forget` looks whether the process of a conversation has ended."""
 MEASURE_SECONDS = 1.0
 """How often memory is measured."""
 BEAT_SECONDS = 1.0
@@ -614,6 +623,64 @@ class Works:
         if slot.state is State.SETTLING:
             self._watch_rest(slot)
 
+    # -- conversations by key ------------------------------------------------------------------------------------------
+
+    def _registered(self, call: Callable[[], T]) -> T:
+        """Call the registry, in a worker thread if it may wait."""
+        return self.seam.work(call) if self._registry.blocking else call()
+
+    def conversations(self, key: str | None = None) -> list[PooledConversation]:
+        """Return the conversations of the registry; with a key that one alone."""
+        rows = self._registered(lambda: self._registry.conversations(key))
+        with self.seam.lock:
+            here = self.core.standing
+        found = {}
+        for row in rows:
+            there: ConversationState = "hibernated" if row.holder in (None, self.holder) else "elsewhere"
+            record, state = here.get(row.key, (row.record, there))
+            found[row.key] = PooledConversation(row.key, record.session_id, record.cwd, state)
+        return list(found.values())
+
+    def export(self, key: str, format: ExportFormat) -> str:  # noqa: A002
+        """Return a conversation as a document."""
+        rows = self._registered(lambda: self._registry.conversations(key))
+        if not rows:
+            raise ConversationNotFoundError(key)
+        record, options = rows[0].record, self.core.base
+        steps = export_steps(options, record, format, make_folder, remove_folder)
+        return drive(steps, options, record.session_id)
+
+    def forget(self, key: str) -> bool:
+        """Delete a conversation everywhere; return False if there was none."""
+        until = time.monotonic() + FINISH_SECONDS + STORE_SECONDS
+        while True:
+            with self.seam.lock:
+                found = self.core.claim(key)
+                seen = found.wakes if isinstance(found, Flag) else 0
+            self.pump()
+            if not isinstance(found, Flag):
+                break
+            if time.monotonic() > until:
+                raise ConversationInUseError(key)
+            self.seam.wait(found, LOOK_SECONDS, since=seen)
+        held, done, options = Held(taken=False), False, self.core.base
+        try:
+            held = self._registered(lambda: self._registry.acquire(key, self.holder))
+            if not held.taken:
+                raise ConversationInUseError(key, elsewhere=True)
+            if held.record is not None:
+                drive(delete_steps(options, held.record), options, held.record.session_id)
+            self._registered(lambda: self._registry.forget(key))  # last: what failed can be tried again
+            done = True
+        finally:
+            with self.seam.lock:
+                if done:
+                    self.core.released(found)
+                else:  # the core gives a lease back
+                    self.core.acquired(found, held, time.monotonic())
+            self.pump()
+        return held.record is not None
+
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
@@ -1008,6 +1075,72 @@ class SessionPool(OtherShell):
             wanted = split(self._options, options, differences)
             seconds = self._timeout if timeout is None else checked_timeout(timeout)
             return CheckOut(works, key, wanted, seconds, caller=caller, on_leave=on_leave, pool=self)
+
+    # -- conversations by key ------------------------------------------------------------------------------------------
+
+    def conversations(self) -> list[PooledConversation]:
+        """Return the conversations of the registry, by key: those of all programs that share it.
+
+        Returns:
+            Their keys, sessions, working directories and states.
+
+        Raises:
+            PoolClosedError: the pool was not started, or was stopped.
+            RegistryError: the registry failed.
+
+        Example:
+            ::
+
+                for each in pool.conversations():
+                    print(each.key, each.state)
+        """
+        return self._running().conversations()
+
+    def forget(self, key: str) -> bool:
+        """Delete a conversation: its transcript on the disk, its entries in the session store, and then its key in the registry.
+
+        An idle process of the conversation ends before. The next check-out of the key starts a new conversation. If a part fails, the
+        key stays, and you can call again.
+
+        Args:
+            key: the key of the conversation.
+
+        Returns:
+            False if the registry had no session for the key.
+
+        Raises:
+            ConversationInUseError: the conversation has a holder or callers that wait, or another program runs it, or a turn or background
+                task that a holder left open does not end within 15 seconds.
+            SessionInUseError: a CLI that does not belong to the pool works on the session.
+            StoreError: the session store failed, or has no method `delete`.
+            TranscriptError: a file cannot be deleted.
+            RegistryError: the registry failed.
+            PoolClosedError: the pool was not started, or was stopped.
+        """
+        return self._running().forget(key)
+
+    def export(self, key: str, format: ExportFormat = "markdown") -> str:  # noqa: A002 - as in `bridle.transcripts`
+        """Return a conversation as a document, subagents included; from the session store, if it has the session.
+
+        While the conversation has a holder, the document may lack its last messages.
+
+        Args:
+            key: the key of the conversation.
+            format: `markdown`, `html`, `json` or `jsonl`; see `bridle.transcripts.export`.
+
+        Returns:
+            The document. Write it as UTF-8.
+
+        Raises:
+            ConversationNotFoundError: the registry has no session for the key.
+            SessionNotFoundError: nothing is kept of the session: it had no prompt, or its transcript was deleted.
+            ValueError: `format` is unknown.
+            StoreError: the session store failed.
+            TranscriptError: a file cannot be read.
+            RegistryError: the registry failed.
+            PoolClosedError: the pool was not started, or was stopped.
+        """
+        return self._running().export(key, format)
 
     # -- numbers and events --------------------------------------------------------------------------------------------
 

@@ -57,7 +57,7 @@ from bridle.transports.process.private_folders import make_folder, remove_folder
 from bridle.waiting.event_loops import context_for_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterator, Mapping
     from types import TracebackType
 
     from bridle.errors import StreamWarning
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
 __all__ = ["EventCursor", "MessageCursor", "QuerySession", "Session", "Steered", "Turn", "start_session"]
 
 Item = TypeVar("Item")
+T = TypeVar("T")
 R = TypeVar("R", bound=ControlResult)
 T = TypeVar("T")
 A = TypeVar("A", bound="Audience")
@@ -198,41 +199,14 @@ class Life(Generic[A]):
         if not wants_store(options):
             return options
         if self._private is None:
-            steps = resume_steps(options, make_folder, remove_folder)
             try:
-                step = next(steps)
-                while True:
-                    step = steps.send(self._made(step, options))
-            except StopIteration as end:
-                self._private = end.value
+                self._private = drive(resume_steps(options, make_folder, remove_folder), options, options.resume)
             except OSError as error:
                 raise StoreError("load", f"the private folder cannot be written: {error}", options.resume) from error
-            finally:
-                steps.close()
         if self._private is None:
             return options
         core.storing.resumed(self._private.project_key)
         return self._private.options(options)
-
-    def _made(self, step: Step, options: Options) -> Any:
-        """Make a call of a resume.
-
-        Raises:
-            StoreError: a method of the store failed.
-        """
-        if not step.operation:
-            return call_store(step.function, step.arguments, None)
-        seconds = options.timeouts.store
-        try:
-            return call_store(step.function, step.arguments, seconds)
-        except StoreError:
-            raise
-        except TimeoutError as error:
-            reason = str(error) or f"it did not return within {seconds} s. Raise `Timeouts.store`."
-            raise StoreError(step.operation, reason, options.resume) from error
-        except Exception as error:
-            reason = f"{type(error).__name__}: {without_passwords(text_of(error))}"
-            raise StoreError(step.operation, reason, options.resume) from error
 
     def _drop_private(self) -> None:
         """Remove the private folder of a launch that failed."""
@@ -263,6 +237,43 @@ class Life(Generic[A]):
                 self._preparation.cancel()
             self._drop_private()
             self.transport.abandon()
+
+
+def drive(steps: Generator[Step, Any, T], options: Options, session_id: str | None) -> T:
+    """Make the calls that a function of the session stores yields; return its value.
+
+    Args:
+        steps: the calls.
+        options: they have the timeout of a store.
+        session_id: the session, for errors.
+
+    Raises:
+        StoreError: a method of the store failed.
+    """
+    try:
+        step = next(steps)
+        while True:
+            step = steps.send(_made(step, options, session_id))
+    except StopIteration as end:
+        return cast("T", end.value)
+    finally:
+        steps.close()
+
+
+def _made(step: Step, options: Options, session_id: str | None) -> Any:
+    if not step.operation:
+        return call_store(step.function, step.arguments, None)
+    seconds = options.timeouts.store
+    try:
+        return call_store(step.function, step.arguments, seconds)
+    except StoreError:
+        raise
+    except TimeoutError as error:
+        reason = str(error) or f"it did not return within {seconds} s. Raise `Timeouts.store`."
+        raise StoreError(step.operation, reason, session_id) from error
+    except Exception as error:
+        reason = f"{type(error).__name__}: {without_passwords(text_of(error))}"
+        raise StoreError(step.operation, reason, session_id) from error
 
 
 def _reporter(seam: weakref.ref[Seam], core: weakref.ref[SessionCore[Any]]) -> Callable[[StreamWarning], None]:

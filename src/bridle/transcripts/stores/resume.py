@@ -122,30 +122,16 @@ def resume_steps(
         session_id = _latest(listed)
         if session_id is None:
             return None
-    key: StoreKey = {"project_key": here, "session_id": session_id}
-    entries = _entries((yield Step(store.load, (key,), "load")), "load", session_id)
-    if not entries and implements(store, "find_session"):
-        found = yield Step(store.find_session, (session_id,), "find_session")
-        if found:  # it was in another working directory, or on another host
-            key = {"project_key": str(found[0]["project_key"]), "session_id": session_id}
-            entries = _entries((yield Step(store.load, (key,), "load")), "load", session_id)
-    disk = yield Step(_read_disk, (options, session_id))
     warnings: list[StreamWarning] = []
-    parts: dict[str, list[Any]] = {"": entries}
-    if entries and implements(store, "list_subkeys"):
-        for subpath in (yield Step(store.list_subkeys, (key,), "list_subkeys")) or ():
-            if not isinstance(subpath, str) or not safe_subpath(subpath):
-                warnings.append(_left_out(subpath, session_id))
-                continue
-            part: StoreKey = {**key, "subpath": subpath}
-            parts[subpath] = _entries((yield Step(store.load, (part,), "load")), "load", session_id)
+    key, parts = yield from load_steps(store, here, session_id, warnings)
+    disk = yield Step(_read_disk, (options, session_id))
     for subpath in sorted({*parts, *disk}):
         ours = parts.get(subpath, [])
         missing, diverged = missing_entries(ours, disk.get(subpath, ()))
         if diverged:
             warnings.append(_diverged(session_id, subpath, diverged))
         if missing:
-            part = {**key, "subpath": subpath} if subpath else key
+            part: StoreKey = {**key, "subpath": subpath} if subpath else key
             yield Step(store.append, (part, [dict(entry) for entry in missing]), "append")
             parts[subpath] = [*ours, *missing]
     if not parts[""]:
@@ -157,6 +143,41 @@ def resume_steps(
         remove_folder(folder)
         raise
     return Private(folder, session_id, key["project_key"], tuple(warnings))
+
+
+def load_steps(
+    store: Any, here: str, session_id: str, warnings: list[StreamWarning]
+) -> Generator[Step, Any, tuple[StoreKey, dict[str, list[Any]]]]:
+    """Yield the calls that read a session from a store; the result of each is sent back.
+
+    Args:
+        store: the store.
+        here: the project to look in first.
+        session_id: the session.
+        warnings: takes problems.
+
+    Returns:
+        The place of the session, and its entries: "" for the main transcript, subpaths for the others.
+
+    Raises:
+        StoreError: the store returned something unusable.
+    """
+    key: StoreKey = {"project_key": here, "session_id": session_id}
+    entries = _entries((yield Step(store.load, (key,), "load")), "load", session_id)
+    if not entries and implements(store, "find_session"):
+        found = yield Step(store.find_session, (session_id,), "find_session")
+        if found:  # it was in another working directory, or on another host
+            key = {"project_key": str(found[0]["project_key"]), "session_id": session_id}
+            entries = _entries((yield Step(store.load, (key,), "load")), "load", session_id)
+    parts: dict[str, list[Any]] = {"": entries}
+    if entries and implements(store, "list_subkeys"):
+        for subpath in (yield Step(store.list_subkeys, (key,), "list_subkeys")) or ():
+            if not isinstance(subpath, str) or not safe_subpath(subpath):
+                warnings.append(_left_out(subpath, session_id))
+                continue
+            part: StoreKey = {**key, "subpath": subpath}
+            parts[subpath] = _entries((yield Step(store.load, (part,), "load")), "load", session_id)
+    return key, parts
 
 
 def _latest(listed: object) -> str | None:
@@ -307,6 +328,14 @@ def materialise(folder: str, options: Options, project: str, session_id: str, pa
     Raises:
         OSError: a file cannot be written; the folder is left to be removed.
     """
+    write_parts(folder, project, session_id, parts)
+    _bring_configuration(Path(folder), *user_config(options))
+    if options.user is not None:
+        _give(folder, options.user)
+
+
+def write_parts(folder: str, project: str, session_id: str, parts: dict[str, list[Any]]) -> None:
+    """Write a session into a configuration folder, as the CLI keeps it; arguments and errors as for `materialise`."""
     place = Path(folder, "projects", project)
     for subpath, entries in parts.items():
         if subpath and not safe_subpath(subpath):
@@ -319,9 +348,6 @@ def materialise(folder: str, options: Options, project: str, session_id: str, pa
             _write(path.with_suffix(_METADATA_FILE), [_encode(last)])
         lines = (entry for entry in entries if not (metadata and entry.get("type") == _METADATA))
         _write(path, (_encode(entry) + b"\n" for entry in lines))
-    _bring_configuration(Path(folder), *user_config(options))
-    if options.user is not None:
-        _give(folder, options.user)
 
 
 def _give(folder: str, user: str | int) -> None:

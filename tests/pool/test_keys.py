@@ -1,0 +1,175 @@
+"""The conversations of a pool by their keys: listed, exported, forgotten."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+
+import bridle
+from bridle import ConversationInUseError, ConversationNotFoundError, Options, SessionNotFoundError, StoreError
+from bridle.pool import SQLiteRegistry
+from bridle.testing import Repeat, ScriptedModel
+from bridle.transcripts import project_key
+from bridle.transcripts.stores import MemoryStore
+from tests.contract import shows
+from tests.pool.conftest import MakePool, say
+from tests.support.patience import patience
+from tests.support.shell import Shell
+from tests.support.talking import Held, got, raised
+
+if TYPE_CHECKING:
+    from tests.conftest import RealCLI
+
+
+async def states(pool: Any) -> dict[str, str]:
+    return {each.key: each.state for each in await got(pool.conversations())}
+
+
+@shows("pool.keys.list", "pool.keys.forget")
+@pytest.mark.parametrize("kind", ["memory", "file"])
+def test_conversations_are_listed_and_forgotten(shell: Shell, pool_of: MakePool, tmp_path: Path, kind: str) -> None:
+    registry = SQLiteRegistry(tmp_path / "registry.db") if kind == "file" else bridle.pool.MemoryRegistry()
+
+    async def scenario() -> None:
+        async with Held(pool_of(registry=registry, max_live=2)) as pool, Held(pool_of(registry=registry)) as other:
+            assert await states(pool) == {}
+            ids = {}
+            for key in ("a", "b"):
+                async with Held(pool.conversation(key)) as session:
+                    ids[key] = (await say(session, f"hello {key}"))["session"]
+            async with Held(pool.conversation("c")) as session:
+                await say(session, "hello c")
+                assert await states(pool) == {"a": "hibernated", "b": "live", "c": "held"}
+                assert (await states(other))["c"] == "elsewhere"
+                assert {each.key: each.session_id for each in await got(pool.conversations()) if each.key in ids} == ids
+                error = await raised(lambda: pool.forget("c"), ConversationInUseError)
+                assert "'c'" in str(error)
+                error = await raised(lambda: other.forget("c"), ConversationInUseError)
+                assert "another program runs it" in str(error)
+                assert await got(pool.forget("b")) is True, "its idle process ends before"
+                assert await got(pool.forget("a")) is True
+                assert await got(pool.forget("a")) is False
+                assert await states(pool) == {"c": "held"}
+                await say(session, "still there")
+            async with Held(pool.conversation("a")) as session:
+                answer = await say(session, "anew")
+                assert answer["prompts"] == ["anew"]
+                assert answer["session"] != ids["a"]
+            assert (await states(pool)).keys() == {"a", "c"}
+            await raised(lambda: pool.export("b"), ConversationNotFoundError)
+        if isinstance(registry, SQLiteRegistry):
+            registry.close()
+
+    shell.play(scenario)
+
+
+@shows("pool.keys.forget")
+def test_a_caller_that_comes_while_a_conversation_is_forgotten_gets_all_or_nothing_of_it(
+    shell: Shell, pool_of: MakePool, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        with SQLiteRegistryAt(tmp_path) as registry:
+            async with Held(pool_of(registry=registry)) as pool:
+                async with Held(pool.conversation("a")) as session:
+                    await say(session, "old")
+                answers = []
+
+                async def call() -> None:
+                    async with Held(pool.conversation("a")) as session:
+                        answers.append(await say(session, "new"))
+
+                _, outcome = await shell.meanwhile(call, lambda: got(pool.forget("a")))
+                left = set(await states(pool))
+                if isinstance(outcome, ConversationInUseError):  # the caller came first, and was there
+                    assert (answers[0]["prompts"], left) == (["old", "new"], {"a"})
+                elif left:
+                    assert (outcome, answers[0]["prompts"]) == (True, ["new"])
+                else:  # the caller came first, and was gone again
+                    assert (outcome, answers[0]["prompts"]) == (True, ["old", "new"])
+
+    shell.play(scenario)
+
+
+class SQLiteRegistryAt(SQLiteRegistry):
+    """A registry that is closed at the end of a block."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder / "registry.db")
+
+    def __enter__(self) -> SQLiteRegistry:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class NoDelete:
+    """A store that cannot delete."""
+
+    def append(self, key: Any, entries: list[Any]) -> None:
+        pass
+
+    def load(self, key: Any) -> None:
+        return None
+
+
+@shows("pool.keys.forget")
+def test_a_store_that_cannot_delete_keeps_the_key(shell: Shell, pool_of: MakePool, options: Options) -> None:
+    async def scenario() -> None:
+        async with Held(pool_of(options=options.replace(session_store=NoDelete()))) as pool:
+            async with Held(pool.conversation("a")) as session:
+                await say(session, "hello")
+            error = await raised(lambda: pool.forget("a"), StoreError)
+            assert "NoDelete has no such method" in str(error)
+            assert await states(pool) == {"a": "hibernated"}
+            async with Held(pool.conversation("a")) as session:
+                assert (await say(session, "again"))["prompts"] == ["hello", "again"]
+
+    shell.play(scenario)
+
+
+@shows("pool.keys.forget", "pool.keys.export")
+@pytest.mark.parametrize("stored", [False, True], ids=["disk", "store"])
+def test_on_the_real_cli_nothing_is_left_of_a_forgotten_conversation(real_cli: RealCLI, stored: bool) -> None:
+    store = MemoryStore()
+
+    async def scenario() -> None:
+        with ScriptedModel(Repeat("It is blue.")) as model:
+            env = real_cli.env(model)
+            more: dict[str, Any] = {"session_store": store} if stored else {}
+            options = Options(cli_path=real_cli.cli_path, cwd=real_cli.cwd, env=env, inherit_env=False, **more)
+            async with bridle.SessionPool(options, warm=0, max_live=1, timeout=patience(60)) as pool:
+                for prompt in ("Which colour?", "Which one again?"):
+                    async with pool.conversation("ada") as session:
+                        (await (await session.send(prompt)).result()).raise_for_error()
+                        session_id = session.session_id
+                    async with pool.conversation("other") as session:  # it makes `ada` hibernate
+                        (await (await session.send("Hello.")).result()).raise_for_error()
+                (ada,) = [each for each in await pool.conversations() if each.key == "ada"]
+                assert (ada.session_id, ada.cwd, ada.state) == (session_id, str(real_cli.cwd), "hibernated")
+                text = await pool.export("ada")
+                assert text.index("Which colour?") < text.rindex("Which one again?")
+                assert text.count("It is blue.") == 2
+                lines = (await pool.export("ada", "jsonl")).splitlines()
+                assert all(json.loads(line) for line in lines)
+                with pytest.raises(ValueError, match="`format` must be one of"):
+                    await pool.export("ada", "pdf")  # type: ignore[arg-type]
+                assert list(Path(env["CLAUDE_CONFIG_DIR"]).rglob(f"{session_id}*.jsonl"))
+                assert await pool.forget("ada")
+                assert not list(Path(env["CLAUDE_CONFIG_DIR"]).rglob(f"{session_id}*.jsonl"))
+                if stored:
+                    key = {"project_key": project_key(real_cli.cwd), "session_id": str(session_id)}
+                    assert not await store.load(key)  # type: ignore[arg-type]
+                with pytest.raises(ConversationNotFoundError, match="'ada'"):
+                    await pool.export("ada")
+                async with pool.conversation("silent"):
+                    pass
+                with pytest.raises((SessionNotFoundError, ConversationNotFoundError)):
+                    await pool.export("silent")
+                assert "Hello." in await pool.export("other")
+
+    anyio.run(scenario)

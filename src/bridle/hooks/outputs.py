@@ -387,6 +387,56 @@ def encode_hook_output(output: object, event: str) -> EncodedHookOutput:
     return EncodedHookOutput(wire, warnings)
 
 
+def check_wire(output: object) -> None:
+    """Check an answer as the CLI does (2.1.330): one value of a wrong type, null included, makes the whole answer void.
+
+    Raises:
+        AnswerError: the CLI treats the answer as empty.
+    """
+    if not isinstance(output, Mapping):
+        raise AnswerError("it must be an object")
+    if output.get("async") is True:
+        return
+    for key in output.keys() & set(_COMMON.values()):
+        _checked(key, output[key], key)
+    if (path := "hookSpecificOutput") not in output:
+        return
+    specific = output[path]
+    event = specific.get("hookEventName") if isinstance(specific, Mapping) else None
+    fields = SPECIFIC_FIELDS.get(event) if isinstance(event, str) else None
+    if fields is None:
+        raise AnswerError(f"`{path}.hookEventName` is {event!r}, which no such output has", path)
+    for key in specific.keys() & set(fields.values()):
+        if event == "PermissionRequest":
+            check_decision(specific[key], f"{path}.{key}", of_hook=True)
+        else:
+            _checked(key, specific[key], f"{path}.{key}")
+    if event == "WorktreeCreate" and "worktreePath" not in specific:
+        raise AnswerError(f"`{path}.worktreePath` is missing", path)
+
+
+def check_decision(decision: Any, path: str, *, of_hook: bool) -> None:
+    """Check the answer to a permission request as the CLI does (2.1.330).
+
+    Args:
+        decision: the answer.
+        path: its place, for the error.
+        of_hook: True for the answer of a hook, which may lack a message, and whose updates of permissions count.
+
+    Raises:
+        AnswerError: the CLI does not accept it.
+    """
+    _decision(decision, path)
+    types: dict[str, type] = {"message": str, "interrupt": bool}
+    if decision["behavior"] == "allow":
+        types = {"updatedInput": dict, **({"updatedPermissions": list} if of_hook else {})}
+    elif not (of_hook or "message" in decision):
+        raise AnswerError(f"`{path}.message` is missing", path)
+    for key, kind in types.items():
+        if key in decision and not isinstance(decision[key], kind):
+            raise AnswerError(f"`{path}.{key}` must be of type {kind.__name__}", path)
+
+
 def _warn(warnings: list[StreamWarning], event: str, field: str, reason: str) -> None:
     context = {"field": field, "type": event, "reason": reason}
     text = escape_terminal(f"in the answer of a {event} hook, `{field}` {reason}", 500)

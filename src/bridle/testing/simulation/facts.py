@@ -16,12 +16,6 @@ _TOOLS_TEXT = (
 TOOLS = _TOOLS_TEXT.split()
 ASKING_TOOLS = ("AskUserQuestion", "EnterPlanMode", "ExitPlanMode")
 """Tools that exist only if the host answers questions."""
-HOOK_EVENTS = (
-    "ConfigChange CwdChanged DirectoryAdded Elicitation ElicitationResult FileChanged InstructionsLoaded MessageDisplay Notification "
-    "PermissionDenied PermissionRequest PostCompact PostModelSwitch PostToolBatch PostToolUse PostToolUseFailure PreCompact PreModelSwitch "
-    "PreToolUse SessionEnd SessionStart Setup Stop StopFailure SubagentStart SubagentStop TaskCompleted TaskCreated TeammateIdle "
-    "UserPromptExpansion UserPromptSubmit WorktreeCreate WorktreeRemove"
-)
 COMMANDS = ("compact", "context", "usage", "clear", "model")
 AGENTS = ("claude", "Explore", "general-purpose", "Plan", "statusline-setup")
 _CAPABILITIES_TEXT = (

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from bridle.checked.functions import AnswerError
+from bridle.hooks.outputs import check_wire
 from bridle.testing.script.run import Happened
-from bridle.testing.simulation.core import Part
-from bridle.testing.simulation.facts import HOOK_EVENTS
+from bridle.testing.simulation import frames
+from bridle.testing.simulation.core import Part, Pause, never
 from bridle.testing.simulation.state import split_server
 
 if TYPE_CHECKING:
@@ -91,6 +93,10 @@ class Hooks(Part):
             if late:
                 host.cancel(request_id)
             output = self.output_of(event, request_id)
+            if CRASHED in output:
+                host.emit(frames.refusal(self.state.session_id, output[CRASHED]))
+                host.exit(1)
+                yield Pause(never)
             if late and event == "PreToolUse":
                 output = {"decision": "block", "reason": "the hook did not answer in time"}
             if output.get("continue") is False:
@@ -100,23 +106,36 @@ class Hooks(Part):
 
     def output_of(self, event: str, request_id: str) -> dict[str, Any]:
         """Return the output of a hook that has answered, and note it."""
+        failed = self.host.error_of(request_id) is not None
         answer = self.host.answer(request_id)
-        output = answer if isinstance(answer, dict) else {}
-        self.script.note(f"the hook {event} answers {output}")
-        specific = output.get("hookSpecificOutput")
-        if isinstance(specific, dict) and (name := specific.get("hookEventName")) != event:
-            output = self._misnamed(event, name)
+        self.script.note(f"the hook {event} answers {answer}")
+        output: dict[str, Any] = {}
+        try:
+            check_wire(answer)
+        except AnswerError as problem:
+            if answer is not None or failed:
+                self._warn(event, f"the answer is treated as empty: {problem}", tag="hook_callback_failed")
+        else:
+            output = answer
+        name = output.get("hookSpecificOutput", {}).get("hookEventName", event)
+        if name != event:
+            output = self._misnamed(event, f"the output names the event {name!r}")
         self.turn.happened.append(Happened("hook", event, output))
         return output
 
-    def _misnamed(self, event: str, name: object) -> dict[str, Any]:
-        """Return the effect of an output that names another event: the real CLI (2.1.330) ignores it, or runs no tool."""
-        problem = f"the output of the hook {event} is ignored: its `hookEventName` is {name!r}"
-        self.script.note(problem)
-        self.host.stderr += f"Error in hook callback: {problem}\n".encode("utf-8", "replace")
-        if event == "PreToolUse" and name in HOOK_EVENTS.split():
-            return {FAILED: _FAILED_TEXT}
-        return {}
+    def _warn(self, event: str, problem: str, **more: Any) -> None:
+        text = f"hook {event}: {problem}"
+        self.script.note(text)
+        self.host.system("informational", content=text, level="warning", **more)
+
+    def _misnamed(self, event: str, problem: str) -> dict[str, Any]:
+        """Return the effect of an output for another event (2.1.330): the CLI ends, runs no tool, or ignores the output."""
+        self.script.note(f"hook {event}: {problem}")
+        if event in _ENDS_THE_CLI:
+            return {CRASHED: problem}
+        if event in ("Stop", "SubagentStop"):
+            self._warn(event, problem)
+        return {FAILED: _FAILED_TEXT} if event == "PreToolUse" else {}
 
     def run(
         self,
@@ -143,6 +162,9 @@ class Hooks(Part):
             self.host.system("informational", content=f"{name} says: {text}", level="notice")
 
 
+CRASHED = "crashed"
+"""The key of a text in place of an output: the CLI ends with it as an error."""
+_ENDS_THE_CLI = ("UserPromptSubmit", "PostToolBatch")
 FAILED = "failed"
 """The key of a text in place of an output: the hook has failed, and its tool does not run."""
 _FAILED_TEXT = (

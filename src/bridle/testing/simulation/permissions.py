@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from bridle.checked.functions import AnswerError
+from bridle.hooks.outputs import check_decision
 from bridle.testing.script.run import Happened
 from bridle.testing.simulation.core import Interruption, Part, Pause
 from bridle.testing.simulation.hooks import FAILED
@@ -193,7 +195,12 @@ class Permissions(Part):
         if hooks:
             self.scheduler.begin(self._late_hooks(hooks))
         if error is not None and decided is None:
-            return self._not_decided(use, error)
+            return self._not_decided(use, f"Tool permission request failed: Error: {error}")
+        if answer is not None and decided is None:
+            try:
+                check_decision(answer, "answer", of_hook=False)
+            except AnswerError as problem:
+                return self._not_decided(use, f"The answer to the permission request is invalid: {problem}")
         decision = decided if decided is not None else answer if isinstance(answer, dict) else {}
         return self._decided(use, decision, by_hook=by_hook)
 
@@ -230,7 +237,7 @@ class Permissions(Part):
     def _decided(self, use: _Use, answer: dict[str, Any], *, by_hook: bool) -> Decision:
         allowed = answer.get("behavior") == "allow"
         changed = answer.get("updatedInput")
-        if allowed and isinstance(changed, dict):
+        if allowed and changed:  # an empty one leaves the input as it is
             use = use._replace(input=changed)
         if not by_hook:
             outcome = "allow" if allowed else "deny"
@@ -253,13 +260,13 @@ class Permissions(Part):
             raise Interruption
         return refusal
 
-    def _not_decided(self, use: _Use, error: str) -> Decision:
-        """Deny a call about which the host has answered with an error."""
-        self.script.note(f"a permission request for {use.call.tool}, and the error {error}")
+    def _not_decided(self, use: _Use, text: str) -> Decision:
+        """Deny a call about which the host has answered with an error, or with an answer that the CLI does not accept."""
+        self.script.note(f"a permission request for {use.call.tool}: {text}")
         self.turn.happened.append(Happened("permission", use.call.tool, "deny", None))
         if self.state.launch.asks_host:
             self.host.report_state("running")
-        return self._refusal(use, _refused("config", "other"), f"Tool permission request failed: Error: {error}")
+        return self._refusal(use, _refused("config", "other"), text)
 
     def _update_permissions(self, update: dict[str, Any]) -> None:
         state = self.state

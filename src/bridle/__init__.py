@@ -98,12 +98,13 @@ def _not_here(name: str) -> Exception:
 
     from bridle.checked.official_names import advice
 
-    text = advice(name) or _suggested(name)
+    text = advice(name)
     # `from bridle import x` asks for the attribute from importlib first, and replaces the text of an AttributeError.
     importing = sys._getframe(2).f_globals.get("__name__") == "importlib._bootstrap"  # noqa: SLF001
-    if importing and text:
+    if importing and (text := text or _suggested(name)):
         return ImportError(f"`bridle` has no {name!r}. {text}", name="bridle")
-    return AttributeError(f"module 'bridle' has no attribute {name!r}. {text}".rstrip(". ") + ("." if text else ""))
+    # The interpreter adds a suggestion of its own to an AttributeError.
+    return AttributeError(f"module 'bridle' has no attribute {name!r}{text and f'. {text}'}")
 
 
 def _suggested(name: str) -> str:

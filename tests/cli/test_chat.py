@@ -141,10 +141,10 @@ def test_server_that_asks(bridle: Command) -> None:
 @pytest.mark.parametrize(
     ("arguments", "stdin", "says"),
     [
-        (["--nonsense"], b"", "No such option"),
+        (["--nonsense"], b"", "There is no option"),
         (["--permission-mode", "yolo"], b"", "permission_mode"),
         (["--cwd", "/nowhere/at/all"], b"", "does not exist"),
-        (["--json"], b"", "No such option"),
+        (["--json"], b"", "There is no option"),
         (["hi", "twice"], b"", "unexpected extra argument"),
         ([], b"\xff\n", "not valid UTF-8"),
     ],

@@ -50,7 +50,7 @@ def test_exit_codes_of_runs(bridle: Command, steps: list[list[Any]], code: int, 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["run", "hi", "--nonsense"], "No such option"),
+        (["run", "hi", "--nonsense"], "There is no option"),
         (["run", "hi", "--max-turns", "many"], "max-turns"),
         (["run", "hi", "--max-turns", "-1"], "max_turns"),
         (["run", "hi", "--permission-mode", "yolo"], "permission_mode"),
@@ -68,7 +68,7 @@ def test_exit_codes_of_runs(bridle: Command, steps: list[list[Any]], code: int, 
         (["run", "hi", "twice"], "unexpected extra argument"),
         (["run", ""], "empty"),
         (["run"], "empty"),
-        (["nonsense"], "No such command"),
+        (["nonsense"], "There is no command"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+from pathlib import Path
 
 import pytest
 
@@ -100,3 +101,53 @@ def test_help_whose_reader_goes_away(bridle: Command) -> None:
     os.close(write)
     _, errors = process.communicate()
     assert (process.returncode, errors) == (141, b"")
+
+
+@pytest.mark.parametrize(
+    "line", ["run hello -h", "run hello --model -h", "run --nosuch --help", "fleet results -j -h", "sessions tag x -h"]
+)
+def test_help_at_the_end_is_the_page_of_the_command(bridle: Command, line: str) -> None:
+    ran = bridle(*line.split())
+    words = [word for word in line.split() if not word.startswith("-")]
+    assert ran.code == 0
+    assert ran.text.startswith(f"Usage: bridle {words[0]}")
+
+
+def test_pages_use_the_whole_width(bridle: Command) -> None:
+    wide = bridle("run", "--help", env={"COLUMNS": "180"}).text
+    assert "  Set the mode: default, acceptEdits, plan, bypassPermissions, dontAsk, auto.\n" in wide
+    assert max(map(len, bridle("run", "--help", env={"COLUMNS": "80"}).text.splitlines())) <= 80
+
+
+def test_sessions_without_a_command_are_listed(bridle: Command) -> None:
+    assert bridle("sessions").errors == bridle("sessions", "list").errors != ""
+    assert bridle("sessions", "--json", "-a").code == 0
+    assert bridle("sessions", "--help").text.startswith("Usage: bridle sessions [OPTIONS] COMMAND")
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("sesions", "There is no command `sesions`. Did you mean `sessions`?"),
+        ("fleet rsults", "There is no command `rsults`. Did you mean `results`?"),
+        ("run --modle x", "There is no option `--modle`. Did you mean `--model`?"),
+        ("run --zzz", "There is no option `--zzz`."),
+    ],
+)
+def test_one_name_is_suggested(bridle: Command, line: str, text: str) -> None:
+    ran = bridle(*line.split())
+    assert (ran.code, ran.errors.splitlines()[-1]) == (2, f"error: {text}")
+
+
+@pytest.mark.parametrize("line", ["version --log-level debug", "doctor --partial", "doctor --timeout 3"])
+def test_flags_without_a_use_are_refused(bridle: Command, line: str) -> None:
+    assert "There is no option" in bridle(*line.split()).errors
+
+
+@pytest.mark.parametrize("command", ["simulate", "model"])
+def test_a_script_without_steps_fails(bridle: Command, tmp_path: Path, command: str) -> None:
+    (tmp_path / "empty.json").write_text('{"steps": []}')
+    (tmp_path / "empty.py").write_text("from bridle.testing import Script\nscript = Script()\n")
+    for name in ("empty.json", "empty.py"):
+        ran = bridle(command, name, "--", "true", cwd=tmp_path)
+        assert (ran.code, ran.errors) == (2, f"error: The script {name} has no steps: begin with a step `user`.\n")

@@ -217,7 +217,7 @@ def test_what_is_no_trace(bridle: Command, tmp_path: Path) -> None:
         assert ran.code == code, ran
         assert said in ran.errors
     ran = bridle("trace", "draw", "x")
-    assert (ran.code, "No such command 'draw'" in ran.errors) == (2, True)
+    assert (ran.code, "There is no command `draw`" in ran.errors) == (2, True)
     assert bridle("trace", "show").code == 2
 
 

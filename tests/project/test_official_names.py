@@ -218,3 +218,9 @@ def test_other_names_are_plain_attribute_errors() -> None:
         _ = bridle.qqq  # type: ignore[attr-defined]
     with pytest.raises(ImportError, match="cannot import name 'qqq'"):
         exec("from bridle import qqq", {})
+
+
+@pytest.mark.parametrize("code", ["import bridle; bridle.Sesion", "from bridle import Sesion"])
+def test_a_misspelt_name_gets_one_suggestion(code: str) -> None:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.count("Did you mean") == 1, done.stderr

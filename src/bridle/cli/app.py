@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bridle._version import __version__
+from bridle.checked.fields import suggestion
 from bridle.cli import fleet_flags, session_flags, simulate_flags
 from bridle.cli.flags import (
     CHAT,
@@ -35,9 +36,10 @@ from bridle.cli.flags import (
     TRACE_SHOW_EPILOG,
     Flags,
 )
-from bridle.cli.help import CommandWithHelp, GroupWithHelp
+from bridle.cli.help import HELP, CommandWithHelp, GroupWithHelp, ListingGroup
 from bridle.cli.running import USAGE, checked_level, ending_well, logged
 from bridle.cli.terminal import Terminal
+from bridle.errors import escape_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -141,7 +143,7 @@ COMMANDS = (
     Command(
         "doctor",
         "bridle.cli.doctor:doctor",
-        {**DOCTOR, **OPTIONS, **LOG, **SHAPE},
+        {**DOCTOR, **{name: row for name, row in OPTIONS.items() if name != "timeout"}, **LOG},
         "Check the installation: the CLI, its version, the login.",
         _DOCTOR_CODES,
     ),
@@ -227,12 +229,12 @@ COMMANDS = (
     _fleet("retry", "Queue tasks that failed once more.", fleet_flags.RETRY, fleet_flags.RETRY_EPILOG),
     _fleet("cancel", "Cancel tasks that are not over.", fleet_flags.CANCEL, fleet_flags.CANCEL_EPILOG),
     _fleet("trace", "Write the page of an attempt.", fleet_flags.TRACE, fleet_flags.TRACE_EPILOG),
-    Command("version", "bridle.cli.doctor:version", LOG, "Show the versions of Bridle, the CLI and Python."),
+    Command("version", "bridle.cli.doctor:version", {}, "Show the versions of Bridle, the CLI and Python."),
 )
 
 GROUPS = {
     "fleet": "Run many tasks with agents; a journal keeps them through crashes.",
-    "sessions": "List, read, search, change and export the conversations that the CLI keeps.",
+    "sessions": "List (without a command), read, search, change and export the conversations that the CLI keeps.",
     "trace": "Show, open and compare traces, cassettes and conversations.",
 }
 """The groups of commands, with their help."""
@@ -246,7 +248,7 @@ app: typer.Typer = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": [*HELP]},
 )
 
 
@@ -288,11 +290,11 @@ _groups: dict[str, typer.Typer] = {}
 for _name, _help in GROUPS.items():
     _groups[_name] = typer.Typer(
         name=_name,
-        cls=GroupWithHelp,
+        cls=ListingGroup if _name == "sessions" else GroupWithHelp,
         help=_help,
         epilog=f"Run `bridle {_name} COMMAND --help` for the flags of a command.",
         rich_markup_mode=None,
-        no_args_is_help=True,
+        no_args_is_help=_name != "sessions",
     )
     app.add_typer(_groups[_name])
 for _command in COMMANDS:
@@ -312,7 +314,7 @@ def run_app(arguments: Sequence[str]) -> int:
 def _dispatch(arguments: Sequence[str], terminal: Terminal) -> int:
     command: Any = typer.main.get_command(app)
     try:
-        action = command.main(list(arguments), prog_name="bridle", standalone_mode=False)
+        action = command.main(_asking_for_help(arguments), prog_name="bridle", standalone_mode=False)
     except _USAGE_ERRORS as error:
         return _usage_error(error, terminal)
     except typer.Abort:
@@ -323,6 +325,16 @@ def _dispatch(arguments: Sequence[str], terminal: Terminal) -> int:
         # The parser ends the process, with 1, if the reader of the help went away.
         raise BrokenPipeError from None
     return action(terminal) if callable(action) else int(action or 0)
+
+
+def _asking_for_help(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments, of which `-h` at the end leaves nothing but the command: it is help, whatever is wrong before it."""
+    if "--" not in arguments and arguments and arguments[-1] in HELP:
+        for command in COMMANDS:
+            words = command.name.split()
+            if list(arguments[: len(words)]) == words:
+                return [*words, HELP[0]]
+    return list(arguments)
 
 
 # typer brings its own copy of click in some versions and uses the package in others; this class is the right one in both.
@@ -341,5 +353,8 @@ def _usage_error(error: Any, terminal: Terminal) -> int:
     if context is not None:
         terminal.note(f"Usage: {' '.join(context.get_usage().split()).removeprefix('Usage: ')}")
         terminal.note(f"Try '{context.command_path} --help' for help.\n")
+    if (wrong := getattr(error, "option_name", None)) and hasattr(error, "possibilities"):
+        known = error.possibilities or ()
+        message = f"There is no option `{escape_terminal(wrong, 100)}`.{suggestion(wrong, known)}"
     terminal.error(message)
     return USAGE

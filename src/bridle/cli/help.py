@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from typer.core import TyperCommand, TyperGroup
 
+from bridle.checked.fields import suggestion
 from bridle.cli.terminal import wrapped
+from bridle.errors import escape_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,8 +19,8 @@ if TYPE_CHECKING:
 _NARROW = 70
 """Columns below which a text stands below its flag."""
 _LEFT = 32
-_MOST = 100
 _SMALL = 20
+HELP = ("-h", "--help")
 
 
 class CommandWithHelp(TyperCommand):
@@ -32,6 +34,13 @@ class CommandWithHelp(TyperCommand):
 class GroupWithHelp(TyperGroup):
     """A group of commands with the help page of this module."""
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the first argument names; fail with one suggestion if there is none."""
+        if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing and not args[0].startswith("-"):
+            shown = escape_terminal(args[0], 100)
+            ctx.fail(f"There is no command `{shown}`.{suggestion(args[0], self.list_commands(ctx))}")
+        return super().resolve_command(ctx, args)
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help page."""
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
@@ -39,8 +48,18 @@ class GroupWithHelp(TyperGroup):
         formatter.write(_page(self, ctx, shown))
 
 
+class ListingGroup(GroupWithHelp):
+    """A group that lists without a command, with the flags of `list`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put `list` in the place of the command, if there is none."""
+        if not ctx.resilient_parsing and (not args or (args[0].startswith("-") and args[0] not in HELP)):
+            args = ["list", *args]
+        return list(super().parse_args(ctx, args))
+
+
 def _page(command: Any, context: Any, commands: Iterable[tuple[str, str]] = ()) -> str:
-    width = max(_SMALL, min(_MOST, shutil.get_terminal_size((80, 24)).columns))
+    width = max(_SMALL, shutil.get_terminal_size((80, 24)).columns)
     usage = f"Usage: {context.command_path} {' '.join(command.collect_usage_pieces(context))}"
     parts = [wrapped(usage, width, "  "), wrapped(command.help or "", width)]
     panels: dict[str, list[tuple[str, str]]] = {}

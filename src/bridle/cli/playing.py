@@ -47,11 +47,14 @@ def read_script(path: str, kinds: tuple[type[Any], ...] = (Script,)) -> Any:
         known = ", ".join(_LANGUAGES)
         raise OptionsError(f"{shown(path)} is not a script: its name must end in one of {known}.", field="script")
     try:
-        return _python(file, kinds) if file.suffix == ".py" else Script.load(file)
+        script = _python(file, kinds) if file.suffix == ".py" else Script.load(file)
     except OSError as error:
         raise OptionsError(f"{shown(path)} cannot be read: {error.strerror or error}.", field="script") from None
     except ValueError as error:
         raise OptionsError(str(error), field="script") from None
+    if not (script.steps if isinstance(script, Script) else any(one.steps for one in script.report().played)):
+        raise OptionsError(f"The script {shown(path)} has no steps: begin with a step `user`.", field="script")
+    return script
 
 
 def _python(file: Path, kinds: tuple[type[Any], ...]) -> Any:

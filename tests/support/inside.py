@@ -35,8 +35,3 @@ def is_read(stream: Any) -> bool:
 def asks_version(stream: Any) -> bool:
     """Return whether a query has started the process that it asks for the version."""
     return stream.wrapped._way.preparation._query._process is not None
-
-
-def watch_of(relief: Any) -> Any:
-    """Return the thread that watches over slow callbacks."""
-    return relief._watch

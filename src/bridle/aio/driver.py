@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextvars
 import inspect
-import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -42,8 +41,6 @@ __all__ = ["Driver"]
 _MISSED_READS = 3
 """How often in a row a writer may end the wait for output; then output is read, for `_READ_SECONDS` at least."""
 _READ_SECONDS = 0.002
-_QUICK_SECONDS = 0.0005
-"""For how long the event loop waits for a plain callback that is expected to be quick: a report of its end through the loop costs more."""
 
 
 class Driver:
@@ -63,7 +60,6 @@ class Driver:
         self._loop = Loop()
         self._context = context_for_thread()  # for plain callbacks; it suits async ones as well
         self._threads = Threads()
-        self._pace = Pace()
         self._serving = self._answered = False
         self._scope: anyio.CancelScope | None = None  # the wait for output
         self._until: float | None = None  # its time limit
@@ -285,7 +281,7 @@ class Driver:
         return True
 
     def _serve_callbacks(self) -> bool:
-        """Stop and start callbacks; return whether a quick one has been answered already."""
+        """Stop and start callbacks; return whether one has been answered already."""
         self._serving, self._answered = True, False
         try:
             for job in self._core.callbacks.take():
@@ -293,11 +289,7 @@ class Driver:
                 if job.is_async:
                     self._loop.spawn(partial(run_job, job, self._finish), context, eager=True)
                     continue
-                # One of each step at most is waited for, so that the loop never waits for long.
-                call = ThreadCall(job, self._finish, self._loop, context, self._pace, may_wait=not self._answered)
-                call.start(self._threads)
-                if call.returned():
-                    call.end()
+                ThreadCall(job, self._finish, self._loop, context).start(self._threads)
         finally:
             self._serving = False
         return self._answered
@@ -317,16 +309,6 @@ class Driver:
 Finish = Callable[["Job", object, "BaseException | None"], None]
 
 
-class Pace:
-    """How quick plain callbacks are: the next one is expected to be as the last one was.
-
-    Attributes:
-        quick: False after a callback that took longer than the event loop waits.
-    """
-
-    quick: bool = True
-
-
 class ThreadCall:
     """A plain callback in a thread. The loop gets its outcome, and no task waits for it.
 
@@ -337,47 +319,27 @@ class ThreadCall:
         finish: called in the loop with the outcome.
         loop: the event loop.
         context: the context variables of the callback.
-        pace: says whether it is expected to be quick, and learns how long it took.
-        may_wait: True if the loop may wait for it.
     """
 
-    def __init__(
-        self, job: Job, finish: Finish, loop: Loop, context: contextvars.Context, pace: Pace, *, may_wait: bool
-    ) -> None:
+    def __init__(self, job: Job, finish: Finish, loop: Loop, context: contextvars.Context) -> None:
         self._job = job
         self._finish = finish
         self._loop = loop
         self._context = context
-        self._pace = pace
         self._call: Callable[[], object] | None = job.take()
         self._outcome: tuple[object, BaseException | None, bool] = None, None, False
         self._stopped = False
-        self._waited_for = may_wait and pace.quick
-        self._claim = threading.Lock()  # taken by the thread that ends the wait: the callback's, or the loop's
-        self._done = threading.Lock()
-        self._done.acquire()
         job.stop = self._stop
 
     def start(self, threads: Threads) -> None:
         """Start it, unless its answer is not needed any more."""
         if self._job.cancelled:
-            self._waited_for = False
             return
         try:
             threads.run(self._work)
         except Exception as problem:  # no thread is available
-            self._waited_for = False
             self._outcome = None, problem, False
             self._loop.post(self.end)
-
-    def returned(self) -> bool:
-        """Wait for a callback that is expected to be quick, at most `_QUICK_SECONDS`; return whether it has returned."""
-        if not self._waited_for:
-            return False
-        if self._done.acquire(timeout=_QUICK_SECONDS) or not self._claim.acquire(blocking=False):
-            return True
-        self._pace.quick = False
-        return False
 
     def _stop(self) -> None:
         self._stopped = True
@@ -385,13 +347,8 @@ class ThreadCall:
     def _work(self) -> None:
         call, self._call = self._call, None
         assert call is not None  # noqa: S101 - it is started once
-        begun = time.monotonic()
         self._outcome = _called(self._context, call)
-        self._pace.quick = time.monotonic() - begun < _QUICK_SECONDS
-        if self._waited_for and self._claim.acquire(blocking=False):
-            self._done.release()
-        else:
-            self._loop.post(self.end)
+        self._loop.post(self.end)
 
     def end(self) -> None:
         """Hand over the outcome, in the loop."""

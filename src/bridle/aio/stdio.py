@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from bridle.aio.driver import Pace, ThreadCall, run_job
+from bridle.aio.driver import ThreadCall, run_job
 from bridle.answering.stdio import StdioConnection
 from bridle.errors import OptionsError, escape_terminal
 from bridle.tools import ToolServer
@@ -82,7 +82,6 @@ class _Serving:
         self._loop = Loop()
         self._context = context_for_thread()
         self._threads = Threads()
-        self._pace = Pace()
         self._connection = StdioConnection(server, self._post)
         self._changed = anyio.Event()
         self._moving = self._lost = False
@@ -154,15 +153,12 @@ class _Serving:
         assert pipes is not None  # noqa: S101 - set before anything is received
         self._moving = True
         try:
-            for number, job in enumerate(connection.take()):
+            for job in connection.take():
                 context = self._context.copy()
                 if job.is_async:
                     self._loop.spawn(partial(run_job, job, self._finish), context, name="bridle tool", eager=True)
                     continue
-                call = ThreadCall(job, self._finish, self._loop, context, self._pace, may_wait=not number)
-                call.start(self._threads)
-                if call.returned():
-                    call.end()
+                ThreadCall(job, self._finish, self._loop, context).start(self._threads)
         finally:
             self._moving = False
         if not (self._lost or pipes.writing) and (data := connection.data_to_send()):

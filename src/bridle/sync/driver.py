@@ -1,9 +1,8 @@
 """The reading thread of a blocking session: reads, hands messages out, starts callbacks, ends the process.
 
 The way of one read: `_move` waits in `transport.receive`; under the lock the bytes go into the connection, timeouts are applied, and
-`flush` has the core hand out what arrived (waking readers), sends what is to be sent and starts callbacks. One plain callback of each
-read is kept and run in this thread; if it takes its time, another thread continues to read (`relief.py`). The driver refers to no
-`Session`, so a session that is no longer referenced is collected.
+`flush` has the core hand out what arrived (waking readers), sends what is to be sent and starts callbacks in threads of their own, so
+that reading never waits for one. The driver refers to no `Session`, so a session that is no longer referenced is collected.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from bridle.answering.servers import CLOSE_SECONDS
 from bridle.options.bounds import LONGEST_SECONDS
 from bridle.session.core import driver_error
-from bridle.sync.relief import Relief
 from bridle.transports.base import SyncPushTransport
 from bridle.waiting.event_loops import context_for_thread
 from bridle.waiting.threads import Threads
@@ -68,16 +66,15 @@ class Driver:
         self._push = transport if isinstance(transport, SyncPushTransport) else None
         self._unwritten = False
         self._slow_at = -_TAKEN_BYTES
-        self._own: Job | None = None
         self._exited = False
         self._exit_code: int | None = None
         self._thread: threading.Thread | None = None
         self._runner = Runner(self._finish)
-        self._relief = Relief(self.run, self._run)
 
     def start(self) -> None:
         """Start the thread. The process has been started, and the caller holds the lock."""
-        self._thread = self._runner.thread(self._run, f"bridle-session, created at {self._core.created_at}")
+        name = f"bridle-session, created at {self._core.created_at}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
         self.running = True
 
@@ -94,12 +91,8 @@ class Driver:
         """
         self._runner.run(call)
 
-    def flush(self, *, keeps_one: bool = False) -> None:
-        """Have the core hand out what happened, send what is to be sent, and start callbacks. Called under the lock; never blocks.
-
-        Args:
-            keeps_one: keep one plain callback for this thread.
-        """
+    def flush(self) -> None:
+        """Have the core hand out what happened, send what is to be sent, and start callbacks. Called under the lock; never blocks."""
         core, connection = self._core, self._core.connection
         core.pump(time.monotonic())
         if not self.running:
@@ -116,20 +109,16 @@ class Driver:
         if core.has_last_words:
             self._transport.end_input()
             core.hears_last_words(time.monotonic())
-        self._serve_callbacks(keeps_one=keeps_one)
+        self._serve_callbacks()
         if self._unwritten:
             self._unwritten = False
             self.flush()
 
     def _run(self) -> None:
         core, transport = self._core, self._transport
-        self._thread = threading.current_thread()
-        handed_over = False
         try:
             try:
-                handed_over = self._move()
-                if handed_over:
-                    return
+                self._move()
             except Exception as error:
                 failure = driver_error(error)  # before the lock: it may log
                 with self._lock:
@@ -155,8 +144,7 @@ class Driver:
             self._core.log.exception("a session's process could not be ended")
             transport.abandon()
         finally:
-            if not handed_over:
-                self._end()
+            self._end()
 
     def _end(self) -> None:
         with self._lock:
@@ -168,7 +156,6 @@ class Driver:
             self.running = False
             self._core.ended.set()
         self._tell()
-        self._relief.close()
         self._runner.close()
 
     def _write_last(self) -> None:
@@ -205,8 +192,8 @@ class Driver:
                 return
         event.wait(CLOSE_SECONDS)
 
-    def _move(self) -> bool:
-        """Read until the end; True if the reading was handed over to another thread before."""
+    def _move(self) -> None:
+        """Read until the end."""
         core, connection, transport = self._core, self._core.connection, self._transport
         while True:
             with self._lock:
@@ -214,7 +201,7 @@ class Driver:
                     core.begin_stop(time.monotonic())
                 self.flush()
                 if core.may_end:
-                    return False
+                    return
                 seconds = core.deadlines.wait_seconds(time.monotonic())
                 if core.poll is not None:
                     # A prompt that is sent meanwhile, or the end of the input, brings deadlines: none of them can pass before this.
@@ -233,12 +220,10 @@ class Driver:
                     connection.receive_data(data)
                 core.expire(time.monotonic(), transport.stderr_tail)
                 # Inside of the same lock: nobody may see a core that is ahead of the handles which tell of it.
-                self.flush(keeps_one=bool(data))
-            if self._own is not None and self._run_own():
-                return True
+                self.flush()
             if data == b"":
                 self._see_the_end()
-                return False
+                return
 
     def _pause(self, seconds: float | None) -> None:
         """Wait, and read nothing: the store is behind."""
@@ -267,26 +252,6 @@ class Driver:
         if taken - began < _TAKEN_BYTES:
             self._slow_at = taken
 
-    def _run_own(self) -> bool:
-        """Run a callback in this thread; True if another one reads on meanwhile."""
-        job, self._own = self._own, None
-        if job is None or job.over:
-            return False
-        self._thread = None  # whoever reads on
-        try:
-            if self._relief.call(lambda: self._call_here(job)):
-                return True
-        except RuntimeError as error:  # no thread can be had
-            self._finish(job, None, error)
-        self._thread = threading.current_thread()
-        return False
-
-    def _call_here(self, job: Job) -> None:
-        try:
-            self._runner.call_here(job)
-        except Exception:
-            self._core.log.exception("a callback could not be finished")
-
     def _see_the_end(self) -> None:
         """Wait for the exit. The output has ended: by itself, or because another thread stops the transport."""
         core = self._core
@@ -309,11 +274,8 @@ class Driver:
                     return
                 self._exited = self._exit_code is not None
 
-    def _serve_callbacks(self, *, keeps_one: bool) -> None:
+    def _serve_callbacks(self) -> None:
         for job in self._core.callbacks.take():
-            if keeps_one and not job.is_async and self._own is None:
-                self._own = job
-                continue
             try:
                 self._runner.start(job)
             except RuntimeError as error:  # no thread can be had
@@ -356,14 +318,6 @@ class Runner:
     def run(self, call: Callable[[], None]) -> None:
         """Run a function of the library in one of the threads; it must not raise."""
         self._threads.run(call)
-
-    def thread(self, call: Callable[[], None], name: str) -> threading.Thread:
-        """Return a new thread, not started, that runs a function of the library and then is one of the threads."""
-        return self._threads.thread(call, name)
-
-    def call_here(self, job: Job) -> None:
-        """Run a plain callback in this thread."""
-        (job.context or self._context).copy().run(self._call, job)
 
     def _call(self, job: Job) -> None:
         try:

@@ -131,13 +131,9 @@ class Threads:
         try:
             self._idle.pop().put(work)
         except IndexError:
-            self.thread(work).start()
-
-    def thread(self, work: Callable[[], None], name: str | None = None) -> threading.Thread:
-        """Return a new thread, not started, that runs a function that raises nothing and is then one of those that are kept."""
-        inbox: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        inbox.put(work)  # an argument would be held for as long as the thread lives
-        return threading.Thread(target=self._serve, args=(inbox,), name=name or self._name, daemon=True)
+            inbox: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+            inbox.put(work)  # an argument would be held for as long as the thread lives
+            threading.Thread(target=self._serve, args=(inbox,), name=self._name, daemon=True).start()
 
     def end(self) -> None:
         """Let threads end: idle ones now, others when their functions return."""

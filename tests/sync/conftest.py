@@ -1,7 +1,0 @@
-"""A check that nothing is left."""
-
-from __future__ import annotations
-
-from tests.support.query_fixtures import leaves_nothing
-
-__all__ = ["leaves_nothing"]

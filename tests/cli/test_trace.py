@@ -137,7 +137,7 @@ def test_the_timeline(bridle: Command, file: Path) -> None:
         "4.500 result success, 3 tokens in, 5 out, $0.2500 so far [3.5 s]",
         "5.000 hook Stop",
         "⎿ no answer",
-        "6.100 exit exit code 3",
+        "6.100 exit code 3",
         "6.200 stderr it broke",
     ):
         assert wanted.split() in shown, (wanted, ran.text)

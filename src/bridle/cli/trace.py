@@ -83,6 +83,8 @@ class _Timeline:
                 self._in_full(event, item)
             case "result":
                 self._result(event, item, first)
+            case "exit":
+                event.what = item.title.removeprefix("exit ")
             case _ if self._full:
                 event.what = self._whole(what, first)
                 event.outcome = self._whole(outcome, lines.get("answer", first))

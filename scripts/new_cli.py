@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import drift_baseline
 import install_cli
 import install_older
 from install_cli import PROJECT, npm, read_pin
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from bridle.testing.conformance import Report
 
 PIN = "pinned_cli.toml"
-BASELINE = "src/bridle/testing/conformance/drift_baseline.py"
+BASELINE = "scripts/drift_baseline.py"
 
 
 class Bound(NamedTuple):
@@ -120,18 +121,21 @@ def schemas(program: Path) -> dict[str, set[str]]:
 
 def look(program: Path) -> Seen:
     """Return the names in a CLI, and what it does of what Bridle depends on."""
+    from drift import Drift, without_row
+
     import bridle.testing.conformance.behaviours  # noqa: F401 - adds the checks
     from bridle.protocol.results import ServerInfo
     from bridle.testing.conformance.bench import CLI_CHECKS, Bench
     from bridle.testing.conformance.cli import run_checks
-    from bridle.testing.conformance.drift import without_row
     from bridle.testing.conformance.report import Report
 
     seen = Seen(report=Report(f"Claude Code CLI {program}"))
+    drift = Drift()
     fields: set[str] = set()
     hooks: set[str] = set()
 
     def listed(line: bytes) -> None:
+        drift.see(line)
         _fields(line, fields, hooks)
 
     with tempfile.TemporaryDirectory(prefix="bridle-new-cli-", ignore_cleanup_errors=True) as folder:
@@ -142,17 +146,17 @@ def look(program: Path) -> Seen:
     initialize, flags = set(bench.facts.get("initialize", ())), set(bench.facts.get("listed", ()))
     seen.names = {
         HEADINGS[0]: flags,
-        HEADINGS[1]: set(bench.drift.frames),
+        HEADINGS[1]: set(drift.frames),
         HEADINGS[2]: fields,
         HEADINGS[3]: initialize,
         HEADINGS[4]: hooks | bench.hooks,
         **schemas(program),
     }
     seen.unmodelled = {
-        "FIELDS": set(bench.drift.unknown_fields),
+        "FIELDS": set(drift.unknown_fields) | set(bench.facts.get("hook_fields", ())),
         "FLAGS": set(without_row(flags, baseline=())),
         "INITIALIZE": initialize - set(ServerInfo.__struct_encode_fields__),
-        "TYPES": set(bench.drift.unknown_types),
+        "TYPES": set(drift.unknown_types),
     }
     return seen
 
@@ -199,7 +203,7 @@ def described(old_version: str, new_version: str, old: Seen, new: Seen) -> str:
     for seen, version in ((old, old_version), (new, new_version)):
         if seen.report is not None:
             lines += ["", f"Conformance of {version}: {seen.report.summary()}"]
-            lines += [f"  {finding}" for finding in seen.report.findings if finding.status in ("fails", "drift")]
+            lines += [f"  {finding}" for finding in seen.report.findings if finding.status == "fails"]
     return "\n".join(lines) + "\n"
 
 
@@ -210,8 +214,6 @@ def wrapped(label: str, names: Iterable[str]) -> str:
 
 def baseline(kind: str) -> set[str]:
     """Return a set of the drift baseline."""
-    from bridle.testing.conformance import drift_baseline
-
     return set(getattr(drift_baseline, kind))
 
 

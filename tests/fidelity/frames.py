@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from bridle.errors import DecodeError
 from bridle.messages import decode
-from bridle.testing.conformance.drift import unmodelled_fields
-from bridle.testing.conformance.drift_baseline import FIELDS
+from scripts.drift import unmodelled_fields
+from scripts.drift_baseline import FIELDS
 from tests.fidelity.differences import DIFFERENT_VALUES, NOT_COMPARED, ONLY_REAL, SHAPE_ONLY
 
 Frame = dict[str, Any]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle.testing.conformance import drift_baseline
+from scripts import drift_baseline
 
 if TYPE_CHECKING:
     from types import ModuleType

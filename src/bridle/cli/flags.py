@@ -234,7 +234,6 @@ DEMO: Flags = {
 }
 CONFORMANCE: Flags = {
     "cli_path": flag(str, "--cli", "--cli-path", metavar="PATH", help=_CLI),
-    "strict": flag(bool, "--strict", help="Fail for drift as well."),
     **JSON_REPORT,
 }
 INSTALL: Flags = {

@@ -1,7 +1,7 @@
 """Conformance: checks of the behaviour that any transport and any CLI version must have, run on yours.
 
 - `check_transport(source)`: for authors of transports, the rules of `bridle.transports.base`.
-- `check_cli(path)`: for a version of the Claude Code CLI, what Bridle relies on and where it drifts; also `bridle conformance`.
+- `check_cli(path)`: for a version of the Claude Code CLI, what Bridle relies on; also `bridle conformance`.
 - `check_session_store(factory)`: for authors of session stores.
 
 All return a `Report`; `report.raise_for_failures()` makes a test of it.

@@ -7,11 +7,15 @@ inherited, and the key is not a real one. Nothing leaves the machine.
 from __future__ import annotations
 
 import subprocess
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from bridle.errors import DecodeError
+from bridle.messages import ControlRequest, decode
 from bridle.options.bounds import Timeouts
-from bridle.testing.conformance.drift import Drift
+from bridle.protocol.control import row_for
+from bridle.protocol.control_table import Direction
 from bridle.testing.conformance.report import Failed
 from bridle.testing.faults import with_faults
 from bridle.testing.faults.flow import FrameStage, Item, Selection, Stage
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
+    from bridle.errors import StreamWarning
     from bridle.options.options import Options
     from bridle.sync import QueryStream, Session
     from bridle.testing.faults import FaultySource
@@ -59,7 +64,9 @@ class Bench:
     Attributes:
         cli_path: the CLI.
         folder: the folder that it sees as its machine.
-        drift: observations so far that are not modelled.
+        bad_lines: lines so far that are not frames.
+        dropped: warnings about fields of another shape than the class says.
+        unknown_requests: unknown requests of the CLI to its host.
         hooks: the hook events that fired so far.
         facts: facts that one check leaves for a later one.
         seconds: how long an answer may take.
@@ -70,7 +77,9 @@ class Bench:
     folder: Path
     seconds: float = 60.0
     see: Callable[[bytes], None] | None = None
-    drift: Drift = field(default_factory=Drift)
+    bad_lines: list[str] = field(default_factory=list)
+    dropped: Counter[str] = field(default_factory=Counter)
+    unknown_requests: Counter[str] = field(default_factory=Counter)
     hooks: set[str] = field(default_factory=set)
     facts: dict[str, Any] = field(default_factory=dict)
 
@@ -113,13 +122,27 @@ class Bench:
 
         return Session(self.options(model, **fields), transport=self._tapped())
 
-    def _see(self, line: bytes) -> None:
-        self.drift.see(line)
+    def take(self, line: bytes) -> None:
+        """Take one line of the CLI's output."""
         if self.see is not None:
             self.see(line)
+        if not line.strip():
+            return
+        try:
+            frame = decode(line.rstrip(b"\r\n"), self._warned)
+        except DecodeError as error:
+            self.bad_lines.append(str(error))
+            return
+        if isinstance(frame, ControlRequest):
+            row = row_for(frame.subtype)
+            if row is None or row.direction is Direction.HOST_TO_CLI:
+                self.unknown_requests[str(frame.subtype)] += 1
+
+    def _warned(self, warning: StreamWarning) -> None:
+        self.dropped[str(warning)] += 1
 
     def _tapped(self) -> FaultySource:
-        return with_faults(None, _Tap(self._see))
+        return with_faults(None, _Tap(self.take))
 
     def run(self, *arguments: str, seconds: float = 30.0) -> subprocess.CompletedProcess[bytes]:
         """Run the CLI with these arguments and no input.
@@ -138,10 +161,6 @@ class Bench:
             )
         except subprocess.TimeoutExpired:
             raise Failed(f"`{' '.join(arguments)}` had not ended after {seconds:g} s") from None
-
-
-class Drifted(Exception):  # noqa: N818 - it ends a check, and reaches nobody
-    """It works, but not as Bridle knows it; the text says how."""
 
 
 class CLICheck(NamedTuple):

@@ -1,4 +1,4 @@
-"""`check_cli`: the behaviour of a Claude Code CLI that Bridle depends on, and the places where that CLI drifts from it."""
+"""`check_cli`: the behaviour of a Claude Code CLI that Bridle depends on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridle.launch import find_cli
-from bridle.testing.conformance.bench import CLI_CHECKS, Bench, CLICheck, Drifted
+from bridle.testing.conformance.bench import CLI_CHECKS, Bench, CLICheck
 from bridle.testing.conformance.report import Failed, Finding, Report, Skipped, Status
 from bridle.testing.errors import ScriptError
 
@@ -25,7 +25,7 @@ def check_cli(
     on_check: Callable[[int, int, str], object] | None = None,
     on_finding: Callable[[Finding], object] | None = None,
 ) -> Report:
-    """Check a CLI against the behaviour Bridle depends on, and report where it drifts.
+    """Check a CLI against the behaviour Bridle depends on.
 
     It takes about half a minute. No account is used and nothing leaves the machine.
 
@@ -84,8 +84,6 @@ def _run(bench: Bench, check: CLICheck, failed: set[str]) -> tuple[Status, str, 
         detail = check.run(bench) or ""
     except Skipped as reason:
         status, detail = "skipped", str(reason)
-    except Drifted as reason:
-        status, detail = "drift", str(reason)
     except Failed as failure:
         status, detail = "fails", str(failure)
     except ScriptError as error:

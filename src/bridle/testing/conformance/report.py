@@ -11,8 +11,7 @@ from bridle.errors import escape_terminal
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-Status: TypeAlias = Literal["holds", "fails", "drift", "skipped"]
-"""`drift`: it works, but not as Bridle knows it."""
+Status: TypeAlias = Literal["holds", "fails", "skipped"]
 _DETAIL_CHARACTERS = 1_500
 
 
@@ -32,7 +31,7 @@ class Finding:
         group: the group of the check.
         check: its name, stable between versions.
         behaviour: the expected behaviour, in one line.
-        status: `holds`, `fails`, `drift` or `skipped`.
+        status: `holds`, `fails` or `skipped`.
         detail: the observation, where it matters.
         required: True if nothing works without it.
         where: the shell it was run in, if it was run in several.
@@ -102,7 +101,7 @@ class Report:
         count = Counter(finding.status for finding in self.findings)
         required = len(self.failures)
         parts = [f"{count['holds']} hold", f"{count['fails']} fail ({required} of them required)"]
-        return ", ".join([*parts, f"{count['drift']} drifted", f"{count['skipped']} skipped"])
+        return ", ".join([*parts, f"{count['skipped']} skipped"])
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values, for JSON."""

@@ -289,7 +289,7 @@ class Driver:
                 if job.is_async:
                     self._loop.spawn(partial(run_job, job, self._finish), context, eager=True)
                     continue
-                ThreadCall(job, self._finish, self._loop, context).start(self._threads)
+                run_in_thread(job, self._finish, self._loop, context, self._threads)
         finally:
             self._serving = False
         return self._answered
@@ -309,8 +309,8 @@ class Driver:
 Finish = Callable[["Job", object, "BaseException | None"], None]
 
 
-class ThreadCall:
-    """A plain callback in a thread. The loop gets its outcome, and no task waits for it.
+def run_in_thread(job: Job, finish: Finish, loop: Loop, context: contextvars.Context, threads: Threads) -> None:
+    """Run a plain callback in a thread. The loop gets its outcome, and no task waits for it.
 
     The outcome of one that is stopped is dropped, and its thread is free when it returns.
 
@@ -319,49 +319,36 @@ class ThreadCall:
         finish: called in the loop with the outcome.
         loop: the event loop.
         context: the context variables of the callback.
+        threads: the threads.
     """
+    call = job.take()
+    stopped = False
 
-    def __init__(self, job: Job, finish: Finish, loop: Loop, context: contextvars.Context) -> None:
-        self._job = job
-        self._finish = finish
-        self._loop = loop
-        self._context = context
-        self._call: Callable[[], object] | None = job.take()
-        self._outcome: tuple[object, BaseException | None, bool] = None, None, False
-        self._stopped = False
-        job.stop = self._stop
+    def stop() -> None:
+        nonlocal stopped
+        stopped = True
 
-    def start(self, threads: Threads) -> None:
-        """Start it, unless its answer is not needed any more."""
-        if self._job.cancelled:
-            return
-        try:
-            threads.run(self._work)
-        except Exception as problem:  # no thread is available
-            self._outcome = None, problem, False
-            self._loop.post(self.end)
+    def work() -> None:
+        loop.post(partial(end, *_called(context, call)))
 
-    def _stop(self) -> None:
-        self._stopped = True
-
-    def _work(self) -> None:
-        call, self._call = self._call, None
-        assert call is not None  # noqa: S101 - it is started once
-        self._outcome = _called(self._context, call)
-        self._loop.post(self.end)
-
-    def end(self) -> None:
-        """Hand over the outcome, in the loop."""
-        job, (outcome, error, more) = self._job, self._outcome
+    def end(outcome: object, error: BaseException | None, more: bool) -> None:
         job.stop = None
-        if self._stopped:
+        if stopped:
             if inspect.iscoroutine(outcome):
                 outcome.close()
         elif more:
             job.call = lambda: outcome
-            self._loop.spawn(partial(run_job, job, self._finish), self._context)
+            loop.spawn(partial(run_job, job, finish), context)
         else:
-            self._finish(job, outcome, error)
+            finish(job, outcome, error)
+
+    job.stop = stop
+    if job.cancelled:  # its answer is not needed any more
+        return
+    try:
+        threads.run(work)
+    except Exception as problem:  # no thread is available
+        loop.post(partial(end, None, problem, False))
 
 
 def _called(context: contextvars.Context, call: Callable[[], object]) -> tuple[object, BaseException | None, bool]:

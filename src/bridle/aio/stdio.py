@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from bridle.aio.driver import ThreadCall, run_job
+from bridle.aio.driver import run_in_thread, run_job
 from bridle.answering.stdio import StdioConnection
 from bridle.errors import OptionsError, escape_terminal
 from bridle.tools import ToolServer
@@ -158,7 +158,7 @@ class _Serving:
                 if job.is_async:
                     self._loop.spawn(partial(run_job, job, self._finish), context, name="bridle tool", eager=True)
                     continue
-                ThreadCall(job, self._finish, self._loop, context).start(self._threads)
+                run_in_thread(job, self._finish, self._loop, context, self._threads)
         finally:
             self._moving = False
         if not (self._lost or pipes.writing) and (data := connection.data_to_send()):

@@ -78,7 +78,9 @@ def frame_of(random: Random) -> dict[str, Any]:
     ]
     if random.random() < 0.3:
         place = random.choice(({"env": {"A": PLAIN}}, {"headers": [PLAIN, {"B": PLAIN}]}, {"apiKeyHelper": PLAIN}))
-        content.append({"type": "tool_use", "id": "t", "name": "Bash", "input": {**place, texts[0]: texts[-1], "n": 1e3}})
+        content.append(
+            {"type": "tool_use", "id": "t", "name": "Bash", "input": {**place, texts[0]: texts[-1], "n": 1e3}}
+        )
     return {"type": "user", "message": {"role": "user", "content": content}, "uuid": "u"}
 
 
@@ -119,7 +121,9 @@ def parts_of(page: str) -> list[bytes]:
 def search_files(lines: list[bytes], folder: Path) -> list[str]:
     """Write a trace, a cassette and a conversation with these lines and their pages; return the problems."""
     problems = []
-    plain = b"".join(line[: len(line) * 2 // 3] + b"\n" for line in lines[:3])  # not JSON: a CLI that dies while it writes
+    plain = b"".join(
+        line[: len(line) * 2 // 3] + b"\n" for line in lines[:3]
+    )  # not JSON: a CLI that dies while it writes
     for name in ("trace.jsonl", "tape.cassette"):
         path = folder / name
         redactor = Redactor(Vault())

@@ -78,7 +78,6 @@ __all__ = ["EventCursor", "MessageCursor", "QuerySession", "Session", "Steered",
 Item = TypeVar("Item")
 T = TypeVar("T")
 R = TypeVar("R", bound=ControlResult)
-T = TypeVar("T")
 A = TypeVar("A", bound="Audience")
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import generated_modules
 from generated_modules import PACKAGE
 
-MODULES = ("mapping", "operations", "pool", "query", "session")
+MODULES = ("attempts", "mapping", "operations", "pool", "query", "session")
 
 HEADER = """\
 # Generated from src/bridle/aio/{name}.py by scripts/make_sync.py. Do not edit: edit the source and run `./dev format`.

@@ -10,8 +10,9 @@ from collections.abc import AsyncIterable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast, overload
 
+from bridle.aio.attempts import answered
 from bridle.aio.pool_seam import PoolSeam
-from bridle.aio.query import answered, query
+from bridle.aio.query import query
 from bridle.aio.waits import OtherShell, is_cancellation, iterator_of, next_of
 from bridle.checked.fields import integer
 from bridle.errors import BridleError, ConcurrentUseError, OptionsError, StreamError, short_traceback

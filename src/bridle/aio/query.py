@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast, overload
 
+from bridle.aio.attempts import answered
 from bridle.aio.waits import (
     OtherShell,
     Preparing,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from bridle.queries.prompts import Prompt, Prompts
     from bridle.transports.base import AsyncTransport
 
-__all__ = ["QueryStream", "answered", "query", "run"]
+__all__ = ["QueryStream", "query", "run"]
 
 
 T = TypeVar("T")
@@ -646,29 +646,3 @@ async def run(
         return await answered(
             attempts, output_type, lambda prompt, options: query(prompt, options, transport=transport).collect(), sleep
         )
-
-
-async def answered(
-    attempts: Attempts, output_type: Any, collect: Callable[[Any, Options], Any], pause: Callable[[float], Any]
-) -> RunResult[Any]:
-    """Make attempts until one has the answer.
-
-    Args:
-        attempts: the attempts.
-        output_type: the type of the answer.
-        collect: makes an attempt with a prompt and options, and returns its `CollectResult`.
-        pause: waits between two attempts.
-
-    Raises:
-        BridleError: the last attempt failed.
-    """
-    while True:
-        collected: CollectResult | None = None
-        try:
-            collected = await collect(attempts.prompt, attempts.options)
-            return attempts.conclude(collected, output_type, datetime.now(UTC))
-        except BridleError as error:
-            seconds = attempts.failed(error, collected, datetime.now(UTC))
-            if seconds is None:
-                raise
-        await pause(seconds)

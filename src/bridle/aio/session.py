@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, cast, ov
 
 from msgspec import structs
 
+from bridle.aio.attempts import answered
 from bridle.aio.operations import Operations
 from bridle.aio.seam import Seam, starting
 from bridle.aio.waits import (
@@ -731,8 +732,6 @@ class Session(OtherShell, SessionBase, Operations):
                     answer = await session.ask("How many tests are there?", output_type=int)
                     print(answer.output)
         """
-        from bridle.aio.query import answered
-
         with short_traceback:
             self._require_start("ask")
             core = self._core

@@ -18,8 +18,9 @@ from bridle.options.retry import Retry
 from bridle.queries.outcomes import RunResult, with_output_type
 from bridle.queries.retrying import Attempts
 from bridle.session.readers import Flag
+from bridle.sync.attempts import answered
 from bridle.sync.pool_seam import PoolSeam
-from bridle.sync.query import answered, query
+from bridle.sync.query import query
 from bridle.sync.waits import OtherShell, is_cancellation, iterator_of, next_of
 from bridle.transports.base import TransportSource
 from bridle.waiting.threads import Mark

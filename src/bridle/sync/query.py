@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast, overload
 
 from bridle.errors import BridleError, ConcurrentUseError, DecodeError, StreamWarning, last_api_error, short_traceback
@@ -21,6 +20,7 @@ from bridle.queries.ending import TextDeltas
 from bridle.queries.outcomes import CollectResult, RunResult, with_output_type
 from bridle.queries.plain import PlainQuery, is_steered, tell, warn_before_start, with_guards
 from bridle.queries.retrying import Attempts
+from bridle.sync.attempts import answered
 from bridle.sync.waits import (
     OtherShell,
     Preparing,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from bridle.sync.session import Steered
     from bridle.transports.base import SyncTransport
 
-__all__ = ["QueryStream", "answered", "query", "run"]
+__all__ = ["QueryStream", "query", "run"]
 
 
 T = TypeVar("T")
@@ -647,29 +647,3 @@ def run(
         return answered(
             attempts, output_type, lambda prompt, options: query(prompt, options, transport=transport).collect(), sleep
         )
-
-
-def answered(
-    attempts: Attempts, output_type: Any, collect: Callable[[Any, Options], Any], pause: Callable[[float], Any]
-) -> RunResult[Any]:
-    """Make attempts until one has the answer.
-
-    Args:
-        attempts: the attempts.
-        output_type: the type of the answer.
-        collect: makes an attempt with a prompt and options, and returns its `CollectResult`.
-        pause: waits between two attempts.
-
-    Raises:
-        BridleError: the last attempt failed.
-    """
-    while True:
-        collected: CollectResult | None = None
-        try:
-            collected = collect(attempts.prompt, attempts.options)
-            return attempts.conclude(collected, output_type, datetime.now(UTC))
-        except BridleError as error:
-            seconds = attempts.failed(error, collected, datetime.now(UTC))
-            if seconds is None:
-                raise
-        pause(seconds)

@@ -38,6 +38,7 @@ from bridle.session.core import SessionBase, SessionCore, checked_content, promp
 from bridle.session.events import SessionEvent
 from bridle.session.readers import Inbox, Progress, Readers, TurnBase
 from bridle.session.steering import SteeredQuery
+from bridle.sync.attempts import answered
 from bridle.sync.operations import Operations
 from bridle.sync.seam import Seam, starting
 from bridle.sync.waits import (
@@ -727,8 +728,6 @@ class Session(OtherShell, SessionBase, Operations):
                     answer = session.ask("How many tests are there?", output_type=int)
                     print(answer.output)
         """
-        from bridle.sync.query import answered
-
         with short_traceback:
             self._require_start("ask")
             core = self._core

@@ -1,0 +1,44 @@
+# Generated from src/bridle/aio/attempts.py by scripts/make_sync.py. Do not edit: edit the source and run `./dev format`.
+"""The attempts of a query or a prompt, one after the other."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from bridle.errors import BridleError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridle.options.options import Options
+    from bridle.queries.outcomes import CollectResult, RunResult
+    from bridle.queries.retrying import Attempts
+
+__all__ = ["answered"]
+
+
+def answered(
+    attempts: Attempts, output_type: Any, collect: Callable[[Any, Options], Any], pause: Callable[[float], Any]
+) -> RunResult[Any]:
+    """Make attempts until one has the answer.
+
+    Args:
+        attempts: the attempts.
+        output_type: the type of the answer.
+        collect: makes an attempt with a prompt and options, and returns its `CollectResult`.
+        pause: waits between two attempts.
+
+    Raises:
+        BridleError: the last attempt failed.
+    """
+    while True:
+        collected: CollectResult | None = None
+        try:
+            collected = collect(attempts.prompt, attempts.options)
+            return attempts.conclude(collected, output_type, datetime.now(UTC))
+        except BridleError as error:
+            seconds = attempts.failed(error, collected, datetime.now(UTC))
+            if seconds is None:
+                raise
+        pause(seconds)

@@ -272,7 +272,7 @@ async def _made(step: Step, options: Options, session_id: str | None) -> Any:
     except TimeoutError as error:
         reason = str(error) or f"it did not return within {seconds} s. Raise `Timeouts.store`."
         raise StoreError(step.operation, reason, session_id) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a store cannot end the program
         reason = f"{type(error).__name__}: {without_passwords(text_of(error))}"
         raise StoreError(step.operation, reason, session_id) from error
 

@@ -14,7 +14,7 @@ import msgspec
 from bridle.answering.jobs import Job
 from bridle.checked.fields import without_passwords
 from bridle.checked.functions import is_async
-from bridle.errors import StoreConflictError, StreamWarning, escape_terminal, text_of
+from bridle.errors import DecodeError, StoreConflictError, StreamWarning, escape_terminal, text_of
 from bridle.messages import Message, ResultMessage
 from bridle.messages.decode import decode
 from bridle.protocol import events
@@ -197,7 +197,7 @@ class Storing:
         self.move()
 
     def _failed(self, error: BaseException) -> None:
-        lost = isinstance(error, StoreConflictError)
+        lost = isinstance(error, (StoreConflictError, DecodeError))  # an entry that is nested too deep stays so
         text = text_of(error) if lost else f"{type(error).__name__}: {without_passwords(text_of(error))}"
         rest = self.mirror.failed(escape_terminal(text, 500), error, again=True, lost=lost)
         if rest is not None:

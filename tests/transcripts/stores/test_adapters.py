@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-from bridle import StoreConflictError
+from bridle import StoreConflictError, StoreError
 from bridle.testing import check_session_store
 from bridle.transcripts.stores import MemoryStore, PostgresStore
 from tests.support.forking import Baton, Fork
@@ -74,6 +76,21 @@ def test_both_processes_of_a_fork_append(making: Callable[[str], Make]) -> None:
     fork.wait()
     assert numbers(anyio.run(store.load, KEY)) == [1, 4]
     assert numbers(anyio.run(store.load, others)) == [2, 3]
+
+
+def test_a_file_that_is_lost_is_an_error_until_it_is_closed(making: Callable[[str], Make], tmp_path: Path) -> None:
+    store = making("sqlite")()
+    anyio.run(store.append, KEY, [entry(1)])
+    (tmp_path / "sessions.db").rename(tmp_path / "moved.db")
+    for call in (partial(store.append, KEY, [entry(2)]), partial(store.load, KEY), partial(store.delete, KEY)):
+        with pytest.raises(
+            StoreError, match=r"sessions\.db' cannot be used any more: it was deleted or moved"
+        ) as caught:
+            anyio.run(call)
+        assert not caught.value.retryable
+    (tmp_path / "moved.db").rename(tmp_path / "sessions.db")
+    store.close()
+    assert numbers(anyio.run(store.load, KEY)) == [1]
 
 
 def test_titles_and_tags_of_others_are_no_conflict(making: Callable[[str], Make], kind: str) -> None:

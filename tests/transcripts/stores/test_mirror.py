@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bridle import DecodeError
 from bridle.transcripts.stores.mirror import (
     ATTEMPTS,
     BATCH_BYTES,
@@ -262,3 +263,16 @@ def test_a_copy_is_at_any_time_the_beginning_of_its_file(seed: int) -> None:
             if not problems:
                 assert all(len(store[path]) >= size for path, size in sizes.items())
     assert mirror.waiting <= 20_000 + 15_000
+
+
+def test_an_entry_that_is_nested_too_deep_is_an_error_of_bridle() -> None:
+    mirror = Mirror("eager", LARGE)
+    mirror.take(MAIN, b'[{"n": ' + b"[" * 900 + b"]" * 900 + b"}]")
+    append = mirror.begin()
+    assert append is not None
+
+    def deeper(levels: int) -> Any:
+        return append.entries() if not levels else deeper(levels - 1)
+
+    with pytest.raises(DecodeError, match="nested too deep"):
+        deeper(600)

@@ -9,8 +9,10 @@ import stat
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
+import bridle.sync
 from bridle import Options, StoreError
 from bridle.transcripts.places import project_key
 from bridle.transcripts.stores import MemoryStore
@@ -309,3 +311,74 @@ def test_only_an_id_or_continue_asks_the_store() -> None:
     assert not wants_store(Options(session_store=store, resume="a title"))
     assert not wants_store(Options(session_store=store))
     assert not wants_store(Options(resume=SESSION))
+
+
+class Leaving:
+    def append(self, key: Any, entries: list[Any]) -> None:
+        raise SystemExit(3)
+
+
+def deep() -> list[Any]:
+    nested: list[Any] = []
+    for _ in range(100_000):
+        nested = [nested]
+    return nested
+
+
+@pytest.mark.parametrize("value", ["\ud800", deep(), object(), {1: object()}], ids=["surrogate", "deep", "odd", "key"])
+def test_entries_that_are_no_json_are_an_error_and_leave_nothing(home: Home, value: Any) -> None:
+    class Odd(MemoryStore):
+        async def load(self, key: Any) -> Any:
+            return [entry(1, value=value)]
+
+    home.store = Odd()
+    with pytest.raises(StoreError, match="an entry cannot be written as JSON") as caught:
+        home.resume()
+    assert (caught.value.operation, caught.value.session_id, caught.value.retryable) == ("load", SESSION, False)
+    assert home.removed == [str(home.folder)]
+
+
+@pytest.mark.parametrize("found", [5, {"a": 1}, [5], [{}], "text"])
+def test_a_store_that_finds_something_else_is_an_error(home: Home, found: Any) -> None:
+    class Odd(MemoryStore):
+        async def find_session(self, session_id: str) -> Any:
+            return found
+
+    home.store = Odd()
+    with pytest.raises(StoreError, match="`find_session`"):
+        home.resume()
+
+
+def test_a_store_that_lists_no_list_is_an_error(home: Home) -> None:
+    class Odd(MemoryStore):
+        async def list_subkeys(self, key: Any) -> Any:
+            return 5
+
+    home.store = Odd()
+    home.store_has(entry(1))
+    with pytest.raises(StoreError, match="it returned a int, and not a list"):
+        home.resume()
+
+
+@pytest.mark.parametrize("plain", [True, False], ids=["plain", "async"])
+@pytest.mark.parametrize("blocking", [True, False], ids=["threads", "asyncio"])
+def test_a_store_cannot_end_the_program(home: Home, *, blocking: bool, plain: bool) -> None:
+    class Plain(Leaving):
+        def load(self, key: Any) -> Any:
+            raise SystemExit(3)
+
+    class Async(Leaving):
+        async def load(self, key: Any) -> Any:
+            raise SystemExit(3)
+
+    options = home.options(session_store=Plain() if plain else Async())
+
+    async def resumes() -> None:
+        async with bridle.Session(options):
+            pass
+
+    with pytest.raises(StoreError, match="`load` of the session store failed: SystemExit"):
+        if blocking:
+            bridle.sync.Session(options).start()
+        else:
+            anyio.run(resumes)

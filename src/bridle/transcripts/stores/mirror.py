@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 from msgspec import Raw
 
+from bridle.messages.base import plain
+
 if TYPE_CHECKING:
     from bridle.options.stores import FlushMode, StoreKey
 
@@ -131,7 +133,7 @@ class Append:
 
     def entries(self) -> list[Any]:
         """Return the entries: fresh objects at each call, because a store may change them."""
-        return [_plain(entry) for entry in self._entries]
+        return [plain(entry) for entry in self._entries]
 
     def put_back(self) -> None:
         """Put the entries back to the front of their file."""
@@ -165,7 +167,6 @@ class Problem(NamedTuple):
 
 
 _split = msgspec.json.Decoder(list[Raw]).decode
-_plain = msgspec.json.Decoder().decode
 
 
 class Mirror:

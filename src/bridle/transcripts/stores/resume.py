@@ -167,11 +167,17 @@ def load_steps(
     if not entries and implements(store, "find_session"):
         found = yield Step(store.find_session, (session_id,), "find_session")
         if found:  # it was in another working directory, or on another host
-            key = {"project_key": str(found[0]["project_key"]), "session_id": session_id}
+            try:
+                key = {"project_key": str(found[0]["project_key"]), "session_id": session_id}
+            except (TypeError, LookupError):
+                raise _unusable("find_session", "it did not return a list of keys.", session_id) from None
             entries = _entries((yield Step(store.load, (key,), "load")), "load", session_id)
     parts: dict[str, list[Any]] = {"": entries}
     if entries and implements(store, "list_subkeys"):
-        for subpath in (yield Step(store.list_subkeys, (key,), "list_subkeys")) or ():
+        subpaths = (yield Step(store.list_subkeys, (key,), "list_subkeys")) or ()
+        if not isinstance(subpaths, (list, tuple, set, frozenset)):
+            raise _unusable("list_subkeys", f"it returned a {type(subpaths).__name__}, and not a list.", session_id)
+        for subpath in subpaths:
             if not isinstance(subpath, str) or not safe_subpath(subpath):
                 warnings.append(_left_out(subpath, session_id))
                 continue
@@ -201,14 +207,13 @@ def _entries(loaded: object, operation: str, session_id: str) -> list[Any]:
     if loaded is None:
         return []
     if not isinstance(loaded, (list, tuple)):
-        raise StoreError(
-            operation, f"it returned a {type(loaded).__name__}, and not a list of entries or None.", session_id
-        )
+        what = type(loaded).__name__
+        raise _unusable(operation, f"it returned a {what}, and not a list of entries or None.", session_id)
     known: set[str] = set()
     entries = []
     for entry in loaded:
         if not isinstance(entry, dict):
-            raise StoreError(operation, f"an entry is a {type(entry).__name__}, and not a dict.", session_id)
+            raise _unusable(operation, f"an entry is a {type(entry).__name__}, and not a dict.", session_id)
         uuid = entry.get("uuid")
         if isinstance(uuid, str):
             if uuid in known:  # appended twice: stores take entries at least once
@@ -216,6 +221,13 @@ def _entries(loaded: object, operation: str, session_id: str) -> list[Any]:
             known.add(uuid)
         entries.append(entry)
     return entries
+
+
+def _unusable(operation: str, message: str, session_id: str) -> StoreError:
+    """Return the error for something that a store returns each time."""
+    error = StoreError(operation, message, session_id)
+    error.retryable = False
+    return error
 
 
 def missing_entries(stored: Iterable[Any], on_disk: Iterable[Any]) -> tuple[list[Any], int]:
@@ -327,6 +339,7 @@ def materialise(folder: str, options: Options, project: str, session_id: str, pa
 
     Raises:
         OSError: a file cannot be written; the folder is left to be removed.
+        StoreError: an entry cannot be written as JSON.
     """
     write_parts(folder, project, session_id, parts)
     _bring_configuration(Path(folder), *user_config(options))
@@ -345,9 +358,17 @@ def write_parts(folder: str, project: str, session_id: str, parts: dict[str, lis
         metadata = [entry for entry in entries if entry.get("type") == _METADATA] if subpath else []
         if metadata:
             last = {name: value for name, value in metadata[-1].items() if name != "type"}
-            _write(path.with_suffix(_METADATA_FILE), [_encode(last)])
+            _write(path.with_suffix(_METADATA_FILE), [_encoded(last, session_id)])
         lines = (entry for entry in entries if not (metadata and entry.get("type") == _METADATA))
-        _write(path, (_encode(entry) + b"\n" for entry in lines))
+        _write(path, (_encoded(entry, session_id) + b"\n" for entry in lines))
+
+
+def _encoded(entry: Any, session_id: str) -> bytes:
+    try:
+        return _encode(entry)
+    except (TypeError, ValueError, RecursionError) as error:
+        message = f"an entry cannot be written as JSON: {type(error).__name__}: {escape_terminal(str(error), 300)}."
+        raise _unusable("load", message, session_id) from error
 
 
 def _give(folder: str, user: str | int) -> None:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from bridle.storage.sqlite import Database
+from bridle.errors import StoreError
+from bridle.storage.sqlite import Database, StorageError
 from bridle.transcripts.stores.keys import Adapter, Batch, Positions, milliseconds
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Callable
 
     from bridle.transcripts.stores.keys import Place
 
 __all__ = ["SQLiteStore"]
 
+T = TypeVar("T")
 _decode = msgspec.json.Decoder().decode
 
 _VERSION = 1
@@ -69,18 +72,33 @@ class SQLiteStore(Adapter):
     # -- in threads ----------------------------------------------------------------------------------------------------
 
     def _sessions(self, project: str) -> list[tuple[str, int]]:
-        return self._rows("SELECT session, mtime FROM bridle_transcripts WHERE project = ? AND part = ''", (project,))
+        sql = "SELECT session, mtime FROM bridle_transcripts WHERE project = ? AND part = ''"
+        return self._rows("list_sessions", sql, (project,))
 
     def _parts(self, project: str, session: str) -> list[str]:
         sql = "SELECT part FROM bridle_transcripts WHERE project = ? AND session = ? AND part != ''"
-        return [part for (part,) in self._rows(sql, (project, session))]
+        return [part for (part,) in self._rows("list_subkeys", sql, (project, session))]
 
     def _projects(self, session: str) -> list[str]:
         sql = "SELECT project FROM bridle_transcripts WHERE session = ? AND part = '' ORDER BY mtime DESC"
-        return [project for (project,) in self._rows(sql, (session,))]
+        return [project for (project,) in self._rows("find_session", sql, (session,))]
 
-    def _rows(self, sql: str, values: tuple[str, ...]) -> list[Any]:
-        return self._database.look(lambda connection: connection.execute(sql, values).fetchall())
+    def _rows(self, operation: str, sql: str, values: tuple[str, ...]) -> list[Any]:
+        return self._do(operation, lambda connection: connection.execute(sql, values).fetchall(), reads=True)
+
+    def _do(self, operation: str, work: Callable[[sqlite3.Connection], T], *, reads: bool = False) -> T:
+        """Call a function in one transaction.
+
+        Raises:
+            StoreError: the file cannot be used.
+        """
+        try:
+            return self._database.transaction(work, reads=reads)
+        except StorageError as error:
+            failed = StoreError(operation, f"{self._path!r} {error}")
+            failed.retryable = error.retryable
+            cause = error.__cause__
+        raise failed from cause
 
     def _append(self, place: Place, entries: list[Any]) -> None:
         batch = Batch(entries)
@@ -111,7 +129,7 @@ class SQLiteStore(Adapter):
             )
             return int(position)
 
-        position = self._database.transaction(work)
+        position = self._do("append", work)
         if batch.talks:
             self._positions.saw(place, position)
 
@@ -127,7 +145,7 @@ class SQLiteStore(Adapter):
             )
             return row[0], [_decode(entry) for (entry,) in found]
 
-        loaded = self._database.transaction(work, reads=True)
+        loaded = self._do("load", work, reads=True)
         if loaded is None:
             return None
         self._positions.saw(place, loaded[0])
@@ -141,5 +159,5 @@ class SQLiteStore(Adapter):
             connection.execute(f"DELETE FROM bridle_entries WHERE {where}", values)
             connection.execute(f"DELETE FROM bridle_transcripts WHERE {where}", values)
 
-        self._database.transaction(work)
+        self._do("delete", work)
         self._positions.forget(place)

@@ -66,8 +66,17 @@ def run(function: Callable[..., Coroutine[Any, Any, Any]], *arguments: Any, seco
     """
     import asyncio
 
-    async def call() -> Any:
-        async with asyncio.timeout(seconds):
-            return await function(*arguments)
+    async def call() -> tuple[Any, BaseException | None]:
+        try:
+            async with asyncio.timeout(seconds):
+                return await function(*arguments), None
+        except (
+            SystemExit,
+            KeyboardInterrupt,
+        ) as error:  # asyncio would end the loop, and every later call would wait for ever
+            return None, error
 
-    return asyncio.run_coroutine_threadsafe(call(), _loop.running()).result()
+    outcome, error = asyncio.run_coroutine_threadsafe(call(), _loop.running()).result()
+    if error is not None:
+        raise error
+    return outcome

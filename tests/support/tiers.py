@@ -39,6 +39,7 @@ AT_RANDOM = (
     "pool/test_isolation",
     "fleet/test_lost",
     "fleet/test_workspace_kills",
+    "storage/test_storms",
 )
 # These need npm packages, which `./dev test --thorough` and `./dev ci` install.
 NODE = ("tools/test_conformance", "cli/test_other_sdks")

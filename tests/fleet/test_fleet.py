@@ -12,11 +12,12 @@ import pytest
 import bridle
 from bridle import Budget, BudgetExceededError, CLINotFoundError, Options, OptionsError, Retry, Timeouts
 from bridle.errors import TaskChangedError, TaskFailedError
-from bridle.fleet import Answer, ConcurrencyChanged, Fleet, Task, TaskChanged, TaskFinished
+from bridle.fleet import Answer, ConcurrencyChanged, Fleet, FleetRun, Task, TaskChanged, TaskFinished
 from bridle.fleet.journal import open_journal
 from bridle.fleet.task import spec_of
 from bridle.storage.holders import process_domain
 from bridle.testing import Script
+from tests.contract import shows
 from tests.fleet.conftest import NOW, finished, tasks
 from tests.support.patience import patience
 
@@ -388,6 +389,23 @@ def test_two_drivers_run_no_task_twice(making: Making) -> None:
     one.wait()
     assert {(row.state, row.attempt) for row in first.results()} == {("succeeded", 1)}
     assert NOW.resume
+
+
+@shows("fleet.journal.reported")
+def test_two_drivers_report_each_end_once(making: Making) -> None:
+    first, second = making(concurrency=3), making(concurrency=3)
+    ends: list[str] = []
+    runs = [fleet.run(tasks(30)) for fleet in (first, second)]
+
+    def read(run: FleetRun) -> None:
+        ends.extend(event.row.task for event in run if isinstance(event, TaskFinished))
+
+    threads = [threading.Thread(target=read, args=(run,)) for run in runs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(ends) == sorted(task.id for task in tasks(30))
 
 
 def test_a_run_that_is_dropped_warns(making: Making, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""A program with a pool that has a conversation with an open turn, and then does what a test wants: `block`, `wait`."""
+"""A program with a pool that has a conversation with an open turn, and then does what a test wants: `block` its event loop, or wait."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from bridle.pool import SQLiteRegistry
 from tests.pool.conftest import stand_in
 
 
-async def main(folder: Path, what: str, lease: float) -> None:
-    registry = SQLiteRegistry(folder / "registry.db", lease_seconds=lease)
+async def main(folder: Path, what: str) -> None:
+    registry = SQLiteRegistry(folder / "registry.db")
     async with (
         bridle.SessionPool(stand_in(folder), warm=0, registry=registry, timeout=None) as pool,
         pool.conversation("a") as session,
@@ -27,4 +27,4 @@ async def main(folder: Path, what: str, lease: float) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])))
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))

@@ -661,7 +661,7 @@ class Play:
             "memory": dice.choice((None, None, 700 * MB)),
         }
         self.benches = [Bench(registry, name, **limits) for name in names]
-        registry.clock = lambda: max(bench.now for bench in self.benches)
+        registry.sightings.clock = lambda: max(bench.now for bench in self.benches)
         self.waiting: dict[Waiter, tuple[Bench, str | None]] = {}
         self.holding: dict[Waiter, Bench] = {}
         self.used: Counter[int] = Counter()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,44 +12,29 @@ from pathlib import Path
 import pytest
 
 from bridle.errors import RegistryError
-from bridle.pool import MemoryRegistry, RegistryRow, SQLiteRegistry
+from bridle.pool import SQLiteRegistry
 from bridle.pool import registry as module
 from bridle.pool.registry import Beat, Held, Record
+from bridle.storage.holders import holder_name, process_name
 from tests.contract import shows
 
+FAR = "m|boot|pid:[1]|7|9|0badcafe"
 ONE = Record("session-1", "/somewhere", said=True)
 
 
 class Clock:
-    """Stands in for `time` in the module of the registry."""
+    """Stands in for the clocks of the observers: one for signs, and that of the wall."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
 
-    def time(self) -> float:
+    def __call__(self) -> float:
         return self.now
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(module, "time", clock)
-    return clock
-
-
-@shows("pool.keys.list")
-@pytest.mark.parametrize("kind", ["memory", "file"])
-def test_conversations_are_listed(path: Path, kind: str) -> None:
-    registry = MemoryRegistry() if kind == "memory" else SQLiteRegistry(path)
-    for key in ("b", "a", "new"):
-        assert registry.acquire(key, "me").taken
-    registry.save("b", "me", ONE)
-    registry.save("a", "me", ONE)
-    registry.release("a", "me")
-    both = [RegistryRow("a", ONE), RegistryRow("b", ONE, "me")]
-    assert registry.conversations() == both
-    assert registry.conversations("b") == both[1:]
-    assert registry.conversations("new") == registry.conversations("unknown") == []
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture
@@ -60,12 +46,13 @@ Opened = Callable[[], SQLiteRegistry]
 
 
 @pytest.fixture
-def opened(path: Path) -> Iterator[Opened]:
+def opened(path: Path, clock: Clock) -> Iterator[Opened]:
     """Return a function that opens the file once more, as another program does."""
     all_of_them: list[SQLiteRegistry] = []
 
     def make() -> SQLiteRegistry:
         all_of_them.append(SQLiteRegistry(path, lease_seconds=15))
+        all_of_them[-1].sightings.clock = clock
         return all_of_them[-1]
 
     yield make
@@ -78,7 +65,7 @@ def test_what_one_connection_stores_another_reads(opened: Opened) -> None:
     one, two = opened(), opened()
     assert one.acquire("a", "me") == Held(taken=True, record=None)
     assert one.save("a", "me", ONE)
-    assert two.acquire("a", "you") == Held(taken=False)
+    assert two.acquire("a", "you") == Held(taken=False, holder="me")
     assert not two.save("a", "you", Record("other", "/"))
     two.release("a", "you")
     assert one.beat("me", ["a"]) == Beat(wanted=("a",))
@@ -98,36 +85,76 @@ def test_the_file_is_of_its_owner_only(path: Path, opened: Opened) -> None:
 
 
 @shows("pool.registry.expires")
-def test_the_lease_of_a_dead_holder_ends(opened: Opened, clock: Clock) -> None:
+def test_the_lease_of_a_holder_elsewhere_ends_when_its_heartbeat_does(opened: Opened, clock: Clock) -> None:
     dead, other = opened(), opened()
-    dead.acquire("a", "dead")
-    dead.save("a", "dead", ONE)
+    dead.acquire("a", FAR)
+    dead.save("a", FAR, ONE)
+    assert other.acquire("a", "other") == Held(taken=False, holder=FAR)  # a new observer waits for the whole time
     clock.now += 14.9
     assert not other.acquire("a", "other").taken
     clock.now += 0.2
     assert other.acquire("a", "other") == Held(taken=True, record=ONE)
-    assert dead.beat("dead", ["a"]) == Beat(lost=("a",))
-    assert not dead.save("a", "dead", Record("late", "/"))
-    dead.release("a", "dead")
+    assert dead.beat(FAR, ["a"]) == Beat(lost=("a",))
+    assert not dead.save("a", FAR, Record("late", "/"))
+    dead.release("a", FAR)
     assert other.save("a", "other", ONE)
 
 
 @shows("pool.registry.expires")
-def test_the_lease_of_a_live_holder_does_not_end(opened: Opened, clock: Clock) -> None:
+def test_the_lease_of_a_holder_elsewhere_that_sends_heartbeats_does_not_end(opened: Opened, clock: Clock) -> None:
     alive, other = opened(), opened()
-    alive.acquire("a", "alive")
+    alive.acquire("a", FAR)
     for _ in range(100):
         clock.now += 14
-        assert alive.beat("alive", ["a"]).lost == ()
+        assert alive.beat(FAR, ["a"]).lost == ()
         assert not other.acquire("a", "other").taken
-    assert alive.save("a", "alive", ONE)
+    assert alive.save("a", FAR, ONE)
 
 
-def test_a_clock_that_was_set_back_keeps_nobody_out(opened: Opened, clock: Clock) -> None:
-    one, two = opened(), opened()
-    one.acquire("a", "one")
-    clock.now -= 3600
-    assert two.acquire("a", "two").taken
+@shows("pool.registry.expires")
+def test_the_lease_of_this_process_does_not_end(opened: Opened, clock: Clock) -> None:
+    mine, other = opened(), opened()
+    mine.acquire("a", me := holder_name())
+    for _ in range(3):
+        assert other.acquire("a", holder_name()) == Held(taken=False, holder=me)
+        clock.now += 1e9  # it sends no heartbeat at all
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+        gone = f"{process_name(process.pid)}|0badcafe"
+    assert mine.acquire("b", gone).taken
+    assert other.acquire("b", "other").taken  # at once
+
+
+@shows("pool.registry.clocks")
+@pytest.mark.parametrize("step", [16, -61, 86_400, -86_400])
+def test_a_step_of_the_wall_clock_frees_nothing(
+    opened: Opened, clock: Clock, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    holder, observer = opened(), opened()
+    for key, name in (("far", FAR), ("near", holder_name())):
+        assert holder.acquire(key, name).taken
+        assert not observer.acquire(key, "observer").taken
+    now = time.time() + step
+    monkeypatch.setattr(time, "time", lambda: now)
+    clock.now += 14
+    fresh = opened()
+    for registry in (observer, fresh):
+        assert not registry.acquire("far", "observer").taken
+        assert not registry.acquire("near", "observer").taken
+    assert holder.beat(FAR, ["far"]) == Beat(wanted=("far",))
+
+
+def test_a_database_that_fails_keeps_heartbeats_out(path: Path, opened: Opened, clock: Clock) -> None:
+    alive, other = opened(), opened()
+    alive.acquire("a", FAR)
+    assert not other.acquire("a", "other").taken
+    clock.now += 100
+    breaker = sqlite3.connect(path, isolation_level=None)
+    breaker.execute("ALTER TABLE holders RENAME TO gone")
+    with pytest.raises(RegistryError, match="no such table"):
+        other.acquire("a", "other")
+    breaker.execute("ALTER TABLE gone RENAME TO holders")
+    breaker.close()
+    assert not other.acquire("a", "other").taken
 
 
 def test_who_waited_first_gets_it_first(opened: Opened, clock: Clock) -> None:
@@ -150,6 +177,7 @@ def test_one_who_stopped_waiting_keeps_nobody_out(opened: Opened, clock: Clock) 
     registry.save("a", "one", ONE)
     assert not registry.acquire("a", "two").taken
     registry.release("a", "one")
+    assert not registry.acquire("a", "three").taken
     clock.now += 3.1
     assert registry.acquire("a", "three").taken
 
@@ -171,10 +199,20 @@ def test_a_newer_file_is_refused(path: Path) -> None:
     connection.close()
     before = path.read_bytes()
     with pytest.raises(
-        RegistryError, match=r"registry\.db' has version 7, and this Bridle knows up to 1\. Update Bridle"
+        RegistryError, match=r"registry\.db' has tables of version 7, and this Bridle uses version 2\. Update Bridle"
     ):
         SQLiteRegistry(path)
     assert path.read_bytes() == before
+
+
+@shows("pool.registry.refused")
+def test_an_older_file_is_refused(path: Path) -> None:
+    SQLiteRegistry(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 1")
+    connection.close()
+    with pytest.raises(RegistryError, match=r"tables of version 1, and this Bridle uses version 2\. Use another file"):
+        SQLiteRegistry(path)
 
 
 @shows("pool.registry.refused")
@@ -195,7 +233,7 @@ def test_a_file_of_another_application_is_refused_and_kept(path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE conversations (id INTEGER PRIMARY KEY, title TEXT)")
     connection.close()
-    with pytest.raises(RegistryError, match="cannot be used"):
+    with pytest.raises(RegistryError, match="tables of version 0"):
         SQLiteRegistry(path)
     with sqlite3.connect(path) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (0,)

@@ -74,6 +74,7 @@ class Driver:
         self._tasks: dict[str, Task] = {}
         self._open: set[str] = set()
         self._running: set[tuple[str, int]] = set()
+        self._last_leased: dict[str, int] = {}
         self._awaited: dict[tuple[str, int], float] = {}
         self._gate = Gate(plan.concurrency)
         self._done: deque[tuple[Lease, Ended | BaseException]] = deque()
@@ -292,6 +293,7 @@ class Driver:
         assert worker is not None and engine is not None  # noqa: S101, PT018
         for lease in self._journal.lease(worker.holder, free, self._open, now):
             self._running.add((lease.task, lease.attempt))
+            self._last_leased[lease.task] = lease.attempt
             self._watch.leased(lease.task, lease.attempt, now)
             try:
                 engine.submit(self._order(lease), lambda outcome, lease=lease: self._outcome(lease, outcome))  # type: ignore[misc]
@@ -397,8 +399,10 @@ class Driver:
             if change.task in self._open:
                 self._open.discard(change.task)
                 self._ended_here += 1
-                row = self._finished(change.task, change.at)
-                self._watch.task_ended(row.task, change.attempt, row.state, row.seconds)
+                # A program that submitted the task gets its result in any case.
+                if self._accepts or self._is_reported_here(change.task, change.attempt):
+                    row = self._finished(change.task, change.at)
+                    self._watch.task_ended(row.task, change.attempt, row.state, row.seconds)
             return
         self._open.add(change.task)
         if change.state in _WAITS:
@@ -413,6 +417,12 @@ class Driver:
                 at=change.at,
             )
         )
+
+    def _is_reported_here(self, task: str, attempt: int) -> bool:
+        worker = self._worker
+        assert worker is not None  # noqa: S101
+        mine, self._last_leased[task] = self._last_leased.get(task), 0
+        return mine == attempt or self._journal.take_report(task, worker.holder)
 
     def _finished(self, task: str, at: float) -> FleetRow:
         [row] = self._journal.rows(task=task)

@@ -9,7 +9,6 @@ holder, at once. The process of another machine or container cannot be looked at
 from __future__ import annotations
 
 import os
-import time
 from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 import msgspec
@@ -158,7 +157,7 @@ class SQLiteRegistry:
             program on this machine that died are free at once.
 
     Attributes:
-        clock: returns seconds of a clock that is never set.
+        sightings: the signs of other holders.
 
     Raises:
         RegistryError: the file cannot be used, or another version of Bridle wrote it.
@@ -179,8 +178,7 @@ class SQLiteRegistry:
     def _use(self, path: str | None, seconds: float) -> None:
         self._path = path
         self.lease_seconds: float = seconds
-        self.clock: Callable[[], float] = time.monotonic
-        self._sightings = Sightings(lambda: self.clock())  # noqa: PLW0108 - it may be replaced
+        self.sightings: Sightings = Sightings()
         self._database = Database(path, _CREATE, _SCHEMA, _BUSY_SECONDS, migrations={})
         self._do(lambda _: None)
 
@@ -197,7 +195,7 @@ class SQLiteRegistry:
         try:
             return self._database.transaction(work)
         except StorageError as error:
-            self._sightings.clear()
+            self.sightings.clear()
             raise RegistryError(f"The registry {self._path!r} {error}") from error.__cause__
 
     def acquire(self, key: str, holder: str) -> Held:
@@ -211,7 +209,7 @@ class SQLiteRegistry:
                 (key,),
             ).fetchone()
             waits = self._waits(key, holder, *waiter)
-            taken = owner in (None, holder) or self._sightings.is_gone(owner, beat, self.lease_seconds)
+            taken = owner in (None, holder) or self.sightings.is_gone(owner, beat, self.lease_seconds)
             if waits or not taken:
                 if not waits:
                     change = "UPDATE conversations SET wanted_by = ?, wanted = ? WHERE key = ?"
@@ -230,7 +228,7 @@ class SQLiteRegistry:
         """Return whether another holder has requested a conversation, and still does."""
         if wanted_by in (None, me) or runs(wanted_by) is False:
             return False
-        return self._sightings.silence(f"wanted {key}", (wanted_by, wanted)) < _WANTED_SECONDS
+        return self.sightings.silence(f"wanted {key}", (wanted_by, wanted)) < _WANTED_SECONDS
 
     def save(self, key: str, holder: str, record: Record) -> bool:
         """Store a conversation; return False, and store nothing, if the lease is not the holder's."""

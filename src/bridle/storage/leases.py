@@ -28,12 +28,12 @@ def sign() -> int:
 class Sightings:
     """What an observer has seen of the signs of others. Safe from any thread.
 
-    Args:
-        clock: returns seconds; it is never set.
+    Attributes:
+        clock: returns seconds of a clock that is never set.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
+        self.clock: Callable[[], float] = time.monotonic
         self._seen: dict[str, tuple[object, float]] = {}
         self._lock = threading.Lock()
 
@@ -44,7 +44,7 @@ class Sightings:
             name: the sender.
             sign: its present sign.
         """
-        now = self._clock()
+        now = self.clock()
         with self._lock:
             known, since = self._seen.get(name, (None, now))
             if name not in self._seen or known != sign:
@@ -60,11 +60,13 @@ class Sightings:
 
         Args:
             holder: its name, as `holder_name` made it.
-            sign: its present sign. It counts where the process cannot be looked at: on another machine.
+            sign: its present sign; None if the database has none. It counts where the process cannot be looked at: on another machine.
             seconds: how long a sign counts.
         """
         running = runs(holder)
-        return self.silence(holder, sign) >= seconds if running is None else not running
+        if running is None:
+            return sign is None or self.silence(holder, sign) >= seconds
+        return not running
 
     def clear(self) -> None:
         """Begin again: the database failed, and signs could not arrive."""

@@ -155,11 +155,12 @@ class Journal:
         store: the database.
         id: names the journal.
         salt: the key for digests of secrets.
+        sightings: the signs of drivers and workers on other machines.
     """
 
     def __init__(self, store: Store) -> None:
         self.store: Store = store
-        self._sightings = Sightings()
+        self.sightings: Sightings = Sightings()
 
         def facts(cursor: Cursor) -> tuple[str, str]:
             for name in ("id", "salt"):
@@ -312,7 +313,9 @@ class Journal:
             now=now,
         )
         cursor.rows(
-            "UPDATE tasks SET attempt = :attempt, session_id = :session_id, said = :said, feedback = NULL WHERE id = :task",
+            "UPDATE tasks SET attempt = :attempt, session_id = :session_id, said = :said, feedback = NULL, driver = :driver "
+            "WHERE id = :task",
+            driver=holder,
             attempt=lease.attempt,
             session_id=lease.session_id,
             said=int(resumed),
@@ -624,14 +627,14 @@ class Journal:
 
         def look(cursor: Cursor) -> list[tuple[Any, ...]]:
             return cursor.rows(
-                "SELECT t.holder, max(h.beat) FROM tasks t LEFT JOIN holders h ON h.holder = t.holder "
-                "WHERE t.holder IS NOT NULL GROUP BY t.holder"
+                "SELECT holder, beat FROM holders UNION SELECT t.holder, NULL FROM tasks t "
+                "WHERE t.holder IS NOT NULL AND NOT EXISTS (SELECT 1 FROM holders h WHERE h.holder = t.holder)"
             )
 
         try:
             found = self.store.look(look)
         except JournalError:
-            self._sightings.clear()
+            self.sightings.clear()
             raise
         gone = [each for each in found if each[0] != me and self._is_gone(*each)]
         if not gone:
@@ -645,6 +648,21 @@ class Journal:
             return count
 
         return self.store.transaction(work)
+
+    def take_report(self, task: str, me: str) -> bool:
+        """Return whether a driver is the one that reports the end of a task: that of the last attempt, or the first to ask if it left."""
+
+        def found(cursor: Cursor) -> str | None:
+            [(driver,)] = cursor.rows("SELECT driver FROM tasks WHERE id = :task", task=task)
+            return driver  # type: ignore[no-any-return]
+
+        def work(cursor: Cursor) -> bool:
+            if found(cursor) is None:
+                cursor.rows("UPDATE tasks SET driver = :me WHERE id = :task", me=me, task=task)
+            return found(cursor) == me
+
+        driver = self.store.look(found)
+        return driver == me if driver is not None else self.store.transaction(work)
 
     def held(self, holder: str) -> dict[str, tuple[int, Cause | None]]:
         """Return the tasks of a driver or worker: their attempts, and why they have to end, if they have to."""
@@ -688,6 +706,10 @@ class Journal:
                 if for_good
                 else error,
             )
+        cursor.rows(
+            "UPDATE tasks SET driver = NULL WHERE driver = :holder AND state IN ('queued', 'leased', 'running', 'verifying', 'waiting')",
+            holder=holder,
+        )
         cursor.rows("DELETE FROM holders WHERE holder = :holder", holder=holder)
         return len(everything)
 
@@ -891,7 +913,7 @@ class Journal:
         return found[0][0] if found else None
 
     def _is_gone(self, holder: str, beat: int | None) -> bool:
-        return self._sightings.is_gone(holder, beat, LEASE_SECONDS)
+        return self.sightings.is_gone(holder, beat, LEASE_SECONDS)
 
     # -- inside a transaction ------------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ TABLES = (
         resumes INTEGER NOT NULL,
         not_before DOUBLE PRECISION NOT NULL DEFAULT 0,
         holder TEXT,
+        driver TEXT,
         cancel INTEGER NOT NULL DEFAULT 0,
         session_id TEXT,
         said INTEGER NOT NULL DEFAULT 0,

@@ -300,9 +300,18 @@ def without_passwords(text: str) -> str:
     """Return a text, such as that of a driver's exception, with `...` for passwords in URLs and settings, and for API keys."""
     import re
 
-    text = re.sub(r"(:/{1,2}[^\s/:@]*):\S*@", r"\1:...@", text)
-    named = r"(?i)(\w*(?:password|passwd|pwd|secret|token|access_key)\w*(?:\s*=\s*|['\"]\s*:\s*))('[^']*'|\"[^\"]*\"|[^\s,;'\"]+)"
-    return without_keys(re.sub(named, r"\1...", text))
+    def after_an_address(found: re.Match[str]) -> str:
+        _, at, rest = found[2].rpartition("@")
+        return f"{found[1]}...@{rest}" if at else found[0]
+
+    def after_a_name(found: re.Match[str]) -> str:
+        return f"{found[1]}{found[2]}..." if named.search(found[1]) else found[0]
+
+    # Each run of characters is consumed whole, or begins a match at its first one only: the time grows with the text.
+    text = re.sub(r"(:/{1,2}+[^\s/:@]*+:)(\S*+)", after_an_address, text)
+    named = re.compile(r"(?i)password|passwd|pwd|secret|token|access_key")
+    value = r"('[^']*+'|\"[^\"]*+\"|[^\s,;'\"]++)"
+    return without_keys(re.sub(rf"(?<!\w)(\w++)(\s*+=\s*+|['\"]\s*+:\s*+){value}", after_a_name, text))
 
 
 def brief(value: Any, limit: int = 200) -> str:

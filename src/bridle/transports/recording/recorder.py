@@ -406,7 +406,8 @@ class Pieces:
         self._length += len(piece.text)
         if self._length >= self._next_look:
             self._write_what_is_over()
-            self._next_look = self._length + _ENOUGH
+            # What cannot be written yet is looked at again once it is half as long again: the time grows with the text.
+            self._next_look = self._length + max(_ENOUGH, self._length // 2)
         return True
 
     def flush(self) -> None:

@@ -1,6 +1,6 @@
-"""Try what should not happen, at random: damaged frames, deaths in the middle of a Bash call, and scripts on both CLIs.
+"""Try what should not happen, at random: damaged frames, deaths in the middle of a Bash call, hostile texts, and scripts on both CLIs.
 
-Exactly one of --frames, --deaths and --fidelity is given. Each prints its seed; the same seed gives the same run. A failure is printed
+Exactly one of --frames, --deaths, --redaction and --fidelity is given. Each prints its seed; the same seed gives the same run. A failure is printed
 with the command that repeats it. The exit status is 1 if anything failed.
 """
 
@@ -80,6 +80,23 @@ def fuzz_deaths(given: argparse.Namespace, seed: str) -> int:
     return 1 if bad else 0
 
 
+def fuzz_redaction(given: argparse.Namespace, seed: str) -> int:
+    """Run `--redaction`; return the exit status."""
+    from tests.endurance import redaction
+
+    began = time.monotonic()
+    count = -(-given.redaction // redaction.LINES_OF_A_CASE)
+    cases = range(count) if given.only is None else range(given.only, given.only + 1)
+    figures = redaction.run(seed, cases, workers=given.workers)
+    for failure in figures.failures:
+        sys.stdout.write(f"--redaction 1 --seed {seed}: {failure}\n")
+    sys.stdout.write(
+        f"{figures.lines:,} lines, {figures.files:,} traces, cassettes and pages; {time.monotonic() - began:.0f} s; "
+        f"{len(figures.failures)} failures (seed {seed})\n"
+    )
+    return 1 if figures.failures else 0
+
+
 def main(arguments: list[str]) -> int:
     """Run the command; return the exit status."""
     parser = argparse.ArgumentParser(
@@ -88,20 +105,21 @@ def main(arguments: list[str]) -> int:
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--frames", metavar="N", type=int, help="Feed N damaged frames to all readers")
     kinds.add_argument("--deaths", metavar="N", type=int, help="Kill host or CLI N times, look for survivors")
+    kinds.add_argument("--redaction", metavar="N", type=int, help="Look for secrets in N redacted lines")
     kinds.add_argument(
         "--fidelity", metavar="N", type=int, default=40, help="Compare N scripts on both CLIs (default: 40)"
     )
     parser.add_argument("--seed", metavar="S", help="Repeat the run of a seed (default: a new one)")
     parser.add_argument("--only", metavar="I", type=int, help="Run the case with this number alone")
     parser.add_argument("--minutes", metavar="M", type=float, help="Stop after M minutes (frames, deaths)")
-    parser.add_argument(
-        "--workers", metavar="W", type=int, default=2, help="Run W at once (frames, deaths; default: 2)"
-    )
+    parser.add_argument("--workers", metavar="W", type=int, default=2, help="Run W at once (default: 2)")
     parser.add_argument("--tries", metavar="T", type=int, default=12, help="Reduce a script in T tries (default: 12)")
     given = parser.parse_args(arguments)
     seed = given.seed or f"{time.time_ns() % 10**6}"
     if given.frames is not None:
         return fuzz_frames(given, seed)
+    if given.redaction is not None:
+        return fuzz_redaction(given, seed)
     if given.deaths is not None:
         return fuzz_deaths(given, seed)
     cli = cli_path()

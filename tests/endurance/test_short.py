@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.contract import shows
-from tests.endurance import deaths, frames, messages
+from tests.endurance import deaths, frames, messages, redaction
 from tests.endurance.soak import Soak, report
 from tests.support.leaks import nothing_left
 from tests.support.light import light
@@ -27,6 +27,14 @@ def test_damaged_frames() -> None:
     assert figures.frames == 76 * frames.FRAMES_OF_A_CASE
     assert sum(figures.sessions.values()) == 4
     assert figures.session_frames > 50
+
+
+@shows("recordings.masked")
+@pytest.mark.timeout(600)
+def test_hostile_texts_leave_no_secret_in_traces_cassettes_and_pages() -> None:
+    figures = redaction.run(SEED, range(100))
+    assert not figures.failures, figures.failures[0]
+    assert (figures.lines, figures.files) == (10_000, 600)
 
 
 def with_a_light_cli(death: deaths.Death, folder: Path) -> tuple[dict[str, Any], str, Any]:

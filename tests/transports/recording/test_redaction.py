@@ -581,3 +581,94 @@ def test_the_letter_of_an_escape_is_no_part_of_an_address(text: str, kept: str) 
     assert one.text(text) == kept
     (address,) = one.vault.values.values()
     assert kept.replace("<bridle-email-1>", address) == text
+
+
+@pytest.mark.parametrize("secret", ["hunter2-x", "aB3dE6gH9jK2", "correct horse 77"])
+@pytest.mark.parametrize("offset", range(4))
+@pytest.mark.parametrize("behind", range(4))
+def test_a_known_secret_is_found_anywhere_in_a_base64_text(secret: str, offset: int, behind: int) -> None:
+    made = Redactor(Vault())
+    made.prepare(LaunchPlan(argv=("claude",), environment={"SHOP_API_KEY": secret}, cwd="/srv"))
+    data = b"~" * offset + secret.encode() + b"~" * behind
+    for encoded in (base64.b64encode(data), base64.urlsafe_b64encode(data)):
+        shown = made.text(f"x {encoded.decode()} y")
+        left = shown.partition("<bridle-key-")[0].removeprefix("x ")
+        assert "<bridle-key-" in shown
+        # What is left of the secret are parts of the characters that it shares with its neighbours.
+        assert len(left) <= (offset * 8 + 5) // 6
+        assert len(shown.partition(">")[2].removesuffix(" y").rstrip("=")) <= (behind * 8 + 5) // 6 + 1
+
+
+def test_many_known_secrets_that_begin_or_overlap_in_the_same_way() -> None:
+    names = ["abcdefgh", "abcdefgh-and-more", "more-and-abcdefgh", "h-and-more-and-more"]
+    environment = {f"A{number}_SECRET": name for number, name in enumerate(names)}
+    environment |= {f"B{number}_TOKEN": f"https://example.com/{number:06}" for number in range(500)}
+    made = Redactor(Vault())
+    made.prepare(LaunchPlan(argv=("claude",), environment=environment, cwd="/srv"))
+    for value in environment.values():
+        for before in ("", "1", "12", "123"):
+            assert made.text(f"{before}{value}.") == f"{before}{made.vault.placeholder('key', value)}."
+    assert "more" not in made.text("abcdefgh-and-more-and-more")
+
+
+@pytest.mark.parametrize("value", ["sch\u00f6nes-Wetter", 'quo"ted\\12'])
+def test_a_known_secret_is_found_in_the_spellings_of_json(value: str) -> None:
+    made = Redactor(Vault())
+    made.prepare(LaunchPlan(argv=("claude",), environment={"A_SECRET": value}, cwd="/srv"))
+    for ascii_only in (True, False):
+        once = json.dumps(value, ensure_ascii=ascii_only)
+        for text in (value, once, json.dumps(once)):
+            assert "<bridle-key-" in made.text(text)
+            assert "Wetter" not in made.text(text)
+            assert "ted" not in made.text(text)
+
+
+def test_all_servers_of_a_plan_are_learned_from() -> None:
+    """Headers without their scheme, passwords of proxies, secrets in URLs and arguments: a tool may repeat them alone."""
+    servers = {
+        "a": {"command": "x", "args": ["--token", "opensesame-1", "-v"], "env": {"A": "harbour one"}},
+        "b": {"command": "x", "args": ["f3a9c1d2e4b5968778aa1b2c3d", "server-filesystem"], "env": {"A": "harbour two"}},
+        "c": {
+            "url": "https://h/x?token=letmein-please&page=2",
+            "headers": {"Authorization": "Bearer shop-token-number-1"},
+        },
+    }
+    started = LaunchPlan(
+        argv=("claude", f"--mcp-config={json.dumps({'mcpServers': servers})}"),
+        environment={"HTTPS_PROXY": "http://ann:tulip%2Fgarden@proxy:8080", "FOLDER": "/usr/bin"},
+        cwd="/srv",
+    )
+    made = Redactor(Vault())
+    made.prepare(started)
+    for secret in (
+        *(
+            "opensesame-1",
+            "harbour one",
+            "f3a9c1d2e4b5968778aa1b2c3d",
+            "harbour two",
+            "letmein-please",
+            "shop-token-number-1",
+        ),
+        *("tulip%2Fgarden", "tulip/garden"),
+    ):
+        assert made.text(f"It is {secret}!").startswith("It is <bridle-key-")
+        assert secret not in str(shown_arguments(started, made))
+    assert made.text("server-filesystem, page=2, proxy:8080") == "server-filesystem, page=2, proxy:8080"
+
+
+@pytest.mark.parametrize(
+    "begin", ['"env":{', '"headers":{', '"headers":["', '"apiKeyHelper":', '"apiKeyHelper":"', "'env': {'"]
+)
+def test_a_text_that_ends_inside_of_masked_settings_switches_nothing_off(begin: str) -> None:
+    """The output of `head -c` is enough to end so."""
+    for quoted in (begin, json.dumps(begin), json.dumps(json.dumps(begin))):
+        for text in (quoted, f"x {quoted}", quoted.rstrip('"')):
+            frame = {"type": "user", "a": text, "b": KEYS[0], "c": {"env": {"A": 7, "B": [True, "plain"]}}, "d": "kept"}
+            kept, is_json = redactor().line(json.dumps(frame).encode(), inbound=True)
+            assert is_json
+            found = json.loads(kept)
+            assert PLACEHOLDER.fullmatch(found["b"])
+            assert found["d"] == "kept"
+            assert [found["c"]["env"]["A"], found["c"]["env"]["B"][1]] != [7, "plain"]
+            assert found["c"]["env"]["B"][0] is True
+    assert redactor().text('"env":{"A":"x y z"}') == '"env":{"A":"<bridle-key-1>"}'

@@ -761,7 +761,8 @@ def _values_of_plan(plan: LaunchPlan) -> Iterator[str]:
     for value in (*plan.environment.values(), *_arguments(configurations)):
         for begin, end, _ in _secret_spans(_encoded(value)) if "://" in value or "-" in value else ():
             secret = _decoded(_encoded(value)[begin:end])
-            yield from (secret, secret.partition(":")[2], unquote(secret.partition(":")[2]))
+            password = secret.partition(":")[2]
+            yield from (secret, password, unquote(password), secret.partition("&")[0])
 
 
 def _arguments(data: Any) -> Iterator[str]:

@@ -82,8 +82,9 @@ def test_variables_of_all_observers_reach_the_launch_and_those_of_the_user_win()
 @pytest.mark.parametrize(
     "name", ["prompt_sending", "launching", "launched", "callback_started", "callback_ended", "ended", "turn_changed"]
 )
-def test_an_observer_that_raises_is_a_warning_and_the_others_are_told(name: str) -> None:
-    broken, whole = Noting(name, variables={"A": "1"}), Noting(variables={"B": "2"})
+@pytest.mark.parametrize("error", [ValueError, SystemExit, GeneratorExit])
+def test_an_observer_that_raises_is_a_warning_and_the_others_are_told(name: str, error: type[BaseException]) -> None:
+    broken, whole = Noting(name, error=error, variables={"A": "1"}), Noting(variables={"B": "2"})
     observers, warnings = told(telemetry=broken, budget=whole)
     observers.prompt_sending("t", "hi")
     assert observers.options_with_variables(Options()).env == (
@@ -98,7 +99,14 @@ def test_an_observer_that_raises_is_a_warning_and_the_others_are_told(name: str)
     (warning,) = warnings
     assert (warning.code, warning.context["kind"]) == ("CALLBACK_FAILED", "telemetry")
     assert warning.context["callback"] == f"`telemetry` (`{name}`)"
-    assert isinstance(warning.exception, ValueError)
+    assert isinstance(warning.exception, error)
+
+
+def test_ctrl_c_in_an_observer_is_raised() -> None:
+    observers, warnings = told(telemetry=Noting("launched", error=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        observers.launched()
+    assert not warnings
 
 
 def test_an_observer_may_refuse_a_prompt() -> None:

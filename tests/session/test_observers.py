@@ -40,7 +40,7 @@ class Notes(Noting):
     """Also notes the context, and may refuse prompts and end turns."""
 
     def __init__(self, kept: Kept, subject: Subject) -> None:
-        super().__init__(*kept.raises, variables=kept.variables)
+        super().__init__(*kept.raises, error=kept.error, variables=kept.variables)
         self.kept = kept
         self.subject = subject
         self.over = threading.Event()
@@ -75,11 +75,19 @@ class Kept:
     Args:
         raises: methods that raise.
         refuses: True refuses prompts.
+        error: what they raise.
         variables: for the CLI.
     """
 
-    def __init__(self, *raises: str, refuses: bool = False, variables: Mapping[str, str | None] | None = None) -> None:
+    def __init__(
+        self,
+        *raises: str,
+        refuses: bool = False,
+        error: type[BaseException] = ValueError,
+        variables: Mapping[str, str | None] | None = None,
+    ) -> None:
         self.raises = raises
+        self.error = error
         self.refuses = refuses
         self.ends = False  # with the first message
         self.variables = variables or {}
@@ -270,15 +278,16 @@ def test_an_observer_ends_a_turn(shell: Shell, playing: StandIn, plain: StandIn)
 
 
 @shows("observers.harmless")
+@pytest.mark.parametrize("problem", [ValueError, SystemExit])
 def test_an_observer_that_raises_is_logged_and_nothing_else(
-    shell: Shell, playing: StandIn, plain: StandIn, caplog: pytest.LogCaptureFixture
+    shell: Shell, playing: StandIn, plain: StandIn, caplog: pytest.LogCaptureFixture, problem: type[BaseException]
 ) -> None:
     methods = (
         *("prompt_sending", "launching", "launched", "ready", "turn_changed", "assistant", "result"),
         *("callback_started", "callback_ended", "request_sent", "request_ended", "ended"),
     )
     heard: list[bridle.StreamWarning] = []
-    kept, one_way = Kept(*methods), Kept(*methods)
+    kept, one_way = Kept(*methods, error=problem), Kept(*methods, error=problem)
 
     async def scenario() -> None:
         hook = {"callback_id": "hook_0", "input": {"hook_event_name": "Stop"}}

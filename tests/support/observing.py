@@ -22,7 +22,7 @@ class Noting(Observation):
     """
 
     def __init__(
-        self, *raises: str, error: type[Exception] = ValueError, variables: Mapping[str, str | None] | None = None
+        self, *raises: str, error: type[BaseException] = ValueError, variables: Mapping[str, str | None] | None = None
     ) -> None:
         self.raises = raises
         self.error = error

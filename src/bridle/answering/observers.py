@@ -60,7 +60,7 @@ class Observers:
             except BridleError as error:
                 self.turn_changed(turn_id, "failed", error)
                 raise
-            except Exception as problem:
+            except BaseException as problem:
                 self._failed(option, observation, "prompt_sending", problem)
 
     def options_with_variables(self, options: Options) -> Options:
@@ -69,7 +69,7 @@ class Observers:
         for option, observation in self._found.items():
             try:
                 variables.update(observation.launching())
-            except Exception as problem:
+            except BaseException as problem:
                 self._failed(option, observation, "launching", problem)
         return options.replace(env={**variables, **(options.env or {})}) if variables else options
 
@@ -145,7 +145,7 @@ class Observers:
         for option, observation in self._found.items():
             try:
                 enter = observation.callback_started(call)
-            except Exception as problem:
+            except BaseException as problem:
                 self._failed(option, observation, "callback_started", problem)
                 continue
             if enter is not None:
@@ -177,10 +177,12 @@ class Observers:
         for option, observation in self._found.items():
             try:
                 getattr(observation, method)(*arguments)
-            except Exception as problem:
+            except BaseException as problem:
                 self._failed(option, observation, method, problem)
 
-    def _failed(self, option: str, observation: Observation, method: str, problem: Exception) -> None:
+    def _failed(self, option: str, observation: Observation, method: str, problem: BaseException) -> None:
+        if isinstance(problem, KeyboardInterrupt):
+            raise problem  # all else, `SystemExit` as well, is a bug of the observer, and must not end the driver or trio as a whole
         function = getattr(observation, method, observation)
         name = f"`{option}` (`{method}`)"
         self._warn(callback_failure(name, function, problem, kind=option, extra=self._ids()))

@@ -22,7 +22,9 @@ T = TypeVar("T")
 def _told(ids: Mapping[str, Any], method: Callable[..., T], *arguments: Any) -> T | None:
     try:
         return method(*arguments)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         callback_failure(f"`telemetry` (`{method.__name__}`)", method, error, kind="telemetry", extra=ids)
         return None
 

@@ -97,6 +97,28 @@ def test_it_runs_with_the_variables_of_its_maker(pipe: tuple[int, int]) -> None:
     assert seen == ["mine"]
 
 
+@pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt])
+def test_lines_follow_whatever_the_callback_raises(
+    pipe: tuple[int, int], caplog: pytest.LogCaptureFixture, error: type[BaseException]
+) -> None:
+    reading, writing = pipe
+    lines: list[str] = []
+
+    def callback(line: str) -> None:
+        lines.append(line)
+        raise error
+
+    kept = LineCallback(callback)
+    drain = StderrDrain(reading, tail_bytes=10, on_line=kept, name="bridle-test")
+    drain.start()
+    os.write(writing, b"one\ntwo\n")
+    os.close(writing)
+    drain.finish()
+    assert drain.calls_done(10)
+    assert lines == ["one", "two"]
+    assert caplog.text.count("the stderr callback raised") == 2
+
+
 def test_nothing_here_keeps_the_callback_alive(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
 

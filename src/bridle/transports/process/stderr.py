@@ -44,7 +44,9 @@ class LineCallback:
         """Call it; what it raises is logged."""
         try:
             self._context.run(self._function, line)
-        except Exception:
+        except (
+            BaseException
+        ):  # in this thread nothing ends the program, and the lines that follow are still to be delivered
             logger.exception("the stderr callback raised; reading continues")
 
 

@@ -32,12 +32,13 @@ from bridle.errors import (
     short_traceback,
 )
 from bridle.options.bounds import checked_timeout
+from bridle.options.observing import PoolObserver
 from bridle.options.options import Options
 from bridle.pool import core as jobs
 from bridle.pool.audience import PooledReaders
 from bridle.pool.core import REFILL_SECONDS, PoolCore, PoolLimits
 from bridle.pool.differences import APPLIED, HARMLESS, changes, check_base, checked, split
-from bridle.pool.events import PoolWarned
+from bridle.pool.events import ConversationHibernated, PoolWarned
 from bridle.pool.keeping import PooledConversation, delete_steps, export_steps
 from bridle.pool.memory import check_package, resident
 from bridle.pool.registry import Held, MemoryRegistry, Registry, SQLiteRegistry
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
     from types import TracebackType
 
+    from bridle.options.observing import PoolObservation
     from bridle.pool.core import Job, Slot, Waiter
     from bridle.pool.differences import Split
     from bridle.pool.events import PoolEvent
@@ -84,6 +86,15 @@ _TRIES = 5
 """How many dead processes a caller may get before the error of the last one is raised."""
 
 _OPTIONS = {subtype: (option, field) for option, (subtype, field) in APPLIED.items()}
+
+
+def _observed(call: Callable[..., T], *arguments: Any) -> T | None:
+    """Call an observer; one that raises is logged, and changes nothing."""
+    try:
+        return call(*arguments)
+    except Exception:
+        logger.exception("an observer of a session pool failed")
+        return None
 
 
 class _Unknown:
@@ -195,6 +206,10 @@ class Works:
         self.abandoned: bool = False
         self.cursors: weakref.WeakSet[Inbox] = weakref.WeakSet()
         self.holder: str = holder_name()
+        observer: object = options.telemetry
+        self._observation: PoolObservation | None = (
+            _observed(observer.observe_pool) if isinstance(observer, PoolObserver) else None
+        )
         self._registry = registry
         self._transport = transport
         self._slots: weakref.WeakKeyDictionary[PooledSession, Slot] = weakref.WeakKeyDictionary()
@@ -240,6 +255,8 @@ class Works:
         for event in events:
             if isinstance(event, PoolWarned):
                 logger.warning("%s", event.warning, extra={"code": event.warning.code})
+            elif isinstance(event, ConversationHibernated) and self._observation is not None:
+                _observed(self._observation.hibernated, event.reason)
         if events:
             for inbox in list(self.cursors):
                 inbox.add(events, 0)
@@ -510,6 +527,7 @@ class Works:
         until = None if timeout is None else time.monotonic() + timeout
         with self.seam.lock:
             waiter = self.core.ask(key, wanted, time.monotonic())
+        waiting = _observed(self._observation.waiting) if self._observation is not None else None
         session: PooledSession | None = None
         try:
             for _ in range(_TRIES):
@@ -517,6 +535,9 @@ class Works:
                 session = self._lend(slot, caller)
                 error = await self._bring_into_force(slot, session, wanted)
                 if error is None:
+                    if waiting is not None:
+                        _observed(waiting.ended, session.session_id, waiter.source, None)
+                        waiting = None
                     await self.seam.give_way()
                     return session
                 self._take_back(session)
@@ -524,7 +545,9 @@ class Works:
                 with self.seam.lock:
                     self.core.again(waiter)
             raise error or PoolClosedError(started=True)
-        except BaseException:
+        except BaseException as problem:
+            if waiting is not None:
+                _observed(waiting.ended, None, None, problem)
             with self.seam.lock:
                 self.core.leave(waiter)
                 unused = waiter.slot

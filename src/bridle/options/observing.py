@@ -24,8 +24,11 @@ __all__ = [
     "FleetObserver",
     "Observation",
     "Observer",
+    "PoolObservation",
+    "PoolObserver",
     "RunObservation",
     "Subject",
+    "WaitObservation",
 ]
 
 ONE_TURN = "query"
@@ -328,6 +331,49 @@ class FleetObserver(Protocol):
         Args:
             facts: the attempt.
             run: the entries of `RunObservation.context`.
+
+        Returns:
+            The object that receives the reports.
+        """
+
+
+class WaitObservation(Protocol):
+    """Receives the end of the wait of one caller of a pool."""
+
+    def ended(self, session_id: str | None, source: str | None, error: BaseException | None) -> None:
+        """Take that the wait is over.
+
+        Args:
+            session_id: the session; None without one.
+            source: `ready`, `started` or `resumed`; None without a session.
+            error: the error that the caller gets.
+        """
+
+
+class PoolObservation(Protocol):
+    """Receives the reports on one session pool."""
+
+    def waiting(self) -> WaitObservation:
+        """Take that a caller requests a session. Called in its context.
+
+        Returns:
+            The object that hears of the end.
+        """
+
+    def hibernated(self, reason: str) -> None:
+        """Take that a conversation gave its process up.
+
+        Args:
+            reason: as in `ConversationHibernated.reason`.
+        """
+
+
+@runtime_checkable
+class PoolObserver(Protocol):
+    """The method of an observer that also observes session pools, such as `bridle.Telemetry`."""
+
+    def observe_pool(self) -> PoolObservation:
+        """Begin to observe a pool.
 
         Returns:
             The object that receives the reports.

@@ -191,9 +191,10 @@ class Waiter:
         differences: its settings.
         asked_at: the time of the call.
         place: its place in the queue, from 1, as it was last reported; 0 before.
-        crowded: True once there was no place for a process for it.
+        crowded: the limit because of which there was no place for a process for it; "" if there was one.
         flag: set when `slot` or `error` is.
         slot: the session, once it is the caller's.
+        source: where it came from, as in `SessionCheckedOut.source`.
         error: the reason why there is none.
     """
 
@@ -202,9 +203,10 @@ class Waiter:
         self.differences = differences
         self.asked_at = now
         self.place: int = 0
-        self.crowded: bool = False
+        self.crowded: str = ""
         self.flag: Flag = Flag()
         self.slot: Slot | None = None
+        self.source: str | None = None
         self.error: Exception | None = None
         self.started: Slot | None = None
 
@@ -732,7 +734,8 @@ class PoolCore:
                 if self._counts[State.STARTING] < self.limits.max_starting:
                     self._start(waiter)
                 continue
-            full = waiter.crowded = True  # what becomes free from here on belongs to this caller
+            full = True  # what becomes free from here on belongs to this caller
+            waiter.crowded = "max_live" if self.live >= self.limits.max_live else "memory_limit"
             if leaving:
                 leaving -= 1  # its place will be this caller's
             elif not all_busy:
@@ -807,17 +810,17 @@ class PoolCore:
         else:
             self.meter.cold_starts += 1
         source: Literal["ready", "started", "resumed"] = "ready" if ready else "resumed" if slot.resumed else "started"
+        waiter.source = source
         self._events.append(SessionCheckedOut(slot.key, slot.session_id, source, seconds))
         waiter.flag.set()
 
-    def _note_crowd(self, crowded: bool) -> None:
+    def _note_crowd(self, limit: str) -> None:
         """Warn, once, if every second one of the last callers waited for a place."""
-        self._crowd.append(crowded)
-        count, most = sum(self._crowd), self._crowd.maxlen or 0
-        if self._warned or len(self._crowd) < most or count * 2 < most:
+        self._crowd.append(bool(limit))
+        count, most = sum(self._crowd), CROWD
+        if self._warned or not limit or len(self._crowd) < most or count * 2 < most:
             return
         self._warned = True
-        limit = "max_live" if self.live >= self.limits.max_live else "memory_limit"
         text = (
             f"{count} of the last {most} callers of a session pool waited for a place, while processes ended and started. "
             f"Raise `{limit}` (`max_live` is {self.limits.max_live}), or return sessions sooner."

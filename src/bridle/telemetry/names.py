@@ -27,6 +27,7 @@ FLEET_RUN: Final = "bridle.fleet.run"
 FLEET_ATTEMPT: Final = "bridle.fleet.attempt"
 FLEET_WORKSPACE: Final = "bridle.fleet.workspace"
 FLEET_VERIFY: Final = "bridle.fleet.verify"
+POOL_WAIT: Final = "bridle.pool.wait"
 
 
 class SpanName(NamedTuple):
@@ -59,6 +60,7 @@ SPANS: Final = (
     SpanName(FLEET_ATTEMPT, "INTERNAL", "`bridle.fleet.run`", "one attempt at a task; its `invoke_agent` is inside"),
     SpanName(FLEET_WORKSPACE, "INTERNAL", "`bridle.fleet.attempt`", "making or finishing the folder of the agent"),
     SpanName(FLEET_VERIFY, "INTERNAL", "`bridle.fleet.attempt`", "the check of an answer"),
+    SpanName(POOL_WAIT, "INTERNAL", "the caller's current span", "the wait of a caller for a session of a pool"),
 )
 
 # -- attributes --------------------------------------------------------------------------------------------------------
@@ -105,6 +107,8 @@ ATTEMPT_RESUMED: Final = "bridle.fleet.attempt.resumed"
 INFERENCE_CALLS: Final = "bridle.inference_calls"
 ON_FAILURE: Final = "bridle.on_failure"
 OPERATION_OF_SESSION: Final = "bridle.operation"
+POOL_REASON: Final = "bridle.pool.hibernation.reason"
+POOL_SOURCE: Final = "bridle.pool.session.source"
 REASON: Final = "bridle.decision.reason"
 RULE: Final = "bridle.decision.rule"
 TERMINAL_REASON: Final = "bridle.terminal_reason"
@@ -157,6 +161,8 @@ ATTRIBUTES: Final = {
     OPERATION_OF_SESSION: "the control operation; of a metric",
     REASON: "why the CLI sent the request: `rule`, `mode`, ...",
     RULE: "the permission rule that forced the request",
+    POOL_REASON: "`idle`, `limit`, `memory`, ...: why a conversation hibernated; of a metric",
+    POOL_SOURCE: "`ready`, `started` or `resumed`: where the session came from; `none` after an error",
     TERMINAL_REASON: "why the turn ended: `completed`, `max_turns`, ...",
     TOOL_CALLS: "the number of `execute_tool` spans of the agent",
     TURN_ID: "the turn's id",
@@ -228,6 +234,13 @@ TASK_WAIT: Final = MetricName(
     "Time that a task was queued or waited before an attempt.",
     _WORK,
 )
+POOL_WAITS: Final = MetricName(
+    "bridle.pool.wait.duration", "histogram", "s", "Time that a caller waited for a session of a pool.", _SECONDS
+)
+POOL_WAITING: Final = MetricName("bridle.pool.waiting", "updowncounter", "{caller}", "Callers that wait for a session.")
+POOL_HIBERNATIONS: Final = MetricName(
+    "bridle.pool.hibernations", "counter", "{conversation}", "Conversations that gave their process up, by reason."
+)
 LIMIT: Final = MetricName("bridle.fleet.limit", "updowncounter", "{agent}", "Agents that may run at the same time.")
 
 METRICS: Final = (
@@ -244,4 +257,7 @@ METRICS: Final = (
     TASK_DURATION,
     TASK_WAIT,
     LIMIT,
+    POOL_WAITS,
+    POOL_WAITING,
+    POOL_HIBERNATIONS,
 )

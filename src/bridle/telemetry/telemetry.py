@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         AttemptFacts,
         AttemptObservation,
         Observation,
+        PoolObservation,
         RunObservation,
         Subject,
     )
@@ -148,6 +149,16 @@ class Telemetry:
         from bridle.telemetry.fleets import AttemptSpans
 
         return AttemptSpans(self._tracer(), facts, run)
+
+    def observe_pool(self) -> PoolObservation:
+        """Begin to observe a session pool. Bridle calls this.
+
+        Returns:
+            The object that makes the spans and the metrics.
+        """
+        from bridle.telemetry.pools import PoolSpans
+
+        return PoolSpans(self._tracer(), self._measures())
 
     def _tracer(self) -> Tracer:
         from opentelemetry import trace

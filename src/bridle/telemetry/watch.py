@@ -87,8 +87,11 @@ class Instruments:
         self.attempts: Counter = counter(names.ATTEMPTS)
         self.task_duration: Histogram = histogram(names.TASK_DURATION)
         self.task_wait: Histogram = histogram(names.TASK_WAIT)
-        limit = names.LIMIT
+        self.pool_waits: Histogram = histogram(names.POOL_WAITS)
+        self.pool_hibernations: Counter = counter(names.POOL_HIBERNATIONS)
+        limit, waiting = names.LIMIT, names.POOL_WAITING
         self.limit: UpDownCounter = meter.create_up_down_counter(limit.name, limit.unit, limit.meaning)
+        self.pool_waiting: UpDownCounter = meter.create_up_down_counter(waiting.name, waiting.unit, waiting.meaning)
 
 
 class Settings(NamedTuple):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 from bridle import Options, sync
 from bridle.testing import SimulatedCLI
+from bridle.testing.errors import ScriptError
 from bridle.testing.model.environment import isolated_environment
 from bridle.testing.script.steps import UserSays
 from tests.fidelity.frames import Recording
@@ -37,11 +38,13 @@ def real_options(cli: str, home: Path) -> Options:
 
 
 class Tee:
-    """A transport that writes down what passes."""
+    """A transport that writes down what passes, and sends other answers than its host, if a case has some."""
 
-    def __init__(self, inner: SyncTransport, recording: Recording) -> None:
+    def __init__(self, inner: SyncTransport, recording: Recording, answers: tuple[str, Any] | None) -> None:
         self._inner = inner
         self._recording = recording
+        self._answers = answers
+        self._asked: set[str] = set()
         self._rest = b""
 
     @property
@@ -59,6 +62,8 @@ class Tee:
         self._inner.start(plan)
 
     def send(self, data: bytes) -> None:
+        if self._asked:
+            data = b"".join(self._replaced(line) + b"\n" for line in data.splitlines())
         self._recording.sent += [frame for line in data.splitlines() if (frame := _frame(line)) is not None]
         self._inner.send(data)
 
@@ -69,8 +74,23 @@ class Tee:
         data = self._inner.receive(timeout)
         if data:
             *lines, self._rest = (self._rest + data).split(b"\n")
-            self._recording.received += [frame for line in lines if (frame := _frame(line)) is not None]
+            frames = [frame for line in lines if (frame := _frame(line)) is not None]
+            self._recording.received += frames
+            self._asked |= {frame["request_id"] for frame in frames if self._replaces(frame)}
         return data
+
+    def _replaces(self, frame: dict[str, Any]) -> bool:
+        request = frame.get("request")
+        if self._answers is None or frame.get("type") != "control_request" or not isinstance(request, dict):
+            return False
+        return self._answers[0] in (request["subtype"], request.get("input", {}).get("hook_event_name"))
+
+    def _replaced(self, line: bytes) -> bytes:
+        frame = _frame(line) or {}
+        response = frame.get("response", {})
+        if self._answers is None or response.get("request_id") not in self._asked:
+            return line
+        return json.dumps({**frame, "response": {**response, "response": self._answers[1]}}).encode()
 
     def wait_exit(self, timeout: float | None = None) -> int | None:
         code = self._inner.wait_exit(timeout)
@@ -93,7 +113,10 @@ def _frame(line: bytes) -> dict[str, Any] | None:
 class Teed:
     """A source of transports which write down what passes: around a local child, or around a source."""
 
-    def __init__(self, recording: Recording, inner: SimulatedCLI | None) -> None:
+    def __init__(
+        self, recording: Recording, inner: SimulatedCLI | None, answers: tuple[str, Any] | None = None
+    ) -> None:
+        self._answers = answers
         self._recording = recording
         self._inner = inner
         self.wraps_child = inner is None
@@ -102,14 +125,14 @@ class Teed:
         raise AssertionError("recordings are made without an event loop")
 
     def around_sync(self, child: SyncTransport) -> SyncTransport:
-        return Tee(child, self._recording)
+        return Tee(child, self._recording, self._answers)
 
     def for_async(self) -> AsyncTransport:
         raise AssertionError("recordings are made without an event loop")
 
     def for_sync(self) -> SyncTransport:
         assert self._inner is not None
-        return Tee(self._inner.for_sync(), self._recording)
+        return Tee(self._inner.for_sync(), self._recording, self._answers)
 
 
 class Host:
@@ -182,14 +205,15 @@ def play(case: Case, folder: Path, options: Options, *, how: How, home: Path) ->
     recording = Recording()
     recording.places = [(str(folder), "<cwd>"), (str(folder).replace("/", "-"), "<cwd>"), (str(home), "<home>")]
     host = Host(script, folder, real=how == "real")
-    with ExitStack() as stack:
+    # A CLI that ends because of an answer leaves steps of the script.
+    with suppress(*((ScriptError,) if case.answers else ())), ExitStack() as stack:
         if how == "real":
             model = stack.enter_context(script.model())
             options = options.replace(env={**options.env, **model.env})
-            transport = Teed(recording, None)
+            transport = Teed(recording, None, case.answers)
         else:
             cli = stack.enter_context(SimulatedCLI(script, time_scale=0))
-            transport = Teed(recording, cli if how == "memory" else None)
+            transport = Teed(recording, cli if how == "memory" else None, case.answers)
             if how == "program":
                 options = options.replace(cli_path=cli.install(folder.with_name("program")))
         host.options = options.replace(cwd=folder, **case.options(host))

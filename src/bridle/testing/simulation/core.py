@@ -6,6 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from bridle.errors import ControlRejectedError
+from bridle.messages.base import plain
 from bridle.protocol import frames
 from bridle.testing.simulation.facts import TIME
 from bridle.testing.simulation.results import flat_text
@@ -216,7 +217,10 @@ class Host:
     def resolve(self, event: RequestResolved) -> None:
         """Keep the response to a request."""
         if event.request_id in self._asked:
-            self._answers[event.request_id] = event.result.data if event.result is not None else None
+            self._answers[event.request_id] = None
+            if event.result is not None:  # anything but an object is no answer that the CLI accepts
+                raw = event.result.raw
+                self._answers[event.request_id] = event.result.data if raw[:1] in (b"", b"{") else plain(raw)
             if isinstance(event.error, ControlRejectedError):
                 self._errors[event.request_id] = event.error.message
 
@@ -229,7 +233,7 @@ class Host:
         return Pause(lambda: request_id in self._answers, until)
 
     def answer(self, request_id: str) -> Any:
-        """Return the response, and forget the request: an object, or None for an error or no response."""
+        """Return the response, and forget the request; None for an error or no response."""
         self._asked.pop(request_id, None)
         self._errors.pop(request_id, None)
         return self._answers.pop(request_id, None)

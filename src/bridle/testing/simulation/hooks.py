@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bridle.checked.functions import AnswerError
@@ -10,9 +11,12 @@ from bridle.hooks.outputs import check_wire
 from bridle.testing.script.run import Happened
 from bridle.testing.simulation import frames
 from bridle.testing.simulation.core import Part, Pause, never
+from bridle.testing.simulation.facts import model_usage
 from bridle.testing.simulation.state import split_server
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bridle.testing.simulation.core import Core, Steps
     from bridle.testing.simulation.state import Agent
 
@@ -30,6 +34,7 @@ class Hooks(Part):
 
     def __init__(self, core: Core) -> None:
         super().__init__(core)
+        self._held: list[Callable[[], object]] = []
 
     def has(self, event: str) -> bool:
         """Return whether an event has hooks."""
@@ -94,7 +99,8 @@ class Hooks(Part):
                 host.cancel(request_id)
             output = self.output_of(event, request_id)
             if CRASHED in output:
-                host.emit(frames.refusal(self.state.session_id, output[CRASHED]))
+                used = {"model_usage_since_last_result": model_usage(self.state.since_last_result())}
+                host.emit(frames.refusal(self.state.session_id, output[CRASHED]) | used)
                 host.exit(1)
                 yield Pause(never)
             if late and event == "PreToolUse":
@@ -126,16 +132,26 @@ class Hooks(Part):
     def _warn(self, event: str, problem: str, **more: Any) -> None:
         text = f"hook {event}: {problem}"
         self.script.note(text)
-        self.host.system("informational", content=text, level="warning", **more)
+        report = partial(self.host.system, "informational", content=text, level="warning", **more)
+        if event in ("UserPromptSubmit", "SubagentStart"):
+            self._held.append(report)
+        else:
+            report()
+
+    def report(self) -> None:
+        """Report problems that the CLI reports after the frame with the prompt: the init frame, or the prompt of a subagent."""
+        while self._held:
+            self._held.pop(0)()
 
     def _misnamed(self, event: str, problem: str) -> dict[str, Any]:
         """Return the effect of an output for another event (2.1.330): the CLI ends, runs no tool, or ignores the output."""
         self.script.note(f"hook {event}: {problem}")
         if event in _ENDS_THE_CLI:
             return {CRASHED: problem}
-        if event in ("Stop", "SubagentStop"):
+        if event == "Stop":
             self._warn(event, problem)
-        return {FAILED: _FAILED_TEXT} if event == "PreToolUse" else {}
+        failure = {"PreToolUse": _FAILED_TEXT, "SubagentStart": problem}.get(event)
+        return {FAILED: failure} if failure is not None else {}
 
     def run(
         self,
@@ -166,7 +182,7 @@ CRASHED = "crashed"
 """The key of a text in place of an output: the CLI ends with it as an error."""
 _ENDS_THE_CLI = ("UserPromptSubmit", "PostToolBatch")
 FAILED = "failed"
-"""The key of a text in place of an output: the hook has failed, and its tool does not run."""
+"""The key of a text in place of an output: the hook has failed, and its tool or subagent does not run."""
 _FAILED_TEXT = (
     "PreToolUse hook failed with an unexpected error. The tool call was not executed; other configured hooks may not have "
     + "completed."

@@ -254,7 +254,7 @@ class Permissions(Part):
         source, reason = ("hook", "hook") if by_hook else ("user_temporary" if allowed else "user_reject", None)
         if allowed:
             return Decision(True, use.input, _accepted(source, reason))
-        message = str(answer.get("message") or "The host did not answer the question, or could not.")
+        message = str(answer.get("message", "The host did not answer the question, or could not."))
         refusal = self._refusal(use, _refused(source, reason), message)
         if answer.get("interrupt") is True:
             raise Interruption

@@ -122,9 +122,10 @@ class Tasks(Part):
             )
         return f"<task-notification>\n{about}\n</task-notification>"
 
-    def ended(self, task: Task, status: str, summary: str, **more: Any) -> None:
-        """Report the end of a task."""
-        self._send("task_updated", task, patch={"status": status, "end_time": 0})
+    def ended(self, task: Task, status: str, summary: str, *, started: bool = True, **more: Any) -> None:
+        """Report the end of a task; of one that was not `started`, `summary` is the error."""
+        error = {} if started else {"error": summary}
+        self._send("task_updated", task, patch={"status": status, "end_time": 0, **error})
         usage = {"total_tokens": 15, "tool_uses": len(self.uses(task.id)), "duration_ms": 1}
         self._send(
             "task_notification",
@@ -133,7 +134,7 @@ class Tasks(Part):
             status=status,
             output_file=self.file(task.id),
             summary=summary,
-            **({} if task.agent is None else {"usage": usage}),
+            **({} if task.agent is None or error else {"usage": usage}),
             **more,
         )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bridle.testing.script import steps
 from bridle.testing.simulation.core import Part
 from bridle.testing.simulation.facts import AGENT_USAGE
+from bridle.testing.simulation.hooks import FAILED
 from bridle.testing.simulation.permissions import Permissions
 from bridle.testing.simulation.replies import take_reply
 from bridle.testing.simulation.results import Outcome, default_outcome, flat_text, last_text, server_outcome
@@ -275,10 +276,17 @@ class Tools(Part):
             task_type="local_agent",
             prompt=prompt,
         )
-        yield from self.hooks.run("SubagentStart", {"agent_id": task_id, "agent_type": kind}, effort=False)
+        fields = {"agent_id": task_id, "agent_type": kind}
+        outputs = yield from self.hooks.run("SubagentStart", fields, effort=False)
         if background:
+            self.hooks.report()
             return self._launched(agent, prompt)
         self.host.user([{"type": "text", "text": prompt}], call_id, **agent.fields)
+        self.hooks.report()
+        if problem := next((output[FAILED] for output in outputs if FAILED in output), None):
+            self.tasks.ended(task, "failed", problem, started=False)
+            self.state.agent_stats["failed"] += 1
+            return Outcome(problem, f"Error: {problem}", failed=True)
         yield from self._work(call, agent)
         final = last_text(call.agent)
         self.tasks.ended(task, "completed", final)

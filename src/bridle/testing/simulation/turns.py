@@ -178,6 +178,7 @@ class Conversation(Part):
 
     def _send_init(self) -> None:
         self.host.emit(frames.init(self.state, self.turn.uuids))
+        self.hooks.report()
 
     def _unexpected(self, problem: str, **more: Any) -> Steps[None]:
         yield from self._fail(418, f"Unexpected request to the simulated CLI: {problem}", bare=True, **more)
@@ -264,6 +265,7 @@ class Conversation(Part):
         self.script.take()
         prompt = host.prompts.popleft()
         yield from self.hooks.run("UserPromptSubmit", {"prompt": prompt.text}, effort=False)
+        self.hooks.report()
         host.report_prompt(prompt.uuid, "started")
         if prompt.uuid is not None:
             self.turn.joined.append(prompt.uuid)

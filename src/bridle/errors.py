@@ -668,6 +668,7 @@ class TurnTimeoutError(StreamError, TimeoutError):
 
     def __init__(self, kind: Literal["first_message", "idle", "turn"], seconds: float, *, api_error: str = "") -> None:
         self.seconds: float
+        self.api_error: str
         self.kind, self.seconds, self.api_error = kind, seconds, api_error
         text = {
             "first_message": f"No message came within {seconds:g} s of the start",

@@ -10,6 +10,7 @@ import shlex
 import signal
 import stat
 import subprocess
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import pytest
 from bridle.fleet import Fleet, Task
 from bridle.testing import Script, SimulatedCLI
 from tests.cli.command import Command, Ran, children_of, left_of
+from tests.contract import shows
 from tests.fleet.holding import REPLIES, Agents
 from tests.support.patience import patience
 
@@ -155,6 +157,27 @@ def test_results_in_files(playing: Fleets, tmp_path: Path) -> None:
     assert bridle("fleet", "results", "-j", journal, "--csv", "--json").code == 2
     table = bridle("fleet", "results", "-j", journal)
     assert [line.split("\t")[0] for line in table.text.splitlines()] == ["-a", "b"]
+
+
+@shows("fleet.junit")
+def test_junit_of_a_run_and_of_its_results(playing: Fleets, tmp_path: Path) -> None:
+    bridle, journal = playing(), str(tmp_path / "j.db")
+    tasks = [{**THREE[0], "verify": ["true"]}, {**THREE[1], "verify": ["sh", "-c", "echo 'no \x01'; exit 1"]}]
+    more = ("--attempts", "1", "--junit", "run.xml")
+    refused = run(bridle, tmp_path, write(tmp_path, tasks), "--trust-tasks", "--junit", "nowhere/run.xml")
+    assert (refused.code, "no folder" in refused.errors, (tmp_path / "j.db").exists()) == (2, True, False)
+    assert run(bridle, tmp_path, write(tmp_path, tasks), "--trust-tasks", *more).code == 1
+    suite = ElementTree.parse(tmp_path / "run.xml").getroot()[0]
+    assert suite.attrib == {"name": "bridle fleet", "tests": "2", "failures": "1", "skipped": "0", "errors": "0"}
+    good, bad = sorted(suite, key=lambda case: case.attrib["name"])
+    assert (good.attrib["name"], len(good), float(good.attrib["time"]) > 0) == ("a", 0, True)
+    assert (bad.attrib["name"], bad[0].tag) == ("b", "failure")
+    assert bad[0].attrib["message"].startswith("verify: ")
+    bridle("fleet", "retry", "b", "-j", journal)
+    for given in (("--junit", "later.xml"), ("-o", "later.xml")):
+        assert bridle("fleet", "results", "-j", journal, *given, cwd=tmp_path).code == 0
+        suite = ElementTree.parse(tmp_path / "later.xml").getroot()[0]
+        assert (suite.attrib["failures"], suite.attrib["skipped"]) == ("0", "1")
 
 
 def test_the_page_of_an_attempt(playing: Fleets, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from bridle.cli.terminal import escape_json, one_line
 from bridle.errors import OptionsError, escape_terminal
 from bridle.fleet import Copy, Fleet, Folder, Worktree, dask_executor
 from bridle.fleet.journal import Journal, open_journal
-from bridle.fleet.results import result_pieces, write_results
+from bridle.fleet.results import result_pieces, write_file, write_results
 from bridle.options.options import Options
 from bridle.options.retry import Retry
 
@@ -214,7 +214,7 @@ def run_(given: Mapping[str, Any], terminal: Terminal) -> int:
     settings = _given(given)
     address = _address(given)
     kept = _without_secrets(str(given["file"]), settings)
-    return _run(address, kept, settings, terminal, as_json=bool(given.get("as_json")))
+    return _run(address, kept, settings, terminal, given)
 
 
 def resume_(given: Mapping[str, Any], terminal: Terminal) -> int:
@@ -232,10 +232,15 @@ def resume_(given: Mapping[str, Any], terminal: Terminal) -> int:
     settings = _merged(before, _given(given))
     after = _without_secrets(before.file, settings)
     kept = _Kept(after.file, after.settings, after.hidden, before.cwd)
-    return _run(_address(given), kept, settings, terminal, as_json=bool(given.get("as_json")))
+    return _run(_address(given), kept, settings, terminal, given)
 
 
-def _run(address: str, kept: _Kept, settings: dict[str, Any], terminal: Terminal, *, as_json: bool) -> int:
+def _run(address: str, kept: _Kept, settings: dict[str, Any], terminal: Terminal, given: Mapping[str, Any]) -> int:
+    as_json, report = bool(given.get("as_json")), given.get("junit")
+    if report is not None and not os.path.isdir(os.path.dirname(os.path.abspath(report))):
+        raise OptionsError(
+            f"`--junit`: there is no folder for {escape_terminal(os.fspath(report), 300)}.", field="junit"
+        )
     planned = _planned(kept.file, settings, kept.cwd)
     with ExitStack() as stack:
         executor = _executor(settings, stack)
@@ -247,6 +252,7 @@ def _run(address: str, kept: _Kept, settings: dict[str, Any], terminal: Terminal
         terminal.separate()
         terminal.last_words = f"Continue with: bridle fleet resume --journal {shlex.quote(one_line(address))}"
         rows, signal_number = _driven(fleet, planned.tasks, settings.get("budget"), terminal, as_json=as_json)
+    written = report is None or _junit(rows, report, terminal)
     left = sum(row.state not in ("succeeded", "failed", "cancelled") for row in rows)
     if signal_number is not None and left:
         if signal_number != signal.SIGINT:
@@ -257,7 +263,17 @@ def _run(address: str, kept: _Kept, settings: dict[str, Any], terminal: Terminal
         terminal.note(
             f"`bridle fleet results --state failed --journal {shlex.quote(one_line(address))}` shows the errors."
         )
-    return FAILED if bad else 0
+    return FAILED if bad or not written else 0
+
+
+def _junit(rows: list[FleetRow], path: Path, terminal: Terminal) -> bool:
+    """Write rows as JUnit XML; return whether that could be done."""
+    try:
+        write_file(path, result_pieces(rows, "xml"))
+    except OSError as error:
+        terminal.error(f"{escape_terminal(os.fspath(path), 300)} cannot be written: {error.strerror or error}")
+        return False
+    return True
 
 
 class _End(NamedTuple):
@@ -369,6 +385,10 @@ def results_(given: Mapping[str, Any], terminal: Terminal) -> int:
         names = [*(f"--{form}" for form in forms), *(["--output"] if output is not None else [])]
         raise OptionsError(f"`{names[0]}` and `{names[1]}` exclude each other: use one of them.", field=forms[0])
     rows = _journal(given).rows(states)
+    if (report := given.get("junit")) is not None:
+        rows = iter(kept := list(rows))
+        if not _junit(kept, report, terminal):
+            return FAILED
     if output is not None:
         return _written(rows, output, terminal)
     if forms:

@@ -49,7 +49,13 @@ _SETTINGS: Flags = {
 }
 KEPT = tuple(name for name in _SETTINGS if name not in LOG)
 """The settings that a journal keeps for `resume`."""
-_EVENTS: Flags = {"as_json": flag(bool, "--json", help="Write one JSON object for each event.", panel=OUTPUT_PANEL)}
+_JUNIT: Flags = {
+    "junit": flag(Path, "--junit", help="Also write the results as JUnit XML to PATH.", panel=OUTPUT_PANEL)
+}
+_EVENTS: Flags = {
+    **_JUNIT,
+    "as_json": flag(bool, "--json", help="Write one JSON object for each event.", panel=OUTPUT_PANEL),
+}
 _JSON: Flags = {"as_json": flag(bool, "--json", help="Write JSON.", panel=OUTPUT_PANEL)}
 
 RUN: Flags = {
@@ -72,7 +78,8 @@ RESULTS: Flags = {
     **_JSON,
     "as_jsonl": flag(bool, "--jsonl", help="Write one JSON object for each task.", panel=OUTPUT_PANEL),
     "as_csv": flag(bool, "--csv", help="Write CSV.", panel=OUTPUT_PANEL),
-    "output": flag(Path, "--output", "-o", help="Write to a .jsonl, .csv or .json file.", panel=OUTPUT_PANEL),
+    "output": flag(Path, "--output", "-o", help="Write to a .jsonl, .csv, .json or .xml file.", panel=OUTPUT_PANEL),
+    **_JUNIT,
 }
 RETRY: Flags = {
     "tasks": _TASKS,

@@ -1,4 +1,4 @@
-"""`write_results`: the rows of a fleet as JSONL, CSV or JSON."""
+"""`write_results`: the rows of a fleet as JSONL, CSV, JSON or JUnit XML."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ import msgspec
 
 from bridle.checked.fields import path_text
 from bridle.errors import OptionsError, escape_terminal
+from bridle.waiting.junit import Case, junit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from bridle.fleet.task import FleetRow
 
-__all__ = ["RESULT_FORMATS", "result_pieces", "write_results"]
+__all__ = ["RESULT_FORMATS", "result_pieces", "write_file", "write_results"]
 
-RESULT_FORMATS = ("jsonl", "csv", "json")
+RESULT_FORMATS = ("jsonl", "csv", "json", "xml")
 _COLUMNS = (
     "task", "state", "attempt", "failures", "cost", "tokens", "seconds", "session_id", "branch", "folder", "cause", "error",
     "not_before", "unknown_calls", "text", "output",
@@ -37,10 +38,11 @@ def write_results(rows: Iterable[FleetRow], path: str | os.PathLike[str]) -> int
     `tag.NAME` for each tag. A text that a spreadsheet would execute (it begins with `=`, `+`, `-` or `@`) gets an apostrophe before it.
     Control characters other than tabs and line ends become escapes such as `\\x1b`, because CSV is also printed in terminals. JSON has each
     text as it is.
+    `.xml` is JUnit for CI: a test case for each task, which failed, or is skipped if it was cancelled or is not over.
 
     Args:
         rows: the rows, such as `fleet.results()`.
-        path: the file. Its ending chooses the format: `.jsonl`, `.csv` or `.json`.
+        path: the file. Its ending chooses the format: `.jsonl`, `.csv`, `.json` or `.xml`.
 
     Returns:
         How many rows there were.
@@ -58,7 +60,7 @@ def write_results(rows: Iterable[FleetRow], path: str | os.PathLike[str]) -> int
     ending = os.path.splitext(target)[1].lower().removeprefix(".")
     if ending not in RESULT_FORMATS:
         shown = escape_terminal(os.fspath(path), 300)
-        raise OptionsError(f"`path` must end in .jsonl, .csv or .json, got {shown!r}.", field="path")
+        raise OptionsError(f"`path` must end in .jsonl, .csv, .json or .xml, got {shown!r}.", field="path")
     count = 0
 
     def counted() -> Iterator[FleetRow]:
@@ -67,10 +69,21 @@ def write_results(rows: Iterable[FleetRow], path: str | os.PathLike[str]) -> int
             count += 1
             yield row
 
+    write_file(target, result_pieces(counted(), ending))
+    return count
+
+
+def write_file(path: str | os.PathLike[str], pieces: Iterable[bytes]) -> None:
+    """Write a file that replaces an earlier one when all of it is written.
+
+    Raises:
+        OSError: it cannot be written. An earlier file stays as it was.
+    """
+    target = os.path.abspath(path)
     descriptor, part = tempfile.mkstemp(prefix=f".{os.path.basename(target)[:100]}.", dir=os.path.dirname(target))
     try:
         with open(descriptor, "wb") as file:
-            for piece in result_pieces(counted(), ending):
+            for piece in pieces:
                 file.write(piece)
             file.flush()
             os.fsync(file.fileno())
@@ -79,7 +92,6 @@ def write_results(rows: Iterable[FleetRow], path: str | os.PathLike[str]) -> int
         with suppress(OSError):
             os.unlink(part)
         raise
-    return count
 
 
 def result_pieces(rows: Iterable[FleetRow], form: str) -> Iterator[bytes]:
@@ -91,6 +103,8 @@ def result_pieces(rows: Iterable[FleetRow], form: str) -> Iterator[bytes]:
     """
     if form == "csv":
         yield from _csv(list(rows))
+    elif form == "xml":
+        yield junit([("bridle fleet", [_case(row) for row in rows])])
     elif form == "jsonl":
         for row in rows:
             yield _json(row) + b"\n"
@@ -100,6 +114,12 @@ def result_pieces(rows: Iterable[FleetRow], form: str) -> Iterator[bytes]:
             yield before + _json(row)
             before = b",\n"
         yield b"[]\n" if before == b"[\n" else b"\n]\n"
+
+
+def _case(row: FleetRow) -> Case:
+    failed = row.state == "failed"
+    problem = f"{row.cause}: {row.error or ''}".split("\n", 1)[0] if failed else None
+    return Case(row.task, problem, row.error or "", not failed and row.state != "succeeded", row.seconds)
 
 
 def _json(row: FleetRow) -> bytes:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
+
+from bridle.waiting.junit import Case, junit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +20,6 @@ _FAILURES: dict[str, str] = {
     "unmet": "this expectation did not hold",
     "waits": "the host did not interrupt the turn",
 }
-_NOT_IN_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class PlayedStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,31 +100,16 @@ class PlayReport(msgspec.Struct, frozen=True, kw_only=True):
         Returns:
             The document, in UTF-8.
         """
-        from xml.etree.ElementTree import Element, SubElement, indent, tostring  # each simulated CLI would load it
-
-        root = Element("testsuites")
+        suites = []
         for one in self.played:
-            named = f"{suite} [{one.name}]" if len(self.played) > 1 else suite
-            box = SubElement(root, "testsuite", name=_xml(named))
-            for number, step in enumerate(one.steps, 1):
-                case = SubElement(box, "testcase", classname=_xml(named), name=_xml(f"{number} {step.text}"), time="0")
-                if step.problem is not None:
-                    SubElement(case, "failure", message=_xml(step.problem)).text = _xml("\n".join(_lines(one)))
-                elif step.state != "done":
-                    SubElement(case, "skipped")
-            case = SubElement(box, "testcase", classname=_xml(named), name="nothing unexpected", time="0")
-            if one.unexpected:
-                failure = SubElement(case, "failure", message=_xml(one.unexpected[0]))
-                failure.text = _xml("\n".join(_lines(one)))
-            for name, count in (
-                ("tests", len(one.steps) + 1),
-                ("failures", sum(step.problem is not None for step in one.steps) + bool(one.unexpected)),
-                ("skipped", sum(step.problem is None and step.state != "done" for step in one.steps)),
-                ("errors", 0),
-            ):
-                box.set(name, str(count))
-        indent(root)
-        return f"<?xml version='1.0' encoding='utf-8'?>\n{tostring(root, encoding='unicode')}\n".encode()
+            details = "\n".join(_lines(one))
+            cases = [
+                Case(f"{number} {step.text}", step.problem, details, step.state != "done")
+                for number, step in enumerate(one.steps, 1)
+            ]
+            cases.append(Case("nothing unexpected", one.unexpected[0] if one.unexpected else None, details))
+            suites.append((f"{suite} [{one.name}]" if len(self.played) > 1 else suite, cases))
+        return junit(suites)
 
 
 def play_report(played: Iterable[PlayedScript], processes: int) -> PlayReport:
@@ -146,8 +131,3 @@ def _lines(one: PlayedScript) -> list[str]:
     lines += ["The script" + (f" ({one.name})" if one.name else "")]
     lines += [f"  [{step.state:>8}] {step.text}" for step in one.steps]
     return [*lines, "What happened", *([f"  {line}" for line in one.happened] or ["  nothing"])]
-
-
-def _xml(text: str) -> str:
-    """Return a text without the characters that XML does not have."""
-    return _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)

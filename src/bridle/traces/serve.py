@@ -161,7 +161,7 @@ class PageServer(ThreadingHTTPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         """Handle a connection in a thread. If there are too many, close the oldest one without a request, or this one."""
         with self._lock:
-            closed = None
+            closed: Any = None
             if len(self._open) >= _MOST_CONNECTIONS:
                 closed = next((one for one, asked in self._open.items() if not asked), request)
                 self._open.pop(closed, None)

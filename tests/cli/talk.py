@@ -31,18 +31,18 @@ PROMPT = re.compile(r"\n> $")
 
 
 class Talk:
-    """One run of `bridle chat`, with plain lines unless they are edited.
+    """One run of `bridle chat`, with plain lines.
 
     Attributes:
         process: the command.
         below: the processes below it, when they were last looked at.
     """
 
-    def __init__(self, command: Command, *arguments: str, colours: bool = False, edited: bool = False) -> None:
+    def __init__(self, command: Command, *arguments: str, colours: bool = False) -> None:
         self.leader, follower = pty.openpty()
         environment = {
             **command.environment,
-            "TERM": "xterm-256color" if edited else "dumb",
+            "TERM": "dumb",
             **({} if colours else {"NO_COLOR": "1"}),
         }
         try:

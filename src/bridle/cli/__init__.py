@@ -1,10 +1,10 @@
-"""The command `bridle`: ask, check the installation, see a demonstration. Needs the extra `cli` (typer, rich and prompt_toolkit)."""
+"""The command `bridle`: ask, check the installation, see a demonstration. Needs the extra `cli` (typer and rich)."""
 
 from __future__ import annotations
 
 __all__ = ["main"]
 
-_NEEDED = frozenset({"typer", "rich", "click", "prompt_toolkit"})
+_NEEDED = frozenset({"typer", "rich", "click"})
 
 
 def main() -> None:

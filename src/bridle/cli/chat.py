@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from bridle.aio.session import Session
 from bridle.checked.fields import suggestion
 from bridle.cli.flags import MODES, build_options
-from bridle.cli.questions import Lines, Questions, can_edit
+from bridle.cli.questions import Lines, Questions
 from bridle.cli.running import FAILED, expected_warnings, signals, wait_for_no_reader
 from bridle.cli.terminal import clean, one_line
 from bridle.cli.transcript import Transcript
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from bridle.aio.session import MessageCursor, Turn
-    from bridle.cli.editing import EditedLines
     from bridle.cli.terminal import Terminal
     from bridle.messages import Message
     from bridle.options.kinds import PermissionMode
@@ -93,7 +92,6 @@ class Chat:
         self._finishing = False
         self._ended = False
         self._begun: list[str] = []
-        self._edited: EditedLines | None = None
 
     # -- signals: called between any two steps of the main thread ------------------------------------------------------
 
@@ -140,7 +138,7 @@ class Chat:
     async def run(self) -> int:
         """Hold the conversation and return the exit code."""
         self._loop, self._main = asyncio.get_running_loop(), asyncio.current_task()
-        self._lines = self._make_lines()
+        self._lines = Lines()
         self._shown_calls: dict[str, asyncio.Event] = {}
         self._quiet = asyncio.Event()
         self._quiet.set()
@@ -156,27 +154,6 @@ class Chat:
             if self.signal is None:
                 raise
             return 128 + self.signal
-        finally:
-            if self._edited is not None:
-                self._edited.close()
-
-    def _make_lines(self) -> Lines:
-        if can_edit(self._terminal):
-            from bridle.cli.editing import EditedLines
-
-            self._edited = EditedLines(self._terminal, prompts=(_PROMPT, _MORE), commands=self._known_commands)
-            return self._edited
-        return Lines()
-
-    def _known_commands(self) -> dict[str, tuple[str, ...]]:
-        """Return the commands to complete, those of the chat and of the CLI, with the words that may follow them."""
-        info = None if self._session is None else self._session.server_info
-        known: dict[str, tuple[str, ...]] = {}
-        models: tuple[str, ...] = ()
-        if info is not None:
-            known = {f"/{one_line(command.name)}": () for command in info.commands}
-            models = tuple(one_line(model.value) for model in info.models)
-        return {**known, **dict.fromkeys(COMMANDS, ()), "/mode": _MODES, "/model": models}
 
     @property
     def _live(self) -> Session:
@@ -290,11 +267,7 @@ class Chat:
 
     def _offer_if_quiet(self) -> None:
         """Offer the next prompt if a turn ended, no prompt is open, and all messages are shown."""
-        if self._sending or self._messages.unread:
-            return
-        if not self._ended:
-            if self._edited is not None and not self._busy:
-                self.offer()  # something was written over the prompt
+        if self._sending or self._messages.unread or not self._ended:
             return
         if all(turn.state.over for turn in self._turns):
             self._ended = False

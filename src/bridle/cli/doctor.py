@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from bridle.cli.terminal import Terminal
     from bridle.launch import Found, LaunchPlan
 
-_EXTRAS = {"cli": ("typer", "rich", "prompt_toolkit"), "mcp": ("mcp",), "pydantic": ("pydantic",), "trio": ("trio",)}
+_EXTRAS = {"cli": ("typer", "rich"), "mcp": ("mcp",), "pydantic": ("pydantic",), "trio": ("trio",)}
 _NARROW = 60
 _LEFT = 17
 _MOST_SETTINGS = 16 * 1024 * 1024

@@ -120,13 +120,6 @@ class Lines:
         self._ended = not data
 
 
-def can_edit(terminal: Terminal) -> bool:
-    """Return whether lines can be edited: standard input and output are a terminal that can move its cursor."""
-    with suppress(OSError, ValueError, AttributeError):
-        return terminal.interactive and sys.stdin.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-    return False
-
-
 _SHOWN_LINES = 30
 _SHOWN_CHARACTERS = 3_000
 _ANSWER = re.compile(r"\s*((?:yes|no|always|y|n|a)\b|\?)[\s,:;.]*(.*)", re.IGNORECASE | re.DOTALL)

@@ -188,8 +188,6 @@ class Terminal(Channel):
         writing: True in the middle of a write, which may block.
         muted: True writes nothing.
         last_words: a line for standard error if the command is interrupted.
-        asker: shows a question instead of `ask`, in a line that can be edited.
-        edited: called before each write, so that a line that is being edited can give way.
     """
 
     line_open: bool
@@ -206,8 +204,6 @@ class Terminal(Channel):
         self.writing: bool = False
         self.muted: bool = False
         self.last_words = ""
-        self.asker: Callable[[str], None] | None = None
-        self.edited: Callable[[], None] | None = None
         self._spinner: Spinner | None = None
         self._moving: Moving | None = None
         self._drawn = 0
@@ -234,10 +230,7 @@ class Terminal(Channel):
     def ask(self, text: str, style: str = "bold") -> None:
         """Write a question, on a line of its own that stays open."""
         self.aside.fresh_line()
-        if self.asker is None:
-            self.aside.write(text, style)
-        else:
-            self.asker(clean(text))
+        self.aside.write(text, style)
         self.asking = True
 
     def answered(self) -> None:
@@ -246,8 +239,7 @@ class Terminal(Channel):
 
     def disturbed(self) -> None:
         """Record that the terminal itself has written, as it does for Ctrl-C."""
-        if self.asker is None:
-            self.line_open = True
+        self.line_open = True
 
     def note(self, text: str, style: str = "") -> None:
         """Write a line to standard error."""
@@ -322,8 +314,6 @@ class Terminal(Channel):
 
     def emit(self, console: Console, segments: list[Segment]) -> None:
         """Write segments; for channels."""
-        if self.edited is not None:
-            self.edited()
         self.asking = False
         self.writing = True
         try:

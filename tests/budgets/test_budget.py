@@ -551,7 +551,7 @@ def test_a_file_that_is_lost_ends_the_spending(shell: Shell, tmp_path: Path, *, 
 
     shell.play(scenario)
     with pytest.raises(BudgetError, match=r"call `close\(\)`"):
-        print(budget.spent)
+        budget.account()
     budget.close()
     assert budget.spent.usd == 0.0
     budget.close()

@@ -11,6 +11,7 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +54,17 @@ class Storm:
             [*self._command, str(2 * number)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=PROJECT, text=True
         )
 
-    def rage(self, kills: int) -> None:
-        """Kill programs, each in the middle of its work, and begin them again; in the end all are killed."""
+    def rage(self, kills: int, look: Callable[[], object]) -> None:
+        """Kill programs, each in the middle of its work, and begin them again; in the end all are killed.
+
+        Args:
+            kills: how many, at least.
+            look: opens what they use, looks at it, and closes it, as one more program: between all kills.
+        """
         try:
             while self.kills < kills:
+                for _ in range(5):
+                    look()
                 number = self._chance.randrange(len(self._programs))
                 self._end(number)
                 self._programs[number] = self._begun(number)
@@ -84,7 +92,15 @@ class Storm:
 def test_a_budget_in_a_storm(tmp_path: Path) -> None:
     path = str(tmp_path / "budget.db")
     storm = Storm("budget", [path], seed=1, processes=PROCESSES)
-    storm.rage(KILLS)
+    seen = 0.0
+
+    def look() -> None:
+        nonlocal seen
+        with Budget(usd=1e9, path=path) as budget:
+            assert budget.spent.usd >= seen, "spending was lost"
+            seen = budget.spent.usd
+
+    storm.rage(KILLS, look)
     charges = sum(len(counts) for counts in storm.acknowledged.values())
     with Budget(usd=1e9, path=path) as budget:
         spent = round(budget.spent.usd / DOLLARS)
@@ -104,7 +120,13 @@ def test_a_store_in_a_storm(kind: str, tmp_path: Path, request: pytest.FixtureRe
         boto3.client("s3", **options).create_bucket(Bucket=name)
         address = [name, options]
     storm = Storm(kind, address, seed=2, processes=4)
-    storm.rage(KILLS)
+
+    def look() -> None:
+        store = MAKE[kind](*address)
+        asyncio.run(store.load(key(0)))
+        store.close()
+
+    storm.rage(KILLS, look)
     store = MAKE[kind](*address)
     kept = {place: asyncio.run(store.load(key(place))) for place in storm.acknowledged}
     store.close()

@@ -15,7 +15,7 @@ from bridle.errors import TaskChangedError, TaskFailedError
 from bridle.fleet import Answer, ConcurrencyChanged, Fleet, FleetRun, Task, TaskChanged, TaskFinished
 from bridle.fleet.journal import open_journal
 from bridle.fleet.task import spec_of
-from bridle.storage.holders import process_domain
+from bridle.storage.holders import process_name
 from bridle.testing import Script
 from tests.contract import shows
 from tests.fleet.conftest import NOW, finished, tasks
@@ -442,7 +442,7 @@ def test_an_answer_is_checked_again_after_a_bug_in_the_check_and_not_paid_again(
     assert (after.state, after.text, after.cost) == ("succeeded", "Done.", before.cost)
 
 
-@pytest.mark.parametrize(("place", "unknown"), [(process_domain() or "", 1), ("elsewhere", 0)])
+@pytest.mark.parametrize(("place", "unknown"), [(process_name(0).rsplit("|", 2)[0], 1), ("m|boot|elsewhere", 0)])
 def test_a_killed_attempt_without_a_transcript(making: Making, tmp_path: Path, place: str, unknown: int) -> None:
     journal = open_journal(tmp_path / "journal.db")
     journal.add([("task-0", spec_of(tasks(1)[0], Options(), NOW, journal.salt))])

@@ -85,28 +85,31 @@ class Heart:
 
     def __init__(self, seconds: float, beat: Callable[[], None], needed: Callable[[], bool]) -> None:
         self._seconds = seconds
-        self._beat = beat
-        self._needed = needed
+        self._calls: tuple[Callable[[], None], Callable[[], bool]] | None = (beat, needed)
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the thread, unless it runs.
+        """Start the thread, unless it runs, or `stop` was called.
 
         Raises:
             RuntimeError: there can be no more threads.
         """
         with self._lock:
-            if self._thread is None and not self._stopped.is_set():
-                thread = threading.Thread(target=self._run, name="bridle-heart", daemon=True)
+            calls = self._calls
+            if self._thread is None and calls is not None and not self._stopped.is_set():
+                thread = threading.Thread(target=self._run, args=calls, name="bridle-heart", daemon=True)
                 thread.start()
                 self._thread = thread
 
     def stop(self) -> bool:
         """Let the thread end, after one more call; return whether there is one. Does not wait, and takes no lock: for finalizers."""
         self._stopped.set()
-        return self._thread is not None
+        if self._thread is None:
+            self._calls = None  # they may refer to the owner of this object, which would wait for the garbage collector
+            return False
+        return True
 
     def join(self) -> None:
         """Wait until the thread has ended, after `stop`."""
@@ -115,11 +118,12 @@ class Heart:
         if thread is not None:
             thread.join()
 
-    def _run(self) -> None:
+    def _run(self, beat: Callable[[], None], needed: Callable[[], bool]) -> None:
         while True:
             last = self._stopped.wait(self._seconds)
-            self._beat()
+            beat()
             with self._lock:
-                if last or not self._needed():
+                if last or not needed():
+                    self._calls = None if last else self._calls
                     self._thread = None
                     return

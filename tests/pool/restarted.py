@@ -24,7 +24,6 @@ from bridle import Options
 from bridle.pool import SQLiteRegistry
 from tests.support.leaks import alive
 
-LEASE_SECONDS = 4.0
 CLI_DEATHS = 0.02
 """The share of check-outs whose CLI is killed."""
 
@@ -144,7 +143,8 @@ async def program(plan: Plan, number: int, life: int, folder: Path, options: Opt
     done = Counter(entry["key"] for entry in entries(folder / f"journal-{number}"))
     todo = [f"user{key}" for key in range(plan.conversations) for _ in range(plan.prompts - done[f"user{key}"])]
     dice.shuffle(todo)
-    registry = SQLiteRegistry(folder / "registry.db", lease_seconds=LEASE_SECONDS)
+    registry = SQLiteRegistry(folder / "registry.db")
+    second = SQLiteRegistry(folder / "registry.db")  # opened and closed all the time, beside the first one
 
     async def work() -> None:
         while todo:
@@ -160,6 +160,8 @@ async def program(plan: Plan, number: int, life: int, folder: Path, options: Opt
                         done[key] += 1
                         entry = {"key": key, "session": answer["session"], "prompts": answer["prompts"]}
                         os.write(journal, json.dumps(entry).encode() + b"\n")
+                        assert [row.record.session_id for row in second.conversations(key)] == [answer["session"]]
+                        second.close()
                 except bridle.SessionClosedError:
                     continue  # the CLI was killed: ask again
                 assert pool.stats().live <= plan.max_live

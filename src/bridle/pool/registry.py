@@ -2,7 +2,7 @@
 
 A registry is shared: by pools of one program (`MemoryRegistry`), or by programs, and over their restarts (`SQLiteRegistry`). Its methods
 block; an async pool calls them in a worker thread. A conversation is run by one holder at a time. Its lease ends with the process of the
-holder, at once. The process of another machine or container cannot be looked at: it is gone if its heartbeat has not changed for
+holder. The process of another machine or container cannot be looked at: it is gone if its heartbeat has not changed for
 `lease_seconds` of an observer's clock.
 """
 
@@ -154,7 +154,7 @@ class SQLiteRegistry:
     Args:
         path: the file; it is created, readable by its owner only. Its folder must exist, on a local disk.
         lease_seconds: for how long a program in another container keeps its conversations without a heartbeat. The conversations of a
-            program on this machine that died are free at once.
+            program on this machine that died are free immediately.
 
     Attributes:
         sightings: the signs of other holders.

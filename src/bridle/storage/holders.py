@@ -1,8 +1,8 @@
 """Names of processes and of holders, which are parts of processes, and whether a process still runs.
 
 The id of a process is used again, also after the machine has started again. So a name has the machine, the boot, the space of process ids,
-the id and the start time. On one machine this decides alone: a holder is gone when its process is gone, and not before, whatever
-the process does. A process of another machine or container cannot be looked at; `Sightings` of `leases` judges it by its signs.
+the id and the start time. On one machine this decides alone: a holder is gone when its process is gone, and not before, also if
+the process is stopped. A process of another machine or container cannot be looked at; `Sightings` of `leases` judges it by its signs.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def sign() -> int:
 
 
 class Sightings:
-    """What an observer has seen of the signs of others. Safe from any thread.
+    """The signs of others, as an observer has seen them. Safe from any thread.
 
     Attributes:
         clock: returns seconds of a clock that is never set.

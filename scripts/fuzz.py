@@ -1,7 +1,7 @@
 """Try what should not happen, at random: damaged frames, deaths in the middle of a Bash call, hostile texts, and scripts on both CLIs.
 
-Exactly one of --frames, --deaths, --redaction and --fidelity is given. Each prints its seed; the same seed gives the same run. A failure is
-printed with the command that repeats it. The exit status is 1 if anything failed.
+Exactly one of --frames, --deaths, --redaction and --fidelity is given. Each prints its seed; the same seed gives the same run. A failure
+is printed with the command that repeats it. The exit status is 1 if anything failed.
 """
 
 from __future__ import annotations

@@ -258,9 +258,9 @@ def test_the_work_of_a_success_is_committed(repo: Path, tree: Worktree) -> None:
 def test_work_outside_of_a_sparse_checkout_is_committed(
     repo: Path, tmp_path: Path, keep: Any, cone: str, name: str
 ) -> None:
-    for part in ("in", "out"):
-        (repo / part).mkdir()
-        (repo / part / "b.txt").write_text("before")
+    for inner in ("in", "out"):
+        (repo / inner).mkdir()
+        (repo / inner / "b.txt").write_text("before")
     git(repo, "add", "--all")
     git(repo, "commit", "--quiet", "--message=Second")
     git(repo, "sparse-checkout", "set", cone, "in")

@@ -317,7 +317,7 @@ class Connection:
 
     @property
     def in_flight_bytes(self) -> int:
-        """What these requests occupy."""
+        """The bytes that these requests occupy."""
         return self._in_flight.size
 
     @property

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _REMEMBERED = 4_096
 REQUEST_BYTES = 2_500
-"""What an open request occupies besides its line: its job, its decoded form and its timeout. Measured: 2,200 to 3,100."""
+"""The bytes of an open request besides its line: its job, its decoded form and its timeout. Measured: 2,200 to 3,100."""
 
 
 class PendingRequest(msgspec.Struct, eq=False):
@@ -56,7 +56,7 @@ class Ledger(Generic[E]):
     """The open exchanges of one direction, in the order in which they were opened.
 
     Attributes:
-        size: what they occupy together, in bytes.
+        size: the bytes that they occupy together.
     """
 
     __slots__ = ("_closed", "_lately", "_open", "size")

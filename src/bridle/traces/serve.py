@@ -196,7 +196,7 @@ class PageServer(ThreadingHTTPServer):
 
 
 class _Arriving(socket.SocketIO):
-    """What a connection sends, for a limited time altogether: a timeout of a socket begins again with each byte."""
+    """The bytes that a connection sends, for a limited time altogether: a timeout of a socket begins again with each byte."""
 
     def __init__(self, connection: socket.socket) -> None:
         super().__init__(connection, "r")

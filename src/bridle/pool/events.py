@@ -53,7 +53,7 @@ class CallerQueued(PoolEvent, frozen=True, eq=False):
     """A caller waits, or has moved up in the queue; `session_id` is None.
 
     Attributes:
-        place: its place in the queue; 1 for the caller that has waited longest. One whose conversation becomes free may be served before.
+        place: its place in the queue; 1 for the caller that has waited longest. A caller whose conversation becomes free may get it before.
     """
 
     place: int

@@ -428,7 +428,7 @@ class SessionCore(Generic[A]):
     # -- what is asked for ---------------------------------------------------------------------------------------------
 
     def lend(self, conversation: str | None, caller: Any, context: contextvars.Context | None) -> None:
-        """Take who has the session from now on. What is open belongs to the caller before."""
+        """Set the caller that has the session from now on. Open work belongs to the caller before."""
         self._holder = self._holder.lent(conversation, caller, context)
         if not self.connection.at_work:
             self._reach = self._holder

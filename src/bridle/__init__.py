@@ -74,7 +74,7 @@ PLACES: dict[str, str] = {
     }.items()
     for name in names.split()
 }
-_SUBMODULES = ("budgets", "fleet", "hooks", "messages", "pool", "sync", "telemetry", "testing", "transcripts")
+_SUBMODULES = ("budgets", "fleet", "hooks", "messages", "pool", "sync", "telemetry", "testing", "traces", "transcripts")
 
 __all__ = ["__version__", *_SUBMODULES, *PLACES]  # noqa: PLE0604 - all of them are strings
 

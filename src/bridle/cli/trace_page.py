@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bridle import transcripts
+from bridle import traces
 from bridle.cli.running import FAILED, USAGE
 from bridle.errors import AmbiguousSessionError, SessionNotFoundError, TranscriptError, escape_terminal
-from bridle.traces.compare import difference, outline
-from bridle.traces.page import page_pieces, write_page
-from bridle.traces.reading import GrowingTrace, read_trace
-from bridle.traces.serve import PageServer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bridle.cli.terminal import Terminal
-    from bridle.traces.reading import Trace
+    from bridle.traces import Trace
+    from bridle.traces.serve import PageServer
 
 __all__ = ["UnreadableError", "read", "warn"]
 
@@ -32,25 +28,15 @@ class UnreadableError(Exception):
     """A trace cannot be read; the text says why and what to do."""
 
 
-def _source(text: str) -> str:
-    """Return the path of a file, or the session id that a text stands for."""
-    if os.path.exists(text):
-        return text
-    with suppress(SessionNotFoundError, AmbiguousSessionError):
-        return transcripts.find(text).session_id
-    return text
-
-
 def read(text: str, title: str | None = None) -> Trace:
     """Return a trace by its file, or a conversation by its session id.
 
     Raises:
         UnreadableError: it cannot be read.
     """
-    source = _source(text)
     shown = escape_terminal(text, 300)
     try:
-        return read_trace(source, title=title)
+        return traces.read(text, title=title)
     except FileNotFoundError:
         raise UnreadableError(
             f"{shown} is neither a file nor the beginning of a session id. `bridle sessions list` shows the ids."
@@ -63,7 +49,7 @@ def read(text: str, title: str | None = None) -> Trace:
 
 def warn(trace: Trace, text: str, terminal: Terminal) -> None:
     """Show the parts of a trace that could not be read."""
-    problems = trace.builder.problems
+    problems = trace.problems
     for problem in problems[:_PROBLEMS]:
         terminal.warning(f"{escape_terminal(text)}: {problem}")
     if len(problems) > _PROBLEMS:
@@ -90,30 +76,31 @@ def html_(given: Mapping[str, Any], terminal: Terminal) -> int:
         terminal.error(str(error))
         return USAGE
     warn(trace, text, terminal)
-    if not trace.builder.items:
+    if not trace.items:
         terminal.error(f"nothing in {escape_terminal(text)} can be read")
         return FAILED
     if to_stdout:
-        for piece in page_pieces(trace, trace.title):
-            sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.write(traces.html(trace))
         sys.stdout.buffer.flush()
         return 0
     try:
-        size = write_page(output, trace)
+        size = len(traces.html(trace, output))
     except OSError as error:
         terminal.error(f"{escape_terminal(str(output))} cannot be written: {error.strerror or error}")
         return USAGE
-    counts = f"{len(trace.builder.items)} items, {size / 1e6:.1f} MB"
+    counts = f"{len(trace.items)} items, {size / 1e6:.1f} MB"
     terminal.line(f"{output}{terminal.dot}{counts}")
     return 0
 
 
-def _followed(text: str) -> GrowingTrace:
-    source = _source(text)
+def _server(source: Trace | str, port: int, text: str) -> PageServer:
     try:
-        return GrowingTrace(source if os.path.exists(source) else transcripts.find(source).path)
+        return traces.inspect(source, port=port, follow=isinstance(source, str))
     except OSError as error:
-        raise UnreadableError(f"{escape_terminal(text, 300)} cannot be read: {error.strerror or error}") from None
+        reason = error.strerror or error
+        if error.filename is not None:
+            raise UnreadableError(f"{escape_terminal(text, 300)} cannot be read: {reason}") from None
+        raise UnreadableError(f"port {port} cannot be used: {reason}; leave `--port` out for a free one") from None
     except (SessionNotFoundError, AmbiguousSessionError) as error:
         raise UnreadableError(str(error)) from None
 
@@ -125,21 +112,17 @@ def inspect_(given: Mapping[str, Any], terminal: Terminal) -> int:
     if not 0 <= port <= _MOST_PORT:
         terminal.error(f"`--port` must be 0 to {_MOST_PORT}, got {port}")
         return USAGE
-    shown: Trace | GrowingTrace
+    shown: Trace | str = text
     try:
-        shown = _followed(text) if given.get("follow") else read(text)
+        if not given.get("follow"):
+            shown = read(text)
+            warn(shown, text, terminal)
+            if not shown.items:
+                terminal.error(f"nothing in {escape_terminal(text)} can be read; `--follow` waits for it")
+                return FAILED
+        server = _server(shown, port, text)
     except UnreadableError as error:
         terminal.error(str(error))
-        return USAGE
-    trace = shown.trace if isinstance(shown, GrowingTrace) else shown
-    warn(trace, text, terminal)
-    if not given.get("follow") and not trace.builder.items:
-        terminal.error(f"nothing in {escape_terminal(text)} can be read; `--follow` waits for it")
-        return FAILED
-    try:
-        server = PageServer(shown, port)
-    except OSError as error:
-        terminal.error(f"port {port} cannot be used: {error.strerror or error}; leave `--port` out for a free one")
         return USAGE
     with server:
         terminal.line(server.url)
@@ -152,23 +135,23 @@ def diff_(given: Mapping[str, Any], terminal: Terminal) -> int:
     """Compare two runs; return 0 if they are the same, 1 if they differ."""
     names = str(given["one"]), str(given["other"])
     results, full = not given.get("no_results"), bool(given.get("full"))
-    outlines = []
+    runs = []
     for name in names:
         try:
-            trace = read(name)
+            trace = read(name, name)
         except UnreadableError as error:
             terminal.error(str(error))
             return USAGE
-        if not trace.builder.items:
+        if not trace.items:
             terminal.error(f"nothing in {escape_terminal(name)} can be read")
             return USAGE
-        outlines.append(outline(trace, results=results, full=full))
-    lines = difference(outlines[0], outlines[1], names)
+        runs.append(trace)
+    lines = traces.diff(runs[0], runs[1], results=results, full=full)
     for line in lines:
         style = "bold" if line.startswith(("--- ", "+++ ")) else _STYLES.get(line[:1], "")
         terminal.line(line, style)
     if not lines:
-        terminal.note(f"The runs are the same: {len(outlines[0])} lines compared.")
+        terminal.note(f"The runs are the same: {len(runs[0].items):,} items compared.")
     return 1 if lines else 0
 
 

@@ -13,6 +13,7 @@ import json
 import os
 import tempfile
 import zlib
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from importlib.resources import files
@@ -121,12 +122,12 @@ def page_pieces(trace: Trace | None, title: str, *, live: bool = False) -> Itera
     yield tail.encode()
 
 
-def write_page(path: Path, trace: Trace) -> int:
+def write_page(path: Path, page: Trace | Iterable[bytes]) -> int:
     """Write the page to a file that only its owner may read, whole or not at all.
 
     Args:
         path: the file; one that exists is replaced.
-        trace: the trace.
+        page: the trace, or the pieces of its page.
 
     Returns:
         The size of the file in bytes.
@@ -137,7 +138,8 @@ def write_page(path: Path, trace: Trace) -> int:
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}-")
     try:
         with open(descriptor, "wb") as file:
-            size = sum(file.write(piece) for piece in page_pieces(trace, trace.title))
+            pieces = page if isinstance(page, Iterable) else page_pieces(page, page.title)
+            size = sum(file.write(piece) for piece in pieces)
         os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):

@@ -22,8 +22,10 @@ from bridle.transports.recording.reading import Entry, entry_of, version_problem
 from bridle.transports.recording.redaction import Redactor, Vault
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from typing import BinaryIO
+
+    from bridle.traces.items import Item
 
 __all__ = ["Reader", "RecordingReader", "Trace", "TranscriptReader", "GrowingTrace", "read_session", "read_trace"]
 
@@ -60,6 +62,16 @@ class Trace:
     def builder(self) -> Builder:
         """The items, sessions and lines."""
         return self.reader.builder
+
+    @property
+    def items(self) -> Sequence[Item]:
+        """The items that the page shows."""
+        return self.builder.items
+
+    @property
+    def problems(self) -> list[str]:
+        """The parts that cannot be read, with their reasons."""
+        return self.builder.problems
 
 
 def _loads(line: bytes) -> Any:

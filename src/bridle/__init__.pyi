@@ -9,6 +9,7 @@ from bridle import (
     sync,
     telemetry,
     testing,
+    traces,
     transcripts,
 )
 from bridle._version import (
@@ -372,6 +373,7 @@ __all__ = [
     "testing",
     "tool",
     "tool_server",
+    "traces",
     "transcripts",
     "version_meets_minimum",
 ]

@@ -1,10 +1,32 @@
-"""The command `bridle`: ask, check the installation, see a demonstration. Needs the extra `cli` (typer and rich)."""
+"""The command `bridle`: ask, check the installation, see a demonstration. Needs the extra `cli` (typer, rich and prompt_toolkit).
+
+`FleetDisplay` shows a run of a fleet as `bridle fleet run` does.
+"""
 
 from __future__ import annotations
 
-__all__ = ["main"]
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bridle.cli.fleet_view import FleetDisplay
+
+__all__ = ["FleetDisplay", "main"]
 
 _NEEDED = frozenset({"typer", "rich", "click"})
+
+
+def __getattr__(name: str) -> Any:
+    if name != "FleetDisplay":
+        raise AttributeError(f"module 'bridle.cli' has no attribute {name!r}")
+    try:
+        from bridle.cli.fleet_view import FleetDisplay
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _NEEDED:
+            raise
+        raise ImportError(
+            f"`FleetDisplay` needs the package {error.name!r}: pip install 'bridle[cli]'", name=error.name
+        ) from None
+    return FleetDisplay
 
 
 def main() -> None:

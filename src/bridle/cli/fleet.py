@@ -19,7 +19,7 @@ from bridle.cli import trace_page
 from bridle.cli.flags import build_options
 from bridle.cli.fleet_flags import ENGINES, KEPT, STATES
 from bridle.cli.fleet_tasks import read_tasks
-from bridle.cli.fleet_view import EventLines, FleetView, cost, count, duration, summary
+from bridle.cli.fleet_view import EventLines, FleetDisplay, cost, count, duration, summary
 from bridle.cli.running import FAILED, USAGE, signals
 from bridle.cli.sessions import write_table
 from bridle.cli.terminal import escape_json, one_line
@@ -292,9 +292,11 @@ def _driven(
 
     first: int | None = None
     with signals.handed_to(heard), fleet.run(tasks) as run:
-        view: EventLines | FleetView = EventLines(terminal) if as_json else FleetView(terminal, run, budget)
+        view: EventLines | FleetDisplay = (
+            EventLines(terminal) if as_json else FleetDisplay(run, budget, terminal=terminal)
+        )
         threading.Thread(target=_read, args=(run, inbox), name="bridle-fleet-events", daemon=True).start()
-        with terminal.moving(view.lines):
+        with view:
             while not isinstance(item := inbox.get(), _End):
                 if not isinstance(item, int):
                     view.show(item)

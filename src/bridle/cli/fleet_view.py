@@ -6,26 +6,25 @@ import json
 import threading
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 from rich.progress_bar import ProgressBar
 
-from bridle.cli.terminal import clean, escape_json, one_line
+from bridle.cli.terminal import Terminal, clean, escape_json, one_line
 from bridle.errors import BridleError
 from bridle.fleet.events import ConcurrencyChanged, TaskChanged, TaskFinished
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from bridle.cli.terminal import Terminal
     from bridle.fleet.events import FleetEvent, FleetProgress
     from bridle.fleet.fleet import FleetRun
     from bridle.fleet.task import FleetRow
 
-__all__ = ["EventLines", "FleetView", "cost", "duration", "summary"]
+__all__ = ["EventLines", "FleetDisplay", "cost", "duration", "summary"]
 
 _ACTIVE = ("leased", "running", "verifying")
 _LOOK_SECONDS = 0.5
@@ -80,15 +79,38 @@ def _by_state(pair: tuple[str, int]) -> int:
     return _ORDER.index(pair[0])
 
 
-class EventLines:
+class _Display:
+    """Shows a run for the length of a block.
+
+    Args:
+        terminal: where to; None for standard output, with notes on standard error.
+    """
+
+    def __init__(self, terminal: Terminal | None) -> None:
+        if terminal is None:
+            terminal = Terminal()
+            terminal.separate()
+        self._terminal: Terminal = terminal
+        self._block = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._block.enter_context(self._terminal.moving(self.lines))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._block.close()
+
+    def lines(self, _: float) -> Sequence[str]:
+        """Return the lines that change: none."""
+        return ()
+
+
+class EventLines(_Display):
     """Writes each event as a JSON object on a line, for programs.
 
     Args:
         terminal: where to.
     """
-
-    def __init__(self, terminal: Terminal) -> None:
-        self._terminal = terminal
 
     def show(self, event: FleetEvent) -> None:
         """Write an event."""
@@ -108,10 +130,6 @@ class EventLines:
         usd = sum(row.cost for row in rows)
         self._write({"event": "fleet_finished", "states": states, "cost": usd, "seconds": seconds, "at": time.time()})
 
-    def lines(self, _: float) -> Sequence[str]:
-        """Return nothing: no line changes."""
-        return ()
-
     def _write(self, value: dict[str, Any]) -> None:
         self._terminal.line(escape_json(json.dumps(value, ensure_ascii=False)))
 
@@ -121,19 +139,31 @@ def _plain(value: object) -> dict[str, Any]:
     return plain
 
 
-class FleetView:
+class FleetDisplay(_Display):
     """Shows a run to people: a line for each task that is over, and below, on a terminal, a bar and the agents that run.
 
     In a pipe, standard output gets the lines alone, with tabs between state, id, attempts, cost, seconds and error.
 
+    Enter it with `with`, and call `show` for each event. Needs `bridle[cli]`.
+
     Args:
-        terminal: the terminal.
         run: the run.
-        budget: its limit in US dollars; None for none.
+        budget: its limit in US dollars, to be shown; None for none.
+        terminal: where to; None for standard output, with notes on standard error.
+
+    Example:
+        ::
+
+            from bridle.cli import FleetDisplay
+
+            with fleet.run(tasks) as run, FleetDisplay(run) as display:
+                for event in run:
+                    display.show(event)
+            display.finish(fleet.results())
     """
 
-    def __init__(self, terminal: Terminal, run: FleetRun, budget: float | None) -> None:
-        self._terminal = terminal
+    def __init__(self, run: FleetRun, budget: float | None = None, *, terminal: Terminal | None = None) -> None:
+        super().__init__(terminal)
         self._run = run
         self._budget = budget
         self._lock = threading.Lock()
@@ -143,7 +173,11 @@ class FleetView:
         self._draining = False
 
     def show(self, event: FleetEvent) -> None:
-        """Show an event."""
+        """Show an event.
+
+        Args:
+            event: the event of the run.
+        """
         if isinstance(event, TaskFinished):
             with self._lock:
                 self._agents.pop(event.row.task, None)
@@ -163,8 +197,14 @@ class FleetView:
             "yellow",
         )
 
-    def finish(self, rows: list[FleetRow], seconds: float) -> None:
-        """Show the summary."""
+    def finish(self, rows: Iterable[FleetRow], seconds: float | None = None) -> None:
+        """Show the summary of rows.
+
+        Args:
+            rows: the tasks of the run.
+            seconds: the time that it took; None leaves it out.
+        """
+        rows = list(rows)
         good = all(row.state == "succeeded" for row in rows)
         self._terminal.aside.line(summary(rows, self._terminal, seconds), "bold green" if good else "bold", wrap=True)
 

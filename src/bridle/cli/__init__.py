@@ -1,4 +1,4 @@
-"""The command `bridle`: ask, check the installation, see a demonstration. Needs the extra `cli` (typer, rich and prompt_toolkit).
+"""The command `bridle`: ask, check the installation, see a demonstration. Needs the extra `cli` (typer and rich).
 
 `FleetDisplay` shows a run of a fleet as `bridle fleet run` does.
 """

@@ -25,8 +25,10 @@ async def ask(prompt: str, options: Options) -> str | None:
     except bridle.TurnTimeoutError as error:
         # The CLI and everything that it had started are gone by now.
         print(f"too slow ({error.kind}, {error.seconds:g} s)")
+    except bridle.AuthenticationError as error:
+        print(f"no usable login (status {error.status}): {error}")
     except bridle.ResultError as error:
-        # The CLI worked and reports a failure: not logged in, API down, too many turns, unknown session, ...
+        # The CLI worked and reports a failure: API down, too many turns, unknown session, ...
         print(f"failed ({error.result.subtype}, {error.result.terminal_reason}): {error}")
     except bridle.ProcessError as error:
         print(f"the CLI died with {error.exit_code}: {error.diagnostic.exit_code_hint}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import bridle.sync
-from bridle import Options, ResultError
+from bridle import AuthenticationError, Options
 from bridle.testing import HTTPFailure, Reply, ScriptedModel, ToolCall
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ def test_it_counts_with_the_shell(scripted_model: Callable[..., ScriptedModel], 
 
 def test_a_refused_key_is_an_error(scripted_model: Callable[..., ScriptedModel], tmp_path: Path) -> None:
     model = scripted_model(HTTPFailure(401, retry=False))
-    with pytest.raises(ResultError) as caught:
+    with pytest.raises(AuthenticationError) as caught:
         count_files(Options(env=model.isolated_env(tmp_path), cwd=tmp_path))
-    assert caught.value.result.terminal_reason == "api_error"
+    assert (caught.value.status, caught.value.key_source) == (401, "ANTHROPIC_API_KEY")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from bridle.errors import (
     UnsupportedCLIVersionError,
 )
 from bridle.hooks import HookOutput
-from bridle.messages import AssistantMessage, ResultError, StreamEvent, UnknownMessage, UserMessage
+from bridle.messages import AssistantMessage, AuthenticationError, ResultError, StreamEvent, UnknownMessage, UserMessage
 from bridle.testing import Script, ScriptError, SimulatedCLI
 from bridle.testing.simulation.launch import VERSION
 from tests.support.patience import patience
@@ -511,7 +511,7 @@ def test_api_errors(shell: Shell) -> None:
             Script().user("go").rate_limited(2).says("Done.").user("more").api_error(401, "no key")
         ) as cli:
             assert (await shell.run("go", transport=cli)).text == "Done."
-            error = await raised(lambda: shell.run("more", transport=cli), ResultError)
+            error = await raised(lambda: shell.run("more", transport=cli), AuthenticationError)
             assert "no key" in str(error)
             assert error.result.api_error_status == 401
 

@@ -328,7 +328,7 @@ def _dispatch(arguments: Sequence[str], terminal: Terminal) -> int:
 
 
 def _asking_for_help(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments, of which `-h` at the end leaves nothing but the command: it is help, whatever is wrong before it."""
+    """Return the arguments, of which `-h` at the end leaves nothing but the command: it is help, also after mistakes."""
     if "--" not in arguments and arguments and arguments[-1] in HELP:
         for command in COMMANDS:
             words = command.name.split()

@@ -32,7 +32,7 @@ _CODES: dict[int, Problem] = {1: "damaged", _BUSY: "busy", 6: "busy", 11: "damag
 """Problems by the primary error codes of SQLite. 1 is an error of a statement: a table is missing."""
 _AGAIN_SECONDS = 0.005
 _FORK_SECONDS = 5.0
-"""How long a new database waits for a fork. Whoever holds up the fork may be waiting for the database."""
+"""How long a new database waits for a fork. The thread that delays the fork may itself wait for the database."""
 _LOG, _SHARED = "-wal", "-shm"
 
 

@@ -307,7 +307,7 @@ _MAYBE = [
         b"env headers helper refresh export"
     ).split()
 ]
-"""How the names above end, and how they may go on in a line of JSON, whose escapes are not resolved."""
+"""How the names above end, and how they may continue in a line of JSON, whose escapes are not resolved."""
 _TOKEN = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"(\s*+:)?|[{}\[\]]|[-0-9][0-9.eE+-]*+', re.DOTALL)
 
 _SECRET_NAME = re.compile(

@@ -199,7 +199,7 @@ def test_a_newer_file_is_refused(path: Path) -> None:
     connection.close()
     before = path.read_bytes()
     with pytest.raises(
-        RegistryError, match=r"registry\.db' has tables of version 7, and this Bridle uses version 2\. Update Bridle"
+        RegistryError, match=r"registry\.db' has version 7, and this Bridle knows up to 2\. Update Bridle"
     ):
         SQLiteRegistry(path)
     assert path.read_bytes() == before
@@ -211,7 +211,7 @@ def test_an_older_file_is_refused(path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA user_version = 1")
     connection.close()
-    with pytest.raises(RegistryError, match=r"tables of version 1, and this Bridle uses version 2\. Use another file"):
+    with pytest.raises(RegistryError, match=r"has version 1, which is too old for this Bridle"):
         SQLiteRegistry(path)
 
 
@@ -233,7 +233,7 @@ def test_a_file_of_another_application_is_refused_and_kept(path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE conversations (id INTEGER PRIMARY KEY, title TEXT)")
     connection.close()
-    with pytest.raises(RegistryError, match="tables of version 0"):
+    with pytest.raises(RegistryError, match="has version 0"):
         SQLiteRegistry(path)
     with sqlite3.connect(path) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (0,)

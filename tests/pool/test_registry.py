@@ -233,7 +233,7 @@ def test_a_file_of_another_application_is_refused_and_kept(path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE conversations (id INTEGER PRIMARY KEY, title TEXT)")
     connection.close()
-    with pytest.raises(RegistryError, match="has version 0"):
+    with pytest.raises(RegistryError, match="has version 0, which is too old"):
         SQLiteRegistry(path)
     with sqlite3.connect(path) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (0,)

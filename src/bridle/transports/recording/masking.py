@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bridle.transports.recording.redaction import Places, Redactor, Vault
+from bridle.transports.recording.redaction import Redactor, Vault
 
 if TYPE_CHECKING:
     from bridle.launch.plan import LaunchPlan
@@ -19,13 +19,6 @@ class _Masks(Vault):
         return "<masked>" if kind == "key" else value
 
 
-class _OpenPlaces(Places):
-    """Places that stay in the text."""
-
-    def replace(self, text: str) -> str:
-        return text
-
-
 def without_secrets(output: bytes, plan: LaunchPlan) -> bytes:
     """Return what a program printed, with `<masked>` for each secret.
 
@@ -35,5 +28,5 @@ def without_secrets(output: bytes, plan: LaunchPlan) -> bytes:
     """
     redactor = Redactor(_Masks())
     redactor.prepare(plan)
-    redactor.places = _OpenPlaces(redactor.vault, plan.cwd, plan.environment)
+    redactor.places.patterns.clear()  # places explain an error
     return redactor.text(output.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")

@@ -532,7 +532,7 @@ class Redactor:
         done = 0
         for begin, end, new in merged:
             if isinstance(new, str):
-                new = self.vault.placeholder(new, _decoded(data[begin:end])).encode()  # noqa: PLW2901
+                new = _encoded(self.vault.placeholder(new, _decoded(data[begin:end])))  # noqa: PLW2901
             parts += [data[done:begin], new]
             done = end
         return b"".join((*parts, data[done:]))

@@ -117,7 +117,7 @@ class Places:
         if "<bridle-home>" in self.live:
             self.live.setdefault("<bridle-config>", self.live["<bridle-home>"] + "/.claude")
         # A whole folder only: `/home/ann` does not stand in `/home/anna`, nor in `/mnt/home/ann`.
-        self.patterns = [
+        self.patterns: list[tuple[bytes, re.Pattern[bytes], bytes]] = [
             (_encoded(folder), _after(folder, rf"(?![A-Za-z0-9_])({_TEMPORARY})?", "[A-Za-z0-9_.-]"), _encoded(place))
             for folder, place in found.items()
         ]
@@ -332,30 +332,6 @@ _ACCOUNT_NAMES = frozenset(
         "account_uuid",
     }
 )
-_TOKEN = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"(\s*+:)?|[{}\[\]]|[-0-9][0-9.eE+-]*+', re.DOTALL)
-
-_SECRET_NAME = re.compile(
-    r"(?:api[_-]?key|access[_-]?key|private[_-]?key|[_-]key|token|secret|password|passwd|passphrase|credentials?"
-    r"|authorization|cookie|_auth|^auth|_pat)$",
-    re.IGNORECASE,
-)
-_SECRET_VARIABLE = re.compile(r"(?:^|_)(?:TOKEN|SECRET|PASS|PASSWORD|PWD|KEY|PAT|CREDENTIALS?)(?:_|$)", re.IGNORECASE)
-"""Variables whose values are secret if they look like it: `AWS_BEARER_TOKEN_BEDROCK`, but not `KEY_BINDINGS=standard`."""
-_HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
-_SCHEME = re.compile(r"[A-Za-z][\w-]*+\s++(\S{8,}+)")
-_RANDOM = re.compile(r"(?=(?:[^0-9]*+[0-9]){3})(?=[^A-Za-z]*+[A-Za-z])[A-Za-z0-9+_=-]{20,}")
-"""An argument of a server that no person would have written."""
-_ACCOUNT_NAMES = frozenset(
-    {
-        "organization",
-        "organizationName",
-        "organization_name",
-        "organizationUuid",
-        "accountUuid",
-        "organization_uuid",
-        "account_uuid",
-    }
-)
 _SIGNS = (b"@", b"\\u", b"\\/", b'"organization', b'"accountUuid"', b'"account_uuid"', *(sign for sign, *_ in _SHAPES))
 _LONG_NAMES = frozenset({"description", "systemPrompt", "system_prompt", "whenToUse", "when_to_use", "instructions"})
 _LONG_FRAMES = frozenset({"control_response", "system"})
@@ -439,14 +415,14 @@ class Redactor:
 
     def __init__(self, vault: Vault, more: Callable[[str], str] | None = None) -> None:
         self.vault = vault
-        self.places = Places(vault, None, os.environ)
+        self.places: Places = Places(vault, None, os.environ)
         self._more = more
         self._secrets: set[bytes] = set()
         self._learn(_secrets_of(os.environ))
 
     def prepare(self, plan: LaunchPlan) -> None:
         """Learn from a launch plan: the places of its session, and the secrets in its variables, arguments and servers."""
-        self.places = Places(self.vault, plan.cwd, plan.environment)
+        self.places: Places = Places(self.vault, plan.cwd, plan.environment)
         self._learn((*_secrets_of(plan.environment), *_values_of_plan(plan)))
 
     def _learn(self, values: Iterable[str]) -> None:

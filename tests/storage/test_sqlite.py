@@ -6,11 +6,13 @@ import ctypes
 import os
 import signal
 import sqlite3
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -148,6 +150,52 @@ def test_a_fork_inside_a_call_ends_its_transaction(database: Database) -> None:
 
 
 # -- the file under the path -------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def interrupted(at: str) -> Iterator[None]:
+    """Raise `KeyboardInterrupt` as soon as SQLite has executed a statement, and again as soon as it is told to roll back."""
+
+    def look(frame: FrameType, event: str, called: object) -> None:
+        connection = getattr(called, "__self__", None)
+        if not isinstance(connection, sqlite3.Connection) or not connection.in_transaction:
+            return
+        if event == "c_return" and at == "begin":
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+        if event == "c_call" and at == "work and rollback":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sys.setprofile(look)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+
+
+@pytest.mark.parametrize("at", ["begin", "work and rollback"])
+def test_an_interrupted_call_leaves_no_transaction(database: Database, path: str, at: str) -> None:
+    note(database, "before")
+    with interrupted(at):
+        note(database, "interrupted")
+    note(database, "after")
+    other = Database(path, TABLES, 1, 0)
+    note(other, "other")
+    other.close()
+    assert notes(database) == ["before", "after", "other"]
+
+
+def test_a_call_in_the_middle_of_another_one_is_refused(database: Database) -> None:
+    def work(connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO notes VALUES ('outer')")
+        with pytest.raises(StorageError, match="signal handler") as caught:
+            note(database, "inner")
+        assert caught.value.retryable
+
+    database.transaction(work)
+    note(database, "after")
+    assert notes(database) == ["outer", "after"]
 
 
 def remove(path: str) -> None:

@@ -102,6 +102,7 @@ class Database:
         self._noun = noun
         self._pragmas = (f"synchronous = {synchronous}", *pragmas)
         self._lock = threading.RLock()  # a signal handler that forks may interrupt a call
+        self._inside = False
         self._connection: sqlite3.Connection | None = None
         self._marks: dict[str, tuple[int, int]] = {}
         self._refusal = ""
@@ -226,8 +227,9 @@ class Database:
         """
 
         def inside(connection: sqlite3.Connection) -> T:
-            connection.execute("BEGIN" if reads else "BEGIN IMMEDIATE")
             try:
+                # Ctrl-C may come while it waits, and raises when the transaction has begun.
+                connection.execute("BEGIN" if reads else "BEGIN IMMEDIATE")
                 result = work(connection)
                 connection.execute("COMMIT")
             except BaseException:
@@ -248,7 +250,18 @@ class Database:
 
         try:
             with self._lock:
-                return work(self._opened())
+                if self._inside:
+                    raise StorageError(
+                        "cannot be used in the middle of another call of the same thread, as in a signal handler. Call it later.", "busy"
+                    )
+                connection = self._opened()
+                if connection.in_transaction:  # a second Ctrl-C has stopped the end of a call
+                    connection.execute("ROLLBACK")
+                self._inside = True
+                try:
+                    return work(connection)
+                finally:
+                    self._inside = False
         except (sqlite3.Error, OSError, UnicodeEncodeError) as error:
             raise self._failure(error) from error
 
@@ -299,6 +312,7 @@ class Database:
             lock.release()
             return
         self._lock = threading.RLock()
+        self._inside = False
         if self._connection is None or not self._file:
             return
         # C code forked, and called only the functions for the child. The locks stay with the parent.

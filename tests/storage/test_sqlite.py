@@ -234,6 +234,21 @@ def test_a_log_that_is_lost_is_refused(database: Database, path: str, ending: st
         note(database, "late")
 
 
+@pytest.mark.parametrize("ending", ["", "-wal", "-shm"])
+def test_a_file_that_is_lost_in_a_call_does_not_take_its_change(database: Database, path: str, ending: str) -> None:
+    note(database, "before")
+
+    def work(connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO notes VALUES ('lost')")
+        os.rename(path + ending, f"{path}{ending}.old")
+
+    with pytest.raises(StorageError, match="moved while this program used it"):
+        database.transaction(work)
+    os.rename(f"{path}{ending}.old", path + ending)
+    database.close()
+    assert notes(database) == ["before"]
+
+
 def test_a_file_that_comes_back_stays_refused(database: Database, path: str) -> None:
     note(database, "before")
     Path(path).rename(path + ".old")

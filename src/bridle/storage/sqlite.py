@@ -231,6 +231,7 @@ class Database:
                 # Ctrl-C may come while it waits, and raises when the transaction has begun.
                 connection.execute("BEGIN" if reads else "BEGIN IMMEDIATE")
                 result = work(connection)
+                self._compare("", _LOG, _SHARED)  # it may have waited long
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:

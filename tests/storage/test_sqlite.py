@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -196,6 +197,22 @@ def test_a_call_in_the_middle_of_another_one_is_refused(database: Database) -> N
     database.transaction(work)
     note(database, "after")
     assert notes(database) == ["outer", "after"]
+
+
+def test_threads_that_wait_for_another_program_do_not_wait_one_after_the_other(path: str) -> None:
+    database = Database(path, TABLES, 1, 1.0)
+    note(database, "before")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    began = time.monotonic()
+    with ThreadPoolExecutor(10) as threads:
+        calls = [threads.submit(note, database, "late") for _ in range(10)]
+    assert [type(call.exception()) for call in calls] == [StorageError] * 10
+    assert time.monotonic() - began < patience(5)
+    other.close()
+    note(database, "after")
+    assert notes(database) == ["before", "after"]
+    database.close()
 
 
 def remove(path: str) -> None:

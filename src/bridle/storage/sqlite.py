@@ -31,6 +31,8 @@ _BUSY = 5
 _CODES: dict[int, Problem] = {1: "damaged", _BUSY: "busy", 6: "busy", 11: "damaged", 13: "full", 26: "damaged"}
 """Problems by the primary error codes of SQLite. 1 is an error of a statement: a table is missing."""
 _AGAIN_SECONDS = 0.005
+_LEAST_SECONDS = 0.1
+"""How long a call waits for another program at least, if it had to wait for another thread first."""
 _FORK_SECONDS = 5.0
 """How long a new database waits for a fork. The thread that delays the fork may itself wait for the database."""
 _LOG, _SHARED = "-wal", "-shm"
@@ -110,15 +112,15 @@ class Database:
 
     # -- the file ------------------------------------------------------------------------------------------------------
 
-    def _opened(self) -> sqlite3.Connection:
+    def _opened(self, until: float) -> sqlite3.Connection:
         if self._refusal:
             raise StorageError(self._refusal, "moved")
         if self._connection is not None:
             self._compare("", _LOG, _SHARED)
+            self._connection.execute(f"PRAGMA busy_timeout = {self._rest(until) * 1000:.0f}")
             return self._connection
         import sqlite3
 
-        until = time.monotonic() + self._busy_seconds
         while self._connection is None:
             if self._marks:  # closed by a fork, and not by the user: it has to be the same file
                 self._compare("")
@@ -133,7 +135,7 @@ class Database:
                     "failed",
                 )
             try:
-                connection = self._connect(sqlite3)
+                connection = self._connect(sqlite3, self._rest(until))
             except sqlite3.Error:
                 if before == _mark(self._file) or time.monotonic() >= until:
                     raise
@@ -146,17 +148,21 @@ class Database:
                 connection.close()
         return self._connection
 
-    def _connect(self, module: ModuleType) -> sqlite3.Connection:
+    def _rest(self, until: float) -> float:
+        """Return for how long a call may still wait for other programs: the calls of many threads do not wait one after the other."""
+        return min(self._busy_seconds, max(until - time.monotonic(), _LEAST_SECONDS))
+
+    def _connect(self, module: ModuleType, seconds: float) -> sqlite3.Connection:
         from urllib.parse import quote
 
         place = f"file://{quote(os.fsencode(self._real))}?mode=rw" if self._file else ":memory:"
         connection: sqlite3.Connection = module.connect(
-            place, self._busy_seconds, isolation_level=None, check_same_thread=False, uri=bool(self._file)
+            place, seconds, isolation_level=None, check_same_thread=False, uri=bool(self._file)
         )
         try:
             made = self._check_kind(connection)
             if self._file:
-                _use_write_ahead_log(connection, self._busy_seconds)
+                _use_write_ahead_log(connection, seconds)
                 for pragma in self._pragmas:
                     connection.execute(f"PRAGMA {pragma}")
             if not made or _version(connection) != self._version:
@@ -249,13 +255,14 @@ class Database:
         """
         import sqlite3
 
+        until = time.monotonic() + self._busy_seconds
         try:
             with self._lock:
                 if self._inside:
                     raise StorageError(
                         "cannot be used in the middle of another call of the same thread, as in a signal handler. Call it later.", "busy"
                     )
-                connection = self._opened()
+                connection = self._opened(until)
                 if connection.in_transaction:  # a second Ctrl-C has stopped the end of a call
                     connection.execute("ROLLBACK")
                 self._inside = True

@@ -324,6 +324,21 @@ def test_a_relative_path_keeps_its_meaning(tmp_path: Path, monkeypatch: pytest.M
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
+def test_a_path_through_a_link_means_what_it_means_to_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "there/inner").mkdir(parents=True)
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here/link").symlink_to(tmp_path / "there/inner")
+    monkeypatch.chdir(tmp_path / "here")
+    for name in ("link/../notes.db", str(tmp_path / "here/link/../notes.db")):
+        database = Database(name, TABLES, 1, 5)
+        note(database, "here")
+        database.close()
+    assert notes(Database(str(tmp_path / "there/notes.db"), TABLES, 1, 5)) == ["here", "here"]
+    assert not (tmp_path / "here/notes.db").exists()
+
+
 def test_a_file_with_two_names_is_refused(database: Database, path: str) -> None:
     note(database, "before")
     database.close()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import ModuleType
 
-__all__ = ["Database", "Problem", "StorageError"]
+__all__ = ["Database", "Problem", "StorageError", "absolute"]
 
 T = TypeVar("T")
 Problem: TypeAlias = Literal["busy", "damaged", "failed", "full", "moved", "unstorable", "version"]
@@ -94,7 +94,7 @@ class Database:
         pragmas: Sequence[str] = (),
     ) -> None:
         self.path: str | None = path
-        self._file = "" if path is None else os.path.abspath(path)
+        self._file = "" if path is None else absolute(path)
         self._real = self._file
         self._tables = tables
         self._version = version
@@ -334,6 +334,11 @@ class Database:
         connection = self.__dict__.get("_connection")
         if connection is not None:
             connection.close()
+
+
+def absolute(path: str) -> str:
+    """Return a path that keeps its meaning in another working directory, and with symbolic links: `link/../file` is not `file`."""
+    return path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
 
 
 _creating = threading.Lock()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from bridle.errors import JournalError
 from bridle.fleet.journal.tables import MIGRATIONS, TABLES, VERSION
-from bridle.storage.sqlite import Database, StorageError
+from bridle.storage.sqlite import Database, StorageError, absolute
 
 if TYPE_CHECKING:
     import sqlite3
@@ -85,7 +85,7 @@ class SQLiteStore:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = True) -> None:
-        self.address: str = os.path.abspath(os.fspath(path))
+        self.address: str = absolute(os.fspath(path))
         self.title: str = os.fspath(path)
         if not create and not os.path.exists(self.address):
             raise missing_journal(self.title)

@@ -207,6 +207,22 @@ def test_the_index_can_be_deleted_damaged_and_made_by_others(find: Finder) -> No
     assert len(find("anchor")) == 6
 
 
+@shows("transcripts.search.shared")
+def test_a_new_index_does_not_take_the_name_of_a_damaged_one_that_is_in_use(find: Finder) -> None:
+    talk(find)
+    assert len(find("anchor")) == 3
+    for _ in range(2):
+        damaged = find.database
+        with sqlite3.connect(damaged) as database:
+            database.execute("DROP TABLE files")
+        user = sqlite3.connect(damaged, isolation_level=None)  # has it open, and its log
+        user.execute("SELECT count(*) FROM texts").fetchall()
+        assert len(find("anchor")) == 3
+        assert find.database != damaged
+        user.close()
+        assert len(find("anchor", refresh=False)) == 3
+
+
 def test_a_folder_that_cannot_be_written_is_an_error_with_a_fix(find: Finder) -> None:
     talk(find)
     find.cache.write_text("a file")

@@ -257,7 +257,9 @@ def _replace(place: Path) -> None:
     The new one has the next number: under the same name, programs that still use the old file would change and delete its log.
     """
     first = place.name.partition(".")[0]
-    Database(str(place.with_name(f"{first}.{_number(place) + 1}.db")), _TABLES, VERSION, WAIT_SECONDS).close()
+    new = Database(str(place.with_name(f"{first}.{_number(place) + 1}.db")), _TABLES, VERSION, WAIT_SECONDS)
+    with closing(new), suppress(StorageError):  # then the next try says why
+        new.look(lambda _: None)
     for ending in ("", "-wal", "-shm"):
         with suppress(OSError):
             os.unlink(f"{place}{ending}")

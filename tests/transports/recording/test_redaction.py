@@ -550,13 +550,54 @@ def test_pieces_without_secrets_stay_as_they_came_and_do_not_wait_for_long() -> 
         record.received(line)
     assert len(kept.lines) > 150
     record.sent(b'{"type":"control_request"}\n')
-    assert len(kept.lines) == 201
+    record.received(STOP)
+    assert len(kept.lines) == 202
+    assert [json.loads(line)["k"] for line in kept.lines[-2:]] == ["out", "in"]
 
 
 def test_pieces_of_two_blocks_are_not_mixed() -> None:
     lines = [delta("sk-ant-abc"), delta("defghijk"), delta("sk-ant-", parent_tool_use_id="t"), delta("xyzwvuts")]
-    assert recorded(*lines)[2:] == [line.strip() for line in lines[2:]]
-    assert b"defghijk" not in b"".join(recorded(*lines))
+    kept = recorded(*lines)
+    assert kept[2] == lines[2].strip()
+    assert texts([*kept[:2], *kept[3:]]) == "<bridle-key-1>"
+
+
+BETWEEN = {
+    "hook": b'{"type":"control_request","request_id":"1","request":{"subtype":"hook_callback"}}\n',
+    "tool result": b'{"type":"user","message":{"content":[{"type":"tool_result","content":"x"}]}}\n',
+    "keep alive": b'{"type":"keep_alive"}\n',
+    "reply of a subagent": b'{"type":"assistant","parent_tool_use_id":"t","message":{"content":[]}}\n',
+    "piece of a subagent": delta("other ", parent_tool_use_id="t"),
+    "no JSON": b"(node) a warning\n",
+}
+
+
+@pytest.mark.parametrize("between", BETWEEN.values(), ids=BETWEEN)
+@pytest.mark.parametrize("secret", [KEYS[0], SECRET])
+def test_lines_between_two_pieces_do_not_split_a_secret(secret: str, between: bytes) -> None:
+    kept = Kept()
+    record = SessionRecord(kept, redactor(), 0, 1_000_000)
+    record.received(delta(f"It is {secret[:5]}"))
+    record.received(between)
+    record.sent(b'{"type":"control_response"}\n')
+    record.received(delta(f"{secret[5:]} and more"))
+    record.received(STOP)
+    record.output_ended()
+    assert [json.loads(line)["k"] for line in kept.lines] == ["in", "in", "out", "in", "in", "eof"]
+    frames = [json.dumps(json.loads(kept.lines[at])["f"]).encode() for at in (0, 3)]
+    assert texts(frames) == "It is <bridle-key-1> and more"
+
+
+def test_lines_between_two_pieces_wait_for_a_bounded_time() -> None:
+    kept = Kept()
+    record = SessionRecord(kept, redactor(), 0, 10_000_000)
+    record.received(delta("It is"))
+    result = b'{"type":"user","message":{"content":"' + b"x" * 1_000_000 + b'"}}\n'
+    for _ in range(5):
+        record.received(result)
+    assert len(kept.lines) >= 4
+    record.exited(0)
+    assert len(kept.lines) == 7
 
 
 def test_a_long_piece_without_a_space_takes_no_time() -> None:

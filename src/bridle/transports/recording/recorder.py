@@ -214,7 +214,7 @@ class SessionRecord:
         self._session = session
         self._name = name
         self._framer = LineFramer(line_bytes)
-        self._pieces = Pieces(redactor.text, self._keep_piece)
+        self._pieces = Pieces(redactor.text, self._keep_piece, sink.write)
         self._unsent = b""
         self._one_shot = False
         self._began = time.monotonic()
@@ -233,14 +233,14 @@ class SessionRecord:
         return round(time.monotonic() - self._began, 4)
 
     def _put(self, kind: str, fields: dict[str, Any] | None = None, frame: bytes | None = None) -> None:
-        self._pieces.flush()
-        self._write(self._seconds(), kind, fields or {}, frame)
-
-    def _write(self, seconds: float, kind: str, fields: dict[str, Any], frame: bytes | None = None) -> None:
         try:
-            self._sink.write(_line({"s": self._session, "t": seconds, "k": kind, **fields}, frame))
+            line = _line({"s": self._session, "t": self._seconds(), "k": kind, **(fields or {})}, frame)
         except ValueError as error:  # half a character, say
             logger.warning("something could not be recorded: %s", error)
+            return
+        if kind not in ("in", "out") or not self._pieces.follow(line):
+            self._pieces.flush()
+            self._sink.write(line)
 
     def _once(self, kind: str, **fields: Any) -> bool:
         with self._lock:
@@ -308,7 +308,7 @@ class SessionRecord:
 
     def _keep_piece(self, line: bytes, seconds: float) -> None:
         kept, _ = self._redactor.line(line, inbound=True)
-        self._write(seconds, "in", {}, kept)
+        self._sink.write(_line({"s": self._session, "t": seconds, "k": "in"}, kept))
 
     def input_ended(self) -> None:
         """Take that nothing more will be sent."""
@@ -359,12 +359,14 @@ class SessionRecord:
 
 
 _SIGN = b'"content_block_delta"'
-_SYSTEM = b'{"type":"system"'
+_ENDS = (b'"stream_event"', b'"assistant"', b'"result"')
 _TEXTS = ("text", "thinking", "partial_json")
 _ENOUGH = 256
 """Characters that are waited for before anything is looked at, and again between two looks."""
 _MOST = 4_096
 """Characters that are waited for at most."""
+_MOST_BYTES = 1 << 22
+"""Bytes of lines that wait at most, with those that came between two pieces."""
 _WORDS = 5
 """A name, a sign, a scheme and a value may be separate words; the last one may be incomplete."""
 
@@ -372,7 +374,7 @@ _WORDS = 5
 class _Piece(NamedTuple):
     line: bytes
     seconds: float
-    block: tuple[Any, ...] | None
+    block: tuple[Any, ...]  # empty for a line that came between two pieces
     name: str
     text: str
 
@@ -382,43 +384,61 @@ class Pieces:
 
     Args:
         redact: returns a text without what does not belong into a recording.
-        keep: takes a line, and the moment at which it came.
+        keep: takes a piece, and the moment at which it came.
+        write: takes a line that came between two pieces, as it is to be written.
     """
 
-    def __init__(self, redact: Callable[[str], str], keep: Callable[[bytes, float], None]) -> None:
+    def __init__(
+        self, redact: Callable[[str], str], keep: Callable[[bytes, float], None], write: Callable[[bytes], None]
+    ) -> None:
         self._redact = redact
         self._keep = keep
+        self._write_line = write
         self._waiting: list[_Piece] = []
-        self._length = 0
+        self._open: dict[tuple[Any, ...], tuple[Any, ...]] = {}  # a conversation -> its block, which may go on
+        self._length = self._bytes = 0
         self._next_look = _ENOUGH
 
     def take(self, line: bytes, seconds: float) -> bool:
-        """Take a line of the CLI if it has to wait; return False if it is none of those."""
+        """Take a line of the CLI if it is a piece; return False if it is something else."""
         piece = _piece(line, seconds)
         if piece is None:
-            # What the CLI tells about itself may stand between two pieces.
-            if not (self._waiting and line.startswith(_SYSTEM)):
-                return False
-            piece = _Piece(line, seconds, None, "", "")
-        elif self._block not in (None, piece.block):
+            for conversation in _ended(line) if self._waiting else ():
+                self._open.pop(conversation, None)
+            if not self._open:
+                self.flush()
+            return False
+        conversation = piece.block[:2]
+        if self._open.get(conversation, piece.block) != piece.block and len(self._open) == 1:
             self.flush()
-        self._waiting.append(piece)
+        self._open[conversation] = piece.block
+        self._add(piece)
         self._length += len(piece.text)
         if self._length >= self._next_look:
-            self._write_what_is_over()
+            if len({piece.block for piece in self._waiting if piece.block}) == 1:
+                self._write_what_is_over()
             # What cannot be written yet is looked at again once it is half as long again: the time grows with the text.
             self._next_look = self._length + max(_ENOUGH, self._length // 2)
         return True
 
+    def follow(self, line: bytes) -> bool:
+        """Let a line wait that came between two pieces: to write these apart would split a secret. Return False if none wait."""
+        if self._waiting:
+            self._add(_Piece(line, 0.0, (), "", ""))
+        return bool(self._waiting)
+
     def flush(self) -> None:
-        """Write everything: nothing more comes, or something else does."""
+        """Write everything: nothing more comes."""
         waiting, self._waiting = self._waiting, []
-        self._length, self._next_look = 0, _ENOUGH
+        self._length, self._bytes, self._next_look = 0, 0, _ENOUGH
+        self._open.clear()
         self._write(waiting)
 
-    @property
-    def _block(self) -> tuple[Any, ...] | None:
-        return next((piece.block for piece in self._waiting if piece.block is not None), None)
+    def _add(self, piece: _Piece) -> None:
+        if self._bytes + len(piece.line) > _MOST_BYTES:
+            self.flush()
+        self._waiting.append(piece)
+        self._bytes += len(piece.line)
 
     def _write_what_is_over(self) -> None:
         whole = "".join(piece.text for piece in self._waiting)
@@ -438,18 +458,36 @@ class Pieces:
             return
         done, self._waiting = self._waiting[:count], self._waiting[count:]
         self._length -= length
+        self._bytes -= sum(len(piece.line) for piece in done)
         self._write(done)
 
     def _write(self, pieces: list[_Piece]) -> None:
-        texts = [piece.text for piece in pieces]
-        clean = self._redact("".join(texts)) if len(texts) > 1 else ""
-        split = len(texts) > 1 and clean != "".join(map(self._redact, texts))
+        blocks: dict[tuple[Any, ...], list[str]] = {}
         for piece in pieces:
-            if split and piece.block is not None:
-                self._keep(_with_text(piece, clean), piece.seconds)
-                clean = ""
+            blocks.setdefault(piece.block, []).append(piece.text)
+        cleaned = {block: self._redact("".join(texts)) for block, texts in blocks.items() if len(texts) > 1}
+        split = {block for block, clean in cleaned.items() if clean != "".join(map(self._redact, blocks[block]))}
+        for piece in pieces:
+            if not piece.block:
+                self._write_line(piece.line)
+            elif piece.block in split:
+                self._keep(_with_text(piece, cleaned[piece.block]), piece.seconds)
+                cleaned[piece.block] = ""
             else:
                 self._keep(piece.line, piece.seconds)
+
+
+def _ended(line: bytes) -> tuple[tuple[Any, ...], ...]:
+    """Return the conversation whose block a line of the CLI ends."""
+    if not any(sign in line for sign in _ENDS):
+        return ()
+    try:
+        frame = json.loads(line)
+        if f'"{frame["type"]}"'.encode() in _ENDS:
+            return ((frame.get("session_id"), frame.get("parent_tool_use_id")),)
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        pass
+    return ()
 
 
 def _piece(line: bytes, seconds: float) -> _Piece | None:

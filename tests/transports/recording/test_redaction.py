@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+import re
 import time
 from typing import Any
 from urllib.parse import quote
@@ -497,6 +498,37 @@ def test_nothing_is_written_at_any_moment_wherever_a_secret_comes_from() -> None
         record.sent(secret.encode())
         assert [json.loads(line)["k"] for line in kept.lines] == ["start", "prompt", "end_input", "start_error", "end"]
         assert secret.encode() not in b"".join(kept.lines)
+
+
+SPELLED = 'P@ss(w0rd)/!x "y" \\<&>é\n99'
+
+
+def deeper(text: str, times: int) -> str:
+    for _ in range(times):
+        text = json.dumps(text, ensure_ascii=False)
+    return text
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        *(quote(SPELLED, safe=safe) for safe in ("", "/", "!'()*", "!'()*;,/?:@&=+$#")),
+        quote(SPELLED, safe="").replace("%20", "+"),
+        re.sub("%..", lambda found: found[0].lower(), quote(SPELLED, safe="")),
+        *(deeper(SPELLED, times) for times in range(1, 6)),
+        *(deeper(json.dumps(SPELLED), times) for times in range(5)),
+        json.dumps(SPELLED).replace("/", "\\/"),
+        deeper(json.dumps(SPELLED, ensure_ascii=False).replace("/", "\\/"), 2),
+        json.dumps(SPELLED, ensure_ascii=False).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"),
+    ],
+)
+def test_a_known_secret_is_found_as_other_programs_spell_it(spelling: str) -> None:
+    made = Redactor(Vault())
+    made.prepare(LaunchPlan(argv=("claude",), environment={"SHOP_TOKEN": SPELLED}, cwd="/home/ann", owners=("",)))
+    kept = made.text(f"see a={spelling}&b")
+    assert "w0rd" not in kept
+    assert kept.startswith("see a=")
+    assert kept.endswith("&b")
 
 
 def delta(text: str, name: str = "text", **more: Any) -> bytes:

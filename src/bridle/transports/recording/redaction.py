@@ -332,13 +332,13 @@ _ACCOUNT_NAMES = frozenset(
         "account_uuid",
     }
 )
-_SIGNS = (b"@", b"\\u", b"\\/", b'"organization', b'"accountUuid"', b'"account_uuid"', *(sign for sign, *_ in _SHAPES))
 _LONG_NAMES = frozenset({"description", "systemPrompt", "system_prompt", "whenToUse", "when_to_use", "instructions"})
 _LONG_FRAMES = frozenset({"control_response", "system"})
 _LONG = 100
 _LONG_SKILL = 1_000
 _LONG_TEXT = 1 << 16
 _SHORTEST_SECRET = 8
+_DEEPEST = 5
 
 
 class _Head(msgspec.Struct):
@@ -374,13 +374,15 @@ class Known:
     """
 
     _CHUNK = 1 << 13
+    _LONGEST_BEGINNING = 1 << 10
 
     def __init__(self, texts: Iterable[bytes]) -> None:
         self._places: dict[int, list[tuple[int, bytes]]] = {}
         for text in texts:
             for remainder in range(4):
                 groups = [
-                    (int.from_bytes(text[at : at + 4], sys.byteorder), at) for at in range(remainder, len(text) - 3, 4)
+                    (int.from_bytes(text[at : at + 4], sys.byteorder), at)
+                    for at in range(remainder, min(len(text) - 3, self._LONGEST_BEGINNING), 4)
                 ]
                 # The one that fewest others have: many URLs begin in the same way.
                 group, at = min(groups, key=lambda one: len(self._places.get(one[0], ())))
@@ -429,7 +431,7 @@ class Redactor:
         for value in values:
             if len(value) >= _SHORTEST_SECRET and not _is_path(value) and not PLACEHOLDER.fullmatch(value):
                 # Each spelling has a placeholder of its own, so that a replay puts the same spelling in.
-                spellings = (value, quote(value, safe=""), *_base64_cores(value), *_quoted(value))
+                spellings = (value, *_in_url(value), *_base64_cores(value), *_quoted(value))
                 self._secrets.update(map(_encoded, spellings))
         self._known = Known(self._secrets)
 
@@ -789,11 +791,27 @@ def _looks_secret(value: str) -> bool:
     return not value.isdigit() and any(map(str.isdigit, value)) and any(map(str.isalpha, value))
 
 
+def _in_url(value: str) -> Iterator[str]:
+    """Return how a value stands in a URL or a form: programs differ in what they leave as it is, and in the case of digits."""
+    for safe in ("", "/", "!'()*", "!'()*;,/?:@&=+$#"):  # Python, paths, `encodeURIComponent`, `encodeURI`
+        once = quote(value, safe=safe)
+        for spelling in (once, once.replace("%20", "+")):
+            yield from (spelling, re.sub("%..", lambda found: found[0].lower(), spelling))
+
+
 def _quoted(value: str) -> Iterator[str]:
-    """Return how a value stands in JSON, and in JSON that is quoted in JSON."""
-    for ascii_only in (True, False):
-        once = json.dumps(value, ensure_ascii=ascii_only)[1:-1]
-        yield from (once, json.dumps(once)[1:-1])
+    """Return how a value stands in JSON, and in JSON that is quoted in JSON, `_DEEPEST` times."""
+    plain = json.dumps(value, ensure_ascii=False)[1:-1]
+    for once in (
+        plain,
+        plain.replace("/", "\\/"),  # PHP
+        re.sub("[<>&\u2028\u2029]", lambda found: f"\\u{ord(found[0]):04x}", plain),  # Go
+        ascii_only := json.dumps(value)[1:-1],
+        ascii_only.replace("/", "\\/"),
+    ):
+        for _ in range(_DEEPEST):
+            yield once
+            once = json.dumps(once, ensure_ascii=False)[1:-1]  # noqa: PLW2901
 
 
 def _base64_cores(value: str) -> list[str]:

@@ -24,12 +24,7 @@ _BESIDE = ("session_state_changed", "session_title_changed")
 
 
 class Pause(NamedTuple):
-    """A pause of a task.
-
-    Attributes:
-        ready: checked after each event.
-        until: the moment at which the task continues anyway, by the simulation's clock.
-    """
+    """A pause of a task, until `ready` holds, which is checked after each event, or the simulation's clock reaches `until`."""
 
     ready: Callable[[], bool]
     until: float | None = None
@@ -68,7 +63,6 @@ class Host:
 
     Attributes:
         exit_code: the exit status; negative for a signal, None while the process runs.
-        stderr: the bytes printed there.
         hanging: the process sends and answers nothing, and does not exit.
         failed: the last message is the result of a failed turn, which decides about the exit status.
         cut: the next line is cut: the bytes that remain (None for half of them), and the exit status.
@@ -303,7 +297,6 @@ class Scheduler:
     """Runs the tasks of a simulated CLI as far as they get without waiting; the first one plays the script.
 
     Attributes:
-        now: returns the time in seconds.
         elapsed: seconds of the script that have passed.
     """
 

@@ -74,7 +74,6 @@ class Launch(msgspec.Struct, kw_only=True):
         one_shot: `--print` without `--input-format stream-json`.
         sdk_servers: the servers of `--mcp-config` that are in the host's process.
         warnings: texts for stderr.
-        prompt: the prompt on the command line, if it is there.
         refusal: the text for stderr before it exits with 1, if its arguments are invalid.
         gateway: the host of `ANTHROPIC_BASE_URL`.
         other: every further flag, by name.

@@ -27,8 +27,6 @@ class Decision(NamedTuple):
     """The decision about a call.
 
     Attributes:
-        allowed: the tool runs.
-        input: the input of the tool.
         meta: the part of the result's frame that reports the decision; None for none.
         message: the text for the model if the tool does not run.
         deferred: a hook has deferred the call.

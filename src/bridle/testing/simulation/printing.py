@@ -14,11 +14,7 @@ __all__ = ["Printer"]
 
 
 class Printer:
-    """Turns frames into the output of the format.
-
-    Args:
-        launch: the command line.
-    """
+    """Turns frames into the output of the format."""
 
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
@@ -28,12 +24,7 @@ class Printer:
         self._ended = False
 
     def printed(self, data: bytes, *, ended: bool) -> bytes:
-        """Return the bytes to write after a part of the frames.
-
-        Args:
-            data: the part.
-            ended: the process ends, and no other part follows.
-        """
+        """Return the bytes to write after a part of the frames; `ended` says that no other part follows."""
         if self._launch.output_format == "stream-json":
             return data
         if self._ended:

@@ -23,9 +23,7 @@ class Outcome(NamedTuple):
     """The result of a tool.
 
     Attributes:
-        content: text or blocks for the model.
         structured: the tool's own form (`tool_use_result`).
-        failed: the result is an error.
         says_success: the result says that it is not an error.
         whole: the tool's own form for the host, where hooks get another one.
         note: a text that only the model gets, behind the content.
@@ -155,7 +153,6 @@ def server_outcome(tool: str, server: str, result: dict[str, Any], folder: str) 
 
     Args:
         tool: its whole name, `mcp__SERVER__NAME`.
-        server: the server.
         result: the server's response to `tools/call`.
         folder: the folder where the real CLI keeps pictures and other files; nothing is written.
     """

@@ -60,7 +60,6 @@ class Verdict(NamedTuple):
     """The verdict of the rules on one use of a tool.
 
     Attributes:
-        decision: the decision.
         reason: the kind of the reason, as the CLI calls it.
         message: the text for the model if it is denied.
         kind: the CLI's name for a use that did not happen.
@@ -87,11 +86,6 @@ def judge(
     """Return what is to happen with a tool.
 
     Args:
-        tool: its name.
-        arguments: its input.
-        mode: the permission mode.
-        allowed: rules that allow.
-        denied: rules that deny.
         can_ask: whether a host would answer.
         folders: the working directories, the first one being that of the process.
     """

@@ -70,10 +70,6 @@ class SessionFolder:
 
     A file is replaced as a whole, so that a process that is killed leaves the old state or the new one. Processes that serve the same
     session at the same time add their counts; its place in the script is that of the last one.
-
-    Args:
-        folder: the folder.
-        script: the script that each session plays.
     """
 
     def __init__(self, folder: Path, script: Script) -> None:

@@ -39,9 +39,6 @@ class Simulation:
     """One process of a simulated CLI.
 
     Args:
-        run: the script, and its position.
-        launch: the arguments and variables.
-        clock: returns the time in seconds.
         time_scale: the factor for seconds of the script; 0 makes everything instant.
         run_tool: really runs a tool: takes its name and its arguments, returns its text, its own form, and whether it failed; None
             simulates all of them.

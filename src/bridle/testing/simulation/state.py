@@ -20,16 +20,7 @@ _ALIASES = {"Task": "Agent"}
 
 
 class Agent(NamedTuple):
-    """A subagent.
-
-    Attributes:
-        id: its id, also as a task.
-        run_id: the id of its run.
-        tool_use_id: the call that started it.
-        kind: its type.
-        description: the description of its task.
-        background: whether the turn continues meanwhile.
-    """
+    """A subagent: its id is also that of its task, and the turn continues while one in the background works."""
 
     id: str
     run_id: str
@@ -92,16 +83,13 @@ class Turn:
         id: its id in hooks.
         uuids: the prompts that it answers.
         joined: prompts that came while its tools ran.
-        replies: replies of the model.
         user_frames: frames with input for the model.
         results: results of the last tools, and whether each is an error.
         happened: hooks and permission questions that no expectation has used.
         stamped: kinds of frames that have named the prompts.
         requested: the request to the model is reported.
         attempts: refused tries of the request.
-        in_tools: tools run.
         after_tools: the last reply called tools.
-        stop_reason: the reason why the last reply ended.
         streaming: the message that is being streamed.
         cut_off: the text of a reply that an interrupt cuts off.
         open_calls: calls without a result, by id.
@@ -143,24 +131,15 @@ class SessionState:
     """The state that lives as long as the process.
 
     Attributes:
-        launch: the command line and the variables.
-        session_id: the id of the conversation.
-        model: the model in force.
-        mode: the permission mode in force.
         allowed: rules that allow, including those added by the host.
-        denied: rules that deny.
-        folders: the working directories.
         servers: in-process MCP servers by name: their tools, once they are listed.
         hooks: by event: matchers with the ids of their callbacks.
-        background: tasks that run in the background, by id.
         checkpoints: prompts that files can be restored to.
         prompt_id: the id of the newest prompt in hooks; None before the first one.
-        title: the title that the host has given the session.
         used: the names of tools that were called in this conversation.
         replies: replies of the model in this conversation.
         results: results in this process.
         denials: tools denied since the last result.
-        agent_stats: the statistics of subagents.
         record: the counts over all processes of the session.
         resumes: the process continues an earlier session.
     """

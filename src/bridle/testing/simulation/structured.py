@@ -113,7 +113,6 @@ class StructuredOutput:
     """The structured output of a turn.
 
     Attributes:
-        value: the output, once the model has given it.
         failures: the error of each output that did not fit the schema.
         enforced: the CLI demanded a call of the tool from the model.
     """

@@ -78,12 +78,7 @@ class _Source:
 
 
 class Tools(Part):
-    """Plays the cycle of the calls of a reply, and the work of subagents, whose replies have calls again.
-
-    Args:
-        run_tool: really runs a tool: takes its name and input, returns the text, the tool's own form, and whether it failed; None
-            simulates all of them.
-    """
+    """Plays the cycle of the calls of a reply, and the work of subagents, whose replies have calls again."""
 
     def __init__(self, core: Core, hooks: Hooks, tasks: Tasks, replies: Replies, run_tool: RunTool | None) -> None:
         super().__init__(core)

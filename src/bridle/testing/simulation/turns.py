@@ -46,11 +46,7 @@ LATE_PROMPT_SECONDS = 5.0
 
 
 class Conversation(Part):
-    """Plays the script.
-
-    Attributes:
-        ignores_termination: SIGTERM has no effect.
-    """
+    """Plays the script."""
 
     def __init__(self, core: Core, hooks: Hooks, tasks: Tasks, run_tool: RunTool | None) -> None:
         super().__init__(core)
@@ -380,8 +376,6 @@ class Conversation(Part):
         """End the turn with an error of the API.
 
         Args:
-            status: the HTTP status.
-            message: the message of the API.
             bare: the message is the whole text.
             leaves: the rest of the turn is passed over.
             named: further fields of the report.

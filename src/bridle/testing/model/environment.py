@@ -71,7 +71,6 @@ def command_environment(url: str, configuration: str | os.PathLike[str]) -> dict
     """Return `environment(url)` for a command that starts the CLI: with a configuration folder, and the home of the user.
 
     Args:
-        url: the address of the model.
         configuration: the folder for settings, logins and conversations of the CLI.
     """
     others = {name: os.environ[name] for name in ("NO_PROXY", "no_proxy") if os.environ.get(name)}
@@ -95,12 +94,10 @@ _FAIL_AT_ONCE = {"CLAUDE_CODE_MAX_RETRIES": "0"}
 
 
 def isolated_options(folder: Path, cli: str | None, url: str | None, fields: dict[str, Any]) -> Options:
-    """Return options for a CLI whose home, configuration, temporary files and working directory are below `folder`.
+    """Return options for a CLI whose home, configuration, temporary files and working directory are below `folder`, made if missing.
 
     Args:
-        folder: made if it is missing.
         cli: the CLI to name; None to search for it.
-        url: the address of the model; None for none.
         fields: more options; `env` is laid over what isolates.
     """
     project = folder / "project"

@@ -301,7 +301,6 @@ class UntilInterrupted(Stall):
     """The model is silent until the CLI gives the request up, which it has to do before the script is checked.
 
     Attributes:
-        given_up: set when it has.
         after_tool: True if an interrupt of the tool before it fulfills it as well.
     """
 
@@ -349,11 +348,7 @@ PlainStep: TypeAlias = Reply | HTTPFailure | Dropped | Stall
 
 
 def plain(step: object) -> PlainStep:
-    """Return a step ready to be carried out.
-
-    Raises:
-        TypeError: it is nothing that can answer a request.
-    """
+    """Return a step ready to be carried out; raise TypeError for a value that cannot answer a request."""
     if isinstance(step, str):
         return Reply(step)
     if isinstance(step, Reply | HTTPFailure | Dropped | Stall):

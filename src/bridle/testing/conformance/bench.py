@@ -62,11 +62,9 @@ class Bench:
     """Where checks run a CLI: isolated, and with everything that it writes looked at.
 
     Attributes:
-        cli_path: the CLI.
         folder: the folder that it sees as its machine.
         bad_lines: lines so far that are not frames.
         dropped: warnings about fields of another shape than the class says.
-        unknown_requests: unknown requests of the CLI to its host.
         hooks: the hook events that fired so far.
         facts: facts that one check leaves for a later one.
         seconds: how long an answer may take.
@@ -145,11 +143,7 @@ class Bench:
         return with_faults(None, _Tap(self.take))
 
     def run(self, *arguments: str, seconds: float = 30.0) -> subprocess.CompletedProcess[bytes]:
-        """Run the CLI with these arguments and no input.
-
-        Raises:
-            Failed: it did not end.
-        """
+        """Run the CLI with these arguments and no input; raise `Failed` if it does not end."""
         from bridle.launch import build_plan
 
         options = self.options()
@@ -167,9 +161,6 @@ class CLICheck(NamedTuple):
     """One behaviour of the CLI, and how it is shown.
 
     Attributes:
-        group: the group of the check.
-        name: of the check.
-        behaviour: the expected behaviour.
         required: False for what Bridle can do without.
         run: shows it, or raises; may return what was seen.
         needs: names of checks that must not have failed before.

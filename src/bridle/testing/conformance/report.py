@@ -117,11 +117,7 @@ class Report:
 
 
 def expect(condition: object, seen: str) -> None:
-    """Do nothing if the condition holds.
-
-    Raises:
-        Failed: it does not; this was seen instead.
-    """
+    """Raise `Failed` with what was seen unless the condition holds."""
     if not condition:
         raise Failed(seen)
 

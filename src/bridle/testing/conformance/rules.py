@@ -29,8 +29,6 @@ class TransportCheck(NamedTuple):
     """One rule of `bridle.transports.base`, and how it is shown.
 
     Attributes:
-        name: of the check.
-        behaviour: the rule.
         required: False for what some transports cannot do, and a CLI may do without.
         push: True for a rule of the push protocols: it is checked on push transports only.
         run: shows it, or raises `Failed` or `Skipped`.

@@ -27,11 +27,7 @@ _EARLIEST = 1_000_000_000_000
 
 
 class Subject:
-    """A store under check, and keys that no other check uses.
-
-    Args:
-        store: the store.
-    """
+    """A store under check, and keys that no other check uses."""
 
     def __init__(self, store: Any) -> None:
         self.store = store
@@ -256,8 +252,6 @@ class StoreCheck(NamedTuple):
 
     Attributes:
         name: its name, stable between versions.
-        behaviour: the expected behaviour, in one line.
-        run: runs it.
         needs: the optional method that it is about; "" for none.
         required: False if sessions work without it.
     """

@@ -25,7 +25,6 @@ class Wire:
     """A transport of either kind under test.
 
     Attributes:
-        transport: the transport itself.
         doing: the method that runs, for the report on a check that hangs.
     """
 
@@ -104,11 +103,7 @@ class Wire:
         return data
 
     async def read_until(self, end: Callable[[bytes], bool] = lambda read: False, seconds: float = 30.0) -> bytes:
-        """Return what comes until `end` holds, or the output ends.
-
-        Raises:
-            Failed: neither came.
-        """
+        """Return what comes until `end` holds, or the output ends; raise `Failed` if neither comes."""
         read = bytearray()
         until = time.monotonic() + seconds
         while not end(bytes(read[-64:])):
@@ -157,12 +152,7 @@ def _drive(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 def run_bounded(wire: Wire, check: Callable[[Wire], Coroutine[Any, Any, None]], seconds: float) -> None:
-    """Run a check in a thread of its own, which is left to itself if it hangs.
-
-    Raises:
-        Failed: it took too long.
-        BaseException: the exception of the check.
-    """
+    """Run a check in a thread of its own; if it takes too long, raise `Failed` and leave the thread to itself."""
     outcome: list[BaseException | None] = []
 
     def run() -> None:

@@ -156,12 +156,7 @@ class FrameStage(Stage):
 
 
 class Flow:
-    """One direction of a connection.
-
-    Attributes:
-        ended: its end, once it was taken.
-        held_bytes: how many bytes are waiting to be taken.
-    """
+    """One direction of a connection; `ended` is its end, once it was taken."""
 
     def __init__(self, stages: Sequence[Stage]) -> None:
         self._stages = stages
@@ -215,15 +210,7 @@ class Flow:
 
 
 class FaultState:
-    """Both directions of one connection.
-
-    Attributes:
-        inbound: bytes of the peer, on their way to the host.
-        outbound: bytes of the host, on their way to the peer.
-        stopped: True once the transport was stopped.
-        output_ended: True once the peer's output is known to have ended.
-        input_ended: True once the input of the peer was closed.
-    """
+    """Both directions of one connection."""
 
     def __init__(self, inbound: Sequence[Stage], outbound: Sequence[Stage]) -> None:
         self.inbound: Flow = Flow(inbound)

@@ -41,15 +41,12 @@ class Player:
 
     Args:
         choose: returns the recorded session that fits, given a check of one.
-        options: the host's options.
-        redact: the callback of the cassette.
         patience: seconds for which a host that waits may send nothing of what is expected.
         speed: None for as fast as possible; 1.0 for the original timing, 2.0 for twice as fast.
         title: the name of the cassette in messages.
         hint: a sentence for messages about a prompt that differs from the recorded one.
 
     Attributes:
-        session: the recorded session, once it is found.
         error: where the host and the recording parted, if they did.
         by_stop: True if that came of a stop, which interrupts what runs.
     """

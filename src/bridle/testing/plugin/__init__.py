@@ -76,11 +76,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the markers, and check the setting of traces.
-
-    Raises:
-        pytest.UsageError: the ini setting `bridle_trace` is not a mode.
-    """
+    """Register the markers, and refuse a setting of traces that is not a mode."""
     for line in (
         "bridle_no_leaks: the test fails if it leaves a process, a thread, a task or a descriptor behind",
         "bridle_leaks_allowed: the test is not checked for leaks, although all others are",

@@ -97,11 +97,7 @@ class LeakCheck:
 
 
 def record_mode(config: pytest.Config) -> Mode:
-    """Return how cassettes are used in this run: the option, else the ini setting, else by whether this is CI.
-
-    Raises:
-        pytest.UsageError: the ini setting is not a mode.
-    """
+    """Return the mode of cassettes: the option, else the ini setting, else by whether this is CI; refuse a setting that is not a mode."""
     import pytest
 
     mode = config.getoption("bridle_record") or config.getini("bridle_record")

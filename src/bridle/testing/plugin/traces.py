@@ -21,12 +21,7 @@ __all__ = ["TestTrace"]
 
 
 class TestTrace:
-    """The trace of everything that a test opens.
-
-    Args:
-        item: the test.
-        keep: True keeps it even if the test passes.
-    """
+    """The trace of everything that a test opens; `keep` keeps it even if the test passes."""
 
     __test__ = False
 

@@ -19,11 +19,7 @@ Check: TypeAlias = "Callable[[ModelRequest], None]"
 
 
 def scripted_model(items: Iterable[ScriptStep], more: Mapping[str, Any], *, forever: bool) -> ScriptedModel:
-    """Return the model of the steps of a script.
-
-    Raises:
-        ValueError: a step that no model can do.
-    """
+    """Return the model of the steps of a script; raise ValueError for a step that no model can do."""
     if forever:
         raise ValueError("a script that continues for ever has no end for a model to reach; write its turns down")
     compiler = Compiler()

@@ -39,7 +39,6 @@ class Happened(NamedTuple):
     """A hook or a permission question of a turn, for the expectations of the script.
 
     Attributes:
-        kind: `hook` or `permission`.
         name: the event, or the tool.
         outcome: the output of the hook, or the decision.
         value: the input that was allowed.
@@ -55,11 +54,8 @@ class SessionRecord(msgspec.Struct, kw_only=True):
     """The counts of one session over all its processes.
 
     Attributes:
-        prompts: the prompts that arrived.
-        replies: replies of the model.
         tokens: tokens read and written, by model.
         kept: the same at the last exit that was not a kill: the next process counts from there.
-        processes: processes that served the session.
         begun: the session can be resumed: a turn began in it, or it is from before.
     """
 
@@ -106,17 +102,13 @@ class ScriptRun:
     """One run of a script, over as many processes and sessions as it takes.
 
     Args:
-        script: the script that is played.
         before: a run of the same script that this one continues.
 
     Attributes:
-        script: the script that is played.
-        position: the next step.
         problems: the parts that did not fit.
         missed: steps that were passed over, by their place.
         unmet: expectations that did not hold, by their place.
         waiting: the place of the step that only an interrupt ends, while it waits for it.
-        in_turn: a turn has begun and not ended.
         sessions: every session that there was.
         served: those that this run has served.
         numbers: how many numbers were given to ids.
@@ -233,9 +225,6 @@ class ScriptRun:
         """Compare an expectation with a turn; each hook and each question counts once.
 
         Args:
-            happened: hooks and questions of the turn.
-            step: the expectation.
-            results: results of the last tools.
             whose: the part of the script that the step belongs to, if it is not one of its own steps.
         """
         if isinstance(step, ExpectResult):
@@ -254,11 +243,7 @@ class ScriptRun:
             self.problem(f"the script has {step.describe()}, and there was {seen}")
 
     def check(self) -> None:
-        """Do nothing if everything that was written down happened, and nothing else.
-
-        Raises:
-            ScriptError: it did not; its text shows both sides.
-        """
+        """Raise a `ScriptError` that shows both sides unless everything that was written down happened, and nothing else."""
         left = self.left()
         if not self.problems and not left and self.waiting is None:
             return
@@ -346,11 +331,7 @@ class ScriptRun:
         return msgspec.json.encode(_Progress(**{**fields, "log": [*self.log]}))
 
     def restore(self, data: bytes) -> None:
-        """Continue where another process stopped.
-
-        Raises:
-            ValueError: that is not such a state.
-        """
+        """Continue where another process stopped; raise ValueError if that is not such a state."""
         try:
             saved = msgspec.json.decode(data, type=_Progress)
         except msgspec.MsgspecError as error:

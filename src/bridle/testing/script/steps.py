@@ -250,11 +250,7 @@ def contradiction(step: ScriptStep, before: ScriptStep | None) -> str | None:
 
 
 def subagent_call(prompt: str, work: Sequence[ScriptStep], *, description: str, kind: str, background: bool) -> Calls:
-    """Return the call that starts a subagent.
-
-    Raises:
-        ValueError: the work contains a step that a subagent cannot do.
-    """
+    """Return the call that starts a subagent; raise ValueError if its work contains a step that no subagent can do."""
     odd = [step for step in work if not isinstance(step, REPLY_STEPS + EXPECTATIONS)]
     if odd:
         raise ValueError(f"a subagent cannot do this: {odd[0].describe()}")

@@ -200,7 +200,9 @@ def _prefixed(end: str) -> re.Pattern[bytes]:
         for prefix, least in _PREFIXES.items()
         if prefix.endswith(end)
     ]
-    return re.compile(rf"{re.escape(end)}(?=[A-Za-z0-9_-]{{8}})(?:{'|'.join(known)})[A-Za-z0-9_-]++".encode())
+    before = "".join({prefix[-2] for prefix in _PREFIXES if prefix.endswith(end)})
+    begin = rf"{re.escape(end)}(?<=[{before}]{re.escape(end)})(?=[A-Za-z0-9_-]{{8}})"
+    return re.compile(rf"{begin}(?:{'|'.join(known)})[A-Za-z0-9_-]++".encode())
 
 
 _SHAPES: list[tuple[bytes, re.Pattern[bytes], int]] = [
@@ -301,11 +303,18 @@ _PART = re.compile(rb"""(?<!\\)(\\*+)(["'])|[{}\[\]]|(?<=[\s:,\[])-?[0-9][0-9.eE
 _A_NAME = re.compile(rb"\s*+:")
 
 _MAYBE = [
-    (sign, re.compile(sign + rb"(?:[\\\"'\snrtf]*+[:=,>]|(?<=[-_i]" + sign + rb")[\s\\]|(?<=bearer)[\s\\])"))
+    (sign, re.compile(sign + rb"(?:[\\\"'\snrtf]*+[:=,>]|(?<=bearer)[\s\\])"))
     for sign in (
         b"bearer key base token secret pass word wd phrase auth ization _pat cookie signature credential credentials "
         b"env headers helper refresh export"
     ).split()
+] + [
+    (
+        b"-",  # a flag, whose value is the next word
+        re.compile(
+            rb"-(?:(?<![a-z0-9_-]-)|(?<=\\[nrtbf]-))[a-z0-9_-]*+(?<=key|ken|ret|ord|swd|ase|pwd|uth|pat|kie|ure)[\s\\]"
+        ),
+    )
 ]
 """How the names above end, and how they may continue in a line of JSON, whose escapes are not resolved."""
 _TOKEN = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"(\s*+:)?|[{}\[\]]|[-0-9][0-9.eE+-]*+', re.DOTALL)

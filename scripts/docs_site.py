@@ -173,7 +173,8 @@ def public_names() -> dict[str, dict[str, str]]:
     for key, module in offered.items():
         pages[key] |= _offered(module, known=pages[key])
     pages["tools"] |= {f"bridle.tools.{name}": f"bridle.tools.{where}" for name, where in _SERVING.items()}
-    pages["sync"] = _offered("bridle.sync", known={})
+    shell = {name: bridle.PLACES[name].replace(".aio.", ".sync.") for name in bridle.sync.__all__}
+    pages["sync"] = {f"bridle.sync.{name}": f"{place}.{name}" for name, place in shell.items()}
     pages["transports"] = _offered("bridle.transports.base", known={})
     pages["testing"] = {f"bridle.testing.{name}": f"{place}.{name}" for name, place in bridle.testing.PLACES.items()}
     return pages

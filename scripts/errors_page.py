@@ -70,7 +70,7 @@ LATER = frozenset(
 
 def children(kind: type[BridleError]) -> list[type[BridleError]]:
     """Return the classes directly below, in the order in which they are written."""
-    return [child for child in kind.__subclasses__() if child.__module__.startswith("bridle.")]
+    return [child for child in kind.__subclasses__() if child.__module__.partition(".")[0] == "bridle"]
 
 
 def others(kind: type) -> str:

@@ -62,6 +62,7 @@ PHRASES = (
     (r" None holds a cancel scope when it returns: [^.]*\.", ""),
     (r"any task, even of another event loop\. Cancellation does not shorten it\.", "any thread."),
     (r"Starting\[(\w+)\]", r"\1"),
+    (r'(__module__ = "bridle)"', r'\1.sync"'),
     (r".*import Starting\n", ""),
 )
 """Regular expressions, applied before the words."""

@@ -52,7 +52,7 @@ def group(name: str, value: object) -> str:
     if isinstance(value, ModuleType) or name == "__version__":
         return "modules"
     for package, table in PACKAGES.items():
-        if f"{getattr(value, '__module__', '')}.".startswith(f"{package}."):
+        if f"{bridle.PLACES.get(name, '')}.".startswith(f"{package}."):
             return table
     if isinstance(value, type) and issubclass(value, BridleError | StreamWarning | Diagnostic):
         return "errors"

@@ -5,11 +5,14 @@ from __future__ import annotations
 import copy
 import errno
 import pickle
+import sys
+import traceback
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+import bridle
 from bridle import errors
 from bridle.checked.schemas import OutputError
 from bridle.errors import BridleError, DecodeError, Diagnostic
@@ -214,7 +217,7 @@ def test_every_error_says_whether_it_may_get_better() -> None:
     def below(kind: type[BridleError]) -> set[type[BridleError]]:
         return {kind}.union(*map(below, kind.__subclasses__()))
 
-    kinds = [kind for kind in below(BridleError) if kind.__module__.startswith("bridle.")]
+    kinds = [kind for kind in below(BridleError) if kind.__module__.startswith("bridle")]
     assert {kind.__name__ for kind in kinds if not issubclass(kind, ScriptError)} == set(RETRYABLE)
     for name, cases in RETRYABLE.items():
         for error, expected in cases:
@@ -238,3 +241,25 @@ def test_a_rate_limit_without_a_usable_time_or_with_credits_as_the_reason() -> N
     assert not error.retryable
     assert "The limit 'overage' needs credits" in str(error)
     assert "\x1b" not in str(limited(rate_limit_type="\x1b[2J"))
+
+
+def test_classes_name_the_place_from_which_users_import_them() -> None:
+    def below(kind: type[BridleError]) -> set[type[BridleError]]:
+        return {kind}.union(*map(below, kind.__subclasses__()))
+
+    public = ("Session", "Turn", "SessionPool", "QueryStream", "MapStream")
+    for kind in (
+        *(kind for kind in below(BridleError) if kind.__module__.startswith("bridle")),
+        *(getattr(shell, name) for shell in (bridle, bridle.sync) for name in public),
+        *(errors.StreamWarning, Diagnostic, errors.PartialResult, bridle.ToolError),
+    ):
+        assert kind.__module__ in {"bridle", "bridle.sync", "bridle.testing"}, kind
+        assert getattr(sys.modules[kind.__module__], kind.__name__) is kind
+    (line,) = traceback.format_exception_only(errors.BudgetError("x"))
+    assert line == "bridle.BudgetError: x\n"
+    assert repr(bridle.sync.Session) == "<class 'bridle.sync.Session'>"
+
+    class OwnError(BridleError):
+        """A class of a user, who knows where it is."""
+
+    assert OwnError.__module__ == __name__

@@ -168,6 +168,8 @@ class StreamWarning(UserWarning):
         exception: the exception of a callback (CALLBACK_FAILED), with its traceback; None otherwise and after pickling.
     """
 
+    __module__ = "bridle"
+
     def __init__(self, code: WarningCode, message: str, context: dict[str, Any] | None = None) -> None:
         self.message: str
         self.code, self.message = code, message
@@ -199,6 +201,8 @@ class Diagnostic:
         stderr_tail: the last part of stderr (`Limits.stderr_tail` bytes), always captured.
         last_result: the last `ResultMessage` that came, if any.
     """
+
+    __module__ = "bridle"
 
     def __init__(
         self,
@@ -255,6 +259,8 @@ class PartialResult:
         cost: the CLI's estimate in US dollars from the last result; None without a result.
     """
 
+    __module__ = "bridle"
+
     __slots__ = ("cost", "messages", "session_id", "text", "usage")
 
     def __init__(
@@ -296,10 +302,19 @@ class BridleError(Exception):
         attempts: the attempts that `run(..., retry=...)` made, the last one included; 1 without retries.
     """
 
+    __module__ = "bridle"
+
     partial: PartialResult = PartialResult()
     session_id: str | None = None
     retryable: bool = False
     attempts: int = 1
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        """Give a class of this library the place from which users import it: tracebacks name it, and pickles look there."""
+        super().__init_subclass__(**given)
+        package, *inside = cls.__module__.split(".")
+        if package == BridleError.__module__ and not cls.__name__.startswith("_"):
+            cls.__module__ = "bridle.testing" if inside[:1] == ["testing"] else package
 
     def add_partial(self, partial: PartialResult) -> Self:
         """Set `partial` and `session_id` unless the error already has them; return the error.

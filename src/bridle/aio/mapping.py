@@ -193,6 +193,8 @@ class MapStream(OtherShell, Generic[R]):
         OptionsError: an argument has a value that cannot be.
     """
 
+    __module__ = "bridle"
+
     def __init__(
         self,
         prompts: Iterable[Prompt] | AsyncIterable[Prompt],

@@ -863,6 +863,8 @@ class SessionPool(OtherShell):
                     print((await (await session.send("Hello")).result()).text)
     """
 
+    __module__ = "bridle"
+
     def __init__(
         self,
         options: Options | None = None,

@@ -211,6 +211,8 @@ class QueryStream(OtherShell):
                     print(message)
     """
 
+    __module__ = "bridle"
+
     def __init__(
         self,
         prompt: Prompt | Prompts,

@@ -328,6 +328,8 @@ async def _next(seam: Seam, inbox: Inbox, timeout: float | None = None) -> Any:
 class Turn(TurnBase):
     """One prompt and its answer: `async for message in turn` iterates over its messages, up to its result."""
 
+    __module__ = "bridle"
+
     def __init__(self, progress: Progress, session: Session, seam: Seam) -> None:
         super().__init__(progress)
         self._session = session
@@ -555,6 +557,8 @@ class Session(OtherShell, SessionBase, Operations):
                 async for message in turn:
                     ...
     """
+
+    __module__ = "bridle"
 
     def __init__(
         self, options: Options | None = None, *, transport: AsyncTransport | TransportSource | None = None

@@ -194,6 +194,8 @@ class MapStream(OtherShell, Generic[R]):
         OptionsError: an argument has a value that cannot be.
     """
 
+    __module__ = "bridle.sync"
+
     def __init__(
         self,
         prompts: Iterable[Prompt],

@@ -864,6 +864,8 @@ class SessionPool(OtherShell):
                     print(((session.send("Hello")).result()).text)
     """
 
+    __module__ = "bridle.sync"
+
     def __init__(
         self,
         options: Options | None = None,

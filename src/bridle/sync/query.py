@@ -212,6 +212,8 @@ class QueryStream(OtherShell):
                     print(message)
     """
 
+    __module__ = "bridle.sync"
+
     def __init__(
         self,
         prompt: Prompt | Prompts,

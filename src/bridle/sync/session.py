@@ -327,6 +327,8 @@ def _next(seam: Seam, inbox: Inbox, timeout: float | None = None) -> Any:
 class Turn(TurnBase):
     """One prompt and its answer: `for message in turn` iterates over its messages, up to its result."""
 
+    __module__ = "bridle.sync"
+
     def __init__(self, progress: Progress, session: Session, seam: Seam) -> None:
         super().__init__(progress)
         self._session = session
@@ -554,6 +556,8 @@ class Session(OtherShell, SessionBase, Operations):
                 for message in turn:
                     ...
     """
+
+    __module__ = "bridle.sync"
 
     def __init__(
         self, options: Options | None = None, *, transport: SyncTransport | TransportSource | None = None

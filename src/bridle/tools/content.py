@@ -32,6 +32,8 @@ class ToolError(Exception):
             raise ToolError("There is no such article.")
     """
 
+    __module__ = "bridle"
+
 
 class ContentItem:
     """The base of what a result's content is made of."""

@@ -1,14 +1,22 @@
-"""A driver of a fleet in a process of its own, which a storm kills: `python -m tests.fleet.storm_host SETTINGS.json`."""
+"""A driver of a fleet in a process of its own, which a storm kills: `python -m tests.fleet.storm_host SETTINGS.json`.
+
+It has two objects on the journal: that of its run, and one that looks at the results all the time, opened and closed each time. It
+writes down each task that its run reports as finished.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
+import threading
+import traceback
 from pathlib import Path
 from typing import Any
 
 from bridle import Options, Retry
-from bridle.fleet import Answer, Fleet, Folder, Task, Worktree
+from bridle.fleet import Answer, Fleet, Folder, Task, TaskFinished, Worktree
+from tests.fleet.storm_reader import Looking
 
 
 def prompt_of(number: int) -> str:
@@ -35,6 +43,19 @@ def fleet_of(settings: dict[str, Any], **more: Any) -> Fleet:
     )
 
 
+def look(journal: str, over: threading.Event) -> None:
+    """Look at the results until the run is over; end the program if one of them vanished."""
+    looking = Looking()
+    try:
+        while not over.wait(0.02):
+            second = Fleet(journal)
+            looking.compare(second.results({"succeeded"}))
+            second.close()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(70)
+
+
 def main() -> None:
     """Run the fleet until all its tasks are over."""
     settings = json.loads(Path(sys.argv[1]).read_text())
@@ -45,7 +66,15 @@ def main() -> None:
         more["executor"] = dask_executor(settings["scheduler"])
     fleet = fleet_of(settings, **more)
     check = verify if settings.get("verify", True) else None
-    fleet.run(Task(f"task-{n:05d}", prompt_of(n), verify=check) for n in range(settings["tasks"])).wait()
+    over = threading.Event()
+    looker = threading.Thread(target=look, args=(settings["journal"], over), daemon=True)
+    looker.start()
+    with open(settings["reports"], "ab", buffering=0) as reports:
+        for event in fleet.run(Task(f"task-{n:05d}", prompt_of(n), verify=check) for n in range(settings["tasks"])):
+            if isinstance(event, TaskFinished):
+                reports.write(f"{os.getpid()} {event.row.task}\n".encode())
+    over.set()
+    looker.join()
 
 
 if __name__ == "__main__":

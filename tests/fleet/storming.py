@@ -1,6 +1,7 @@
 """Storms: kill drivers, agents, workers and schedulers of a fleet at random moments until all its tasks are over, and look at what is left.
 
-A seed repeats what is killed and roughly when. The journal is read by the storm as anybody could.
+A seed repeats what is killed and roughly when. The journal is read by the storm as anybody could, and by a program that opens and closes
+it all the time. Each driver has a second object on it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from bridle.fleet.journal import Journal, open_journal
-from bridle.storage.holders import is_running
+from bridle.storage.holders import identity_in, is_running
 from tests.support.patience import patience
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Storm:
         others: names of other things to kill, with functions that kill one and return whether there was one.
         killed: what was killed, by name.
         drivers: how many drivers were started.
+        ends: the return codes of drivers.
         facts: what a test counted.
     """
 
@@ -60,15 +62,18 @@ class Storm:
     others: dict[str, Callable[[], bool]] = field(default_factory=dict)
     killed: Counter[str] = field(default_factory=Counter)
     drivers: int = 0
+    ends: Counter[int] = field(default_factory=Counter)
     facts: dict[str, int] = field(default_factory=dict)
     output: Path = field(init=False)
 
     def __post_init__(self) -> None:
         """Write the settings."""
         self.settings.setdefault("journal", str(self.folder / "journal.db"))
+        self.settings["reports"] = str(self.folder / "reports")
         (self.folder / "settings.json").write_text(json.dumps(self.settings))
         self.output = self.folder / "drivers.log"
         self.random = Random(self.seed)
+        self._killed_drivers: set[int] = set()
 
     @property
     def journal(self) -> Journal:
@@ -78,17 +83,20 @@ class Storm:
     def start(self) -> subprocess.Popen[bytes]:
         """Start a driver."""
         self.drivers += 1
-        environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
         with self.output.open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "tests.fleet.storm_host", str(self.folder / "settings.json")],
-                cwd=PROJECT,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
+            return self._started(
+                "storm_host", str(self.folder / "settings.json"), stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
+
+    def _started(self, program: str, argument: str, **streams: Any) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", f"tests.fleet.{program}", argument]
+        environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+        return subprocess.Popen(command, cwd=PROJECT, env=environment, start_new_session=True, **streams)
+
+    def _end_reader(self, reader: subprocess.Popen[bytes]) -> None:
+        counts, errors = reader.communicate(timeout=patience(60))
+        assert reader.returncode == 0, errors.decode()
+        self.facts |= json.loads(counts)
 
     def blow(self, replies: int) -> None:
         """Kill at random until `kills` were made, and let the last driver finish.
@@ -101,6 +109,7 @@ class Storm:
         """
         driver = self.start()
         journal: Journal | None = None
+        reader: subprocess.Popen[bytes] | None = None
         changed, last = time.monotonic(), -1
         moments = sorted(self.random.uniform(0, 0.8 * replies) for _ in range(self.kills))
         try:
@@ -110,13 +119,20 @@ class Storm:
                 except subprocess.TimeoutExpired:
                     pass
                 else:
-                    if journal is not None and not journal.open_tasks():
+                    self.ends[driver.returncode] += 1
+                    if journal is not None and reader is not None and not journal.open_tasks():
+                        self._end_reader(reader)
                         return
                     driver = self.start()
                 if journal is None:
                     if not Path(self.settings["journal"]).exists() and "://" not in self.settings["journal"]:
                         continue
                     journal = self.journal
+                    pipe = subprocess.PIPE
+                    reader = self._started(
+                        "storm_reader", self.settings["journal"], stdin=pipe, stdout=pipe, stderr=pipe
+                    )
+                assert reader is None or reader.poll() is None, reader.communicate()[1].decode()
                 now = journal.last_change()
                 if now != last:
                     changed, last = time.monotonic(), now
@@ -129,6 +145,9 @@ class Storm:
             if driver.poll() is None:
                 driver.kill()
                 driver.wait()
+            if reader is not None and reader.poll() is None:
+                reader.kill()
+                reader.communicate()
             if journal is not None:
                 journal.close()
 
@@ -137,6 +156,7 @@ class Storm:
         if name == "driver":
             done = driver.poll() is None
             driver.kill()
+            self._killed_drivers.add(driver.pid)
         elif name == "CLI":
             done = self._kill_agent(journal)
         else:
@@ -179,12 +199,27 @@ class Storm:
             )
         )
         assert Counter(number for _, number in ends) == {1: count}
+        self._check_reports(journal)
         until = time.monotonic() + leave
         while left := [each for each in self.processes(journal) if is_running(*each)]:
             assert time.monotonic() < until, f"these agents are left: {left}"
             time.sleep(0.05)
         journal.close()
-        print(f"{count} tasks, {self.drivers} drivers, killed: {dict(self.killed)}")
+        print(f"{count} tasks, {self.drivers} drivers, killed: {dict(self.killed)}, return codes: {dict(self.ends)}")
+
+    def _check_reports(self, journal: Journal) -> None:
+        """Each end was reported once, by the driver of the last attempt. One that was killed may not have come to it."""
+        drivers = dict(journal.store.look(lambda cursor: cursor.rows("SELECT id, driver FROM tasks")))
+        reports = [line.split() for line in Path(self.settings["reports"]).read_text().splitlines()]
+        by_task = {task: int(pid) for pid, task in reports}
+        assert len(by_task) == len(reports), "an end was reported twice"
+        for task, driver in drivers.items():
+            pid = identity_in(driver)[0] if driver else 0
+            if task in by_task:
+                assert by_task[task] == pid, f"{task} was reported by {by_task[task]}, its driver is {pid}"
+            else:
+                assert pid == 0 or pid in self._killed_drivers, f"the end of {task} was not reported\n{self.log()}"
+        self.facts |= {"reported": len(reports), "not reported by a killed driver": len(drivers) - len(reports)}
 
     def log(self) -> str:
         """Return the end of what drivers printed."""

@@ -47,8 +47,11 @@ def storm(folder: Path, tasks: int, kills: int, seed: int) -> Storm:
     counted = sum(session.replies for session in sessions.values())
     known = sum(row.tokens for row in rows) // REPLY_TOKENS
     cut = sum(attempt.cause in ("lost", "crash") for row in rows for attempt in blown.journal.attempts(row.task))
-    blown.facts = {"replies": counted, "known": known, "cut": cut, "attempts": sum(row.attempt for row in rows)}
+    blown.facts |= {"replies": counted, "known": known, "cut": cut, "attempts": sum(row.attempt for row in rows)}
+    print(blown.facts)
     assert known <= counted <= known + cut, blown.facts
+    # A driver ends when it is killed, or when all is done.
+    assert set(blown.ends) <= {0, -9}, f"{blown.ends}\n{blown.log()}"
     return blown
 
 

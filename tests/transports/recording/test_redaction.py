@@ -13,6 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from bridle.launch.plan import LaunchPlan
+from bridle.transports.recording.masking import without_secrets
 from bridle.transports.recording.recorder import SessionRecord, shown_arguments
 from bridle.transports.recording.redaction import PLACEHOLDER, Redactor, Vault
 from tests.contract import shows
@@ -529,6 +530,21 @@ def test_a_known_secret_is_found_as_other_programs_spell_it(spelling: str) -> No
     assert "w0rd" not in kept
     assert kept.startswith("see a=")
     assert kept.endswith("&b")
+
+
+@pytest.mark.parametrize("before", ["mysql ", "", "a\n"])
+@pytest.mark.parametrize(
+    "flag",
+    ["--password", "--passwd", "--passphrase", "--secretkey", "--accesskey", "-authtoken", "--api-key", "--x-secret"],
+)
+def test_a_value_behind_a_flag_is_found_in_a_line_without_other_signs(flag: str, before: str) -> None:
+    frame, _ = redactor().line(json.dumps({"text": f"{before}{flag} Walrus-42-tusk db"}).encode(), inbound=True)
+    assert json.loads(frame)["text"] == f"{before}{flag} <bridle-key-1> db"
+
+
+def test_stderr_in_errors_keeps_places_and_addresses() -> None:
+    told = f"/home/ann/project/a.js: ann-lee told ann@example.com {SECRET}".encode()
+    assert without_secrets(told, plan()) == told.replace(SECRET.encode(), b"<masked>")
 
 
 def delta(text: str, name: str = "text", **more: Any) -> bytes:

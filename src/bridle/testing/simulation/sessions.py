@@ -82,11 +82,7 @@ class SessionFolder:
         return self.folder / f"{quote(session_id, safe='')[:_NAME_LENGTH].replace('.', '%2E')}{_SUFFIX}"
 
     def runs(self) -> Iterator[tuple[str, ScriptRun]]:
-        """Return the run of each session, the one that was changed last first.
-
-        Raises:
-            FileNotFoundError: the folder was removed.
-        """
+        """Return the run of each session, the one that was changed last first; raise FileNotFoundError if the folder was removed."""
         with os.scandir(self.folder) as entries:
             files = [(entry.stat().st_mtime_ns, entry.path) for entry in entries if entry.name.endswith(_SUFFIX)]
         for _, path in sorted(files, reverse=True):

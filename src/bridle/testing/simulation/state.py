@@ -93,7 +93,6 @@ class Turn:
         streaming: the message that is being streamed.
         cut_off: the text of a reply that an interrupt cuts off.
         open_calls: calls without a result, by id.
-        started: ids of calls that have started to run.
         deferred: the call that a hook has deferred.
         stopped: a hook ends the turn.
         stop_hook_active: a `Stop` hook has already made the model continue.

@@ -22,11 +22,7 @@ CHECK_SECONDS = 60.0
 
 
 class Wire:
-    """A transport of either kind under test.
-
-    Attributes:
-        doing: the method that runs, for the report on a check that hangs.
-    """
+    """A transport of either kind under test; `doing` is the method that runs, for the report on a check that hangs."""
 
     def __init__(self, source: TransportSource, shell: Shell) -> None:
         self.shell = shell

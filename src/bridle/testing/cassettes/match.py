@@ -24,11 +24,7 @@ _ABSENT: Any = object()
 
 
 class Matcher:
-    """The facts about one replayed session.
-
-    Args:
-        live_value: returns what a placeholder of today stands for, or None.
-    """
+    """The facts about one replayed session; `live_value` returns what a placeholder of today stands for, or None."""
 
     def __init__(self, live_value: Callable[[str], str | None]) -> None:
         self._live_value = live_value

@@ -480,8 +480,10 @@ def test_a_bad_amount_is_not_charged(amount: str, value: Any) -> None:
     assert budget.spent == Spend(usd=1.0, tokens=10)
     with pytest.raises(OptionsError, match="`tokens` must be an int"):
         budget.charge(0.0, 1.5)  # type: ignore[arg-type]
+    budget.charge(-0.25, -5, correction=True)
+    assert budget.spent == Spend(usd=0.75, tokens=5)
     with pytest.raises(BudgetExceededError):
-        budget.charge(4.0)
+        budget.charge(4.25)
 
 
 @shows("budgets.limits.bad-values")

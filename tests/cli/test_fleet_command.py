@@ -343,7 +343,7 @@ def test_trusted_tasks_may_run_programs(playing: Fleets, tmp_path: Path) -> None
         (["run", "t.jsonl", "-j", "j.db", "--budget", "-1"], "`--budget`"),
         (["run", "t.jsonl", "-j", "j.db", "--concurrency", "0"], "`concurrency`"),
         (["run", "t.jsonl", "-j", "j.db", "--folder", "nowhere"], "nowhere"),
-        (["run", "t.jsonl", "-j", "j.db", "--resume", "x"], "No such option"),
+        (["run", "t.jsonl", "-j", "j.db", "--resume", "x"], "There is no option"),
         (["results", "-j", "j.db", "--state", "done"], "`--state` must be one of"),
         (["retry", "-j", "t.jsonl"], "Pass ids of tasks, or `--failed`"),
         (["cancel", "a", "--all", "-j", "t.jsonl"], "Pass ids of tasks, or `--all`"),

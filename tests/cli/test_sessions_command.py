@@ -202,7 +202,7 @@ BAD: list[tuple[tuple[str, ...], int, str]] = [
     (("prune", "--older-than", "3"), 2, "must be an age such as 30d"),
     (("tag", "x"), 2, "`--remove`"),
     (("tag", "x", "y", "--remove"), 2, "`--remove`"),
-    (("nonsense",), 2, "No such command"),
+    (("nonsense",), 2, "There is no command"),
 ]
 
 

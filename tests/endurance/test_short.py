@@ -32,6 +32,7 @@ def test_damaged_frames() -> None:
 @shows("recordings.masked")
 @pytest.mark.timeout(600)
 def test_hostile_texts_leave_no_secret_in_traces_cassettes_and_pages() -> None:
+    """Values under `env`, `headers` and `apiKeyHelper` are masked, wherever a text is cut."""
     figures = redaction.run(SEED, range(100))
     assert not figures.failures, figures.failures[0]
     assert (figures.lines, figures.files) == (10_000, 600)

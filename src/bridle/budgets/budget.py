@@ -115,21 +115,22 @@ class Budget:
         """
         return Watch(self._book, subject, ())
 
-    def charge(self, usd: float, tokens: int = 0, *, check: bool = True) -> None:
+    def charge(self, usd: float, tokens: int = 0, *, check: bool = True, correction: bool = False) -> None:
         """Add what was spent elsewhere, by something that does not use this budget itself.
 
         Args:
             usd: US dollars, from zero on.
             tokens: tokens, from zero on.
             check: False raises nothing if a limit is reached.
+            correction: True also allows amounts below zero, which take back what was charged too much before.
 
         Raises:
             OptionsError: an amount is negative, infinite or not a number. Nothing was added.
             BudgetExceededError: a limit is reached. The spending was added.
             BudgetError: the file cannot be used.
         """
-        usd = number(0, maximum=MOST_USD)(usd, "usd")
-        tokens = integer(0, maximum=MOST_TOKENS)(tokens, "tokens")
+        usd = number(-MOST_USD if correction else 0, maximum=MOST_USD)(usd, "usd")
+        tokens = integer(-MOST_TOKENS if correction else 0, maximum=MOST_TOKENS)(tokens, "tokens")
         if usd or tokens:
             self._book.charge([], ("",), nano(usd), tokens, None)
         if check and (error := self._book.over(("",))) is not None:

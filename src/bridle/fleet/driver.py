@@ -443,7 +443,8 @@ class Driver:
         usd, tokens = now[0] - self._charged[0], now[1] - self._charged[1]
         self._charged = now
         try:
-            budget.charge(usd, tokens)
+            # The sum falls where the cost of a result is below what was counted during its turn.
+            budget.charge(usd, tokens, correction=True)
         except BudgetExceededError as error:
             if self.error is None:
                 self._fail(error)

@@ -721,7 +721,7 @@ REFUSED = (401, 403)
 _NO_LOGIN = "Not logged in"
 _KEY_FIXES = {
     "nothing": "Set ANTHROPIC_API_KEY (`Options(env=...)` or your environment), or run the CLI in a terminal and log in with `/login`.",
-    "a token": "It uses a token: check ANTHROPIC_AUTH_TOKEN and CLAUDE_CODE_OAUTH_TOKEN, or run the CLI in a terminal and log in again.",
+    "a token": "Check ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN and CLAUDE_CODE_OAUTH_TOKEN, or run the CLI in a terminal and log in again.",
     "ANTHROPIC_API_KEY": "Its key is in ANTHROPIC_API_KEY: set a valid one in your environment or with `Options(env=...)`.",
     "apiKeyHelper": "Its key comes from the command in the setting `apiKeyHelper`: check the output of that command.",
     "/login managed key": "Its key is of an earlier `/login`: run the CLI in a terminal and log in again.",

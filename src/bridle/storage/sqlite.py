@@ -260,7 +260,8 @@ class Database:
             with self._lock:
                 if self._inside:
                     raise StorageError(
-                        "cannot be used in the middle of another call of the same thread, as in a signal handler. Call it later.", "busy"
+                        "cannot be used in the middle of another call of the same thread, as in a signal handler. Call it later.",
+                        "busy",
                     )
                 connection = self._opened(until)
                 if connection.in_transaction:  # a second Ctrl-C has stopped the end of a call

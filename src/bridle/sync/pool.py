@@ -218,7 +218,9 @@ class Works:
         self._measure_at: float | None = None if limits.memory is None else 0.0
         self._measuring = False
         self._beats: deque[tuple[float, Beat | Exception]] = deque(maxlen=1)
-        self._leases: set[str] = set()  # changed where the registry is called, as the event loop may end or be blocked
+        self._leases: set[str] = (
+            set()
+        )  # changed where the registry is called: the pool may have ended by then, or be blocked
         self._heart = Heart(limits.beat, self._beat, lambda: bool(self._leases))
 
     # -- jobs ----------------------------------------------------------------------------------------------------------
@@ -421,7 +423,7 @@ class Works:
         self._leases.discard(key)
 
     def _beat(self) -> None:
-        """Send a heartbeat, in its thread; give all leases back if the pool is over, or has no user or no event loop any more."""
+        """Send a heartbeat, in its thread; give all leases back if the pool is over, or nothing uses or runs it any more."""
         began, keys = time.monotonic(), self._leases.copy()
         outcome: Beat | Exception
         try:

@@ -99,14 +99,7 @@ def insist(call: Callable[[], T], stopped: threading.Event) -> T:
 class AttemptRun:
     """Makes one attempt.
 
-    Args:
-        order: the attempt.
-        journal: the journal.
-        holder: the name of the worker.
-        transport: connects to the CLI; None for a child process.
-
     Attributes:
-        order: the attempt.
         begun: True once the journal says that this worker has the attempt.
         finished: True once the journal may say that it has it no more.
     """

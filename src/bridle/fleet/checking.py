@@ -31,12 +31,7 @@ class Refused(Exception):  # noqa: N818 - it ends no program
 
 
 def check(verify: Verify, answer: Answer, seconds: float) -> None:
-    """Do nothing if the answer is good.
-
-    Args:
-        verify: the check.
-        answer: the answer.
-        seconds: for how long a command may run.
+    """Do nothing if the answer is good; a command may run for `seconds`.
 
     Raises:
         Refused: the answer is not good.

@@ -30,14 +30,7 @@ _LIMIT_OF_THE_ATTEMPT = "error_max_budget_usd"
 
 
 def cause_of(error: BaseException) -> Cause:
-    """Return the cause for the error of an attempt.
-
-    Args:
-        error: the error of its query, its workspace or its check.
-
-    Returns:
-        The cause; `BUG` for exceptions that Bridle does not define.
-    """
+    """Return the cause for the error of an attempt: `BUG` for exceptions that Bridle does not define."""
     match error:
         case AuthenticationError():
             return Cause.MODEL if error.status == _NOT_PERMITTED else Cause.CLI

@@ -17,12 +17,7 @@ _SHOWN = 3
 
 
 def difference(before: Spec, now: Spec) -> str:
-    """Return what differs, in words; empty if nothing does.
-
-    Args:
-        before: the task in the journal.
-        now: the task that the caller gave.
-    """
+    """Return what differs between the task in the journal and the task of the caller, in words; empty if nothing does."""
     left, right = (_flat(msgspec.to_builtins(each)) for each in (before, now))
     # How a failed attempt is followed is no part of the task, and tags are for finding it.
     names = [

@@ -51,12 +51,9 @@ class Driver:
     """Runs tasks until all are over.
 
     Args:
-        plan: the settings of the fleet.
-        journal: the journal.
         tasks: the tasks; None for what `add` adds until `close`.
 
     Attributes:
-        events: the events of the run, for one reader.
         error: the error that ended the run; None if it ended well.
         error_read: True once its user got it.
         ended: set once nothing of the run is left: no process, no thread.
@@ -104,12 +101,7 @@ class Driver:
         self._thread.start()
 
     def add(self, task: Task, refuse: Callable[[BaseException], object]) -> None:
-        """Add a task to a run that is open for more.
-
-        Args:
-            task: the task.
-            refuse: called with the error if it cannot be added.
-        """
+        """Add a task to a run that is open for more; `refuse` is called with the error if it cannot be added."""
         self._new.append((task, refuse))
         self._wake.set()
 

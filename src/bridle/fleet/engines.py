@@ -36,17 +36,12 @@ class Engine(Protocol):
     remote: bool
 
     def check(self, task: Task, options: Options) -> None:
-        """Do nothing if a task can be sent to where attempts run.
-
-        Raises:
-            OptionsError: it cannot.
-        """
+        """Do nothing if a task can be sent to where attempts run; else raise `OptionsError`."""
 
     def submit(self, order: Order, done: Callable[[Ended | BaseException], None]) -> None:
         """Start an attempt.
 
         Args:
-            order: the attempt.
             done: called from any thread with how it ended, or with the error of the engine.
 
         Raises:
@@ -61,11 +56,7 @@ class Engine(Protocol):
 
 
 class LocalEngine:
-    """Runs attempts in threads of this process.
-
-    Args:
-        worker: makes them.
-    """
+    """Runs attempts in threads of this process."""
 
     remote = False
 

@@ -17,11 +17,7 @@ class Gate:
     that began before the gate opened again was let through before the cut, and says nothing new, whether it fails or ends well. Of the
     agents after it, each fourth that ends well lets one more run: the number is back after about three rounds, be it 4 or 400.
 
-    Args:
-        most: the number that may run at most.
-
     Attributes:
-        most: the number that may run at most.
         limit: the number that may run now.
         opens_at: nothing starts before this time; 0 if nothing is in the way.
     """
@@ -33,12 +29,7 @@ class Gate:
         self._well = 0
 
     def free(self, running: int, now: float) -> int:
-        """Return how many agents may be started now.
-
-        Args:
-            running: those that run.
-            now: the time, in seconds.
-        """
+        """Return how many agents may be started at `now`, in seconds, while `running` others run."""
         return 0 if now < self.opens_at else max(0, self.limit - running)
 
     def slow_down(self, started: float, now: float, *, pause: float, resets_at: float | None) -> None:
@@ -46,7 +37,6 @@ class Gate:
 
         Args:
             started: when the agent that met it began.
-            now: the time, in seconds.
             pause: for how long nothing starts if the reset is unknown, or should have been already.
             resets_at: when the limit resets; None if that is unknown.
         """
@@ -57,11 +47,7 @@ class Gate:
         self.opens_at = max(self.opens_at, opens_at)
 
     def went_well(self, started: float) -> None:
-        """Apply that an agent has ended well.
-
-        Args:
-            started: when it began.
-        """
+        """Apply that an agent, which began at `started`, has ended well."""
         if self.limit >= self.most or started < self.opens_at:
             return
         self._well += 1

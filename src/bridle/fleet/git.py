@@ -46,15 +46,10 @@ class Git(NamedTuple):
     locks: tuple[int, ...] = ()
 
     def run(self, *arguments: str, stdin: bytes = b"", hint: str = "") -> bytes:
-        """Run a command that must succeed.
+        """Run a command that must succeed; return its standard output.
 
         Args:
-            arguments: the command.
-            stdin: its standard input.
             hint: the fix, for the error.
-
-        Returns:
-            Its standard output.
 
         Raises:
             WorkspaceError: it fails, git is missing, or the time is over.
@@ -67,13 +62,8 @@ class Git(NamedTuple):
         """Run a command whose exit code is an answer. While another program holds a lock of the repository, it is run again.
 
         Args:
-            arguments: the command.
             codes: the exit codes that are answers.
-            stdin: its standard input.
             hint: the fix, for the error.
-
-        Returns:
-            The exit code and the standard output.
 
         Raises:
             WorkspaceError: it fails, git is missing, or the time is over.

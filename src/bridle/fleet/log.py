@@ -13,15 +13,7 @@ __all__ = ["AttemptLog", "logger"]
 
 
 class AttemptLog(Log):
-    """The log of one attempt.
-
-    Args:
-        lease: the attempt; None for records that belong to none.
-
-    Attributes:
-        session_id: the session, if it is known.
-        pid: the process id of the CLI, if it runs.
-    """
+    """The log of one attempt; without a lease, of records that belong to none."""
 
     def __init__(self, lease: Lease | None = None) -> None:
         super().__init__()

@@ -23,13 +23,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """An attempt, as a worker gets it: it can be pickled where its parts can be.
 
     Attributes:
-        lease: the attempt.
-        task: the task.
         options: the options of the task, without those of a session.
         workspace: the folder for it; None for the `cwd` of the options.
-        retry: the retries of the task.
-        prices: prices of the caller.
-        journal: the address of the journal.
         traces: the folder for traces; None for none.
         verify_seconds: for how long a command that checks may run.
         run: names the run to the observer of the attempt, such as by its `traceparent`.
@@ -51,8 +46,6 @@ class Ended(NamedTuple):
     """How an attempt ended.
 
     Attributes:
-        task: the id of the task.
-        attempt: its number.
         begun: when it began, in seconds since 1970; 0 if another worker has it.
         cause: why it failed; None if it did not.
         until: when a rate limit resets, in seconds since 1970; None if that is unknown.

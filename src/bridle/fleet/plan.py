@@ -39,12 +39,9 @@ SESSION_OPTIONS = (
 
 
 class FleetPlan:
-    """The settings of a fleet.
+    """The settings of a fleet. `OptionsError` is raised if one is wrong.
 
     Args: those of `bridle.fleet.Fleet`.
-
-    Raises:
-        OptionsError: one is wrong.
     """
 
     def __init__(
@@ -120,9 +117,6 @@ class FleetPlan:
     def keep_beside(self, journal: str) -> None:
         """Make the folders of tasks beside a journal: in `FILE.work`.
 
-        Args:
-            journal: its address.
-
         Raises:
             OptionsError: the journal is a database, which has no folder, and the workspace names none.
         """
@@ -141,11 +135,7 @@ class FleetPlan:
     # -- one task ------------------------------------------------------------------------------------------------------
 
     def check_task(self, task: object) -> None:
-        """Do nothing if a task can be run.
-
-        Raises:
-            TypeError, OptionsError: it cannot.
-        """
+        """Do nothing if a task can be run; else raise `TypeError` or `OptionsError`."""
         if not isinstance(task, Task):
             raise TypeError(f"tasks must be bridle.fleet.Task objects, got {task!r:.100} ({type(task).__name__})")
         for name in SESSION_OPTIONS:

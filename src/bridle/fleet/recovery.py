@@ -35,7 +35,6 @@ class Recovered(NamedTuple):
         tokens: read, written and cached.
         unknown_calls: model calls without a reply that may have been open when the process ended.
         answered: True if the last turn is complete.
-        text: its final text.
         output: its structured output, as JSON; None without one.
     """
 
@@ -66,10 +65,7 @@ def recover(
     """Read the transcript of a session whose process is gone.
 
     Args:
-        session_id: the session.
-        folder: the configuration folder of its CLI.
         prompt: the last prompt that was sent.
-        prices: prices of the caller.
         wants_output: True if an answer is structured output.
 
     Returns:

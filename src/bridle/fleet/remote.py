@@ -39,13 +39,7 @@ _parent_gone = threading.Event()
 
 
 def run_order(parcel: bytes) -> Ended:
-    """Make an attempt in this process, which an executor has started.
-
-    Args:
-        parcel: the attempt, as `bridle.fleet.sending` packs it.
-
-    Returns:
-        How it ended. The journal has it as well.
+    """Make an attempt in this process, which an executor has started; return how it ended. The journal has it as well.
 
     Raises:
         FleetError: this process cannot make attempts: it has another version of Bridle, or cannot use the journal.

@@ -74,11 +74,7 @@ def write_results(rows: Iterable[FleetRow], path: str | os.PathLike[str]) -> int
 
 
 def write_file(path: str | os.PathLike[str], pieces: Iterable[bytes]) -> None:
-    """Write a file that replaces an earlier one when all of it is written.
-
-    Raises:
-        OSError: it cannot be written. An earlier file stays as it was.
-    """
+    """Write a file that replaces an earlier one when all of it is written; if that fails, the earlier one stays as it was."""
     target = os.path.abspath(path)
     descriptor, part = tempfile.mkstemp(prefix=f".{os.path.basename(target)[:100]}.", dir=os.path.dirname(target))
     try:
@@ -95,12 +91,7 @@ def write_file(path: str | os.PathLike[str], pieces: Iterable[bytes]) -> None:
 
 
 def result_pieces(rows: Iterable[FleetRow], form: str) -> Iterator[bytes]:
-    """Return the bytes of a file with these rows.
-
-    Args:
-        rows: the rows.
-        form: one of `RESULT_FORMATS`.
-    """
+    """Return the bytes of a file with these rows, in one of `RESULT_FORMATS`."""
     if form == "csv":
         yield from _csv(list(rows))
     elif form == "xml":

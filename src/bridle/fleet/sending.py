@@ -46,8 +46,6 @@ def pack(task: Task, options: Options, whole: object, *, shares_main: bool) -> b
     the program of a worker is another one.
 
     Args:
-        task: the task.
-        options: its options.
         whole: the object to send, which holds both.
         shares_main: True if workers import the program as well, as those of `ProcessPoolExecutor` do.
 

@@ -94,11 +94,7 @@ def safe_name(task_id: str) -> str:
 
 @contextmanager
 def explained(task_id: str) -> Iterator[None]:
-    """Raise failures of the file system as a `WorkspaceError` that names the fix.
-
-    Args:
-        task_id: the task.
-    """
+    """Raise failures of the file system as a `WorkspaceError` that names the fix."""
     try:
         yield
     except OSError as error:
@@ -120,10 +116,6 @@ def locked(path: str, seconds: float) -> Iterator[int]:
     """Hold the lock of a file; threads, processes and, on a shared file system with locks, hosts exclude each other.
 
     The lock ends with the process that holds it, and with the last program that inherited the descriptor.
-
-    Args:
-        path: the file, which is created and stays.
-        seconds: the longest wait.
 
     Yields:
         The descriptor that holds the lock.
@@ -162,13 +154,9 @@ class Site:
 
     Args:
         to: the real path of the folder of all tasks.
-        task_id: the task.
-        lock: the descriptor that holds the lock.
 
     Attributes:
         folder: the folder of the task.
-        name: its name.
-        lock: the descriptor that holds the lock.
     """
 
     def __init__(self, to: str, task_id: str, lock: int) -> None:
@@ -210,11 +198,7 @@ class Site:
         return Record(_digest(self._task_id))
 
     def write(self, record: Record) -> None:
-        """Store the record of the task.
-
-        Args:
-            record: the record.
-        """
+        """Store the record of the task."""
         unfinished = f"{self._file}.new"
         with open(unfinished, "wb") as file:
             file.write(msgspec.json.encode(record))
@@ -244,19 +228,10 @@ class Site:
 
 @contextmanager
 def site_of(task_id: str, to: str | None, seconds: float, *, unlisted: bool = False) -> Iterator[Site]:
-    """Take the lock of a task, and remove what a killed program left unfinished.
+    """Take the lock of a task, and remove what a killed program left unfinished. The folder of all tasks is created.
 
     Args:
-        task_id: the task.
-        to: the folder of all tasks, which is created.
-        seconds: the longest wait for the lock.
         unlisted: hide the folder, if it is created, from a repository of git that it is in.
-
-    Yields:
-        The site.
-
-    Raises:
-        WorkspaceError: the folder cannot be used.
     """
     if not isinstance(task_id, str):
         raise TypeError(f"`task_id` must be a str, got {type(task_id).__name__}")

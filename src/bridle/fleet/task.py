@@ -222,14 +222,7 @@ _COMPARED = ("argv", "initialize", "environment")
 
 
 def spec_of(task: Task, options: Options, retry: Retry, salt: bytes) -> Spec:
-    """Return what the journal keeps of a task.
-
-    Args:
-        task: the task.
-        options: the options of its attempts.
-        retry: its retries.
-        salt: the key for digests of secrets.
-    """
+    """Return what the journal keeps of a task; `salt` is the key for digests of secrets."""
     verify: str | list[str] | None = None
     if callable(task.verify):
         function = task.verify

@@ -32,11 +32,6 @@ def _told(ids: Mapping[str, Any], method: Callable[..., T], *arguments: Any) -> 
 class RunWatch:
     """Reports on one run.
 
-    Args:
-        observer: the option `telemetry` of the fleet.
-        fleet: the id of the journal.
-        concurrency: agents that may run at the same time, at most.
-
     Attributes:
         context: names the run to observers of attempts.
     """
@@ -85,12 +80,7 @@ class RunWatch:
 
 
 class AttemptWatch:
-    """Reports on one attempt, in its thread.
-
-    Args:
-        order: the attempt.
-        ids: attributes of log records.
-    """
+    """Reports on one attempt, in its thread; `ids` are attributes of log records."""
 
     def __init__(self, order: Order, ids: Mapping[str, Any]) -> None:
         self._ids = ids

@@ -30,12 +30,7 @@ BEAT_SECONDS = LEASE_SECONDS / 5
 class Worker:
     """Makes attempts for a journal. A driver on the same machine is one as well.
 
-    Args:
-        journal: the journal.
-        transport: connects to the CLI; None for child processes.
-
     Attributes:
-        journal: the journal.
         holder: its name in the journal.
     """
 

@@ -49,15 +49,12 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     """An attempt that may be made.
 
     Attributes:
-        task: the id of the task.
-        attempt: its number.
         holder: the worker that has it.
         session_id: the session, chosen before anything is started.
         resumed: True if an earlier attempt used this session.
         prompt: the prompt; None for that of the task.
         before: the prompt of the earlier attempt; None for that of the task.
         answered: True if an earlier attempt has the answer already: it only has to be checked.
-        text: that answer.
         output: that answer's structured output, as JSON; None without one.
         failures: the attempts that counted so far.
         process: the CLI of the earlier attempt, as `bridle.storage.holders` names it; None if none was started.
@@ -83,11 +80,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         number: the position in the journal.
         at: the time, in seconds since 1970.
-        task: the id of the task.
-        attempt: the number of the attempt.
-        state: the new state.
         cause: why the attempt failed, if it did.
-        note: more about it.
     """
 
     number: int
@@ -148,12 +141,7 @@ class _Held(NamedTuple):
 class Journal:
     """The journal of a fleet. Its methods may be called from any thread and process.
 
-    Args:
-        store: the database.
-
     Attributes:
-        store: the database.
-        id: names the journal.
         salt: the key for digests of secrets.
         sightings: the signs of drivers and workers on other machines.
     """
@@ -186,13 +174,7 @@ class Journal:
     # -- tasks ---------------------------------------------------------------------------------------------------------
 
     def add(self, tasks: Sequence[tuple[str, Spec]]) -> set[str]:
-        """Add tasks; those that are there already stay as they are.
-
-        Args:
-            tasks: ids and contents.
-
-        Returns:
-            Those that are not over.
+        """Add tasks; those that are there already stay as they are. Return the ids of those that are not over.
 
         Raises:
             TaskChangedError: the journal has a task under the same id with another content. Nothing was added.
@@ -234,8 +216,6 @@ class Journal:
         """Take tasks that are due, and write down an attempt for each.
 
         Args:
-            holder: the worker that takes them.
-            most: how many, at most.
             known: the tasks that the caller can run.
             now: the time, in seconds since 1970.
 
@@ -329,11 +309,6 @@ class Journal:
     def begin(self, lease: Lease, holder: str, *, trace: str | None) -> bool:
         """Take over a leased attempt, before its CLI is started.
 
-        Args:
-            lease: the attempt.
-            holder: the worker that takes it over.
-            trace: the file that its trace is written to.
-
         Returns:
             False if the attempt belongs to another worker: nothing may be started then.
         """
@@ -372,8 +347,6 @@ class Journal:
         """Write down what is known of a running attempt.
 
         Args:
-            lease: the attempt.
-            holder: the worker that runs it.
             process: its CLI.
             folder: the folder that the agent works in.
             said: True once the prompt has arrived in the session: the next attempt can resume it.
@@ -434,10 +407,6 @@ class Journal:
         """Write down the answer of an attempt, before it is checked.
 
         Args:
-            lease: the attempt.
-            holder: the worker that runs it.
-            text: the final text.
-            output: the structured output, as JSON.
             usd: billionths of a dollar since the last call.
             tokens: tokens since the last call.
 
@@ -481,16 +450,10 @@ class Journal:
         """Write down how an attempt ended.
 
         Args:
-            lease: the attempt.
-            holder: the worker that has it.
             happening: the step that follows for the task.
-            cause: why it failed; None if it did not.
-            error: the text of the error.
             counted: True if it counts against `Retry.attempts`.
             not_before: for `POSTPONED`: the time of the next attempt, in seconds since 1970.
             feedback: the prompt of the next attempt, if that resumes the session.
-            folder: where the work is kept.
-            branch: the branch with the work.
             keep_folder: False if the folder of the attempt is gone.
             usd: billionths of a dollar since the last call.
             tokens: tokens since the last call.
@@ -524,8 +487,6 @@ class Journal:
         """Replace what an attempt spent, once, by what its transcript has: its process was killed before it could say.
 
         Args:
-            task: the id of the task.
-            attempt: the number of the attempt.
             usd: billionths of a dollar; None for what was noted.
             tokens: read, written and cached; None for what was noted.
             unknown_calls: model calls that were open when the process ended.
@@ -596,9 +557,6 @@ class Journal:
     def give_back(self, holder: str) -> list[tuple[str, int]]:
         """Queue the tasks again that a driver has leased and that no worker has begun: none can begin them after this.
 
-        Args:
-            holder: the driver.
-
         Returns:
             The ids of these tasks, with the number of the attempt.
         """
@@ -616,14 +574,7 @@ class Journal:
         self.store.transaction(lambda cursor: self._leave(cursor, holder, Cause.STOPPED, None))
 
     def reclaim(self, me: str) -> int:
-        """Give back the attempts of drivers and workers that are gone.
-
-        Args:
-            me: the caller, which is not gone.
-
-        Returns:
-            How many attempts those were.
-        """
+        """Give back the attempts of drivers and workers that are gone, but not of the caller; return how many those were."""
 
         def look(cursor: Cursor) -> list[tuple[Any, ...]]:
             return cursor.rows(
@@ -716,14 +667,7 @@ class Journal:
     # -- requests of people --------------------------------------------------------------------------------------------
 
     def cancel(self, tasks: Collection[str] | None) -> int:
-        """Cancel tasks that are not over; running attempts end soon.
-
-        Args:
-            tasks: their ids; None for all.
-
-        Returns:
-            How many there were.
-        """
+        """Cancel tasks that are not over (None: all); return how many there were. Running attempts end soon."""
 
         def work(cursor: Cursor) -> int:
             count = 0
@@ -745,15 +689,11 @@ class Journal:
         return self.store.transaction(work)
 
     def retry(self, tasks: Collection[str] | None, *, fresh: bool = False) -> int:
-        """Queue tasks that failed or were cancelled once more, with all their attempts.
+        """Queue tasks (None: all) that failed or were cancelled once more, with all their attempts; return how many there were.
 
         Args:
-            tasks: their ids; None for all.
             fresh: True starts a new session; False continues the last one where there is one, or only checks an answer again that was not
                 refused.
-
-        Returns:
-            How many there were.
         """
 
         def work(cursor: Cursor) -> int:
@@ -823,12 +763,7 @@ class Journal:
         return (found[0][0] / NANO, found[0][1]) if found else (0.0, 0)
 
     def rows(self, states: Collection[str] | None = None, *, task: str | None = None) -> Iterator[FleetRow]:
-        """Iterate over the tasks in the order in which they were added; `output` is what JSON has.
-
-        Args:
-            states: only tasks in these states; None for all.
-            task: only this task; None for all.
-        """
+        """Iterate over the tasks in the order in which they were added; None stands for all. `output` is what JSON has."""
         after = 0
         while True:
             page = self.store.look(
@@ -876,12 +811,7 @@ class Journal:
         ]
 
     def changes(self, after: int = 0, most: int = 1000) -> list[Change]:
-        """Return changes in order.
-
-        Args:
-            after: the number of the last change that the caller knows.
-            most: how many, at most.
-        """
+        """Return at most `most` changes in order, after the number of the last change that the caller knows."""
         found = self.store.look(
             lambda cursor: cursor.rows(
                 "SELECT number, at, task, attempt, state, cause, note FROM changes WHERE number > :after ORDER BY number LIMIT :most",
@@ -1085,9 +1015,6 @@ def open_journal(address: str | os.PathLike[str], *, create: bool = True) -> Jou
     Args:
         address: a path of a SQLite file, or the URL of a Postgres database (`postgresql://...`; it needs `bridle[postgres]`).
         create: False refuses a journal that does not exist.
-
-    Returns:
-        The journal.
 
     Raises:
         JournalError: it cannot be used.

@@ -112,11 +112,7 @@ class TokenCounter:
         self._replies: dict[str, Tokens] = {}
 
     def add(self, message: object) -> None:
-        """Count a message. Messages without usage do not count.
-
-        Args:
-            message: the message.
-        """
+        """Count a message. Messages without usage do not count."""
         if isinstance(message, AssistantMessage) and message.usage is not None and message.model != SYNTHETIC:
             key = message.message_id or message.uuid or ""
             tokens = tokens_of(message.usage)
@@ -124,11 +120,7 @@ class TokenCounter:
             self._replies[key] = tokens if known is None else larger(known, tokens)
 
     def total(self) -> Tokens:
-        """Return the sum.
-
-        Returns:
-            The tokens of all replies.
-        """
+        """Return the tokens of all replies."""
         return sum_of(self._replies.values())
 
 

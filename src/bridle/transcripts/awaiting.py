@@ -19,14 +19,7 @@ AT_A_TIME = 100
 
 
 async def call(function: Callable[[], T]) -> T:
-    """Run a blocking function in a worker thread.
-
-    Args:
-        function: the function, for example `lambda: transcript.usage`.
-
-    Returns:
-        Its value. Its exceptions are raised.
-    """
+    """Run a blocking function in a worker thread; return its value, or raise its exception."""
     return await anyio.to_thread.run_sync(function, abandon_on_cancel=True)
 
 
@@ -35,9 +28,6 @@ async def stream(items: Iterable[T]) -> AsyncIterator[T]:
 
     Args:
         items: `Transcript.messages`, `Transcript.entries`, or any other iterable that blocks.
-
-    Yields:
-        The items, in order.
 
     Raises:
         TranscriptError: if the file was replaced meanwhile.

@@ -23,7 +23,6 @@ class Node(msgspec.Struct, gc=False):
     """An entry with an id: its links, without its content.
 
     Attributes:
-        uuid: its id.
         parent: the entry that it follows.
         logical_parent: the entry before a compaction, of the entry after it.
         kind: `user`, `assistant`, or another type.
@@ -34,8 +33,6 @@ class Node(msgspec.Struct, gc=False):
         calls: the ids of the tool calls in it.
         results: the ids of the tool calls whose results are in it.
         source: the entry with the call whose result it is.
-        agent_id: the subagent that wrote it.
-        session_id: the session that the entry names.
         sidechain: True in the conversation of a subagent.
         meta: True for input that no user typed.
         team: True for messages of a team.
@@ -74,11 +71,7 @@ class Node(msgspec.Struct, gc=False):
 
 
 class Links:
-    """The entries of a file by id. An id that comes again replaces the entry.
-
-    Args:
-        nodes: the entries, in the order of the file.
-    """
+    """The entries of a file by id, in the order of the file. An id that comes again replaces the entry."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = nodes
@@ -189,7 +182,6 @@ class _Parts(NamedTuple):
     """Where the parts of parallel calls are found, once for all branches.
 
     Attributes:
-        replies: the entries of each reply, by message id.
         owners: the entry of each call; None if two replies claim it.
         beside: results by the entries that they may belong to.
     """

@@ -364,11 +364,7 @@ def title_lines(title: str, session_id: str) -> list[dict[str, Any]]:
 
 
 def append(files: SessionFiles, entries: Iterable[Mapping[str, Any]]) -> None:
-    """Append entries to a session's file, in one write. The file is not created.
-
-    Args:
-        files: the session.
-        entries: the entries, in the order of their fields.
+    """Append entries to a session's file, in the order of their fields and in one write. The file is not created.
 
     Raises:
         SessionNotFoundError: if the file vanished.
@@ -394,16 +390,7 @@ def append(files: SessionFiles, entries: Iterable[Mapping[str, Any]]) -> None:
 
 
 def write_beside(files: SessionFiles, name: str, content: Mapping[str, Any]) -> None:
-    """Write a small file in the folder of a session, readable for its user alone. An older one is replaced in one step.
-
-    Args:
-        files: the session.
-        name: the name of the file.
-        content: its fields.
-
-    Raises:
-        TranscriptError: if it cannot be written.
-    """
+    """Write a small file in the folder of a session, readable for its user alone. An older one is replaced in one step."""
     path = files.folder / name
     temporary = files.folder / f"{name}.tmp.{uuid.uuid4().hex}"
     try:
@@ -430,28 +417,14 @@ _JOINERS = frozenset("\u200c\u200d")
 
 
 def clean_title(title: str) -> str:
-    """Return a title on one line, without control, invisible and unassigned characters, at most 200 characters.
-
-    Args:
-        title: the title.
-
-    Returns:
-        The rest; empty if nothing is left.
-    """
+    """Return a title on one line, without control, invisible and unassigned characters, at most 200 characters; possibly empty."""
     spaced = _SPACES.sub(" ", title)
     kept = "".join(each for each in spaced if each in _JOINERS or not _is_unsafe(each))
     return "" if not kept.strip("\u200c\u200d ") else kept.strip()[:NAME_LENGTH].strip()
 
 
 def clean_tag(tag: str) -> str:
-    """Return a tag in Unicode's NFKC form, without control, invisible and unassigned characters, at most 200 characters.
-
-    Args:
-        tag: the tag.
-
-    Returns:
-        The rest; empty if nothing is left.
-    """
+    """Return a tag in Unicode's NFKC form, without control, invisible and unassigned characters, at most 200 characters; possibly empty."""
     before = None
     while tag != before:
         before = tag

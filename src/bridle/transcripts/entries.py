@@ -78,12 +78,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, dict=True, rename="camel"
 
 
 class Line(msgspec.Struct, frozen=True, gc=False):
-    """The bytes of a line, without the line end, and their place in the file.
-
-    Attributes:
-        offset: the place, in bytes.
-        raw: the bytes.
-    """
+    """The bytes of a line, without the line end, and their place in the file, in bytes."""
 
     offset: int
     raw: bytes
@@ -96,15 +91,7 @@ _force = msgspec.structs.force_setattr
 
 
 def decode_entry(raw: bytes, offset: int = 0) -> Entry | None:
-    """Return the entry on a line.
-
-    Args:
-        raw: the bytes of the line, without the line end.
-        offset: the place of the line in the file, in bytes.
-
-    Returns:
-        The entry; None if the line is not a JSON object, such as the half of a line that is being written.
-    """
+    """Return the entry on a line; None if the line is not a JSON object, such as the half of a line that is being written."""
     try:
         entry = _decode(raw)
     except (ValueError, RecursionError):
@@ -149,9 +136,6 @@ def lines_of(file: BinaryIO, start: int = 0) -> Iterator[Line]:
     Args:
         file: the file, opened unbuffered for bytes.
         start: the place that it is open at, in bytes.
-
-    Yields:
-        The lines, in the order of the file.
     """
     offset = start
     parts: list[bytes] = []  # of a line that is longer than a chunk

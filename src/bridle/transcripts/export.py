@@ -79,14 +79,7 @@ def export(
 
 
 def export_pieces(files: SessionFiles, format: ExportFormat) -> Iterator[bytes]:  # noqa: A002
-    """Return a document in pieces, so that a large conversation needs little memory.
-
-    Args:
-        files: the session.
-        format: the format.
-
-    Returns:
-        The pieces, in UTF-8.
+    """Return a document in pieces of UTF-8, so that a large conversation needs little memory.
 
     Raises:
         SessionNotFoundError: if the file vanished.

@@ -243,14 +243,7 @@ def _prompt_text(line: bytes) -> str:
 
 
 def fields_of(raw: bytes) -> dict[str, Raw]:
-    """Return the fields of a line, undecoded.
-
-    Args:
-        raw: the bytes of a line that is a JSON object. Bytes that are not UTF-8 become U+FFFD.
-
-    Returns:
-        The fields by their names.
-    """
+    """Return the undecoded fields of a line that is a JSON object, by name. Bytes that are not UTF-8 become U+FFFD."""
     try:
         return _decode(raw)
     except ValueError:
@@ -260,13 +253,8 @@ def fields_of(raw: bytes) -> dict[str, Raw]:
 def create_file(path: Path, lines: Iterable[bytes]) -> None:
     """Create a session's file, readable for its user alone. Nothing is left of it if that fails.
 
-    Args:
-        path: the file, which must not exist.
-        lines: its lines, without line ends.
-
     Raises:
         FileExistsError: if it exists.
-        TranscriptError: if it cannot be written.
     """
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

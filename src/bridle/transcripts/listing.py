@@ -233,14 +233,7 @@ def _present(files: SessionFiles) -> TranscriptInfo:
 
 
 def info_of(files: SessionFiles) -> TranscriptInfo | None:
-    """Return a conversation by its files.
-
-    Args:
-        files: the files.
-
-    Returns:
-        The conversation; None if the file vanished, is empty or cannot be read.
-    """
+    """Return a conversation by its files; None if the file vanished, is empty or cannot be read."""
     return next(_infos(iter([files])), None)
 
 

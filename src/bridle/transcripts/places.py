@@ -54,12 +54,7 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 @dataclass(frozen=True, slots=True)
 class SubagentFiles:
-    """The files of one subagent.
-
-    Attributes:
-        agent_id: the id of the subagent.
-        path: its conversation.
-    """
+    """The files of one subagent."""
 
     agent_id: str
     path: Path
@@ -75,8 +70,6 @@ class SessionFiles:
     """The files of one session. A file can vanish or grow at any time.
 
     Attributes:
-        session_id: the session.
-        path: its conversation.
         directory: the working directory that the project was found by; None if the files were found without one.
     """
 
@@ -173,14 +166,7 @@ def _hash(path: str) -> str:
 
 
 def all_project_folders(config_dir: StrPath | None = None) -> list[Path]:
-    """Return the folders of all projects, each once: one may also be a symbolic link to another.
-
-    Args:
-        config_dir: the configuration folder; None as for `config_folder`.
-
-    Returns:
-        The folders, in no order. Empty if there is none.
-    """
+    """Return the folders of all projects, each once: one may also be a symbolic link to another."""
     projects = config_folder(config_dir) / "projects"
     real = os.path.realpath(projects)
     found: dict[str, Path] = {}
@@ -201,7 +187,6 @@ def project_folders(
     Args:
         project: the working directory; it need not exist. None for the current one.
         include_worktrees: whether the other worktrees of its git repository belong to it.
-        config_dir: the configuration folder; None as for `config_folder`.
 
     Returns:
         The folder of the directory itself first, then those of the worktrees.
@@ -254,9 +239,6 @@ def _directories_in(folder: Path) -> Iterator[str]:
 def directory_of(folder: Path) -> str:
     """Return the working directory that a project's folder is for.
 
-    Args:
-        folder: the folder.
-
     Returns:
         The directory, as the sessions in the folder name it; the name of the folder if none of them does.
     """
@@ -304,15 +286,7 @@ def _line_of(path: str) -> str:
 
 
 def sessions_in(folder: Path, directory: str | None = None) -> Iterator[SessionFiles]:
-    """Yield the sessions of a project's folder, in no order.
-
-    Args:
-        folder: the folder. One that vanished holds no session.
-        directory: the working directory of the project, if it is known.
-
-    Yields:
-        The files of each session. Files with other names are left out.
-    """
+    """Yield the files of the sessions of a project's folder, in no order. A folder that vanished has none; other names are left out."""
     try:
         with os.scandir(folder) as entries:
             names = [entry.name for entry in entries]
@@ -328,8 +302,6 @@ class ConversationFile:
     """A file with a conversation, of a session or of one of its subagents.
 
     Attributes:
-        path: the file.
-        session_id: the session.
         agent_id: the subagent; None for the session itself.
         inode: the number of the file in its file system.
         size: its size, in bytes.
@@ -345,14 +317,7 @@ class ConversationFile:
 
 
 def conversation_files(folder: Path) -> Iterator[ConversationFile]:
-    """Yield the files of all sessions and subagents of a project's folder, in no order.
-
-    Args:
-        folder: the folder. Folders and files that vanish meanwhile are left out.
-
-    Yields:
-        The files.
-    """
+    """Yield the files of all sessions and subagents of a project's folder, in no order. What vanishes meanwhile is left out."""
     waiting: list[tuple[str, str | None]] = [(str(folder), None)]
     while waiting:
         here, session_id = waiting.pop()
@@ -392,9 +357,7 @@ def locate(session_id: str, *, project: StrPath | None = None, config_dir: StrPa
     """Return the files of a session.
 
     Args:
-        session_id: the session.
         project: the working directory of its project; other worktrees of its repository count. None to look in all projects.
-        config_dir: the configuration folder; None as for `config_folder`.
 
     Returns:
         The files; the newest if several projects have a session of this id.
@@ -421,7 +384,6 @@ def find_files(prefix: str, *, project: StrPath | None = None, config_dir: StrPa
     Args:
         prefix: the beginning of the id, in any case; the whole id counts as well.
         project: the working directory of its project; other worktrees of its repository count. None to look in all projects.
-        config_dir: the configuration folder; None as for `config_folder`.
 
     Returns:
         The files; the newest if several projects have the session.

@@ -35,14 +35,7 @@ _entry = msgspec.json.Decoder(_Entry).decode
 
 
 def running_sessions(config_dir: StrPath | None = None) -> dict[str, int]:
-    """Return the sessions that processes work on.
-
-    Args:
-        config_dir: the configuration folder; None as for `config_folder`.
-
-    Returns:
-        The ids of the processes by session id. Empty for versions of the CLI without a register.
-    """
+    """Return the ids of the processes that work on sessions, by session id; empty for versions of the CLI without a register."""
     found: dict[str, int] = {}
     folder = config_folder(config_dir) / "sessions"
     try:

@@ -28,11 +28,7 @@ _encode = msgspec.json.encode
 
 
 def place_of(key: StoreKey) -> Place:
-    """Return the place that a key names.
-
-    Raises:
-        TypeError, ValueError: it is not a key.
-    """
+    """Return the place that a key names; raise `TypeError` or `ValueError` for what is not a key."""
     place = (key["project_key"], key["session_id"], key.get("subpath") or "")
     for part in place:
         if not isinstance(part, str):
@@ -113,11 +109,7 @@ class Positions:
                 del self._seen[each]
 
     def check(self, place: Place, position: int) -> None:
-        """Compare the position in the store with the last one seen.
-
-        Raises:
-            StoreConflictError: another writer was there.
-        """
+        """Compare the position in the store with the last one seen; raise `StoreConflictError` if another writer was there."""
         seen = self.seen(place)
         if seen is not None and seen != position:
             raise StoreConflictError(place[1])

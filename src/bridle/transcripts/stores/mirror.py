@@ -117,7 +117,6 @@ class Append:
     """One append to the store: all entries of one file that were due.
 
     Attributes:
-        key: the transcript.
         size: the bytes of the entries, as JSON.
     """
 
@@ -155,9 +154,7 @@ class Problem(NamedTuple):
 
     Attributes:
         key: their transcript; None if the file is none that a key can be made of.
-        error: the reason.
         given_up: True if nothing more of this transcript is copied; else the entries are appended with the next ones.
-        exception: the exception, if there was one.
     """
 
     key: StoreKey | None
@@ -173,13 +170,10 @@ class Mirror:
     """The entries of one session on their way to a store.
 
     Args:
-        flush: when entries are due.
         most_bytes: how many bytes may wait before `full`.
         project_key: the project under which the store keeps the session; None: the one that the CLI uses.
 
     Attributes:
-        writer: the state of the writer.
-        project_key: the project under which the store keeps the session; None: the one that the CLI uses.
         waiting: the bytes that the store has not taken.
         problems: the failures since they were last taken.
     """
@@ -300,8 +294,6 @@ class Mirror:
         """Take that an attempt failed.
 
         Args:
-            error: the reason.
-            exception: the exception, if there was one.
             again: another attempt may follow now; else the entries wait for the next occasion.
             lost: no attempt can succeed any more.
 
@@ -368,7 +360,6 @@ def key_of(path: str, project_key: str | None = None) -> StoreKey | None:
 
     Args:
         path: the file, as the CLI names it: `.../projects/PROJECT/SESSION.jsonl` or `.../projects/PROJECT/SESSION/SUBPATH.jsonl`.
-        project_key: the project to use in place of the one in the path.
     """
     parts = path.replace("\\", "/").split("/")
     if not parts[-1].endswith(".jsonl") or "projects" not in parts[:-2]:

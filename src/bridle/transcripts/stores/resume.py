@@ -60,7 +60,6 @@ class Step(NamedTuple):
 
     Attributes:
         function: the method of the store, or a function of this room.
-        arguments: its arguments.
         operation: the name of the method, for errors; "" for a function of this room, which has no timeout.
     """
 
@@ -70,14 +69,7 @@ class Step(NamedTuple):
 
 
 class Private(NamedTuple):
-    """The private configuration folder of one process.
-
-    Attributes:
-        folder: its path.
-        session_id: the session to resume.
-        project_key: the project under which the store keeps the session.
-        warnings: problems that users should know about.
-    """
+    """The private configuration folder of one process, and the problems that users should know about."""
 
     folder: str
     session_id: str
@@ -151,16 +143,10 @@ def load_steps(
     """Yield the calls that read a session from a store; the result of each is sent back.
 
     Args:
-        store: the store.
         here: the project to look in first.
-        session_id: the session.
-        warnings: takes problems.
 
     Returns:
         The place of the session, and its entries: "" for the main transcript, subpaths for the others.
-
-    Raises:
-        StoreError: the store returned something unusable.
     """
     key: StoreKey = {"project_key": here, "session_id": session_id}
     entries = _entries((yield Step(store.load, (key,), "load")), "load", session_id)
@@ -199,11 +185,7 @@ def _latest(listed: object) -> str | None:
 
 
 def _entries(loaded: object, operation: str, session_id: str) -> list[Any]:
-    """Return what a store loaded, each entry once.
-
-    Raises:
-        StoreError: it is not a list of entries.
-    """
+    """Return what a store loaded, each entry once; raise `StoreError` if it is not a list of entries."""
     if loaded is None:
         return []
     if not isinstance(loaded, (list, tuple)):
@@ -331,10 +313,6 @@ def materialise(folder: str, options: Options, project: str, session_id: str, pa
     """Write a session and the user's configuration into a folder that the CLI can use as its own.
 
     Args:
-        folder: the private folder; empty.
-        options: name the user's configuration.
-        project: the name of the project's folder.
-        session_id: the session.
         parts: its entries: "" for the main transcript, subpaths for the others.
 
     Raises:

@@ -29,7 +29,6 @@ class Limits(NamedTuple):
     """The limits of a budget; replaced as a whole.
 
     Attributes:
-        total: the limits of the whole budget.
         per: the limits by name, or by name and value.
     """
 
@@ -49,19 +48,15 @@ class Limits(NamedTuple):
 
 
 class Book:
-    """Limits and ledger.
+    """Limits and ledger. Its methods raise `BudgetError` if the file of the ledger cannot be used.
 
     Args:
-        limits: the limits.
         warn_at: the part of a limit at which it warns; None for no warning.
-        prices: prices of the caller.
         reserve: billionths of a dollar to reserve for a turn; None for the mean of recent model calls.
         ledger: makes the ledger.
 
     Attributes:
         limits: the limits; assign others to change them.
-        prices: prices of the caller.
-        ledger: the ledger.
     """
 
     def __init__(
@@ -92,12 +87,7 @@ class Book:
         _blocks.set(_blocks.get()[:-1])
 
     def reserve(self, turn: str, keys: Sequence[str]) -> None:
-        """Reserve one model call for a turn.
-
-        Raises:
-            BudgetExceededError: a limit is spent or reserved.
-            BudgetError: the file cannot be used.
-        """
+        """Reserve one model call for a turn; raise `BudgetExceededError` if a limit is spent or reserved."""
         full = self.ledger.reserve(turn, self._bounds(keys, 1.0), self._reserve, _FIRST_CALL)
         if full is not None:
             raise self._exceeded(full, sent=False)
@@ -105,21 +95,13 @@ class Book:
     def charge(
         self, turns: Sequence[str], keys: Sequence[str], usd: int, tokens: int, call: tuple[float, float] | None
     ) -> list[tuple[Account, str]]:
-        """Add spending; return the account and the unit of each warning that is due.
-
-        Raises:
-            BudgetError: the file cannot be used.
-        """
+        """Add spending; return the account and the unit of each warning that is due."""
         points = self._bounds(keys, self._warn_at)
         rows, due = self.ledger.charge(turns, points, usd, tokens, call)
         return [(self._account(row), unit) for key, unit in due for row in rows if row.key == key]
 
     def over(self, keys: Sequence[str]) -> BudgetExceededError | None:
-        """Return the error for a turn that continues although a limit is spent; None if none is.
-
-        Raises:
-            BudgetError: the file cannot be used.
-        """
+        """Return the error for a turn that continues although a limit is spent; None if none is."""
         limits = {key: limit for key in keys if (limit := self.limits.of(key)) != Allowance()}
         for row in self.ledger.spent(tuple(limits)) if limits else ():
             limit = limits[row.key]
@@ -130,11 +112,7 @@ class Book:
         return None
 
     def accounts(self, keys: Sequence[str] | None) -> list[Account]:
-        """Return the accounts of keys; None for all of the ledger.
-
-        Raises:
-            BudgetError: the file cannot be used.
-        """
+        """Return the accounts of keys; None for all of the ledger."""
         return [self._account(row) for row in self.ledger.rows(keys)]
 
     def _account(self, row: Row) -> Account:
@@ -185,11 +163,7 @@ def nano(usd: float) -> int:
 
 
 def checked_usd(value: object, path: str) -> float | None:
-    """Return a limit in dollars; None for no limit.
-
-    Raises:
-        OptionsError: it is not a number from zero on.
-    """
+    """Return a limit in dollars, which must be a number from zero on; None for no limit."""
     if value is None or value == math.inf:
         return None
     if not isinstance(value, (int, float)) or isinstance(value, bool):
@@ -200,11 +174,7 @@ def checked_usd(value: object, path: str) -> float | None:
 
 
 def checked_tokens(value: object, path: str) -> int | None:
-    """Return a limit in tokens; None for no limit.
-
-    Raises:
-        OptionsError: it is not a whole number from zero on.
-    """
+    """Return a limit in tokens, which must be a whole number from zero on; None for no limit."""
     if value is None or value == math.inf:
         return None
     if isinstance(value, bool) or not (isinstance(value, int) or (isinstance(value, float) and value.is_integer())):
@@ -215,11 +185,7 @@ def checked_tokens(value: object, path: str) -> int | None:
 
 
 def checked_per(per: object) -> dict[str, Allowance]:
-    """Return limits by key.
-
-    Raises:
-        OptionsError: a name or a limit is wrong.
-    """
+    """Return limits by key; raise `OptionsError` if a name or a limit is wrong."""
     if not isinstance(per, Mapping):
         raise fail("per", 'a dict of limits, such as {"tenant": 2.0}', per)
     found = {}
@@ -237,11 +203,7 @@ def checked_per(per: object) -> dict[str, Allowance]:
 
 
 def checked_prices(prices: object) -> dict[str, Price]:
-    """Return prices by model.
-
-    Raises:
-        OptionsError: a name or a price is wrong.
-    """
+    """Return prices by model; raise `OptionsError` if a name or a price is wrong."""
     if not isinstance(prices, Mapping):
         raise fail("prices", 'a dict of prices, such as {"my-model": Price(input=3, output=15)}', prices)
     for model, price in prices.items():
@@ -254,11 +216,7 @@ def checked_prices(prices: object) -> dict[str, Price]:
 
 
 def checked_keys(limits: Limits, keys: Mapping[str, object]) -> tuple[str, ...]:
-    """Return keys as the ledger has them.
-
-    Raises:
-        OptionsError: `per` does not have a name, or its value is not a text.
-    """
+    """Return keys as the ledger has them; raise `OptionsError` if `per` does not have a name, or its value is not a text."""
     names = sorted({name.partition("=")[0] for name in limits.per})
     for name, value in keys.items():
         if name not in names:

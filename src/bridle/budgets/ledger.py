@@ -59,12 +59,7 @@ _WEIGHT = 0.2
 
 
 class Bounds(NamedTuple):
-    """The limits of a key, or the points at which it warns.
-
-    Attributes:
-        usd: billionths of a dollar; None for no limit.
-        tokens: tokens; None for no limit.
-    """
+    """The limits of a key, or the points at which it warns, in billionths of a dollar and tokens; None for no limit."""
 
     usd: int | None
     tokens: int | None
@@ -75,10 +70,6 @@ class Row(NamedTuple):
 
     Attributes:
         key: the key; empty for the whole budget.
-        usd: spent.
-        tokens: spent.
-        reserved_usd: reserved by running turns.
-        reserved_tokens: reserved by running turns.
         turns: the number of those turns.
     """
 
@@ -141,8 +132,6 @@ class Ledger:
         """Reserve one model call for a turn, if no limit is reached.
 
         Args:
-            turn: the turn.
-            limits: its keys, with their limits.
             fixed: the price of a model call; None for the mean of those that were made.
             first: price and tokens of a model call while none was made.
 

@@ -48,10 +48,8 @@ class Meter:
 
     Attributes:
         usd: the cost so far, in US dollars.
-        tokens: the tokens so far.
         unpriced: the model of the last message, if that is a reply of a model without a price; None otherwise.
         call: the mean cost and tokens of the model calls that the last message completed; None if it completed none.
-        replies: the replies so far.
     """
 
     def __init__(self, prices: Mapping[str, Price]) -> None:
@@ -71,11 +69,7 @@ class Meter:
         self._at_result = (0.0, 0, 0)  # cost, tokens and replies
 
     def take(self, message: Message) -> None:
-        """Count a message.
-
-        Args:
-            message: any message of the process, in the order of the wire.
-        """
+        """Count any message of the process; messages come in the order of the wire."""
         self.call = self.unpriced = None
         if isinstance(message, AssistantMessage):
             self._assistant(message)

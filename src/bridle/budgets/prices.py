@@ -161,16 +161,7 @@ def short_name(model: str) -> str:
 
 
 def price_of(model: str, prices: Mapping[str, Price], default: Mapping[str, Price] = PRICES) -> Price | None:
-    """Return the price of a model.
-
-    Args:
-        model: its name.
-        prices: prices of the caller; they win.
-        default: the prices of other models.
-
-    Returns:
-        The price; None if neither has one.
-    """
+    """Return the price of a model; those of the caller win over `default`. None if neither has one."""
     short = short_name(model)
     for table in (prices, default):
         found = table.get(model) or table.get(short)
@@ -180,14 +171,7 @@ def price_of(model: str, prices: Mapping[str, Price], default: Mapping[str, Pric
 
 
 def tokens_of(usage: Any) -> Tokens:
-    """Return the tokens of the usage of one reply.
-
-    Args:
-        usage: an object with the attributes of `bridle.messages.Usage`.
-
-    Returns:
-        The tokens.
-    """
+    """Return the tokens of the usage of one reply, which has the attributes of `bridle.messages.Usage`."""
     written = usage.cache_creation_input_tokens or 0
     long = (usage.cache_creation.ephemeral_1h_input_tokens or 0) if usage.cache_creation is not None else 0
     searches = (usage.server_tool_use.web_search_requests or 0) if usage.server_tool_use is not None else 0

@@ -24,13 +24,7 @@ __all__ = ["Watch"]
 
 
 class Watch(Observation):
-    """Counts for one query or session.
-
-    Args:
-        book: the book of the budget.
-        subject: the query or session.
-        keys: the keys to count for, besides the whole budget.
-    """
+    """Counts for one query or session: for the whole budget, and for `keys` besides."""
 
     def __init__(self, book: Book, subject: Subject, keys: tuple[str, ...]) -> None:
         self._book = book

@@ -53,10 +53,6 @@ class Builder:
 
     Attributes:
         items: all items, in the order in which they began.
-        samples: tokens and cost.
-        sessions: the sessions.
-        lines: the lines.
-        problems: parts that could not be read.
         changed: items that changed since it was emptied.
     """
 
@@ -281,9 +277,6 @@ class SessionBuilder:
         """Take a user message of the CLI: tool results, and texts that no user typed.
 
         Args:
-            at: the moment.
-            line: its line.
-            frame: the message.
             agent: the call of the subagent that it belongs to.
             prompts: True if the texts in it are prompts, as in a transcript.
         """
@@ -389,14 +382,7 @@ class SessionBuilder:
         )
 
     def answered(self, at: float, line: int, response: dict[str, Any], *, inbound: bool) -> None:
-        """Take the answer to a request.
-
-        Args:
-            at: the moment.
-            line: its line.
-            response: the answer.
-            inbound: True if the CLI answers.
-        """
+        """Take the answer to a request; `inbound` is True if the CLI answers."""
         number = self._asked.pop(f"{'out' if inbound else 'in'} {response.get('request_id')}", None)
         if number is None:
             return

@@ -72,7 +72,6 @@ def outline(trace: Trace, *, results: bool = True, full: bool = False) -> list[s
     """Return what happened, as lines that do not depend on ids and times.
 
     Args:
-        trace: the trace.
         results: False to leave out what tools returned.
         full: True for texts in full.
     """
@@ -156,11 +155,5 @@ def prompt_text(trace: Trace, item: Item) -> str:
 
 
 def difference(one: list[str], other: list[str], names: tuple[str, str]) -> list[str]:
-    """Return a unified diff of two outlines; empty if they are the same.
-
-    Args:
-        one: the first outline.
-        other: the second.
-        names: their names.
-    """
+    """Return a unified diff of two outlines; empty if they are the same."""
     return list(difflib.unified_diff(one, other, *names, n=_CONTEXT, lineterm=""))

@@ -75,11 +75,7 @@ def page_headers() -> dict[str, str]:
 
 
 def index_of(trace: Trace) -> dict[str, Any]:
-    """Return everything but the lines, as JSON values.
-
-    Args:
-        trace: the trace.
-    """
+    """Return everything but the lines, as JSON values."""
     builder = trace.builder
     return {
         "title": trace.title,
@@ -96,13 +92,7 @@ def index_of(trace: Trace) -> dict[str, Any]:
 
 
 def page_pieces(trace: Trace | None, title: str, *, live: bool = False) -> Iterator[bytes]:
-    """Return the page in pieces.
-
-    Args:
-        trace: the trace; None for a page that asks its server.
-        title: the name of the page.
-        live: True for a page that asks its server.
-    """
+    """Return the page in pieces; without a trace, or with `live`, it is a page that asks its server."""
     marker = "\0data\0"
     page = Template(_asset("page.html")).substitute(
         csp=html.escape(_policy(live=live), quote=True),
@@ -123,14 +113,7 @@ def page_pieces(trace: Trace | None, title: str, *, live: bool = False) -> Itera
 
 
 def write_page(path: Path, page: Trace | Iterable[bytes]) -> int:
-    """Write the page to a file that only its owner may read, whole or not at all.
-
-    Args:
-        path: the file; one that exists is replaced.
-        page: the trace, or the pieces of its page.
-
-    Returns:
-        The size of the file in bytes.
+    """Write the page to a file that only its owner may read, whole or not at all; return its size in bytes.
 
     Raises:
         OSError: it cannot be written.

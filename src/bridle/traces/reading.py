@@ -247,7 +247,6 @@ class TranscriptReader:
         """Take a line without its end.
 
         Args:
-            line: the line.
             agent: the tool call that started the subagent whose conversation it is from.
         """
         self._number += 1
@@ -393,14 +392,7 @@ def _inserted(parts: list[tuple[bytes, str]], own: list[bytes], call: str) -> li
 
 
 class GrowingTrace:
-    """A file that still grows.
-
-    Args:
-        path: the file.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """A file that still grows."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path: Path = Path(path)
@@ -412,11 +404,7 @@ class GrowingTrace:
         self.update()
 
     def update(self, most: int = 64 * READ_BYTES) -> None:
-        """Read the lines that were added, up to `most` bytes. A file that was replaced is read from its beginning.
-
-        Raises:
-            OSError: it cannot be read.
-        """
+        """Read the lines that were added, up to `most` bytes. A file that was replaced is read from its beginning."""
         with open(self.path, "rb") as file:
             status = os.fstat(file.fileno())
             identity = status.st_dev, status.st_ino

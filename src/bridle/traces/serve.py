@@ -41,11 +41,7 @@ REQUEST_SECONDS = 10.0
 
 
 class Live:
-    """A growing trace, and the moment at which each of its items changed last.
-
-    Args:
-        source: the file.
-    """
+    """A growing trace, and the moment at which each of its items changed last."""
 
     def __init__(self, source: GrowingTrace) -> None:
         self._source = source

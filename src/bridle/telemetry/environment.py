@@ -39,11 +39,7 @@ def provider(variables: Mapping[str, str]) -> str:
 
 
 def check_exporters(variables: Mapping[str, str]) -> None:
-    """Refuse exporters of the CLI's telemetry that write to its standard output.
-
-    Raises:
-        OptionsError: one is `console`.
-    """
+    """Refuse, with `OptionsError`, exporters of the CLI's telemetry that write to its standard output: `console`."""
     for name in _EXPORTERS:
         if "console" in (part.strip().lower() for part in variables.get(name, "").split(",")):
             raise OptionsError(

@@ -25,14 +25,7 @@ __all__ = ["AttemptSpans", "RunSpans"]
 
 
 class RunSpans(RunObservation):
-    """The telemetry of one run.
-
-    Args:
-        tracer: makes the span.
-        instruments: take metrics.
-        fleet: the id of the journal.
-        concurrency: agents that may run at the same time, at most.
-    """
+    """The telemetry of one run; `fleet` is the id of its journal."""
 
     def __init__(self, tracer: Tracer, instruments: Instruments, fleet: str, concurrency: int) -> None:
         around = contexts.get_current()
@@ -78,8 +71,6 @@ class AttemptSpans(AttemptObservation):
     """The telemetry of one attempt. Its spans are current in the thread until they end: the query and the user's check are inside.
 
     Args:
-        tracer: makes the spans.
-        facts: the attempt.
         run: the trace context of the run.
     """
 

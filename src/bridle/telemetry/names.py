@@ -35,8 +35,6 @@ class SpanName(NamedTuple):
 
     Attributes:
         name: the name, with the attribute that completes it.
-        kind: the kind of OpenTelemetry.
-        parent: the span around it.
         covers: the time that it covers.
     """
 
@@ -176,10 +174,7 @@ class MetricName(NamedTuple):
     """A metric.
 
     Attributes:
-        name: the name.
         instrument: `histogram`, `counter` or `updowncounter`.
-        unit: the unit.
-        meaning: the quantity.
         buckets: boundaries that a histogram advises.
     """
 

@@ -19,12 +19,7 @@ __all__ = ["PoolSpans", "WaitSpan"]
 
 
 class PoolSpans:
-    """The telemetry of one pool.
-
-    Args:
-        tracer: makes the spans.
-        instruments: take metrics.
-    """
+    """The telemetry of one pool."""
 
     def __init__(self, tracer: Tracer, instruments: Instruments) -> None:
         self._tracer = tracer

@@ -57,11 +57,7 @@ _OUTCOMES = (ToolResultBlock, ServerToolResultBlock)
 
 
 class Instruments:
-    """The instruments of all metrics.
-
-    Args:
-        meter: makes them.
-    """
+    """The instruments of all metrics."""
 
     def __init__(self, meter: Meter) -> None:
         def histogram(metric: names.MetricName) -> Histogram:
@@ -98,11 +94,7 @@ class Settings(NamedTuple):
     """Decisions of a `Telemetry` for all its queries and sessions.
 
     Attributes:
-        tracer: makes spans.
-        instruments: take metrics.
         content: True records content.
-        agent: the name of the agent.
-        provider: the provider of the model.
         switches: variables that turn on the CLI's own telemetry.
     """
 
@@ -176,12 +168,7 @@ class _Turn:
 
 
 class Watch(Observation):
-    """The telemetry of one query or session.
-
-    Args:
-        subject: the query or session.
-        settings: decisions of the `Telemetry`.
-    """
+    """The telemetry of one query or session."""
 
     def __init__(self, subject: Subject, settings: Settings) -> None:
         self._subject = subject

@@ -98,10 +98,8 @@ class Conversation:
     """A conversation that this pool runs, wants to run, or has just run.
 
     Attributes:
-        key: its key.
         record: its session; None while it is new, or unknown.
         stored: the record in the registry.
-        lease: the state of its lease.
         slot: its process; None without one.
         waiters: the callers that want it, in order.
         working: True while a job of the registry runs for it: there is one at a time.
@@ -133,8 +131,6 @@ class Slot:
 
     Attributes:
         number: its number in this pool.
-        state: its state.
-        session_id: its session.
         conv: its conversation; None without one.
         cold: the differences that it was started with.
         applied: the options that were changed in it since, with their values.
@@ -188,8 +184,6 @@ class Waiter:
 
     Attributes:
         conv: the conversation; None for any unused session.
-        differences: its settings.
-        asked_at: the time of the call.
         place: its place in the queue, from 1, as it was last reported; 0 before.
         crowded: the limit because of which there was no place for a process for it; "" if there was one.
         flag: set when `slot` or `error` is.
@@ -280,14 +274,10 @@ class PoolCore:
     """All decisions of a pool.
 
     Args:
-        base: the options of its processes.
-        limits: its limits.
-        new_id: returns a new session id.
         jitter: returns a factor for the next pause after a failed start.
 
     Attributes:
         slots: all processes, by number.
-        meter: counts what happens.
         emptied: set once the pool is closed and nothing of it is left.
         warmed: woken when the warm processes may be ready.
     """
@@ -322,11 +312,7 @@ class PoolCore:
     # -- the calls of users --------------------------------------------------------------------------------------------
 
     def ask(self, key: str | None, differences: Split, now: float) -> Waiter:
-        """Let a caller wait for a session.
-
-        Raises:
-            PoolClosedError: the pool is closed.
-        """
+        """Let a caller wait for a session; raise `PoolClosedError` if the pool is closed."""
         if self.closing:
             raise PoolClosedError(started=True)
         conv = None
@@ -459,8 +445,6 @@ class PoolCore:
         """Take a session back from its holder.
 
         Args:
-            slot: its slot.
-            now: the time.
             quiet: True if no turn, background task or callback is open.
             session_id: the session, if messages named it.
             said: True if the holder sent a prompt.
@@ -895,7 +879,6 @@ class PoolCore:
         Idle conversations come first, then warm processes, then conversations that were returned within `AFFINITY_SECONDS`.
 
         Args:
-            reason: the reason.
             warm: True if it may be a warm process, or a conversation that was returned within `AFFINITY_SECONDS`.
             waited: True if it may be a conversation that a caller waits for.
         """

@@ -18,9 +18,7 @@ class Change(NamedTuple):
     """A control operation that brings one option into force.
 
     Attributes:
-        option: the name of the option.
         subtype: the request on the wire.
-        fields: its fields.
     """
 
     option: str
@@ -78,11 +76,7 @@ _OWNED = {
 
 
 def check_base(options: Options) -> None:
-    """Refuse options that one process of a pool must not share with another.
-
-    Raises:
-        OptionsError: one is set.
-    """
+    """Refuse, with `OptionsError`, options that one process of a pool must not share with another."""
     for name, why in _OWNED.items():
         if getattr(options, name):
             raise OptionsError(f"`{name}` must not be set in the options of a pool. {why}", field=name)
@@ -108,25 +102,14 @@ def checked(base: Options, differences: Mapping[str, Any], *, keyed: bool) -> Op
 
 
 class Split(NamedTuple):
-    """The differences of a caller.
-
-    Attributes:
-        hot: those that an operation brings into force.
-        cold: those that need a process of their own.
-    """
+    """The differences of a caller: `hot` ones, which an operation brings into force, and `cold` ones, which need a process of their own."""
 
     hot: Mapping[str, Any]
     cold: Mapping[str, Any]
 
 
 def split(base: Options, options: Options, names: Iterable[str]) -> Split:
-    """Return the differences by the way in which they come into force; those that change nothing are left out.
-
-    Args:
-        base: the options of the pool.
-        options: those of a caller.
-        names: the options that may differ.
-    """
+    """Return the differences by the way in which they come into force; those that change nothing are left out."""
     hot: dict[str, Any] = {}
     cold: dict[str, Any] = {}
     for name in names:
@@ -149,9 +132,7 @@ def changes(base: Options, applied: Mapping[str, Any], hot: Mapping[str, Any]) -
     """Return the operations that bring the differences of a caller into force, and undo those of earlier ones.
 
     Args:
-        base: the options of the process.
         applied: the options that were changed in the process since its start, with their values.
-        hot: the differences of the caller.
 
     Returns:
         The operations; None if an earlier change cannot be undone.

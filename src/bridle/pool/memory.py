@@ -13,11 +13,7 @@ __all__ = ["check_package", "resident"]
 
 
 def check_package() -> None:
-    """Do nothing if `psutil` is installed.
-
-    Raises:
-        OptionsError: it is not.
-    """
+    """Raise `OptionsError` if `psutil` is not installed."""
     try:
         import psutil  # noqa: F401
     except ImportError:

@@ -392,7 +392,7 @@ def _inserted(parts: list[tuple[bytes, str]], own: list[bytes], call: str) -> li
 
 
 class GrowingTrace:
-    """A file that still grows."""
+    """A file that still grows. `OSError` is raised if it cannot be read."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path: Path = Path(path)

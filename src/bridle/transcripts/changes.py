@@ -390,7 +390,11 @@ def append(files: SessionFiles, entries: Iterable[Mapping[str, Any]]) -> None:
 
 
 def write_beside(files: SessionFiles, name: str, content: Mapping[str, Any]) -> None:
-    """Write a small file in the folder of a session, readable for its user alone. An older one is replaced in one step."""
+    """Write a small file in the folder of a session, readable for its user alone. An older one is replaced in one step.
+
+    Raises:
+        TranscriptError: if it cannot be written.
+    """
     path = files.folder / name
     temporary = files.folder / f"{name}.tmp.{uuid.uuid4().hex}"
     try:

@@ -255,6 +255,7 @@ def create_file(path: Path, lines: Iterable[bytes]) -> None:
 
     Raises:
         FileExistsError: if it exists.
+        TranscriptError: if it cannot be written.
     """
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

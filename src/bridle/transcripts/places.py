@@ -166,7 +166,7 @@ def _hash(path: str) -> str:
 
 
 def all_project_folders(config_dir: StrPath | None = None) -> list[Path]:
-    """Return the folders of all projects, each once: one may also be a symbolic link to another."""
+    """Return the folders of all projects, in no order and each once: one may also be a symbolic link to another."""
     projects = config_folder(config_dir) / "projects"
     real = os.path.realpath(projects)
     found: dict[str, Path] = {}

@@ -15,6 +15,7 @@ import pytest
 from bridle import TranscriptError, transcripts
 from bridle.transcripts import index
 from tests.contract import shows
+from tests.support.patience import patience
 from tests.transcripts.disk import Writer, tool_use
 
 if TYPE_CHECKING:
@@ -221,6 +222,33 @@ def test_a_new_index_does_not_take_the_name_of_a_damaged_one_that_is_in_use(find
         assert find.database != damaged
         user.close()
         assert len(find("anchor", refresh=False)) == 3
+
+
+CUTTING = """
+import os
+import sys
+from bridle import transcripts
+config, cache, index = sys.argv[1:]
+
+def cut(frame, event, called):
+    if event == "c_return" and called.__name__ == "execute" and frame.f_code.co_name == "_index_lines":
+        sys.setprofile(None)
+        os.truncate(index, 0)
+
+sys.setprofile(cut)
+print(len(transcripts.search("anchor", config_dir=config, cache_dir=cache, limit=10_000)))
+"""
+
+
+@shows("transcripts.search.shared")
+def test_an_index_that_is_cut_off_while_it_is_written_does_not_end_the_program(find: Finder) -> None:
+    for _ in range(300):
+        talk(find)
+    assert len(find("anchor", limit=10_000)) == 900
+    talk(find)
+    command = [sys.executable, "-c", CUTTING, str(find.config), str(find.cache), str(find.database)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=patience(30), check=False)
+    assert (done.returncode, done.stdout) == (0, "903\n"), done
 
 
 def test_a_folder_that_cannot_be_written_is_an_error_with_a_fix(find: Finder) -> None:

@@ -74,7 +74,6 @@ class Database:
         migrations: for each older version, the statements that lead to the next one.
         application: marks the file as one of its kind; a database without this mark is refused. 0 for none.
         noun: the kind of file, for errors.
-        pragmas: more settings of each connection.
 
     Attributes:
         path: the file, as it was given.
@@ -91,7 +90,6 @@ class Database:
         migrations: Mapping[int, Sequence[str]] | None = None,
         application: int = 0,
         noun: str = "SQLite file",
-        pragmas: Sequence[str] = (),
     ) -> None:
         self.path: str | None = path
         self._file = "" if path is None else absolute(path)
@@ -102,7 +100,7 @@ class Database:
         self._migrations = migrations
         self._application = application
         self._noun = noun
-        self._pragmas = (f"synchronous = {synchronous}", *pragmas)
+        self._synchronous = synchronous
         self._lock = threading.RLock()  # a signal handler that forks may interrupt a call
         self._inside = False
         self._connection: sqlite3.Connection | None = None
@@ -163,8 +161,7 @@ class Database:
             made = self._check_kind(connection)
             if self._file:
                 _use_write_ahead_log(connection, seconds)
-                for pragma in self._pragmas:
-                    connection.execute(f"PRAGMA {pragma}")
+                connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             if not made or _version(connection) != self._version:
                 connection.execute("BEGIN IMMEDIATE")
                 self._make(connection)

@@ -178,7 +178,7 @@ def search(
     filtered = len(values) > 1
     for last_try in (False, True):
         place = _place(config_dir, cache_dir)
-        index = Database(str(place), _TABLES, VERSION, WAIT_SECONDS, migrations={}, pragmas=("mmap_size = 1073741824",))
+        index = Database(str(place), _TABLES, VERSION, WAIT_SECONDS, migrations={})
         try:
             with suppress(OSError):  # then the index cannot be made
                 place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

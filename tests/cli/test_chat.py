@@ -329,11 +329,33 @@ def test_what_was_typed_before_is_no_answer(bridle: Command, tmp_path: Path) -> 
         chat.say(prompt(["text", "now"], ["await_file", str(go)], ["ask", "can_use_tool", ASKED]))
         chat.until("\nnow\n")
         chat.type("y")
-        chat.until("y")
         go.touch()
         chat.until("Allow Bash?")
         chat.say("n")
         assert '"behavior": "deny"' in chat.until_prompt()
+        chat.type(CTRL_D)
+        assert chat.code() == 0
+
+
+def test_what_is_typed_does_not_stand_in_the_output(bridle: Command, tmp_path: Path) -> None:
+    """The terminal shows it with the next prompt. Pasted lines are one prompt."""
+    go = tmp_path / "go"
+    with Talk(bridle) as chat:
+        chat.until_prompt()
+        chat.say(prompt(["text", "before"], ["await_file", str(go)], ["text", "after"]))
+        chat.until("before")
+        chat.type('[["text", "sec')
+        go.touch()
+        shown = chat.until('\n> [["text", "sec')
+        assert shown.count("sec") == 1
+        chat.say('ond"]]')
+        chat.until("\nsecond")
+        chat.until_prompt()
+        chat.type('[["text",\n"third"\n]]')
+        chat.until("\n. ]]")
+        chat.say("")
+        chat.until("\nthird")
+        chat.until_prompt()
         chat.type(CTRL_D)
         assert chat.code() == 0
 

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 _PROMPT = "> "
 _MORE = ". "
+_PASTE_SECONDS = 0.02
+"""Lines that come within this time were not typed one after the other: they are one prompt."""
 _WRITE_SECONDS = 0.5
 """Seconds that a write may take after a signal, before its reader counts as gone."""
 _CATCH_UP_SECONDS = 0.5
@@ -90,6 +92,7 @@ class Chat:
         self._failed = False
         self._stuck = False
         self._finishing = False
+        self._pasting = False
         self._ended = False
         self._begun: list[str] = []
 
@@ -126,6 +129,7 @@ class Chat:
 
     def _interrupt(self) -> None:
         self._begun.clear()
+        self._lines.forget()
         if self._busy:
             self._terminal.note("Interrupting; Ctrl-C again quits.", "yellow")
             self._spawn(self.interrupt())
@@ -139,6 +143,7 @@ class Chat:
         """Hold the conversation and return the exit code."""
         self._loop, self._main = asyncio.get_running_loop(), asyncio.current_task()
         self._lines = Lines()
+        self._lines.hide()
         self._shown_calls: dict[str, asyncio.Event] = {}
         self._quiet = asyncio.Event()
         self._quiet.set()
@@ -154,6 +159,8 @@ class Chat:
             if self.signal is None:
                 raise
             return 128 + self.signal
+        finally:
+            self._lines.restore()
 
     @property
     def _live(self) -> Session:
@@ -215,13 +222,14 @@ class Chat:
             self._show_one(message)
             self._offer_if_quiet()
             if self._questions.asked and not self._terminal.asking:
-                self._terminal.ask(self._questions.asked)
+                self._terminal.ask(self._questions.asked + self._lines.show())
         self._transcript.finish(None)
         if not self._finishing:
             self._terminal.note(f"The CLI exited without a request (exit code {self._live.exit_code}).", "yellow")
         return FAILED if self._failed else 0
 
     def _show_one(self, message: Message) -> None:
+        self._lines.hide()
         match message:
             case ResultMessage():
                 self._show_result(message)
@@ -280,7 +288,7 @@ class Chat:
             return
         if self._quiet.is_set():
             self._terminal.aside.line()
-            self._terminal.ask(_MORE if self._begun else _PROMPT)
+            self._terminal.ask((_MORE if self._begun else _PROMPT) + self._lines.show())
 
     # -- what is typed -------------------------------------------------------------------------------------------------
 
@@ -290,15 +298,24 @@ class Chat:
         while (line := await self._lines.next()) is not None:
             self._presses = 0
             if self._lines.interactive:
-                self._terminal.answered()
+                self._line_ended(line)
             if self._questions.give(line):
                 continue
-            if line.endswith("\\"):
-                self._begun.append(line[:-1])
+            if self._lines.interactive:
+                await asyncio.sleep(_PASTE_SECONDS)
+                if self._lines.waiting:
+                    self._begun.append(line)
+                    self._pasting = True
+                    continue
+            if line.endswith("\\") or self._pasting:
+                self._begun.append(line if self._pasting else line[:-1])
+                if self._pasting:
+                    self._pasting = False
+                    self._terminal.disturbed()  # the beginning of its last line may be shown already
                 if self._lines.interactive:
-                    self._terminal.ask(_MORE)
+                    self._terminal.ask(_MORE + self._lines.show())
                 continue
-            text = "\n".join([*self._begun, line])
+            text = "\n".join([*self._begun, line] if line else self._begun)
             self._begun.clear()
             if text.strip() in ("/quit", "/exit"):
                 break
@@ -318,6 +335,13 @@ class Chat:
             return FAILED if self._failed else 0
         self._terminal.fresh_line()
         return 0
+
+    def _line_ended(self, line: str) -> None:
+        if not self._lines.hidden:
+            self._terminal.answered()
+            self._lines.hide()
+        elif not self._pasting:  # the terminal has shown what was pasted at a prompt
+            self._terminal.aside.line(f"{_PROMPT}{line}", "bold")
 
     def _enter(self, text: str) -> None:
         self._undone += 1
@@ -409,7 +433,9 @@ async def run_command(
             for name, text in COMMANDS.items():
                 terminal.line(f"  {name:<11} {text}")
             terminal.line("  /...        sent to the CLI, such as /compact")
-            terminal.line("A line that ends with a backslash continues in the next line.")
+            terminal.line(
+                "A line that ends with a backslash continues in the next line. After lines that you paste, press Enter."
+            )
             terminal.line("Ctrl-C stops the turn; a second one quits. You can type the next prompt while a turn runs.")
         case "/model":
             await _model(argument, session, terminal)

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bridle.budgets.prices import SYNTHETIC, Price, Tokens, larger, price_of, sum_of, tokens_of
-from bridle.messages import AssistantMessage, ResultMessage, StreamEvent, TextBlock, ThinkingBlock, ToolUseBlock
+from bridle.messages import (
+    AssistantMessage,
+    ResultMessage,
+    StreamEvent,
+    TextBlock,
+    ThinkingBlock,
+    ToolUseBlock,
+    UserMessage,
+)
 from bridle.messages.conversation import Usage
 
 if TYPE_CHECKING:
@@ -20,7 +28,7 @@ if TYPE_CHECKING:
 
     from bridle.messages import Message, ModelUsage
 
-__all__ = ["Meter"]
+__all__ = ["Meter", "goes_on"]
 
 _REPLIES_KEPT = 1_000
 _BYTES_PER_TOKEN = 3
@@ -206,3 +214,10 @@ def _size(block: object) -> int:
             return len(bytes(block.input_raw))
         case _:
             return 0
+
+
+def goes_on(message: Message) -> bool:
+    """Return whether the model is called again after this message."""
+    if isinstance(message, AssistantMessage):
+        return any(isinstance(block, ToolUseBlock) for block in message.content)
+    return isinstance(message, UserMessage)

@@ -6,9 +6,8 @@ import secrets
 from typing import TYPE_CHECKING
 
 from bridle.budgets.book import nano
-from bridle.budgets.metering import Meter
+from bridle.budgets.metering import Meter, goes_on
 from bridle.errors import BudgetError, UnknownPriceError
-from bridle.messages import AssistantMessage, ToolUseBlock, UserMessage
 from bridle.options.observing import Observation
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ class Watch(Observation):
         self._charge(turn_ids, keys)
         if meter.unpriced is not None and self._book.limits.in_dollars:
             return UnknownPriceError(meter.unpriced)
-        if error is None and _goes_on(message):
+        if error is None and goes_on(message):
             error = self._book.over(keys)
         return error
 
@@ -121,10 +120,3 @@ class Watch(Observation):
             if turn_id not in self._ended:
                 self._ended.add(turn_id)
                 self._subject.end_turn(turn_id, error)
-
-
-def _goes_on(message: Message) -> bool:
-    """Return whether the model is called again after this message."""
-    if isinstance(message, AssistantMessage):
-        return any(isinstance(block, ToolUseBlock) for block in message.content)
-    return isinstance(message, UserMessage)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from bridle.budgets.metering import goes_on
 from bridle.budgets.prices import SYNTHETIC, larger, price_of, tokens_of
 from bridle.errors import SessionNotFoundError, TranscriptError
 from bridle.launch.plan import inherited_variables
@@ -88,8 +89,9 @@ def _recovered(
     usd, tokens = _spent(
         (message for part in (transcript, *transcript.subagents.values()) for message in part.messages), prices
     )
+    # The CLI writes the result of a tool a moment after it sends it: after its call, the next model call may be open as well.
     open_calls = sum(
-        _is_open(part.messages[-1]) for part in (transcript, *transcript.subagents.values()) if len(part.messages)
+        goes_on(part.messages[-1]) for part in (transcript, *transcript.subagents.values()) if len(part.messages)
     )
     turns = transcript.turns
     answer: tuple[str, str | None] | None = None
@@ -108,13 +110,6 @@ def _spent(messages: Iterable[Message], prices: Mapping[str, Price]) -> tuple[in
             replies[key] = message.model, larger(replies[key][1], found) if key in replies else found
     usd = sum(price.cost(each) for model, each in replies.values() if (price := price_of(model, prices)) is not None)
     return round(usd * NANO), sum(each.total for _, each in replies.values())
-
-
-def _is_open(message: Message) -> bool:
-    """Return whether a model call may have followed this message. The CLI writes the result of a tool a moment after it sends it."""
-    if isinstance(message, AssistantMessage):
-        return any(isinstance(block, ToolUseBlock) for block in message.content)
-    return isinstance(message, UserMessage)
 
 
 def _answer(messages: Sequence[Message], *, wants_output: bool) -> tuple[str, str | None] | None:

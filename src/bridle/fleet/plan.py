@@ -14,7 +14,7 @@ from bridle.checked.fields import integer, number, path_text
 from bridle.checked.schemas import MisfitError, decode_raw
 from bridle.errors import OptionsError
 from bridle.fleet.sending import in_process
-from bridle.fleet.task import FleetRow, Task
+from bridle.fleet.task import SESSION_OPTIONS, FleetRow, Task
 from bridle.fleet.workspaces import Copy, Workspace, Worktree
 from bridle.options.bounds import LONGEST_SECONDS
 from bridle.options.options import Options
@@ -28,14 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["FleetPlan"]
 
 RETRY = Retry(rate_limit_wait=None)
-SESSION_OPTIONS = (
-    "session_id",
-    "resume",
-    "continue_conversation",
-    "fork_session",
-    "resume_session_at",
-    "resume_drops_turn",
-)
 
 
 class FleetPlan:

@@ -214,9 +214,16 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tags: dict[str, str] = {}
 
 
-_LEFT_OUT = frozenset(
-    {"env", "session_id", "resume", "continue_conversation", "fork_session", "resume_session_at", "resume_drops_turn"}
+SESSION_OPTIONS = (
+    "session_id",
+    "resume",
+    "continue_conversation",
+    "fork_session",
+    "resume_session_at",
+    "resume_drops_turn",
 )
+"""Options that choose a session: a fleet does that for each task."""
+_LEFT_OUT = frozenset({"env", *SESSION_OPTIONS})
 """Options that are not compared: the account and the conversation of the CLI. Keys are renewed between two nights."""
 _COMPARED = ("argv", "initialize", "environment")
 

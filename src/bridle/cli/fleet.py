@@ -44,7 +44,6 @@ _FACT = "command"
 _PATHS = ("worktree", "copy", "folder", "to", "traces", "config", "output_schema", "cwd", "add_dirs")
 _PROGRAMS_OR_JSON = ("cli_path", "mcp_servers")
 """Paths if there is such a file; a name or a JSON text otherwise."""
-_SHOWN_LOST = 5
 
 
 # -- settings ----------------------------------------------------------------------------------------------------------

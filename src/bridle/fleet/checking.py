@@ -19,7 +19,6 @@ __all__ = ["Refused", "check"]
 
 _SHOWN = 4_000
 _TAIL_BYTES = 64 * 1024
-_GRACE = 5.0
 
 
 class Refused(Exception):  # noqa: N818 - it ends no program

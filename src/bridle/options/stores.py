@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NotRequired, Protocol, TypedDict, get_args
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, Protocol, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -102,6 +102,3 @@ def problem_with(store: object) -> str:
     if missing:
         return f"must be an object with the methods `append(key, entries)` and `load(key)`; `{missing[0]}` is missing"
     return ""
-
-
-FLUSH_MODES: tuple[str, ...] = get_args(FlushMode)

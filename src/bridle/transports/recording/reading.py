@@ -16,7 +16,6 @@ import msgspec
 from bridle.transports.recording.recorder import FORMAT, VERSION
 
 _FRAME = b',"f":'
-_INBOUND = "in"
 _MOST_PROBLEMS = 50
 _MOST_SECONDS = 1e9
 

@@ -343,7 +343,7 @@ def test_what_is_typed_does_not_stand_in_the_output(bridle: Command, tmp_path: P
     with Talk(bridle) as chat:
         chat.until_prompt()
         chat.say(prompt(["text", "before"], ["await_file", str(go)], ["text", "after"]))
-        chat.until("before")
+        chat.until("\nbefore\n")
         chat.type('[["text", "sec')
         go.touch()
         shown = chat.until('\n> [["text", "sec')

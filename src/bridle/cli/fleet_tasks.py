@@ -12,8 +12,7 @@ import msgspec
 
 from bridle.checked.fields import suggestion
 from bridle.errors import OptionsError, escape_terminal
-from bridle.fleet.plan import SESSION_OPTIONS
-from bridle.fleet.task import Task
+from bridle.fleet.task import SESSION_OPTIONS, Task
 from bridle.options.options import Options
 from bridle.options.sources import refusal, variable_kind
 from bridle.waiting.log import logger

@@ -518,6 +518,7 @@ def deeper(text: str, times: int) -> str:
         re.sub("%..", lambda found: found[0].lower(), quote(SPELLED, safe="")),
         *(deeper(SPELLED, times) for times in range(1, 6)),
         *(deeper(json.dumps(SPELLED), times) for times in range(5)),
+        *(deeper(json.dumps(deeper(SPELLED, times)), 4 - times) for times in range(1, 5)),
         json.dumps(SPELLED).replace("/", "\\/"),
         deeper(json.dumps(SPELLED, ensure_ascii=False).replace("/", "\\/"), 2),
         json.dumps(SPELLED, ensure_ascii=False).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"),

@@ -810,17 +810,13 @@ def _in_url(value: str) -> Iterator[str]:
 
 def _quoted(value: str) -> Iterator[str]:
     """Return how a value stands in JSON, and in JSON that is quoted in JSON, `_DEEPEST` times."""
-    plain = json.dumps(value, ensure_ascii=False)[1:-1]
-    for once in (
-        plain,
-        plain.replace("/", "\\/"),  # PHP
-        re.sub("[<>&\u2028\u2029]", lambda found: f"\\u{ord(found[0]):04x}", plain),  # Go
-        ascii_only := json.dumps(value)[1:-1],
-        ascii_only.replace("/", "\\/"),
-    ):
-        for _ in range(_DEEPEST):
-            yield once
-            once = json.dumps(once, ensure_ascii=False)[1:-1]  # noqa: PLW2901
+    plain, ascii_only = (json.dumps(value, ensure_ascii=ascii_only)[1:-1] for ascii_only in (False, True))
+    go = re.sub("[<>&\u2028\u2029]", lambda found: f"\\u{ord(found[0]):04x}", plain)
+    php = ascii_only.replace("/", "\\/")
+    level = {plain, ascii_only, go, php, plain.replace("/", "\\/")}
+    for _ in range(_DEEPEST):
+        yield from level
+        level = {json.dumps(text, ensure_ascii=ascii_only)[1:-1] for text in level for ascii_only in (False, True)}
 
 
 def _base64_cores(value: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import count
 from typing import Any
 
@@ -185,3 +186,10 @@ def test_many_replies_need_little_memory() -> None:
     assert meter.replies == 3_000
     take(meter, reply("0", input_tokens=1))  # forgotten
     assert meter.replies == 3_001
+
+
+def test_a_long_name_of_a_model_takes_no_time() -> None:
+    model = f"claude-x{'-v1' * 10_000}!"
+    began = time.process_time()
+    assert short_name(model) == model
+    assert time.process_time() - began < 0.3

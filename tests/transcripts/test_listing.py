@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -157,6 +158,14 @@ def test_a_command_counts_if_nothing_else_was_typed(tmp_path: Path) -> None:
     writer = Writer()
     writer.user("<command-name>/init</command-name> <command-args></command-args>")
     assert only(tmp_path, writer).first_prompt == "/init"
+
+
+def test_a_prompt_of_commands_that_do_not_end_takes_no_time(tmp_path: Path) -> None:
+    writer = Writer()
+    writer.user("<command-name>" * 4_000)
+    began = time.process_time()
+    assert only(tmp_path, writer).first_prompt is not None
+    assert time.process_time() - began < 0.3
 
 
 def test_a_list_is_newest_first_and_leaves_out_what_is_no_conversation(tmp_path: Path) -> None:

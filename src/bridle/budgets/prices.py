@@ -144,6 +144,8 @@ PRICES: Mapping[str, Price] = {
 }
 """List prices by model. Dates, regions and versions of other providers in the name of a model do not count."""
 
+_LONGEST_NAME = 500
+"""A longer text is no name of a model, and would be searched for long."""
 _PREFIX = re.compile(r"^.*(?=claude-)")
 _SUFFIX = re.compile(r"(\[1m\]|-latest|-v\d+(:\d+)?|[-@]\d{8})+$")
 
@@ -157,7 +159,7 @@ def short_name(model: str) -> str:
     Returns:
         The name: `claude-haiku-4-5`.
     """
-    return _SUFFIX.sub("", _PREFIX.sub("", model))
+    return _SUFFIX.sub("", _PREFIX.sub("", model)) if len(model) <= _LONGEST_NAME else model
 
 
 def price_of(model: str, prices: Mapping[str, Price], default: Mapping[str, Price] = PRICES) -> Price | None:

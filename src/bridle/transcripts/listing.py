@@ -463,7 +463,7 @@ _SKIPPED = re.compile(
 )
 """The beginnings of texts that no user typed."""
 
-_COMMAND = re.compile(r"<command-name>(.*?)</command-name>")
+_COMMAND = re.compile(r"<command-name>([^<]*+)</command-name>")
 
 
 def _first_prompt(head: _Window) -> str:

@@ -536,7 +536,17 @@ def test_a_known_secret_is_found_as_other_programs_spell_it(spelling: str) -> No
 @pytest.mark.parametrize("before", ["mysql ", "", "a\n"])
 @pytest.mark.parametrize(
     "flag",
-    ["--password", "--passwd", "--passphrase", "--secretkey", "--accesskey", "-authtoken", "--api-key", "--x-secret"],
+    [
+        "--password",
+        "--passwd",
+        "--passphrase",
+        "--secretkey",
+        "--accesskey",
+        "-authtoken",
+        "--authorization",
+        "--api-key",
+        "--x-secret",
+    ],
 )
 def test_a_value_behind_a_flag_is_found_in_a_line_without_other_signs(flag: str, before: str) -> None:
     frame, _ = redactor().line(json.dumps({"text": f"{before}{flag} Walrus-42-tusk db"}).encode(), inbound=True)

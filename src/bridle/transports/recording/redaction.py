@@ -312,7 +312,7 @@ _MAYBE = [
     (
         b"-",  # a flag, whose value is the next word
         re.compile(
-            rb"-(?:(?<![a-z0-9_-]-)|(?<=\\[nrtbf]-))[a-z0-9_-]*+(?<=key|ken|ret|ord|swd|ase|pwd|uth|pat|kie|ure)[\s\\]"
+            rb"-(?:(?<![a-z0-9_-]-)|(?<=\\[nrtbf]-))[a-z0-9_-]*+(?<=key|ken|ret|ord|swd|ase|pwd|uth|ion|pat|kie|ure)[\s\\]"
         ),
     )
 ]

@@ -145,7 +145,7 @@ PRICES: Mapping[str, Price] = {
 """List prices by model. Dates, regions and versions of other providers in the name of a model do not count."""
 
 _LONGEST_NAME = 500
-"""A longer text is no name of a model, and would be searched for long."""
+"""A longer text does not name a model, and would be searched for long."""
 _PREFIX = re.compile(r"^.*(?=claude-)")
 _SUFFIX = re.compile(r"(\[1m\]|-latest|-v\d+(:\d+)?|[-@]\d{8})+$")
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import bridle
-from bridle import Options
+from bridle import Options, sync
 from bridle.errors import PoolTimeoutError
 from bridle.pool import SQLiteRegistry
 from bridle.storage.holders import holder_name
@@ -145,3 +145,32 @@ def test_a_pool_whose_event_loop_has_ended_gives_its_conversations_back(options:
         assert time.monotonic() < until
         time.sleep(0.02)
     registry.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("call", ["stop", "conversation", "forget"])
+def test_a_fork_of_a_program_is_refused_by_its_pool(options: Options, call: str) -> None:
+    def attempt(pool: sync.SessionPool) -> None:
+        if call == "stop":
+            pool.stop()
+        elif call == "forget":
+            pool.forget("k")
+        else:
+            with pool.conversation("other", timeout=2):
+                pass
+
+    with sync.SessionPool(options, warm=0, timeout=patience(30)) as pool:
+        with pool.conversation("k") as session:
+            session.send("hello").result()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(30)  # a child that hangs fails the test
+            try:
+                attempt(pool)
+            except RuntimeError as error:
+                os._exit(0 if "is a fork" in str(error) else 1)
+            finally:
+                os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        with pool.conversation("k") as session:
+            assert "again" in (session.send("again").result().text or "")

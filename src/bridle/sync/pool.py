@@ -677,6 +677,7 @@ class Works:
 
     def forget(self, key: str) -> bool:
         """Delete a conversation everywhere; return False if there was none."""
+        self.seam.check()
         until = time.monotonic() + FINISH_SECONDS + STORE_SECONDS
         while True:
             with self.seam.lock:

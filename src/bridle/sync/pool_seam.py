@@ -6,6 +6,7 @@ lock of a session, or waits.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from functools import partial
@@ -35,13 +36,23 @@ class PoolSeam:
     """
 
     def __init__(self, name: str = "pool") -> None:
+        self._name = name
+        self._pid = os.getpid()
         self.lock: threading.RLock = threading.RLock()
         self._nudged = threading.Event()
         self._threads = Threads(name=f"bridle-{name}")
         self._context = context_for_thread()
 
     def check(self) -> None:
-        """Do nothing: a pool may be called from any thread."""
+        """Refuse calls in a forked copy of the process: it has no threads, and what it would change is its parent's.
+
+        Raises:
+            RuntimeError: the process was forked.
+        """
+        if self._pid != os.getpid():
+            raise RuntimeError(
+                f"This {self._name} belongs to process {self._pid}, and this one is a fork. Make a new one."
+            )
 
     def spawn(self, job: Callable[[], None]) -> None:
         """Start a job, which must not raise, in a thread.

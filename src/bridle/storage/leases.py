@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from bridle.storage.holders import runs
+from bridle.waiting.log import logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,7 +80,7 @@ class Heart:
 
     Args:
         seconds: the time between two calls.
-        beat: the function, which must not raise.
+        beat: the function. An error is logged, and the next call follows: without signs others would take what is held here.
         needed: returns False if there is nothing to send signs for: the thread ends, and `start` starts another one.
     """
 
@@ -121,9 +122,13 @@ class Heart:
     def _run(self, beat: Callable[[], None], needed: Callable[[], bool]) -> None:
         while True:
             last = self._stopped.wait(self._seconds)
-            beat()
+            try:
+                beat()
+            except BaseException as error:  # also the `SystemExit` of a foreign registry
+                logger.error("A heartbeat failed", exc_info=error, extra={"code": "HEARTBEAT_FAILED"})
             with self._lock:
                 if last or not needed():
-                    self._calls = None if last else self._calls
                     self._thread = None
+                    if self._stopped.is_set():  # if it is set later, `stop` finds no thread
+                        self._calls = None
                     return

@@ -120,7 +120,14 @@ class Storm:
                     pass
                 else:
                     self.ends[driver.returncode] += 1
-                    if journal is not None and reader is not None and not journal.open_tasks():
+                    # A driver ends when it is killed, when all is done, or with an error that an executor makes.
+                    assert driver.returncode in (0, -signal.SIGKILL) or self.settings.get("scheduler"), self.log()
+                    if (
+                        journal is not None
+                        and reader is not None
+                        and sum(journal.counts().values())
+                        and not journal.open_tasks()
+                    ):
                         self._end_reader(reader)
                         return
                     driver = self.start()
@@ -141,6 +148,7 @@ class Storm:
                 if done < self.kills and journal.spent()[1] / REPLY_TOKENS >= moments[done]:
                     time.sleep(self.random.uniform(0, 0.1))  # the moment is random; nothing is waited for
                     self._kill(driver, journal)
+                journal.close()  # a connection that stays would keep others from being the last one, which clears up
         finally:
             if driver.poll() is None:
                 driver.kill()

@@ -50,8 +50,6 @@ def storm(folder: Path, tasks: int, kills: int, seed: int) -> Storm:
     blown.facts |= {"replies": counted, "known": known, "cut": cut, "attempts": sum(row.attempt for row in rows)}
     print(blown.facts)
     assert known <= counted <= known + cut, blown.facts
-    # A driver ends when it is killed, or when all is done.
-    assert set(blown.ends) <= {0, -9}, f"{blown.ends}\n{blown.log()}"
     return blown
 
 

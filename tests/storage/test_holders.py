@@ -3,9 +3,33 @@
 from __future__ import annotations
 
 import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from bridle.storage.holders import is_running, process_domain, start_time
+import pytest
+
+from bridle.storage.holders import holder_name, is_running, process_domain, process_name, runs, start_time
+from bridle.storage.leases import Sightings
+from tests.support.patience import patience
+
+
+@contextmanager
+def no_free_descriptors() -> Iterator[None]:
+    """Let no file be opened inside."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.dup(0)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            os.dup(0)
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_the_space_of_process_ids_has_the_name_that_the_cli_writes(tmp_path: Path) -> None:
@@ -23,3 +47,30 @@ def test_a_process_runs_if_its_start_time_fits() -> None:
     assert not is_running(own, "1")
     assert not is_running(0, None)
     assert not is_running(2**22 + 7, None)
+
+
+def test_without_free_descriptors_nobody_is_taken_for_gone() -> None:
+    """A program that takes others for gone would run their conversations and tasks a second time."""
+    own, mine = os.getpid(), holder_name()
+    started = start_time(own)
+    with subprocess.Popen([sys.executable, "-I", "-S", "-c", "input()"], stdin=subprocess.PIPE) as child:
+        name = process_name(child.pid)
+        other = start_time(child.pid)
+        now = 0.0
+        sightings = Sightings()
+        sightings.clock = lambda: now
+        with no_free_descriptors():
+            found = is_running(own, started), is_running(own, "1"), is_running(child.pid, other)
+            known = is_running(own, None), is_running(2**22 + 7, "1"), is_running(0, None)
+            holders = runs(mine), runs(name)
+            gone = [sightings.is_gone(name, None, 15.0), sightings.is_gone(name, 1, 15.0)]
+            now = 3600.0  # it may be stopped, and send nothing
+            gone.append(sightings.is_gone(name, 1, 15.0))
+        assert found == (True, True, True)  # the start time cannot be compared now
+        assert known == (True, False, False)  # a signal needs no descriptor
+        assert holders == (True, True)
+        assert gone == [False, False, False]
+        child.communicate(b"\n", patience(30))
+        with no_free_descriptors():
+            assert runs(name) is False
+    assert runs(mine) is True

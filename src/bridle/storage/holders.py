@@ -157,7 +157,7 @@ def is_running(pid: int, started: str | None) -> bool | None:
         started: its start time; None if that is not known.
 
     Returns:
-        True if it runs; None if that cannot be seen. A process that has exited and was not waited for does not run.
+        True if it runs, or may run; None if only its user can see that. A process that has exited and was not waited for does not run.
     """
     if pid <= 0:
         return False
@@ -173,7 +173,8 @@ def is_running(pid: int, started: str | None) -> bool | None:
     try:
         found = _started(pid)
     except OSError:
-        return None  # too many open files, for example
+        # Too many open files, for example. It may be the same one, which must not lose what it holds.
+        return None if foreign else True
     # The processes of others may be hidden.
     return None if found is None and foreign else found == started
 

@@ -11,7 +11,6 @@ from itertools import count
 
 import pytest
 
-from bridle.storage import leases
 from bridle.storage.holders import holder_name
 from bridle.storage.leases import Heart, Sightings, sign
 from tests.support.patience import patience
@@ -209,18 +208,17 @@ def test_silence_is_counted_from_the_first_look_at_a_sign() -> None:
     assert sightings.silence("a", 0) == 0.0
 
 
-def test_the_oldest_sighting_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leases, "_MOST_SIGHTINGS", 3)
+def test_the_oldest_sightings_are_forgotten_first() -> None:
     now = 0.0
     sightings = Sightings()
     sightings.clock = lambda: now
-    for name in "abc":
+    names = [f"holder {number}" for number in range(20_000)]
+    for name in names:
         sightings.silence(name, 1)
-    sightings.silence("a", 2)
-    sightings.silence("d", 1)
+    sightings.silence(names[-2], 2)
     now = 5.0
-    assert [sightings.silence(name, found) for name, found in (("a", 2), ("c", 1), ("d", 1))] == [5.0] * 3
-    assert sightings.silence("b", 1) == 0.0
+    assert [sightings.silence(names[-1], 1), sightings.silence(names[-2], 2)] == [5.0, 5.0]
+    assert sightings.silence(names[0], 1) == 0.0
 
 
 def test_only_a_holder_that_cannot_be_looked_at_is_judged_by_its_signs() -> None:

@@ -125,7 +125,7 @@ class Storm:
                     if (
                         journal is not None
                         and reader is not None
-                        and sum(journal.counts().values())
+                        and any(journal.counts().values())
                         and not journal.open_tasks()
                     ):
                         self._end_reader(reader)

@@ -433,7 +433,7 @@ class Redactor:
 
     def prepare(self, plan: LaunchPlan) -> None:
         """Learn from a launch plan: the places of its session, and the secrets in its variables, arguments and servers."""
-        self.places: Places = Places(self.vault, plan.cwd, plan.environment)
+        self.places = Places(self.vault, plan.cwd, plan.environment)
         self._learn((*_secrets_of(plan.environment), *_values_of_plan(plan)))
 
     def _learn(self, values: Iterable[str]) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +13,10 @@ import anyio
 import pytest
 
 import bridle
-from bridle import ConversationInUseError, ConversationNotFoundError, Options, SessionNotFoundError, StoreError
+from bridle import ConversationInUseError, ConversationNotFoundError, Options, SessionNotFoundError, StoreError, sync
+from bridle.errors import RegistryError
 from bridle.pool import SQLiteRegistry
+from bridle.pool.registry import Beat
 from bridle.testing import Repeat, ScriptedModel
 from bridle.transcripts import project_key
 from bridle.transcripts.stores import MemoryStore
@@ -130,6 +135,54 @@ def test_a_store_that_cannot_delete_keeps_the_key(shell: Shell, pool_of: MakePoo
                 assert (await say(session, "again"))["prompts"] == ["hello", "again"]
 
     shell.play(scenario)
+
+
+class Refusing(SQLiteRegistryAt):
+    """A registry that refuses to forget, once a caller waits, and notes the keys of heartbeats."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.beaten: set[str] = set()
+        self.heard = threading.Event()
+        self.begun = threading.Event()
+        self.waited: Callable[[], bool] = lambda: True
+
+    def beat(self, holder: str, keys: Collection[str]) -> Beat:
+        self.beaten.update(keys)
+        self.heard.set()
+        return super().beat(holder, keys)
+
+    def forget(self, key: str) -> None:
+        self.begun.set()
+        until = time.monotonic() + patience(10)
+        while not self.waited() and time.monotonic() < until:
+            time.sleep(0.005)
+        raise RegistryError("the disk is full")
+
+
+@shows("pool.keys.forget")
+def test_a_lease_that_a_failed_forget_leaves_to_a_caller_has_heartbeats(options: Options, tmp_path: Path) -> None:
+    with Refusing(tmp_path) as registry, sync.SessionPool(options, warm=0, registry=registry) as pool:
+        with pool.conversation("a") as session:
+            session.send("hello").result()
+        registry.waited = lambda: pool.stats().waiting > 0
+        errors: list[Exception] = []
+
+        def forget() -> None:
+            try:
+                pool.forget("a")
+            except RegistryError as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=forget)
+        thread.start()
+        assert registry.begun.wait(patience(20))
+        with pool.conversation("a", timeout=patience(20)):
+            thread.join()
+            registry.beaten.clear()
+            registry.heard.clear()
+            registry.heard.wait(patience(5))
+            assert (len(errors), registry.beaten) == (1, {"a"})
 
 
 @shows("pool.keys.forget", "pool.keys.export")

@@ -690,12 +690,13 @@ class Works:
             await self.seam.wait(found, LOOK_SECONDS, since=seen)
         held, done, options = Held(taken=False), False, self.core.base
         try:
-            held = await self._registered(lambda: self._registry.acquire(key, self.holder))
+            held = await self._registered(lambda: self._call(jobs.Acquire(found)))  # with heartbeats
             if not held.taken:
                 raise ConversationInUseError(key, elsewhere=True)
             if held.record is not None:
                 await drive(delete_steps(options, held.record), options, held.record.session_id)
             await self._registered(lambda: self._registry.forget(key))  # last: what failed can be tried again
+            self._leases.discard(key)
             done = True
         finally:
             with self.seam.lock:

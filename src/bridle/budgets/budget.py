@@ -122,7 +122,7 @@ class Budget:
             usd: US dollars, from zero on.
             tokens: tokens, from zero on.
             check: False raises nothing if a limit is reached.
-            correction: True also allows amounts below zero, which take back what was charged too much before.
+            correction: True also allows amounts below zero, for charges that were too high.
 
         Raises:
             OptionsError: an amount is negative, infinite or not a number. Nothing was added.

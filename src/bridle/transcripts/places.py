@@ -317,7 +317,7 @@ class ConversationFile:
 
 
 def conversation_files(folder: Path) -> Iterator[ConversationFile]:
-    """Yield the files of all sessions and subagents of a project's folder, in no order. What vanishes meanwhile is left out."""
+    """Yield the files of all sessions and subagents of a project's folder, in no order. A file that vanishes meanwhile is left out."""
     waiting: list[tuple[str, str | None]] = [(str(folder), None)]
     while waiting:
         here, session_id = waiting.pop()

@@ -166,7 +166,6 @@ class Connection:
     """One end of a query or session.
 
     Args:
-        role: which end.
         limits: `line_bytes`, `consecutive_decode_errors`, `queued_operations`, `pending_requests` and `early_requests`
             count here, and `buffered_bytes` for early requests.
         hold_until_confirmed: nothing is sent on an implicit confirmation: a guard depends on what the CLI says about itself.
@@ -180,21 +179,12 @@ class Connection:
         random_bytes: where ids come from.
 
     Attributes:
-        role: the end of the wire that this is.
         lifecycle: the state of the session, as its user sees it. That it is being stopped stands here and nowhere else.
-        handshake: the state of the handshake.
         ending: how it ended, once it has: then nothing more can happen, and the process, if it lives, is to be stopped.
-        terminal_error: why it failed, if it did.
         server_info: the CLI's description of itself, once it has answered `initialize`.
-        turns: the open prompts.
-        activity: the state that the CLI has reported.
         background_tasks: the running background tasks, ambient ones included.
-        last_result: the last result.
         session_id: the session, as soon as a message has named it.
-        log: its log.
         received: True once any byte has come.
-        exit_code: the exit code of the process, once it is known.
-        stderr_tail: the last part of stderr, once the process has exited.
     """
 
     def __init__(
@@ -451,7 +441,6 @@ class Connection:
         Args:
             exit_code: negative for a signal; None if the process had to be stopped because it did not exit by itself. The role CLI
                 tells its own.
-            stderr_tail: the last part of its stderr.
         """
         if self._process is Process.EXITED:
             return
@@ -694,13 +683,7 @@ class Connection:
         self._happened(LifecycleHappening.LAUNCHED if self._one_way else LifecycleHappening.START)
 
     def send_initialize(self, fields: Mapping[str, Any] | None = None) -> str:
-        """Write `initialize`; return its request id, for `expire`.
-
-        Raises:
-            ValueError: if JSON cannot hold a field.
-            TypeError: if a field has the wrong type.
-            SessionClosedError: if the session is over.
-        """
+        """Write `initialize`; return its request id, for `expire`. Raise SessionClosedError if the session is over."""
         self._require_open()
         if self.handshake is not Handshake.UNSENT:
             raise RuntimeError("`initialize` was sent already; to send it again is a request like others")
@@ -747,12 +730,7 @@ class Connection:
     def send_prompt(
         self, content: object, *, turn_id: str | None = None, fields: Mapping[str, Any] | None = None
     ) -> str:
-        """Send a prompt; return its id, a uuid. Before the session is ready it waits, without a limit.
-
-        Args:
-            content: a string, or a list of content blocks.
-            turn_id: the id; a fresh one by default.
-            fields: further fields of the frame by their names on the wire.
+        """Send a prompt, a string or a list of content blocks; return its id, a uuid. It waits, without limit, until the session is ready.
 
         Raises:
             ValueError: if JSON cannot hold it, or the id is taken.
@@ -768,11 +746,7 @@ class Connection:
         return record.id
 
     def check_prompts(self) -> None:
-        """Check that a prompt can be sent.
-
-        Raises:
-            SessionClosedError: if the session is over, being stopped, or finishing.
-        """
+        """Raise SessionClosedError if no prompt can be sent: the session is over, being stopped, or finishing."""
         self._require_open()
         if self._stopping or self.finishing:
             raise self.closed_error()
@@ -795,13 +769,9 @@ class Connection:
 
         Args:
             subtype: which one; one that has no row is sent as it is.
-            fields: its fields.
-            operation: the name of the operation, for errors.
             internal: no caller waits for it: its ending is not reported.
 
         Raises:
-            TypeError: if a field is missing or has the wrong type.
-            ValueError: if JSON cannot hold it.
             SessionClosedError: if the session is over or being stopped.
             TooManyPendingRequestsError: if `Limits.pending_requests` wait already.
             InitQueueOverflowError: if the session is not ready and `Limits.queued_operations` wait already.
@@ -889,16 +859,7 @@ class Connection:
         return True
 
     def expire(self, request_id: str, seconds: float | None = None, stderr_tail: bytes = b"") -> bool:
-        """Apply an expired timeout: of a request of this side, of `initialize`, or of a request of the peer.
-
-        Args:
-            request_id: which request.
-            seconds: the length of the timeout, for messages.
-            stderr_tail: the output of the process, for a start that failed.
-
-        Returns:
-            True if it was open.
-        """
+        """Apply an expired timeout: of a request of this side, of `initialize`, or of a request of the peer. Return True if it was open."""
         request = self._pending.get(request_id)
         if request is None:
             return self._request_expired(request_id, seconds)
@@ -996,7 +957,6 @@ class Connection:
         """Answer a request of the peer. The first ending counts: later ones do nothing.
 
         Args:
-            request_id: which request.
             payload: the answer: an object, or ready JSON that is copied as it is.
 
         Returns:
@@ -1055,11 +1015,7 @@ class Connection:
     # -- other frames --------------------------------------------------------------------------------------------------
 
     def send_message(self, message: Payload) -> None:
-        """Send any other frame: for the role CLI, and for frames that have no method.
-
-        Raises:
-            ValueError: if it is not a JSON object.
-        """
+        """Send any other frame, which is a JSON object: for the role CLI, and for frames that have no method."""
         self._require_open()
         self._write(frames.message_frame(message))
 

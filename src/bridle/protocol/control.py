@@ -60,11 +60,7 @@ def _fits(value: object, kind: str) -> bool:
 
 
 def encode_request(subtype: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a request by their names on the wire.
-
-    Args:
-        subtype: the request. One that has no row is passed on as it is.
-        fields: by their names in Python or on the wire; unknown ones are passed on.
+    """Return the fields of a request by their names on the wire; unknown fields, and subtypes without a row, are passed on as they are.
 
     Raises:
         TypeError: if a required field is missing or one has the wrong type.

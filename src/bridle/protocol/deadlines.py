@@ -146,11 +146,6 @@ class TurnDeadlines:
 
     A timeout runs while the CLI could keep it: not before the session is ready, not behind another prompt (unless that one was
     abandoned and the CLI keeps at it for another whole timeout), and silence does not count while a callback runs.
-
-    Args:
-        timeouts: how long each may be.
-        deadlines: the table in which they are.
-        connection: knows which turns are open.
     """
 
     def __init__(self, timeouts: Timeouts, deadlines: Deadlines, connection: Connection) -> None:

@@ -53,7 +53,6 @@ class RequestReceived(Event, frozen=True, eq=False):
 
     Attributes:
         request_id: to be given to `send_response`, `send_error`, `fail_request` or `expire`.
-        subtype: the kind of request.
         frame: the whole request: `frame.request_raw` are its bytes, `frame.request` is decoded when touched.
         row: its row in the table, with the class of its timeout and its answer in case of failure.
     """
@@ -155,9 +154,6 @@ class Ended(Event, frozen=True, eq=False):
     """The session is over, and everything that was open has been resolved before. The last event.
 
     Attributes:
-        ending: how.
-        error: why it failed, if it did.
-        exit_code: the exit code of the process, if it is known.
         by_exit: True if the exit of the process ended it.
     """
 

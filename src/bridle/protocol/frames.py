@@ -86,13 +86,7 @@ def cancel_frame(request_id: str) -> bytes:
 
 
 def user_frame(content: object, uuid: str, fields: Mapping[str, Any] | None = None) -> bytes:
-    """Return a prompt.
-
-    Args:
-        content: a string, or a list of content blocks.
-        uuid: the id by which the CLI reports on it.
-        fields: further fields by their names on the wire: `priority`, `shouldQuery`, `client_composed`, ...
-    """
+    """Return a prompt: a string, or a list of content blocks. The CLI reports on it by `uuid`. `fields` have their names on the wire."""
     frame: dict[str, Any] = {
         "type": "user",
         "message": {"role": "user", "content": content},

@@ -24,11 +24,7 @@ class OversizedLine(NamedTuple):
 
 
 class LineFramer:
-    """Splits a byte stream into lines.
-
-    Args:
-        limit: the most bytes a line may have, its line end not counted.
-    """
+    """Splits a byte stream into lines of at most `limit` bytes, the line end not counted."""
 
     __slots__ = ("_limit", "_parts", "_size", "_skipping")
 

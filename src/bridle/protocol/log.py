@@ -17,14 +17,7 @@ __all__ = ["SessionLog", "issue", "logger", "one_line"]
 
 
 class SessionLog(Log):
-    """The log of one connection.
-
-    Args:
-        connection: the connection of the query or session.
-
-    Attributes:
-        pid: returns the process id of the CLI.
-    """
+    """The log of one connection."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__()

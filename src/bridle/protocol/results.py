@@ -392,13 +392,7 @@ _decoders: dict[type[ControlResult], Callable[[Raw], Any]] = {}
 
 
 def decode_result(kind: type[R], payload: Raw, warn: Callable[[StreamWarning], None]) -> R:
-    """Return the answer of an operation; never raises, for any payload.
-
-    Args:
-        kind: the class of the answer.
-        payload: the JSON; empty if there was none.
-        warn: called for each field that was left out.
-    """
+    """Return the answer of an operation; never raises, for any payload. `warn` is called for each field that was left out."""
     if not payload or payload == _NULL:
         return kind()
     decode = _decoders.get(kind)

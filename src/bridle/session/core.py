@@ -114,24 +114,12 @@ class SessionCore(Generic[A]):
     """The state of a session.
 
     Args:
-        options: the options of the session.
         post: runs a function where the core may be touched, soon; safe from any thread.
-        audience: makes the object that gets the messages.
 
     Attributes:
-        audience: gets messages, warnings and endings.
-        kind: the kind of its user.
-        connection: the connection.
-        callbacks: the callbacks of the user.
-        log: the log of the session.
-        observers: hear of everything; None without observers.
-        deadlines: the running timeouts.
         ready: set once the session is ready, or will not be.
         ended: set once the process is gone and everything was reported.
         settled: woken, never set, when the session may have become quiet or its turns may have ended.
-        start_error: the reason why it did not become ready.
-        warnings: the last warnings.
-        storing: the copy of the transcript in a store; None without one.
         poll: the shortest timeout that another thread may start at any moment while one reads; None if there is none.
     """
 
@@ -434,11 +422,7 @@ class SessionCore(Generic[A]):
             self._reach = self._holder
 
     def ask(self, subtype: str, fields: Mapping[str, Any], operation: str, timeout: float | None, now: float) -> Answer:
-        """Send a control request.
-
-        Raises:
-            ControlError, SessionClosedError, TypeError, ValueError: as `Connection.send_request` and `checked_timeout` say.
-        """
+        """Send a control request; it can fail as `Connection.send_request` and `checked_timeout` do."""
         self.deadlines.now = now
         timeout = checked_timeout(timeout)
         row = row_for(subtype)
@@ -472,11 +456,7 @@ class SessionCore(Generic[A]):
         turn_id: str | None = None,
         context: contextvars.Context | None = None,
     ) -> Progress:
-        """Send a prompt; return its turn. Its callbacks get the context variables, if there are some.
-
-        Raises:
-            TypeError, ValueError, SessionClosedError: as `Connection.send_prompt` says.
-        """
+        """Send a prompt; return its turn. Its callbacks get the context variables. It can fail as `Connection.send_prompt` does."""
         self.deadlines.now = now
         if self.options.verbatim_prompts:
             fields = {"client_composed": True, **(fields or {})}
@@ -692,11 +672,7 @@ class SessionBase:
         return f"{type(self).__name__}(state={str(self.state)!r}, session_id={self.session_id!r}, pid={self.pid})"
 
     def _require_start(self, call: str) -> None:
-        """Refuse a call on a session that was not started: it would wait for ever.
-
-        Raises:
-            SessionNotStartedError: the session was not started.
-        """
+        """Raise SessionNotStartedError if the session was not started: the call would wait for ever."""
         if self._core.connection.lifecycle is SessionState.NEW:
             raise SessionNotStartedError(call)
 
@@ -793,11 +769,7 @@ def _log(log: SessionLog, event: core_events.Event) -> None:
 
 
 def checked_content(prompt: object) -> str | list[Any]:
-    """Return a prompt as a frame holds it.
-
-    Raises:
-        TypeError: it is neither a str nor a list of content blocks.
-    """
+    """Return a prompt as a frame holds it; raise TypeError if it is neither a str nor a list of content blocks."""
     if isinstance(prompt, str):
         return prompt
     if isinstance(prompt, (list, tuple)):
@@ -807,12 +779,7 @@ def checked_content(prompt: object) -> str | list[Any]:
 
 
 def prompt_fields(priority: object, extra: object) -> dict[str, Any]:
-    """Return the further fields of a prompt's frame.
-
-    Raises:
-        TypeError: `extra` is not a mapping with text keys.
-        ValueError: the priority is unknown, or `extra` contains a field that has a parameter of its own.
-    """
+    """Return the further fields of a prompt's frame; raise TypeError or ValueError for a wrong one, or one with a parameter of its own."""
     fields: dict[str, Any] = {}
     if extra is not None:
         if not isinstance(extra, Mapping) or not all(isinstance(name, str) for name in extra):
@@ -829,12 +796,7 @@ def prompt_fields(priority: object, extra: object) -> dict[str, Any]:
 
 
 def sent_servers(servers: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return servers as `mcp_set_servers` sends them, and those of this process by name.
-
-    Raises:
-        OptionsError: one is nothing that can be a server, or needs a package that is missing.
-        NotSupportedError: one is of a kind that this version cannot serve.
-    """
+    """Return servers as `mcp_set_servers` sends them, and those of this process by name."""
     options = Options(mcp_servers=dict(servers))
     inside = own_servers(options)
     wire = {**external_servers(options), **{name: {"type": "sdk", "name": name} for name in inside}}
@@ -842,12 +804,7 @@ def sent_servers(servers: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, 
 
 
 def own_servers(options: Options) -> dict[str, Any]:
-    """Return the servers of this process by name.
-
-    Raises:
-        OptionsError: one needs a package that is missing.
-        NotSupportedError: one is of a kind that this version cannot serve.
-    """
+    """Return the servers of this process by name; raise OptionsError or NotSupportedError for one that cannot be served."""
     servers = dict(in_process_servers(options))
     for name, server in servers.items():
         kind = server_kind(server)

@@ -44,7 +44,6 @@ class Flag:
     """Something that happens once. Each waiter brings an event of its own.
 
     Attributes:
-        is_set: True once it has happened.
         wakes: how often waiters were woken. A thread that saw this number before it waits misses no wake.
     """
 
@@ -91,11 +90,9 @@ class Inbox:
     """Items that wait for one reader.
 
     Attributes:
-        items: in order.
         size: their bytes on the wire.
         added: the bytes of all that was ever added.
         more: woken when something was added or it is over.
-        over: True once nothing will be added.
         error: raised when everything has been read.
         turn_began: when its reader last let other tasks run, where there is an event loop.
     """
@@ -154,12 +151,7 @@ class Progress:
 
     Attributes:
         id: the uuid of the prompt.
-        state: the state of the turn.
-        inbox: its unread messages.
-        result: its result, once it came.
-        over: set once the turn has ended.
         read: True once a reader has begun to iterate.
-        recent: its last messages.
     """
 
     __slots__ = ("__weakref__", "id", "inbox", "over", "read", "recent", "result", "state")
@@ -229,11 +221,7 @@ class Answer:
         self.error: BridleError | None = None
 
     def take(self) -> ControlResult:
-        """Return the result.
-
-        Raises:
-            BridleError: the operation failed.
-        """
+        """Return the result, or raise the error of the operation."""
         if self.error is not None:
             try:
                 raise self.error
@@ -302,7 +290,6 @@ class Readers:
     """The turns and cursors of a session; those without a user are forgotten.
 
     Args:
-        core: the core of the session.
         besides: returns how many bytes other readers have not read.
     """
 

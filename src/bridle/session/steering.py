@@ -44,7 +44,6 @@ class SteeredQuery:
     """The audience of a query.
 
     Attributes:
-        core: the items and the ending.
         more: woken when an item was added, or none can follow.
     """
 
@@ -94,11 +93,7 @@ class SteeredQuery:
     # -- prompts -------------------------------------------------------------------------------------------------------
 
     def send_all(self, prompts: object, now: float) -> None:
-        """Send one prompt now, or begin to read an iterable of them as soon as the session is ready.
-
-        Raises:
-            TypeError, OptionsError: the value cannot be a prompt.
-        """
+        """Send one prompt now, or begin to read an iterable of them as soon as the session is ready."""
         if is_many(prompts):
             self._feeder = Feeder(prompts, self._send_later, self._prompts_ended)
             return

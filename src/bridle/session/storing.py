@@ -37,11 +37,7 @@ _ATTEMPT, _REST = "attempt", "rest"
 class Storing:
     """Copies the transcript of a session to its store.
 
-    Args:
-        core: the core of the session.
-
     Attributes:
-        mirror: the entries on their way.
         more: woken when an append has ended.
     """
 

@@ -39,14 +39,10 @@ class SessionParts(NamedTuple):
     """The parts of a session that answers use.
 
     Attributes:
-        connection: takes answers, and what servers send by themselves.
         deadlines: keeps the timeouts of kind `callback`, by request.
         silence: hears of each answer.
-        warn: takes failures and timeouts, as `SessionCore.warn` does.
         reach: returns how a callback of this moment reaches its session, and for whom it is called.
         post: runs a function where the core may be touched; safe from any thread.
-        log: the log of the session.
-        observers: hear of each callback; None without observers.
     """
 
     connection: Connection
@@ -110,26 +106,20 @@ class Job:
     Attributes:
         request_id: the exchange.
         kind: `hook`, `permission`, `mcp` or `dialog`; `server` and `prompts` for jobs that answer nothing.
-        name: the name of the callback, for messages.
         function: the function of the user that `call` calls.
         call: calls it; returns what it returns, an awaitable if `is_async`.
         is_async: False: it runs in a worker thread.
         finish: makes the answer of an outcome or an exception; raises if it cannot be sent.
         fail: makes the answer for a failure; None: the request's row says it.
-        over: True once the exchange has ended.
         queued: True while other jobs of its kind run first.
         cancelled: True once the answer is no longer needed.
         plan: the call of a tool, if it is one.
         stop: ends the running callback; set by the shell.
         ended: takes the outcome and the exception of a job that answers nothing.
         begin: begins it in place of the shell, for calls that a running server takes.
-        arrived: the time of its request.
         rpc: the owner of its JSON-RPC call, and the call's id; None if it is none.
-        event: the event of a hook.
         tool: the name of the tool that it is about, as the model knows it.
-        tool_use_id: the id of the tool call.
         request: the argument of the callback.
-        on_failure: the policy of a hook.
         context: the context variables of the callback; None for those of the start.
         with_meta: adds entries to `_meta` of the JSON-RPC call, for calls that a running server takes.
     """
@@ -203,11 +193,7 @@ class _Lane:
 
 
 class Jobs:
-    """The open requests of the CLI.
-
-    Args:
-        limit: how many jobs of each kind run at the same time.
-        parts: takes answers and warnings.
+    """The open requests of the CLI. Of each kind, `limit` jobs run at the same time.
 
     Attributes:
         to_run: jobs for the shell to start.
@@ -321,11 +307,7 @@ class Jobs:
         self._abandon(job)
 
     def answer(self, job: Job, payload: dict[str, Any]) -> None:
-        """End a job with an answer.
-
-        Raises:
-            ValueError: JSON cannot hold it; nothing has changed.
-        """
+        """End a job with an answer. If JSON cannot hold it, raise ValueError and change nothing."""
         self._parts.connection.send_response(job.request_id, payload)
         self._note(job, payload, None if self._parts.observers is None else CallbackEnd("answered", payload, ""))
         self._close(job)

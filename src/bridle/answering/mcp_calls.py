@@ -51,18 +51,7 @@ _mcp_request = msgspec.json.Decoder(_McpRequest).decode
 
 
 class McpCalls:
-    """The servers of this process, and the calls of their tools.
-
-    Args:
-        servers: by name.
-        timeout: of a call.
-        jobs: the open requests.
-        parts: the parts of the session.
-
-    Attributes:
-        servers: the servers.
-        objects: the running server objects of the `mcp` package.
-    """
+    """The servers of this process, and the calls of their tools."""
 
     def __init__(self, servers: Mapping[str, Any], timeout: float | None, jobs: Jobs, parts: SessionParts) -> None:
         self.objects: McpObjects = McpObjects(jobs, parts)
@@ -137,11 +126,7 @@ def _opaque(outcome: Any, message_id: Any) -> Any:
 
 
 def check_package(name: str, server: Any) -> None:
-    """Check that a server object is supported.
-
-    Raises:
-        OptionsError: the `mcp` package is missing or too old, or the object has no server inside.
-    """
+    """Raise OptionsError if the `mcp` package is missing or too old, or the object has no server inside."""
     from bridle.waiting.mcp_objects import load
 
     field = f"mcp_servers.{name}"
@@ -170,12 +155,7 @@ class Waker(Protocol):
 
 
 class McpObjects:
-    """The running server objects of a session, and their calls.
-
-    Args:
-        jobs: the open requests.
-        parts: the parts of the session.
-    """
+    """The running server objects of a session, and their calls."""
 
     def __init__(self, jobs: Jobs, parts: SessionParts) -> None:
         self._jobs = jobs

@@ -26,8 +26,6 @@ class Observers:
 
     Args:
         found: the observations, by the option that made them.
-        warn: takes the warning about one that raised.
-        ids: returns the attributes of a record of the log.
     """
 
     def __init__(
@@ -47,11 +45,7 @@ class Observers:
     # -- starting ------------------------------------------------------------------------------------------------------
 
     def prompt_sending(self, turn_id: str, content: Any) -> None:
-        """Report a prompt that is about to be sent.
-
-        Raises:
-            BridleError: an observer refuses it.
-        """
+        """Report a prompt that is about to be sent; raise the error of an observer that refuses it."""
         self.report()
         self._open_turns.add(turn_id)
         for option, observation in self._found.items():
@@ -202,11 +196,7 @@ def _entered(enters: list[Callable[[], object]], call: Callable[[], Any]) -> Cal
 def observers_of(
     options: Options, subject: Subject, warn: Callable[[StreamWarning], object], ids: Callable[[], dict[str, Any]]
 ) -> Observers | None:
-    """Return the observers that the options ask for; None if there are none.
-
-    Raises:
-        Exception: the exception of an `observe` method; nothing runs yet.
-    """
+    """Return the observers that the options ask for, or None. An exception of an `observe` method passes: nothing runs yet."""
     asked = {"telemetry": options.telemetry, "budget": options.budget}
     found = {name: observer.observe(subject) for name, observer in asked.items() if observer is not None}
     return Observers(found, warn, ids) if found else None

@@ -40,17 +40,9 @@ __all__ = ["Callbacks", "Job"]
 class Callbacks:
     """All callbacks of a session: takes each request of the CLI and ends it exactly once.
 
-    Args:
-        options: the callbacks of the user, their timeouts and limits.
-        hooks: the registered hooks.
-        servers: the servers of this process, by name.
-        parts: the parts of the session.
-
     Attributes:
         to_run: jobs for the shell to start; `take` yields them.
         to_stop: jobs whose callbacks the shell is to stop; `take` does.
-        mcp: the messages for the servers of this process.
-        servers: these servers.
     """
 
     def __init__(self, options: Options, hooks: Registration, servers: dict[str, Any], parts: SessionParts) -> None:

@@ -115,14 +115,7 @@ def failed(message_id: Any, reason: str) -> dict[str, Any]:
 
 
 def plan_call(job: Job, owner: object, server: str, plan: ToolCallPlan) -> None:
-    """Let a job make the call that a tool server has planned.
-
-    Args:
-        job: the job.
-        owner: the connection that the call came by.
-        server: the name of the server.
-        plan: the call.
-    """
+    """Let a job make the call that a tool server has planned; `owner` is the connection that the call came by."""
     job.plan = plan
     job.rpc = (owner, plan.request_id)
     job.tool, job.tool_use_id = f"mcp__{server}__{plan.tool.name}", plan.context.tool_use_id
@@ -165,17 +158,14 @@ class ObjectRun:
     `put`, `cancel` and `close` are called where the core may be touched, the other methods in the event loop of the run.
 
     Args:
-        server: the server object.
         name: the name under which the CLI knows it.
         answered: takes the id and the message of each answer.
         sent: takes each notification of the server, and each request that the CLI can answer.
 
     Attributes:
-        server: the low-level server.
         inbox: messages that the server has not got yet.
         wake: makes the event loop look at `inbox` and `closing`; set by the loop.
         initialized: True once an `initialize` was put in: the next one belongs to another connection.
-        closing: True once it is to end.
     """
 
     def __init__(
@@ -260,11 +250,9 @@ CLOSE_SECONDS = 3.0
 
 
 class Entry:
-    """A server under a name.
+    """A server under the name by which the CLI knows it.
 
     Attributes:
-        name: under which the CLI knows it.
-        server: the server.
         run: its connection, if it is of the kind that has one.
         crashed: why its last connection ended by itself, if it did.
     """
@@ -279,12 +267,7 @@ class Entry:
 
 
 class Servers:
-    """The servers by name.
-
-    Args:
-        servers: those that the session begins with.
-        drop: takes an entry that the CLI does not know any more.
-    """
+    """The servers by name. `drop` takes an entry that the CLI does not know any more."""
 
     def __init__(self, servers: Mapping[str, Any], drop: Callable[[Entry], None]) -> None:
         self._entries = {name: Entry(name, server) for name, server in servers.items()}

@@ -40,7 +40,6 @@ class StdioConnection:
     """One client of a tool server.
 
     Args:
-        server: the tools.
         post: calls a function where the connection may be touched, and looks at it afterwards; safe from any thread. Returns nothing
             of interest.
         limits: the longest line, and the calls that run at the same time; None for the defaults.
@@ -50,7 +49,6 @@ class StdioConnection:
         over: True once the input has ended.
         running: the jobs whose functions run, those of cancelled calls included.
         deadlines: keeps the time of the log.
-        log: the log.
     """
 
     observers = None
@@ -131,11 +129,7 @@ class StdioConnection:
             self._jobs.cancelled(job.request_id)
 
     def send_response(self, request_id: str, payload: dict[str, Any]) -> None:
-        """Send the answer of a job.
-
-        Raises:
-            ValueError: JSON cannot hold it.
-        """
+        """Send the answer of a job; raise ValueError if JSON cannot hold it."""
         self._send(payload["mcp_response"])
 
     def fail_request(self, request_id: str, reason: str) -> None:

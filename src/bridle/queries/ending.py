@@ -108,16 +108,9 @@ class TextDeltas:
 class QueryCore:
     """The items of a query, and how it ends.
 
-    Args:
-        connection: reports the events, and keeps what is known about the CLI.
-        options: the options of the query.
-
     Attributes:
         items: the items that were not taken yet.
         state: the state in the ending table.
-        terminal_error: the error that ended the query, if one did.
-        results: all results so far.
-        recent: the last messages.
     """
 
     def __init__(self, connection: Connection, options: Options) -> None:
@@ -319,12 +312,7 @@ _GIVES: dict[Yield, Callable[[QueryCore, Any], None]] = {
 
 
 class Overtime:
-    """Limits how long the CLI may stay after the last prompt was answered: silent, or with background tasks.
-
-    Args:
-        timeouts: `after_result` and `background` count.
-        deadlines: the table of running timeouts.
-    """
+    """Limits how long the CLI may stay after the last prompt was answered: silent (`after_result`), or with tasks (`background`)."""
 
     def __init__(self, timeouts: Timeouts, deadlines: Deadlines) -> None:
         self._after_result = timeouts.after_result

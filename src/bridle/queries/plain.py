@@ -42,7 +42,6 @@ def is_steered(prompt: object, options: Options) -> bool:
     """Return whether a query needs the bidirectional launch. The prompt is checked.
 
     Raises:
-        TypeError: the prompt has an unsupported type.
         OptionsError: it is empty or cannot be sent, or an option excludes the launch that it needs.
     """
     if isinstance(prompt, str) and not needs_session(options):
@@ -71,13 +70,7 @@ def tell(options: Options, warning: StreamWarning, ids: Mapping[str, Any] | None
 def with_guards(
     options: Options, report: Callable[[StreamWarning], object], ids: Callable[[], Mapping[str, Any]]
 ) -> Options:
-    """Return the options with guards around the callbacks that transports call: `stderr` and `trace`.
-
-    Args:
-        options: the options of a query or session.
-        report: takes the warning about a callback that raised, in any thread.
-        ids: returns the attributes of a log record, in any thread.
-    """
+    """Return the options with guards around `stderr` and `trace`, which transports call; `report` and `ids` run in any thread."""
     callbacks: dict[str, Any] = {"stderr": options.stderr, "trace": options.trace}
     found = {name: guarded(name, value, report, ids) for name, value in callbacks.items() if callable(value)}
     return options.replace(**found) if found else options
@@ -93,16 +86,8 @@ def warn_before_start(options: Options, found: Iterable[StreamWarning]) -> None:
 class PlainQuery:
     """The core of a query over the one-way launch.
 
-    Args:
-        options: the options of the query.
-
     Attributes:
-        connection: reads the output.
-        core: the items and the ending.
-        log: the log of the query.
-        observers: hear of everything; None without observers.
         output_ended: True once the output has ended, and the exit is all that is left to come.
-        start_error: the reason why the CLI could not be started.
         wake: ends the wait for output, from any thread; set by the shell.
     """
 
@@ -184,11 +169,7 @@ class PlainQuery:
                     self.core.still_running(seconds, stderr_tail)
 
     def observed(self, prompt: str, options: Options) -> Options:
-        """Tell the observers of a prompt; return the options for the launch, with their variables.
-
-        Raises:
-            BridleError: an observer refuses the prompt.
-        """
+        """Tell the observers of a prompt, which may refuse it by an error; return the options for the launch, with their variables."""
         if self.observers is None:
             return options
         self.observers.prompt_sending(ONE_TURN, prompt)

@@ -44,19 +44,12 @@ class Attempts:
     """The attempts of one `run`.
 
     Args:
-        prompt: the prompt of the user.
-        options: the options of the user.
         retry: the policy; None makes one attempt.
         check: raise an error result.
         reopened: True if the transport gives a new connection for each attempt.
         goes_on: returns whether the session that makes all attempts can still be used; None if each attempt has a CLI of its own.
 
-    Attributes:
-        prompt: the prompt of the current attempt.
-        options: the options of the current attempt.
-
     Raises:
-        TypeError: `retry` is not a `Retry`.
         OptionsError: a retry is not possible with this prompt, transport or options.
     """
 
@@ -92,8 +85,6 @@ class Attempts:
         """Turn a finished stream into the answer.
 
         Args:
-            collected: everything that the stream gave.
-            output_type: the type of the answer.
             now: the time of day, with its time zone.
 
         Raises:
@@ -113,15 +104,11 @@ class Attempts:
         return answer
 
     def failed(self, error: BridleError, collected: CollectResult | None, now: datetime) -> float | None:
-        """Apply that an attempt failed; choose the next one.
+        """Apply that an attempt failed; return the seconds to wait before the next one, or None if the error is to be raised.
 
         Args:
-            error: the error of the attempt.
             collected: everything that its stream gave; None if it was not started.
             now: the time of day, with its time zone.
-
-        Returns:
-            Seconds to wait before the next attempt; None if the error is to be raised.
         """
         lost = self._session_is_lost(error)
         seconds = 0.0 if lost else self._delay(error, now)
@@ -220,11 +207,7 @@ def _until_reset(error: BridleError, now: datetime) -> float:
 
 
 def _refuse_what_cannot_be_repeated(prompt: Any, options: Options, *, reopened: bool, remembered: bool) -> None:
-    """Do nothing if every attempt can be made.
-
-    Raises:
-        OptionsError: one cannot.
-    """
+    """Raise OptionsError if an attempt cannot be made."""
     if is_many(prompt):
         problem = (
             "needs a prompt that can be sent again: a text or a list of content blocks, not an iterable of prompts."

@@ -205,9 +205,7 @@ def check(
     """Judge the answer to `claude --version`; return warnings if work may continue.
 
     Args:
-        answer: its output, or the reason why there is none.
         policy: the option `version_check`. With `skip` nothing is judged.
-        minimum: the lowest version that will do.
 
     Raises:
         UnsupportedCLIVersionError: it is too old.

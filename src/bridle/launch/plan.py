@@ -75,12 +75,7 @@ NOT_INHERITED = frozenset(
 
 
 def inherited_variables(options: Options, base: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of the child that are inherited, or that `env` sets.
-
-    Args:
-        options: `env` and `inherit_env`.
-        base: the variables of this process.
-    """
+    """Return the variables of the child that are inherited from `base`, or that `env` sets."""
     if options.inherit_env is True:
         variables = {name: value for name, value in base.items() if name not in NOT_INHERITED}
     elif options.inherit_env is False:
@@ -98,13 +93,7 @@ def inherited_variables(options: Options, base: Mapping[str, str]) -> dict[str, 
 
 
 def build_environment(options: Options, base: Mapping[str, str], child_id: str) -> dict[str, str]:
-    """Return the variables of the child.
-
-    Args:
-        options: `env`, `inherit_env`, `cwd` and those that become variables.
-        base: the variables of this process.
-        child_id: the random id of the child.
-    """
+    """Return the variables of the child: those inherited from `base`, those of `env`, and the options that become variables."""
     variables = inherited_variables(options, base)
     for option in ROWS:
         if option.environment is not None:
@@ -199,12 +188,7 @@ def needs_session(options: Options) -> list[str]:
 
 
 def encode_prompt(prompt: str) -> bytes:
-    """Return the prompt as the CLI's stdin takes it.
-
-    Raises:
-        TypeError: it is not a str.
-        OptionsError: it is empty, or cannot be written as UTF-8.
-    """
+    """Return the prompt as the CLI's stdin takes it; raise TypeError or OptionsError if it is no text, empty, or not writable as UTF-8."""
     if not isinstance(prompt, str):
         raise TypeError(f"The prompt must be a str here, not {type(prompt).__name__}.")
     if not prompt.strip():
@@ -234,16 +218,11 @@ def build_plan(
     """Return what starting the CLI takes; starts nothing.
 
     Args:
-        options: the options.
         prompt: the prompt of a one-shot; None for a session.
-        cli_path: the CLI that was found.
         session: True for the bidirectional protocol.
-        base_environment: the variables of this process.
-        child_id: a random id for the child.
         local: False if the CLI runs elsewhere: then `cwd` is a folder there, and is not looked for here.
 
     Raises:
-        TypeError: the prompt is not a str.
         OptionsError: the prompt is empty or no text, `cwd` is not a folder, a settings file cannot be read, or an argument
             is too long for the operating system.
     """

@@ -393,14 +393,7 @@ _NO_VALUE: Any = object()
 
 
 def wrong(path: str, problem: str, value: Any = _NO_VALUE, hint: str = "") -> OptionsError:
-    """Return the error for a value of the right type that is not allowed.
-
-    Args:
-        path: the place of the value.
-        problem: the problem; with `value` it has no full stop.
-        value: the value to show.
-        hint: the fix.
-    """
+    """Return the error for a value of the right type that is not allowed. With `value`, the problem has no full stop."""
     if value is _NO_VALUE:
         return OptionsError(f"`{path}` {problem}", field=path)
     got = f", got {text}" if (text := _plain(value)) else ""

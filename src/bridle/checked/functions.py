@@ -112,11 +112,7 @@ class Question(Kept, frozen=True, kw_only=True):
 
 
 def as_bytes(payload: bytes | Raw | Mapping[str, Any]) -> bytes:
-    """Return the JSON of what the CLI asked; bytes stay what they are.
-
-    Raises:
-        ValueError: it is not a JSON object, or JSON cannot represent it.
-    """
+    """Return the JSON of what the CLI asked; bytes stay what they are. Raise ValueError if it is not a JSON object."""
     if isinstance(payload, Mapping):
         return msgspec.json.encode(json_copy(payload, "request"))
     return bytes(payload)
@@ -128,11 +124,7 @@ def _decoder(kind: Any) -> Callable[[bytes], Any]:
 
 
 def decode_asked(kind: Any, payload: bytes, label: str, warn: Callable[[StreamWarning], None]) -> Any:
-    """Return an instance of `kind`; fields of the wrong shape are left out, and `warn` hears of them.
-
-    Raises:
-        DecodeError: it is not a JSON object, or nested too deep.
-    """
+    """Return an instance of `kind`; `warn` hears of fields left out. Raise DecodeError if it is not a JSON object, or nested too deep."""
     try:
         asked = _decoder(kind)(payload)
         # The decoder does not look at the bytes of fields that it skips.
@@ -167,11 +159,7 @@ class Around(TypedDict, total=False):
 
 
 def decode_question(kind: Any, label: str, request: bytes | Raw | Mapping[str, Any], around: Around) -> Any:
-    """Return a `Question` of `kind` from the payload of a control request; fields of the wrong shape are left out.
-
-    Raises:
-        DecodeError, ValueError: it is not a JSON object.
-    """
+    """Return a `Question` of `kind` from the payload of a control request; raise DecodeError or ValueError if it is not a JSON object."""
     asked = decode_asked(kind, as_bytes(request), label, around.get("warn", ignore_warning))
     force_setattr(asked, "request_id", around.get("request_id", ""))
     asked.__dict__.update({"(session)": around.get("session"), "(cancelled)": around.get("cancelled")})
@@ -182,9 +170,6 @@ def check_callback(value: Any, path: str, parameters: Sequence[str], *, official
     """Accept a function, method, partial or callable object that takes `parameters`; plain or async.
 
     Args:
-        value: the callback.
-        path: its place in the options.
-        parameters: names of its arguments.
         official: the hint for a callback with the three arguments of `claude-agent-sdk`.
 
     Raises:
@@ -227,14 +212,7 @@ def check_annotations(value: Any, path: str, asked: type | None, answers: tuple[
     """Refuse a callback whose annotations contradict its use. Annotations that cannot be resolved do not count.
 
     Args:
-        value: the callback.
-        path: its place in the options.
         asked: class of its first argument; None if that is not known.
-        answers: classes that it may return.
-        role: its use, for the error.
-
-    Raises:
-        OptionsError: its first parameter is of another class, or it returns another one.
     """
     import inspect
     import typing
@@ -329,11 +307,8 @@ def callback_failure(
     """Log the exception of a user's callback with its traceback, and return the warning CALLBACK_FAILED that carries it.
 
     Args:
-        name: the role of the callback, such as `can_use_tool`.
-        function: the callback.
         error: the exception; its traceback loses the frames of the library in front of the callback.
         kind: the kind of callback: `hook`, `permission`, `mcp`, `dialog`, or the name of the option.
-        extra: attributes for the log record.
     """
     error.__traceback__ = _users_part(error.__traceback__)
     place = place_of(function)
@@ -359,10 +334,7 @@ def guarded(
     """Return a function that calls a user's callback and raises nothing but KeyboardInterrupt.
 
     Args:
-        name: the option that holds the callback.
-        function: the callback.
         report: takes the warning of the first failure; later ones are only logged.
-        ids: returns the attributes of a log record.
     """
     failed = False
 
@@ -440,11 +412,7 @@ def _checked_raw(value: Raw, path: str) -> Raw:
 
 
 def object_bytes(value: Any, path: str) -> dict[str, Any] | Raw:
-    """Return a copy of the JSON object `value`.
-
-    Raises:
-        AnswerError: it is not an object, or JSON cannot represent its content.
-    """
+    """Return a copy of the JSON object `value`; raise AnswerError if it is none, or JSON cannot represent its content."""
     if isinstance(value, Raw):
         raw = _checked_raw(value, path)
         if bytes(raw).lstrip(b" \t")[:1] == b"{":

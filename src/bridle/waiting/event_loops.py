@@ -84,9 +84,7 @@ class Loop:
 
         Args:
             function: the task; it must not raise.
-            context: its context variables.
             done: called at its end on asyncio, which may cancel a task before its first step.
-            name: the name of the task.
             eager: True to take the first step of the task in this call, where asyncio can (Python 3.12), and no task factory is set.
         """
         if self._loop is None:

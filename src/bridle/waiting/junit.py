@@ -17,11 +17,8 @@ class Case(NamedTuple):
     """A test case: it passed, unless it has a problem or was skipped.
 
     Attributes:
-        name: its name in the suite.
         problem: the reason of its failure on one line; None if it did not fail.
-        details: the text of the failure.
         skipped: True if it has no outcome.
-        seconds: the time that it took.
     """
 
     name: str

@@ -53,11 +53,7 @@ class _Package(NamedTuple):
 
 
 def load() -> _Package:
-    """Import the package.
-
-    Raises:
-        ImportError: it is missing or too old.
-    """
+    """Import the package; raise ImportError if it is missing or too old."""
     from mcp.server.lowlevel import NotificationOptions
     from mcp.shared.memory import create_client_server_memory_streams
     from mcp.shared.message import SessionMessage
@@ -69,11 +65,7 @@ def load() -> _Package:
 
 
 async def serve(run: Run) -> None:
-    """Run the server until its input ends.
-
-    Raises:
-        Exception: an exception of the server; a group of one is unpacked.
-    """
+    """Run the server until its input ends; raise its exception, taken out of a group of one."""
     signals = _Signals(run)
     run.wake = signals.waker()
     if run.closing:

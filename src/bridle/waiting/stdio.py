@@ -74,9 +74,6 @@ class Pipes:
     """Reads one descriptor and writes another, in a thread that closes both at its end.
 
     Args:
-        source: the descriptor to read.
-        target: the descriptor to write.
-        loop: the event loop that gets what was read.
         received: takes each read in the event loop; no bytes are the end. The next read waits for `read_on`.
         written: called in the event loop when everything was written.
         lost: called in the event loop when the reader of `target` is gone.

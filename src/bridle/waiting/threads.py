@@ -30,17 +30,10 @@ _SIGNAL_SECONDS = 1.0
 
 
 def wait_for(event: threading.Event, seconds: float | None = None) -> bool:
-    """Wait until an event is set; handlers of signals, such as that of Ctrl-C, run within a second.
+    """Wait until an event is set; return False if the time passed. Handlers of signals, such as that of Ctrl-C, run within a second.
 
     Python calls them in the main thread, between two of its steps. A signal that comes after such a step and before the wait does not end
     the wait: without a limit, Ctrl-C would be lost.
-
-    Args:
-        event: the event.
-        seconds: time limit; None waits without one.
-
-    Returns:
-        False if the time passed.
     """
     if threading.current_thread() is not threading.main_thread():
         return event.wait(None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
@@ -104,12 +97,7 @@ IDLE_SECONDS = 2.0
 
 
 class Threads:
-    """Runs functions in threads, until `end`.
-
-    Args:
-        idle_seconds: how long a thread waits for more.
-        name: the name of the threads.
-    """
+    """Runs functions in threads, until `end`. An idle thread ends after `idle_seconds`."""
 
     def __init__(self, idle_seconds: float = IDLE_SECONDS, name: str = "bridle-callback") -> None:
         self._idle_seconds = idle_seconds
@@ -123,11 +111,7 @@ class Threads:
         return len(self._idle)
 
     def run(self, work: Callable[[], None]) -> None:
-        """Run a function that raises nothing in a thread.
-
-        Raises:
-            RuntimeError: there can be no more threads.
-        """
+        """Run a function that raises nothing in a thread; raise RuntimeError if there can be no more threads."""
         try:
             self._idle.pop().put(work)
         except IndexError:
@@ -182,11 +166,7 @@ _LOOK_SECONDS = 0.5
 
 
 class Room:
-    """Waits until one of its places is free.
-
-    Args:
-        places: the number of places.
-    """
+    """Waits until one of its places is free."""
 
     def __init__(self, places: int) -> None:
         self._places = threading.Semaphore(places)
@@ -287,11 +267,7 @@ class Call(Generic[T]):
             raise
 
     async def wait(self) -> T:
-        """Return what it returns, once.
-
-        Raises:
-            BaseException: the exception of the function.
-        """
+        """Return what the function returns, once, or raise its exception."""
         work = self._work
         while not work.done:
             await wait_readable(work.wakeup.fileno())

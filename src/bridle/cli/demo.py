@@ -279,12 +279,7 @@ def _answers(project: Path) -> dict[str, list[_Answer]]:
 
 
 def model_script(project: Path, pace: dict[str, Any]) -> list[Reply]:
-    """Return the answers of the scripted model.
-
-    Args:
-        project: the folder that the CLI works in.
-        pace: how text is streamed: `chunk` and `delay` of a `Reply`.
-    """
+    """Return the answers of the scripted model. The pace is `chunk` and `delay` of a `Reply`, for streamed text."""
     replies = []
     for prompt, answers in _answers(project).items():
         for answer in answers:

@@ -53,7 +53,6 @@ class _Kept(msgspec.Struct, frozen=True):
     """The settings of a run that a journal keeps.
 
     Attributes:
-        file: the tasks file.
         settings: flags by the names of their parameters.
         hidden: flags that may hold secrets, which are not kept.
         cwd: the folder in which the command was started.
@@ -96,11 +95,7 @@ def _without_secrets(file: str, settings: Mapping[str, Any]) -> _Kept:
 
 
 def _merged(kept: _Kept, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of the last run, with those that are given now.
-
-    Raises:
-        OptionsError: a setting is needed that the journal does not keep.
-    """
+    """Return the settings of the last run, with those that are given now; raise OptionsError for one that is needed and was not kept."""
     options = [*kept.settings.get("option", ()), *given.get("option", ())]
     merged = {**kept.settings, **given, **({"option": options} if options else {})}
     known = {*merged, *(text.partition("=")[0].strip().replace("-", "_") for text in options)}

@@ -80,11 +80,7 @@ def _by_state(pair: tuple[str, int]) -> int:
 
 
 class _Display:
-    """Shows a run for the length of a block.
-
-    Args:
-        terminal: where to; None for standard output, with notes on standard error.
-    """
+    """Shows a run for the length of a block. A terminal of None means standard output, with notes on standard error."""
 
     def __init__(self, terminal: Terminal | None) -> None:
         if terminal is None:
@@ -106,11 +102,7 @@ class _Display:
 
 
 class EventLines(_Display):
-    """Writes each event as a JSON object on a line, for programs.
-
-    Args:
-        terminal: where to.
-    """
+    """Writes each event as a JSON object on a line, for programs."""
 
     def show(self, event: FleetEvent) -> None:
         """Write an event."""

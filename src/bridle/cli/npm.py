@@ -47,8 +47,6 @@ class Package(NamedTuple):
     """One version of a package.
 
     Attributes:
-        version: the version.
-        url: the address of the archive.
         integrity: the checksum of the archive, as npm writes it: `sha512-` and base64.
     """
 
@@ -119,7 +117,6 @@ def find_package(package: str, wanted: str) -> Package:
     """Return a version of a package, from the metadata of the registry.
 
     Args:
-        package: the name of the package.
         wanted: a version, or a tag such as `latest`.
 
     Raises:
@@ -164,12 +161,9 @@ def download(
     """Write the contents of `url` to `target`, and check them; return the number of bytes.
 
     Args:
-        url: the address.
         target: a binary file that can seek.
-        integrity: the checksum, as npm writes it.
         pause: seconds to wait before the second try; one `pause` more before each further one.
         progress: called with the bytes so far, and all bytes if known.
-        note: called with a line about a try that failed.
 
     Raises:
         InstallError: it could not be read, or has another checksum.

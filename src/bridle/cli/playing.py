@@ -33,14 +33,10 @@ def shown(path: object) -> str:
 
 
 def read_script(path: str, kinds: tuple[type[Any], ...] = (Script,)) -> Any:
-    """Return the script of a file in JSON, TOML or Python.
+    """Return the script of a file in JSON, TOML or Python; raise OptionsError if there is none.
 
     Args:
-        path: the file.
         kinds: the classes that `script` of a Python file may have.
-
-    Raises:
-        OptionsError: the file cannot be read, or contains no script.
     """
     file = Path(path)
     if file.suffix not in _LANGUAGES:
@@ -83,13 +79,7 @@ def _python(file: Path, kinds: tuple[type[Any], ...]) -> Any:
 
 
 def run_command(command: Sequence[str], environment: Mapping[str, str | None], terminal: Terminal) -> int | None:
-    """Run a command in this terminal and return its exit code; None if it cannot be started.
-
-    Args:
-        command: the program and its arguments.
-        environment: laid over that of this process; a value of None unsets the variable.
-        terminal: for the error.
-    """
+    """Run a command in this terminal; return its exit code, or None if it cannot be started. A variable of None is unset."""
     sys.stdout.flush()
     child: subprocess.Popen[bytes] | None = None
     early: list[int] = []
@@ -135,10 +125,7 @@ def write_report(
     """Write the report as the flags require; return the exit code.
 
     Args:
-        report: the report.
         given: the flags `as_json`, `junit` and `output`.
-        suite: the name of the suite in JUnit XML.
-        terminal: where it is written without `output`.
         hint: the likely reason, if the CLI or the model was never reached.
         beside: a command has written to standard output, so that text goes to standard error.
     """

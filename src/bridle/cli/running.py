@@ -162,8 +162,6 @@ def show_query(
     """Run a query and show every item; return the last result.
 
     Args:
-        prompt: the prompt.
-        options: the options of the query.
         view: shows the items; None shows nothing.
         terminal: shows a spinner, and how to resume after an interrupt; None shows neither.
     """
@@ -310,11 +308,7 @@ def _warnings_shown(terminal: Terminal) -> Iterator[None]:
 
 
 def checked_level(level: str | None) -> int | None:
-    """Return the number of a level of `--log-level`; None if it is not used.
-
-    Raises:
-        OptionsError: there is no such level.
-    """
+    """Return the number of a level of `--log-level`, None if it is not used; raise OptionsError if there is no such level."""
     if level is None:
         return None
     if level.lower() not in LOG_LEVELS:

@@ -109,7 +109,6 @@ class Channel:
     """One stream of the terminal: text is cleaned, and wrapped at words if the stream is a terminal.
 
     Args:
-        file: standard output or standard error.
         owner: the terminal, which knows whether anything may be written.
 
     Attributes:
@@ -186,7 +185,6 @@ class Terminal(Channel):
         styled: True if it shows colours.
         asking: True while a question of `ask` is the last text on it.
         writing: True in the middle of a write, which may block.
-        muted: True writes nothing.
         last_words: a line for standard error if the command is interrupted.
     """
 
@@ -328,7 +326,6 @@ class Moving:
     """Lines that change while nothing is written; a thread draws them, and only where a write cannot block.
 
     Args:
-        terminal: the terminal, for texts that are written.
         lines: returns the lines, clean and not wider than the terminal, for the seconds without other output; none for nothing.
     """
 
@@ -388,12 +385,7 @@ class Moving:
 
 
 class Spinner:
-    """A sign that turns, and a text, once nothing was written for a moment.
-
-    Args:
-        terminal: the terminal.
-        text: the text.
-    """
+    """A sign that turns, and a text, once nothing was written for a moment."""
 
     def __init__(self, terminal: Terminal, text: str) -> None:
         self.text = text
@@ -459,11 +451,9 @@ class Wrapper:
 
 
 def wrapped(text: str, width: int, hang: str | None = None) -> str:
-    """Return clean text broken at words.
+    """Return clean text broken at words; its own line ends are kept.
 
     Args:
-        text: the text; its own line ends are kept.
-        width: the columns of a line.
         hang: how continued lines begin; None means as far in as the line itself.
     """
     lines = []

@@ -42,12 +42,7 @@ class Event(msgspec.Struct, omit_defaults=True):
 
 
 def timeline(trace: Trace, *, full: bool) -> list[Event]:
-    """Return the events of all sessions.
-
-    Args:
-        trace: the trace.
-        full: True for texts in full, False for their beginnings.
-    """
+    """Return the events of all sessions, with texts in full or with their beginnings."""
     found = _Timeline(trace, full=full)
     events = [event for item in trace.builder.items for event in found.of(item)]
     return [*events, *found.bookkeeping()]

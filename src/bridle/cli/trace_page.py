@@ -29,11 +29,7 @@ class UnreadableError(Exception):
 
 
 def read(text: str, title: str | None = None) -> Trace:
-    """Return a trace by its file, or a conversation by its session id.
-
-    Raises:
-        UnreadableError: it cannot be read.
-    """
+    """Return a trace by its file, or a conversation by its session id; raise UnreadableError if it cannot be read."""
     shown = escape_terminal(text, 300)
     try:
         return traces.read(text, title=title)

@@ -73,7 +73,6 @@ class Transcript:
     """Shows every item in a readable way.
 
     Args:
-        terminal: the terminal.
         inside: True within a longer conversation: the first item is set apart, and the session is not named.
         begun: the channels that have text already, shared by the transcripts of a conversation; None means by `inside`.
         header: True shows model, folder and version when the session begins.

@@ -166,7 +166,6 @@ class TypedArguments:
     """Arguments that become typed values, one for each parameter.
 
     Attributes:
-        schema: the JSON schema of the arguments.
         convert: from the JSON object to the keyword arguments; raises `ArgumentsError`.
     """
 
@@ -187,11 +186,7 @@ class TypedArguments:
             _add_default(self.schema["properties"][parameter.name], parameter.default)
 
     def convert(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return what the function gets, by parameter name.
-
-        Raises:
-            ArgumentsError: they do not fit.
-        """
+        """Return what the function gets, by parameter name; raise ArgumentsError if the arguments do not fit."""
         try:
             return self._convert(arguments)
         except RecursionError:
@@ -216,11 +211,7 @@ class PlainArguments:
         self._allowed = frozenset(properties) if closed else None
 
     def convert(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments for the one parameter that takes them.
-
-        Raises:
-            ArgumentsError: one is missing, or there is one too many.
-        """
+        """Return the arguments for the one parameter that takes them; raise ArgumentsError if one is missing, or there is one too many."""
         if self._check is not None:
             self._check.convert({name: value for name, value in arguments.items() if name in self.schema["properties"]})
         for name in self._required:
@@ -233,11 +224,7 @@ class PlainArguments:
 
 
 def schema_of(kind: Any, field: str) -> dict[str, Any]:
-    """Return the JSON schema of a class whose values are JSON objects.
-
-    Raises:
-        OptionsError: there is none, or it does not describe an object.
-    """
+    """Return the JSON schema of a class whose values are JSON objects; raise OptionsError if there is none."""
     try:
         if is_model(kind):
             schema: dict[str, Any] = kind.model_json_schema(mode="serialization")

@@ -232,9 +232,7 @@ def result_of(outcome: object, *, promised: bool = False, tool: str = "") -> dic
     """Return the MCP result for what a tool returned, or for the exception that it raised.
 
     Args:
-        outcome: the value, or the exception.
         promised: True if the tool has an output schema: then a result must be an object.
-        tool: the name of the tool, for the log.
     """
     try:
         if isinstance(outcome, BaseException):

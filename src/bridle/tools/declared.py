@@ -359,11 +359,7 @@ class _OneArgument:
         self._typed = TypedArguments(tool, [Parameter(name, kind)])
 
     def convert(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the object for the one parameter that takes it.
-
-        Raises:
-            ArgumentsError: the arguments do not fit.
-        """
+        """Return the object for the one parameter that takes it; raise ArgumentsError if the arguments do not fit."""
         try:
             return self._typed.convert({self._name: arguments})
         except ArgumentsError as error:

@@ -50,11 +50,7 @@ class Recorder(Protocol):
         """Return the transport to use, and whether it is a local child process in the end.
 
         Args:
-            make: makes the transport.
-            options: those of the query or session.
             local: True if `make` makes the local child process, for which a CLI is searched.
-            blocking: True for a `SyncTransport`, False for an `AsyncTransport`.
-            name: the name that the user gave the session, if any.
         """
 
 
@@ -63,11 +59,7 @@ recorder: ContextVar[Recorder | None] = ContextVar("bridle_recorder", default=No
 
 
 class Everywhere:
-    """Where everything that is opened in this process is traced, unless its options name a trace.
-
-    Attributes:
-        path: the file; None for none.
-    """
+    """Where everything that is opened in this process is traced, unless its options name a trace."""
 
     path: str | None = None
 
@@ -79,9 +71,7 @@ class RecordedBy:
     """A value for `transport=` that is recorded wherever it is opened: threads do not inherit the context.
 
     Args:
-        by: the recorder.
         inner: the transport to record; a local child process if None.
-        name: the name of the session in the recording.
     """
 
     def __init__(
@@ -114,22 +104,14 @@ def _no_child() -> NoReturn:
 def open_async(
     given: AsyncTransport | TransportSource | None, make_child: Callable[[], AsyncTransport], options: Options
 ) -> tuple[AsyncTransport, bool]:
-    """Return the transport of an async query or session, and whether it is a local child process.
-
-    Raises:
-        TypeError: the transport has not the shape of an async one.
-    """
+    """Return the transport of an async query or session, and whether it is a local child process; raise TypeError for a wrong shape."""
     return _open(given, make_child, options, blocking=False)
 
 
 def open_sync(
     given: SyncTransport | TransportSource | None, make_child: Callable[[], SyncTransport], options: Options
 ) -> tuple[SyncTransport, bool]:
-    """Return the transport of a blocking query or session, and whether it is a local child process.
-
-    Raises:
-        TypeError: the transport has not the shape of a blocking one.
-    """
+    """Return the transport of a blocking query or session, and whether it is a local child process; raise TypeError for a wrong shape."""
     return _open(given, make_child, options, blocking=True)
 
 
@@ -166,16 +148,7 @@ _AWAITABLES = ("Awaitable", "Coroutine", "Future", "Task")
 
 
 def check_shape(transport: object, *, blocking: bool, parameter: str = "`transport`") -> None:
-    """Do nothing if `transport` has the shape of a pull transport, or of a push transport.
-
-    Args:
-        transport: the object to check.
-        blocking: True for the form of `bridle.sync`, False for the async form.
-        parameter: the name of the object in the message.
-
-    Raises:
-        TypeError: it has not; the message names each wrong member.
-    """
+    """Raise TypeError, which names each wrong member, unless the transport has the shape of a pull transport or of a push transport."""
     pull, push = (SyncTransport, SyncPushTransport) if blocking else (AsyncTransport, AsyncPushTransport)
     members = dict(_members(pull))
     extra = {name: wanted for name, wanted in _members(push) if name not in members}

@@ -238,11 +238,7 @@ class Child:
         self._poller: Poller | None = None
 
     def start(self) -> None:
-        """Start the process. A start that fails leaves nothing behind.
-
-        Raises:
-            SpawnError: the operating system refused: the program, a descriptor or a thread.
-        """
+        """Start the process. If the system refuses the program, a descriptor or a thread, raise SpawnError and leave nothing behind."""
         plan = self._plan
         pipes: dict[str, int] = {}
         try:
@@ -513,7 +509,6 @@ class Child:
         """Send a signal to the process, if it has not been reaped.
 
         Args:
-            number: which signal.
             group: True to send it to its process group, of which it is the leader.
         """
         with self._lock:
@@ -622,7 +617,6 @@ class ChildProcess:
     Args:
         stop_grace: seconds for an exit by itself.
         kill_grace: seconds for an exit after SIGTERM.
-        stderr_tail_bytes: how much of the end of stderr to keep.
         on_stderr: called with each line of stderr, in a thread of its own.
     """
 

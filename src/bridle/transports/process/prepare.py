@@ -42,13 +42,11 @@ class Preparation:
     """Makes a `LaunchPlan` from options.
 
     Args:
-        options: the options of the query or session.
         prompt: the prompt of a one-shot; None for a session.
         session: True for the bidirectional protocol.
         find: False with a custom transport: then no CLI is looked for and no version asked.
 
     Attributes:
-        options: the options; they may be replaced before `run`.
         warnings: the warnings to issue before anything runs.
     """
 

@@ -15,11 +15,7 @@ _REMOVAL_SECONDS = 0.1
 
 
 def make_folder() -> str:
-    """Return the path of a new, empty folder with the mode 0700.
-
-    Raises:
-        OSError: it cannot be made.
-    """
+    """Return the path of a new, empty folder with the mode 0700."""
     import tempfile  # here, because it costs a program without such folders 4 ms; it loads `shutil` as well
 
     folder = tempfile.mkdtemp(prefix="bridle-session-")

@@ -86,7 +86,6 @@ def stop_sequence(
     """Stop `child`: yields how long to wait for its exit at most, and is sent True as soon as it has exited.
 
     Args:
-        child: the child to stop.
         turn_open: True if the model may be at work: then nothing is waited for before SIGTERM, and nothing that it started survives.
         stop_grace: seconds for an exit by itself after its input was closed (its transcript is written then).
         kill_grace: seconds for an exit after SIGTERM.
@@ -226,11 +225,7 @@ class Reaper:
         return len(self._live)
 
     def attend(self) -> None:
-        """Start the thread if it does not run.
-
-        Raises:
-            OSError, RuntimeError: no descriptor or no thread is available.
-        """
+        """Start the thread if it does not run; raise OSError or RuntimeError if no descriptor or no thread is available."""
         with self._lock:
             if self._helper is None:
                 self._launch()
@@ -256,11 +251,7 @@ class Reaper:
         return True
 
     def watch(self, descriptor: int, drain: Drain) -> None:
-        """Have the thread call `drain.read` while there is something to read.
-
-        Raises:
-            OSError, RuntimeError: no descriptor or no thread is available.
-        """
+        """Have the thread call `drain.read` while there is something to read; it can fail as `attend` does."""
         with self._lock:
             self.attend()
             assert self._helper is not None  # noqa: S101
@@ -309,8 +300,6 @@ class Reaper:
         """Take a child over and end it; `child.done` tells when it is gone and reaped.
 
         Args:
-            child: the child.
-            turn_open: True if the model may be at work.
             here: True to finish a child that has exited by itself in this call, which then may wait for locks and for moments.
         """
         steps = stop_sequence(

@@ -34,8 +34,6 @@ class ShortRun:
         """Run the program to its end, as `subprocess.run` does.
 
         Args:
-            argv: the program and its arguments.
-            seconds: how long it may take; None for any time.
             how: further arguments of `subprocess.Popen`; standard input is empty, and standard output is read.
 
         Raises:

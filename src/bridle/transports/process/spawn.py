@@ -30,9 +30,7 @@ def start(
     """Start a process, in a session of its own; return it, and this side's descriptors of its pipes, by name.
 
     Args:
-        argv: the program and its arguments.
         stdin, stdout, stderr: `subprocess.DEVNULL`, `PIPE` or `STDOUT`; None for the one of this process.
-        how: further arguments of `subprocess.Popen`.
 
     Raises:
         OSError, ValueError, LookupError, subprocess.SubprocessError: the process could not be started.
@@ -95,13 +93,7 @@ def _interpreter_hint(path: str) -> str:
 
 
 def spawn_error(path: str, cwd: str | None, error: Exception) -> SpawnError:
-    """Return the error with its cause: ENOENT can be the program, its interpreter or the working directory.
-
-    Args:
-        path: the program that was to be started.
-        cwd: the working directory of the process; None for that of this process.
-        error: the exception that the start raised.
-    """
+    """Return the error with its cause: ENOENT can be the program, its interpreter or the working directory."""
     number = error.errno if isinstance(error, OSError) else None
     reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
     hint = "" if isinstance(error, OSError) else _THREADS_HINT if "thread" in reason else ""

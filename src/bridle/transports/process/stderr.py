@@ -114,7 +114,6 @@ class StderrDrain:
 
     Args:
         descriptor: the read end of the pipe; owned from here on, if this does not raise.
-        tail_bytes: how much of the end to keep.
         on_line: called with each line, without its line end; referred to weakly.
         name: for the thread that calls `on_line`.
         waiting_lines: how many lines wait for a callback that is slower than the child.
@@ -137,11 +136,7 @@ class StderrDrain:
         os.set_blocking(descriptor, False)
 
     def start(self) -> None:
-        """Begin to drain.
-
-        Raises:
-            OSError, RuntimeError: no descriptor or no thread is available.
-        """
+        """Begin to drain; raise OSError or RuntimeError if no descriptor or no thread is available."""
         assert self._descriptor is not None  # noqa: S101
         reaper.watch(self._descriptor, self)
         if self._lines is not None:

@@ -37,11 +37,7 @@ class AsyncChildProcess(ChildProcess):
     _more_is_likely = False
 
     async def start(self, plan: LaunchPlan) -> None:
-        """Start the process, off the event loop: a fork of a large host takes long enough to be felt by an event loop.
-
-        Raises:
-            SpawnError: the operating system refused.
-        """
+        """Start the process, off the event loop: a fork of a large host takes long enough to be felt by an event loop."""
         if self._started_ahead:
             return
         # Called again after a cancellation, it goes on with the start that is under way.
@@ -54,11 +50,7 @@ class AsyncChildProcess(ChildProcess):
             await self._starting.wait()
 
     def start_ahead(self, plan: LaunchPlan) -> None:
-        """Start the process in a thread that prepared it, unless it was stopped; `start` then returns immediately.
-
-        Raises:
-            SpawnError: the operating system refused.
-        """
+        """Start the process in a thread that prepared it, unless it was stopped; `start` then returns immediately."""
         self._spawn(plan, unless_stopped=True)
         self._started_ahead = self._child is not None
 

@@ -18,11 +18,7 @@ class SyncChildProcess(ChildProcess):
     """Runs the CLI as a child process; a `SyncPushTransport`. Arguments: those of `ChildProcess`."""
 
     def start(self, plan: LaunchPlan) -> None:
-        """Start the process.
-
-        Raises:
-            SpawnError: the operating system refused.
-        """
+        """Start the process; raise SpawnError if the operating system refuses."""
         self._spawn(plan)
 
     def send(self, data: bytes) -> None:

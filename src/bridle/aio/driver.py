@@ -47,9 +47,7 @@ class Driver:
     """Drives one session, from the start of the process to its end.
 
     Args:
-        core: the core of the session.
         transport: the connection to the CLI, not started yet.
-        plan: how to start it.
     """
 
     def __init__(self, core: SessionCore[Any], transport: AsyncTransport, plan: LaunchPlan) -> None:
@@ -313,13 +311,6 @@ def run_in_thread(job: Job, finish: Finish, loop: Loop, context: contextvars.Con
     """Run a plain callback in a thread. The loop gets its outcome, and no task waits for it.
 
     The outcome of one that is stopped is dropped, and its thread is free when it returns.
-
-    Args:
-        job: the callback.
-        finish: called in the loop with the outcome.
-        loop: the event loop.
-        context: the context variables of the callback.
-        threads: the threads.
     """
     call = job.take()
     stopped = False

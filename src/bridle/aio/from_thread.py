@@ -50,7 +50,6 @@ class FromThread:
 
     Args:
         find: returns the object; None once it is gone.
-        loop: its event loop.
     """
 
     __slots__ = ("_find", "_loop")
@@ -105,12 +104,7 @@ class FromThread:
 
 
 def run_in(loop: Loop, function: Callable[[], Any]) -> Any:
-    """Call a function in an event loop, await its value if possible, and return the outcome here.
-
-    Raises:
-        BaseException: raised by the function.
-        SessionClosedError: the event loop has ended.
-    """
+    """Call a function in an event loop, await its value if possible, and return or raise the outcome here."""
     done = threading.Event()
     values: list[Any] = []
     errors: list[BaseException] = []

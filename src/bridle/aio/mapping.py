@@ -313,11 +313,7 @@ class MapStream(OtherShell, Generic[R]):
 
 
 def _refuse_one_session(options: Options) -> None:
-    """Do nothing if each prompt can have a session of its own.
-
-    Raises:
-        OptionsError: they would use the same one at the same time.
-    """
+    """Raise OptionsError if the prompts would use the same session at the same time."""
     for name in ("session_id", "resume", "continue_conversation"):
         if getattr(options, name) and (name == "session_id" or not options.fork_session):
             fix = "Leave it out." if name == "session_id" else "Add `fork_session=True`."

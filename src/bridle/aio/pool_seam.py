@@ -31,9 +31,6 @@ T = TypeVar("T")
 class PoolSeam:
     """Waits, starts and calls for a pool on an event loop. Created where the pool starts.
 
-    Args:
-        name: its owner, in names of tasks and errors.
-
     Attributes:
         lock: held while the core is read or changed; here it does nothing.
     """
@@ -47,11 +44,7 @@ class PoolSeam:
         self._nudged: anyio.Event = anyio.Event()
 
     def check(self) -> None:
-        """Refuse calls from another event loop.
-
-        Raises:
-            RuntimeError: the pool belongs to another event loop.
-        """
+        """Raise RuntimeError if the pool belongs to another event loop."""
         if not self._loop.is_current:
             raise RuntimeError(f"This {self._name} belongs to another event loop. Use it in the loop that started it.")
 
@@ -67,8 +60,6 @@ class PoolSeam:
         """Wait until a flag is set or woken, `seconds` at most; return False if the time passed.
 
         Args:
-            flag: the flag.
-            seconds: time limit; None waits without one.
             since: value of `flag.wakes` when the caller looked at the core; a wake since then counts.
         """
         if flag.is_set or (since is not None and flag.wakes != since):

@@ -60,11 +60,8 @@ class _Plain:
     """The one-way launch: the prompt goes with it, and the stream reads when its caller reads. `Steered` has the same methods.
 
     Attributes:
-        transport: the connection to the CLI.
-        core: the items and the ending.
         items: the items that the stream gives next.
         gone: True once the CLI was stopped.
-        log: the log of the query.
     """
 
     def __init__(self, prompt: str, options: Options, transport: AsyncTransport | TransportSource | None) -> None:
@@ -465,11 +462,7 @@ class QueryStream(OtherShell):
             return False
 
     async def _wait(self, timeout: float | None) -> None:
-        """Wait until there is an item or the end, or the time has passed.
-
-        Raises:
-            TimeoutError: the time has passed.
-        """
+        """Wait until there is an item or the end; raise TimeoutError if the time has passed."""
         way = self._way
         until = None if timeout is None else time.monotonic() + timeout
         left = timeout
@@ -521,11 +514,7 @@ class QueryStream(OtherShell):
                 self.warnings.append(failure)
 
     def _reading(self, call: str) -> Mark:
-        """Mark the stream as being read for the length of a `with` block.
-
-        Raises:
-            ConcurrentUseError: another reader has it.
-        """
+        """Mark the stream as being read for the length of a `with` block; raise ConcurrentUseError if another reader has it."""
         if not self._mark.take():
             raise ConcurrentUseError.for_call(call)
         return self._mark

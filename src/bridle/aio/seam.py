@@ -45,7 +45,6 @@ class Seam:
     Attributes:
         lock: held while the core is read or changed; here it does nothing.
         driver: the driver of a session; None before its launch.
-        connection: the connection of the session.
     """
 
     def __init__(self) -> None:
@@ -74,13 +73,10 @@ class Seam:
     # -- enter the core ------------------------------------------------------------------------------------------------
 
     def check(self, flag: Flag | None = None) -> None:
-        """Refuse calls from another event loop: the core must not be touched there, and a waiting task would never wake.
+        """Raise RuntimeError in another event loop: the core must not be touched there, and a waiting task would never wake.
 
         Args:
             flag: if it is set, the caller does not wait, and may be anywhere.
-
-        Raises:
-            RuntimeError: the session belongs to another event loop.
         """
         if self.driver is None or self.driver.is_here or self._core.ended.is_set or (flag is not None and flag.is_set):
             return
@@ -124,15 +120,11 @@ class Seam:
     # -- wait ----------------------------------------------------------------------------------------------------------
 
     async def wait(self, flag: Flag, seconds: float | None = None, *, since: int | None = None) -> bool:
-        """Wait until a flag is set or woken.
+        """Wait until a flag is set or woken; return False if the time limit passed.
 
         Args:
-            flag: the flag.
             seconds: time limit; it only counts before the launch, because the driver looks after timeouts.
             since: value of `flag.wakes` when the caller looked at the core; a wake since then counts.
-
-        Returns:
-            False if the time limit passed.
         """
         if flag.is_set or (since is not None and flag.wakes != since):
             return True
@@ -178,11 +170,7 @@ class Seam:
     # -- start and stop ------------------------------------------------------------------------------------------------
 
     def launch(self, plan: LaunchPlan) -> None:
-        """Start the driver, which starts the CLI.
-
-        Raises:
-            SessionClosedError: the session was stopped meanwhile.
-        """
+        """Start the driver, which starts the CLI; raise SessionClosedError if the session was stopped meanwhile."""
         if self._core.stop_asked:
             raise self._core.connection.closed_error()
         self.driver = Driver(self._core, self._transport, plan)

@@ -45,11 +45,7 @@ __all__ = [
 
 
 def check_loop() -> None:
-    """Do nothing where asyncio or trio runs.
-
-    Raises:
-        RuntimeError: no event loop runs here.
-    """
+    """Raise RuntimeError where neither asyncio nor trio runs."""
     try:
         anyio.current_time()
     except RuntimeError:
@@ -77,11 +73,7 @@ class Preparing:
         return plan
 
     async def plan(self) -> LaunchPlan:
-        """Return the launch plan. The next call continues one that was cancelled.
-
-        Raises:
-            BridleError: as `Preparation.run` and `start` of a transport.
-        """
+        """Return the launch plan. The next call continues one that was cancelled."""
         if not self._preparation.may_block:
             return self._preparation.run()
         if self._call is None:
@@ -136,11 +128,7 @@ def append_of(store: SessionStore, _seconds: float | None) -> Callable[..., Any]
 
 
 async def call_store(function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float | None) -> Any:
-    """Call a method of a store; a plain one runs in a thread.
-
-    Raises:
-        TimeoutError: it did not return in time.
-    """
+    """Call a method of a store; a plain one runs in a thread. Raise TimeoutError if it did not return in time."""
     with anyio.fail_after(seconds):
         if is_async(function):
             return await function(*arguments)

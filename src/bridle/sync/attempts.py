@@ -21,16 +21,10 @@ __all__ = ["answered"]
 def answered(
     attempts: Attempts, output_type: Any, collect: Callable[[Any, Options], Any], pause: Callable[[float], Any]
 ) -> RunResult[Any]:
-    """Make attempts until one has the answer.
+    """Make attempts until one has the answer; raise the error of the last one.
 
     Args:
-        attempts: the attempts.
-        output_type: the type of the answer.
         collect: makes an attempt with a prompt and options, and returns its `CollectResult`.
-        pause: waits between two attempts.
-
-    Raises:
-        BridleError: the last attempt failed.
     """
     while True:
         collected: CollectResult | None = None

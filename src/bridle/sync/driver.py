@@ -46,7 +46,6 @@ class Driver:
     """Drives one session, from the start of the process to its end.
 
     Args:
-        core: the core of the session.
         transport: the connection to the CLI, which was started.
         lock: held while the core is read or changed.
         tell: passes new warnings on to the user.
@@ -84,11 +83,7 @@ class Driver:
         return self._thread is threading.current_thread()
 
     def run(self, call: Callable[[], None]) -> None:
-        """Run a function of the library in one of the session's threads; it must not raise.
-
-        Raises:
-            RuntimeError: no thread is available.
-        """
+        """Run a function of the library, which must not raise, in one of the session's threads; raise RuntimeError if there is none."""
         self._runner.run(call)
 
     def flush(self) -> None:

@@ -28,9 +28,6 @@ T = TypeVar("T")
 class PoolSeam:
     """Waits, starts and calls for a pool in threads.
 
-    Args:
-        name: its owner, in names of threads.
-
     Attributes:
         lock: held while the core is read or changed.
     """
@@ -55,11 +52,7 @@ class PoolSeam:
             )
 
     def spawn(self, job: Callable[[], None]) -> None:
-        """Start a job, which must not raise, in a thread.
-
-        Raises:
-            RuntimeError: there can be no more threads.
-        """
+        """Start a job, which must not raise, in a thread; raise RuntimeError if there can be no more threads."""
         self._threads.run(partial(self._context.copy().run, job))
 
     def work(self, function: Callable[[], T]) -> T:
@@ -70,8 +63,6 @@ class PoolSeam:
         """Wait until a flag is set or woken, `seconds` at most; return False if the time passed.
 
         Args:
-            flag: the flag.
-            seconds: time limit; None waits without one.
             since: value of `flag.wakes` when the caller looked at the core; a wake since then counts.
         """
         with self.lock:

@@ -25,11 +25,7 @@ class _Loop:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def running(self) -> asyncio.AbstractEventLoop:
-        """Return the loop.
-
-        Raises:
-            RuntimeError: no thread is available.
-        """
+        """Return the loop; raise RuntimeError if no thread is available."""
         import asyncio
 
         with self._lock:

@@ -41,7 +41,6 @@ class Seam:
     Attributes:
         lock: held while the core is read or changed.
         driver: the driver of a session; None before its launch.
-        connection: the connection of the session.
     """
 
     def __init__(self) -> None:
@@ -110,15 +109,10 @@ class Seam:
     # -- wait ----------------------------------------------------------------------------------------------------------
 
     def wait(self, flag: Flag, seconds: float | None = None, *, since: int | None = None) -> bool:
-        """Wait until a flag is set or woken.
+        """Wait until a flag is set or woken; return False if the time limit passed.
 
         Args:
-            flag: the flag.
-            seconds: time limit; None waits without limit.
             since: value of `flag.wakes` when the caller looked at the core; a wake since then counts.
-
-        Returns:
-            False if the time limit passed.
         """
         with self.lock:
             if flag.is_set or (since is not None and flag.wakes != since):
@@ -167,12 +161,7 @@ class Seam:
     # -- start and stop ------------------------------------------------------------------------------------------------
 
     def launch(self, plan: LaunchPlan) -> None:
-        """Start the CLI in the caller's thread, then the reading thread.
-
-        Raises:
-            StartError: the CLI cannot be started.
-            SessionClosedError: the session was stopped meanwhile.
-        """
+        """Start the CLI in the caller's thread, then the reading thread. Raise SessionClosedError if the session was stopped meanwhile."""
         core = self._core
         self._transport.start(plan)
         try:
@@ -229,12 +218,7 @@ class Seam:
 
 
 class Teller:
-    """Passes warnings of one session on: `on_warning` may take its time, and is called in order, in one thread at a time.
-
-    Args:
-        core: the core, which keeps new warnings.
-        lock: the lock of the core.
-    """
+    """Passes warnings of one session on: `on_warning` may take its time, and is called in order, in one thread at a time."""
 
     def __init__(self, core: SessionCore[Any], lock: threading.RLock) -> None:
         self._core = core

@@ -185,11 +185,7 @@ class Life(Generic[A]):
             seam.tell()
 
     def _resumed(self) -> Options:
-        """Return the options for the launch: those of a private folder if a session is resumed from a store.
-
-        Raises:
-            StoreError: the store failed.
-        """
+        """Return the options for the launch: those of a private folder if a session is resumed from a store."""
         core = self.core
         options = core.options
         if not self._own_transport or core.storing is None:
@@ -298,11 +294,7 @@ def _ids_of(core: weakref.ref[SessionCore[Any]]) -> Callable[[], Mapping[str, An
 
 
 def _next(seam: Seam, inbox: Inbox, timeout: float | None = None) -> Any:
-    """Wait for the next item of an inbox; return None at its end.
-
-    Raises:
-        TimeoutError: no item came in time.
-    """
+    """Wait for the next item of an inbox; return None at its end. Raise TimeoutError if no item came in time."""
     seam.pause(inbox)
     until = None if timeout is None else time.monotonic() + timeout
     while True:

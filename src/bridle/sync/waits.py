@@ -50,11 +50,7 @@ class Preparing:
         self._preparation = preparation
 
     def plan(self) -> LaunchPlan:
-        """Return the launch plan.
-
-        Raises:
-            BridleError: as `Preparation.run`.
-        """
+        """Return the launch plan."""
         return self._preparation.run()
 
 
@@ -99,11 +95,7 @@ def append_of(store: SessionStore, seconds: float | None) -> Callable[..., Any]:
 
 
 def call_store(function: Callable[..., Any], arguments: tuple[Any, ...], seconds: float | None) -> Any:
-    """Call a method of a store, in a thread of its own.
-
-    Raises:
-        TimeoutError: it did not return in time.
-    """
+    """Call a method of a store, in a thread of its own; raise TimeoutError if it did not return in time."""
     if is_async(function):
         return private_loop.run(function, *arguments, seconds=seconds)
     outcome: list[Any] = []

@@ -557,7 +557,7 @@ class DecodeError(StreamError):
     """One line of output was not a JSON object. Not terminal: it is an item of the stream, and reading continues.
 
     Attributes:
-        line: the bytes of the line, without its line end.
+        line: the bytes of the line, without its line end, and with `<masked>` for secrets.
         reason: `not-json`, `not-utf8`, `not-an-object` or `too-deep`.
         detail: the text of the decoder.
     """

@@ -556,6 +556,18 @@ def test_a_lock_that_is_not_released_is_named(tmp_path: Path) -> None:
         pass
 
 
+def test_what_git_prints_is_shown_without_secrets(tree: Worktree, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MACHINE_TOKEN", "secret-of-the-machine")
+    place = tree.prepare("one", fresh=True)
+    with pytest.raises(WorkspaceError) as caught:
+        Git(("-C", place.folder), patience(10)).run("rev-parse", "sk-ant-api03-abcdefghij", "secret-of-the-machine")
+    assert "<masked>" in str(caught.value)
+    assert "sk-ant" not in str(caught.value)
+    with pytest.raises(WorkspaceError) as caught:
+        Git(("-C", place.folder), patience(10)).run("rev-parse", "secret-of-the-machine", "--")
+    assert "secret-of" not in str(caught.value)
+
+
 def test_a_command_that_hangs_is_ended(repo: Path, tree: Worktree, tmp_path: Path) -> None:
     place = tree.prepare("one", fresh=True)
     git(repo, "config", "filter.slow.clean", f"echo $$ > {tmp_path}/pid; exec tail -f /dev/null")

@@ -97,10 +97,10 @@ def test_a_return_at_the_limit_may_belong_to_the_line_end_or_not() -> None:
     assert framer.receive_eof() == b"z"
 
 
-def test_the_head_of_a_long_line_has_200_bytes_wherever_it_was_cut() -> None:
-    line = bytes(range(48, 58)) * 30
+def test_the_head_of_a_long_line_has_8_kib_wherever_it_was_cut() -> None:
+    line = bytes(range(48, 58)) * 900
     for chunks in ([line + b"\n"], [line[:150], line[150:] + b"\n"], [line]):
-        assert feed(chunks, limit=250) == [OversizedLine(300, line[:200])]
+        assert feed(chunks, limit=8_500) == [OversizedLine(9_000, line[: 8 * 1024])]
 
 
 def test_the_end_of_the_output_forgets_what_was_there() -> None:

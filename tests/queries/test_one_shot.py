@@ -223,6 +223,42 @@ def test_errors_have_no_secrets_that_the_cli_printed(
     shell.play(scenario)
 
 
+@pytest.mark.parametrize(
+    ("steps", "count"),
+    [
+        ([["out", PRINTED.replace('{"env', 'with {"env')], ["exit", 7]], 100),
+        ([["out", PRINTED.replace('{"env', 'with {"env')], ["exit", 7]], 2),
+        ([["out", f"{'x' * 150}{SECRETS[1]} {SECRETS[0]}{'y' * 300}\n"], *PLAIN], 100),
+        ([*PLAIN, ["out", f"{{{SECRETS[0]} {SECRETS[1]}"]], 100),
+    ],
+    ids=["last-line", "limit", "long-line", "incomplete"],
+)
+def test_errors_have_no_secrets_that_stand_on_stdout(
+    shell: Shell,
+    playing: StandIn,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    steps: list[list[Any]],
+    count: int,
+) -> None:
+    monkeypatch.setenv("MACHINE_TOKEN", SECRETS[3])
+
+    async def scenario() -> None:
+        options = playing(*steps)
+        limits = Limits(consecutive_decode_errors=count, line_bytes=400 if "x" * 150 in str(steps) else 4_000)
+        options = options.replace(env={**(options.env or {}), "SHOP": SECRETS[1]}, limits=limits)
+        with caplog.at_level(logging.DEBUG, "bridle"):
+            items, error = await everything(shell.query("hi", options))
+        shown = [*items, *([] if error is None else [error])]
+        shown = [item for item in shown if isinstance(item, BaseException)]
+        assert shown
+        for one in shown:
+            for text in (str(one), repr(one), str(vars(one)), str(pickle.dumps(one)), caplog.text):
+                assert not [secret for secret in SECRETS if secret[:20] in text], text
+
+    shell.play(scenario)
+
+
 @pytest.mark.parametrize("output", [(), (ASSISTANT,)], ids=["silent", "talking"])
 @pytest.mark.parametrize("stderr", ["", "a reason\n"], ids=["quiet", "stderr"])
 @pytest.mark.parametrize("code", [1, 2, 126, 127, 143])

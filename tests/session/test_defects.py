@@ -245,6 +245,24 @@ def test_what_the_cli_started_ends_with_it(shell: Shell, options: Light, way: st
 # -- 5 and 6: errors ----------------------------------------------------------------------------------------------------
 
 
+@shows("errors.secrets")
+def test_errors_of_a_session_have_no_secrets_that_stand_on_stdout(
+    shell: Shell, options: Light, caplog: pytest.LogCaptureFixture
+) -> None:
+    secrets = ("sk-ant-api03-abcdefghij", "value of an option")
+
+    async def scenario() -> None:
+        session = make(shell, options(env={"SHOP": secrets[1]}, limits=bridle.Limits(consecutive_decode_errors=2)))
+        await got(session.start())
+        turn = await got(session.send(steps(["out", f"{secrets[0]} {secrets[1]}\n" * 2], ["sleep", 60])))
+        error = await raised(turn.result, bridle.DecodeErrorLimitError)
+        assert error.last.line == b"<masked> <masked>"
+        for text in (str(error), repr(error), str(vars(error)), str(session.warnings), caplog.text):
+            assert not [secret for secret in secrets if secret in text]
+
+    shell.play(scenario)
+
+
 @shows("errors.stderr")
 def test_errors_hold_what_the_cli_wrote_to_stderr(shell: Shell, options: Light) -> None:
     """Elsewhere each one says "Check stderr output for details", and the details are thrown away."""

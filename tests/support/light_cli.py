@@ -173,6 +173,8 @@ class LightCLI:
                     self.read()
             case ["sleep", seconds]:
                 time.sleep(seconds)
+            case ["out", text]:
+                os.write(1, text.encode())
             case ["err", text]:
                 os.write(2, text.encode())
             case ["exit", code]:

@@ -33,6 +33,7 @@ from bridle.queries.retrying import Attempts
 from bridle.transports.base import TransportSource
 from bridle.transports.opening import open_async
 from bridle.transports.process.prepare import Preparation
+from bridle.transports.recording.masking import Mask
 from bridle.waiting.threads import Mark, starters
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class _Plain:
             warn_before_start(self._options, self.preparation.warnings)
             if self.log.isEnabledFor(logging.DEBUG):
                 self.log.debug("starting; %s", one_line(plan.describe()))
-            self._plan = plan
+            self._plan, self._query.connection.mask = plan, Mask(plan)
         if self._closed:
             return
         await self.transport.start(self._plan)

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from bridle.errors import WorkspaceError
+from bridle.transports.recording.masking import Mask
 
 __all__ = ["Git"]
 
@@ -120,7 +121,7 @@ def _environment() -> dict[str, str]:
 
 
 def _failed(command: str, code: int, errors: bytes, *, busy: bool, hint: str) -> WorkspaceError:
-    text = errors.decode(errors="replace").strip()[-1000:] or "no message"
+    text = Mask()(errors).decode(errors="replace").strip()[-1000:] or "no message"
     full = "No space left on device" in text or "Disk quota exceeded" in text
     if full:
         hint = "Free some space, or pass `to=` a folder on another disk."

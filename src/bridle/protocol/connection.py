@@ -129,6 +129,7 @@ _PLAIN_AND_NAMELESS = frozenset(
     kind for kind in PLAIN if not {"user_message_uuid", "user_message_uuids"} & set(kind.__struct_fields__)
 ) - {AssistantMessage, StreamEvent}
 """The same while an ordinary frame may tell which prompt is being answered."""
+_SHOWN_HEAD_BYTES = 200
 _NOTHING_PLAIN: frozenset[type[Frame]] = frozenset()
 """For the role CLI, which delivers no messages."""
 _DECODED_ONCE: frozenset[type[Frame]] = frozenset(
@@ -184,6 +185,7 @@ class Connection:
         server_info: the CLI's description of itself, once it has answered `initialize`.
         background_tasks: the running background tasks, ambient ones included.
         session_id: the session, as soon as a message has named it.
+        mask: takes secrets out of a line that is not of the protocol, for errors and warnings. The host sets it for its launch.
         received: True once any byte has come.
     """
 
@@ -228,6 +230,7 @@ class Connection:
         self._always_plain, self._plain_and_nameless = _PLAIN_FOR[role]
         self._bad_lines = 0
         self._last_bad_line: bytes | None = None
+        self.mask: Callable[[bytes], bytes] = bytes
         self._batch: list[Message] = []
         self._events: list[events.Event] = []
         self._any_message = False
@@ -427,7 +430,7 @@ class Connection:
             try:
                 self._on_frame(decode(tail, self._warned))
             except DecodeError:
-                self._last_bad_line = tail
+                self._last_bad_line = tail = self.mask(tail)
                 self._emit(events.IncompleteLine(tail))
         self._output = OUTPUT[self._output, HalfHappening.CLOSED]
         if self._process is Process.EXITED:
@@ -468,14 +471,15 @@ class Connection:
                 self.log.debug("a frame of type %r was dropped", frame.type)
 
     def _on_long_line(self, line: OversizedLine) -> None:
+        head = self.mask(line.head)[:_SHOWN_HEAD_BYTES]
         if self._judges_lines:
-            self._warned(line_skipped(line.size, line.head, self._limits.line_bytes))
+            self._warned(line_skipped(line.size, head, self._limits.line_bytes))
         else:
-            self._emit(events.LongLine(line.size, line.head))
+            self._emit(events.LongLine(line.size, head))
 
     def _on_bad_line(self, error: DecodeError) -> None:
         self._bad_lines += 1
-        self._last_bad_line = error.line
+        self._last_bad_line = error.line = self.mask(error.line)
         self._emit(events.BadLine(error, self._bad_lines))
         if self._judges_lines and self._bad_lines >= self._limits.consecutive_decode_errors:
             self.fail(DecodeErrorLimitError(self._bad_lines, error))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-_HEAD_BYTES = 200
+_HEAD_BYTES = 8 * 1024  # more than is shown: a secret at the end of what is shown is known by all of it
 _SAMPLE_BYTES = 4_096
 _SHORT_LINES = 5
 _RETURN = ord("\r")

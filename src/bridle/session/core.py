@@ -56,6 +56,7 @@ from bridle.session.events import (
 )
 from bridle.session.readers import Answer, Flag, Progress
 from bridle.tools import server_kind
+from bridle.transports.recording.masking import Mask
 from bridle.waiting.log import logger
 
 if TYPE_CHECKING:
@@ -277,7 +278,7 @@ class SessionCore(Generic[A]):
 
     def initialize(self, plan: LaunchPlan, now: float) -> None:
         """Write `initialize`."""
-        self.deadlines.now = now
+        self.deadlines.now, self.connection.mask = now, Mask(plan)
         if self.log.isEnabledFor(logging.DEBUG):
             self.log.debug("started; %s", one_line(plan.describe()))
         prepare()

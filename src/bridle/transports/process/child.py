@@ -38,6 +38,7 @@ from bridle.transports.process.states import (
 )
 from bridle.transports.process.stderr import LineCallback, StderrDrain
 from bridle.transports.process.watchdog import watchdog
+from bridle.transports.recording.masking import Mask
 from bridle.waiting.log import logger
 from bridle.waiting.threads import Wakeup
 
@@ -227,6 +228,7 @@ class Child:
         self._owner = os.getpid()
         self._life = Life.STARTING
         self._plan = plan
+        self._mask = Mask(plan)
         self._stderr_tail_bytes = stderr_tail_bytes
         self._on_stderr = weakref.ref(on_stderr) if on_stderr is not None else None
         self._make_drain = drain
@@ -417,9 +419,7 @@ class Child:
         """The last part of stderr, without secrets: errors and recordings show it."""
         tail = self._stderr.tail if self._stderr is not None and self._stderr_tail_bytes else b""
         if tail != self._masked[0]:
-            from bridle.transports.recording.masking import without_secrets
-
-            self._masked = tail, without_secrets(tail, self._plan)[-self._stderr_tail_bytes :]
+            self._masked = tail, self._mask(tail)[-self._stderr_tail_bytes :]
         return self._masked[1]
 
     @property

@@ -25,6 +25,7 @@ from bridle.launch import (
 from bridle.transports.process.processes import CHILD_ID_VARIABLE
 from bridle.transports.process.short_runs import ShortRun
 from bridle.transports.process.spawn import spawn_error
+from bridle.transports.recording.masking import Mask
 
 if TYPE_CHECKING:
     from bridle.errors import StreamWarning
@@ -129,9 +130,7 @@ def ask_version(plan: LaunchPlan, seconds: float | None, query: ShortRun) -> str
         raise spawn_error(plan.version_argv[0], None, error) from error
     output = done.stdout.decode("utf-8", "replace")[:_VERSION_OUTPUT_CHARACTERS]
     if CLIVersion.parse(output) is None:
-        from bridle.transports.recording.masking import without_secrets
-
-        output = without_secrets(output.encode(), plan).decode()  # an error shows it
+        output = Mask(plan)(output.encode()).decode()  # an error shows it
     if done.returncode and not output.strip():
         return VersionFailure("spawn", f"it exited with code {done.returncode} and printed nothing")
     return output

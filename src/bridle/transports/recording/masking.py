@@ -1,32 +1,35 @@
-"""Output of the CLI for errors, which people read and logs keep: without secrets, but with the places and addresses that explain it."""
+"""Output of programs for errors, which people read and logs keep: without secrets, but with the places and addresses that explain it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bridle.transports.recording.redaction import Redactor, Vault
-
 if TYPE_CHECKING:
     from bridle.launch.plan import LaunchPlan
+    from bridle.transports.recording.redaction import Redactor
 
-__all__ = ["without_secrets"]
-
-
-class _Masks(Vault):
-    """One mark for all keys: there is no list of their values, and nothing is put back."""
-
-    def placeholder(self, kind: str, value: str) -> str:
-        return "<masked>" if kind == "key" else value
+__all__ = ["Mask"]
 
 
-def without_secrets(output: bytes, plan: LaunchPlan) -> bytes:
-    """Return what a program printed, with `<masked>` for each secret.
+class Mask:
+    """Puts `<masked>` for each secret in what a program printed. It learns the secrets when the first output comes.
 
     Args:
-        output: the bytes; those that are not UTF-8 stay.
-        plan: its launch. Values of `env`, of secret variables and of configurations of servers are secret.
+        plan: the launch of the program. Values of `env`, of secret variables and of configurations of servers are secret; without a
+            plan, those of the secret variables of this process.
     """
-    redactor = Redactor(_Masks())
-    redactor.prepare(plan)
-    redactor.places.patterns.clear()  # places explain an error
-    return redactor.text(output.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+    def __init__(self, plan: LaunchPlan | None = None) -> None:
+        self._plan = plan
+        self._redactor: Redactor | None = None
+
+    def __call__(self, output: bytes) -> bytes:
+        """Return the output; bytes that are not UTF-8 stay."""
+        if self._redactor is None:
+            from bridle.transports.recording.redaction import Redactor, Unnumbered
+
+            self._redactor = Redactor(Unnumbered())
+            if self._plan is not None:
+                self._redactor.prepare(self._plan)
+            self._redactor.places.patterns.clear()  # places explain an error
+        return self._redactor.text(output.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")

@@ -95,6 +95,14 @@ class Vault:
             return dict(self._counts)
 
 
+class Unnumbered(Vault):
+    """One mark for all keys: there is no list of their values, and nothing is put back."""
+
+    def placeholder(self, kind: str, value: str) -> str:
+        """Return the mark for a key, and all else as it is."""
+        return "<masked>" if kind == "key" else value
+
+
 def _existing(find: Callable[[], str]) -> str:
     """Return what `find` finds; nothing where the working directory was deleted, or no folder can be written."""
     try:

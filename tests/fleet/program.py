@@ -1,4 +1,7 @@
-"""A program with a fleet of four tasks that tests kill: `python -m tests.fleet.program JOURNAL FOLDER spawn` or, for Dask, an address."""
+"""A program with a fleet of four tasks that tests kill: `python -m tests.fleet.program JOURNAL FOLDER WHERE`.
+
+`WHERE` is `here` for threads of the program, `spawn` for a pool of processes, or the address of a Dask scheduler.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import multiprocessing
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 
 from bridle import Options, Retry
@@ -30,7 +34,9 @@ def main() -> None:
     journal, folder, where = sys.argv[1:]
     options = Options(cli_path=f"{folder}/cli/claude", cwd=folder, permission_mode="bypassPermissions")
     with (
-        ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn"))
+        nullcontext()
+        if where == "here"
+        else ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn"))
         if where == "spawn"
         else dask_executor(where)
     ) as executor:
@@ -39,4 +45,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    from tests.fleet import program
+
+    program.main()  # so that `check` has the same name in other programs

@@ -1,0 +1,62 @@
+"""A driver that is stopped keeps its tasks, and goes on with them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bridle.fleet import TaskFinished
+from bridle.fleet.journal import open_journal
+from bridle.storage.holders import holder_name
+from tests.contract import shows
+from tests.fleet import program
+from tests.fleet.conftest import tasks
+from tests.fleet.holding import Agents, agents, check_once, fleet_on, leaves_nothing
+from tests.support.patience import patience
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.fleet.conftest import Making
+
+__all__ = ["agents", "fleet_on", "leaves_nothing"]
+
+FIRST, ALL = 4, 5
+
+
+@shows("fleet.journal.stopped")
+@pytest.mark.timeout(180)
+def test_a_stopped_driver_keeps_its_tasks(agents: Agents, fleet_on: Making, tmp_path: Path) -> None:
+    path = str(tmp_path / "journal.db")
+    with program.start(tmp_path, "here") as first:
+        try:
+            agents.wait_begun(FIRST)
+            first.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, first.pid, os.WSTOPPED)
+            fleet = fleet_on()
+            run = fleet.run(tasks(ALL, verify=program.check))
+            agents.wait_begun(ALL)  # the second driver takes what is free
+            journal = open_journal(path)
+            for later in (0.0, 100.0, 86_400.0):
+                journal.sightings.clock = lambda later=later: time.monotonic() + later  # type: ignore[misc]
+                assert journal.reclaim(holder_name()) == 0
+            journal.close()
+            agents.release()
+            finished = [next(event.row.task for event in run if isinstance(event, TaskFinished))]
+            assert {row.task: (row.state, row.attempt) for row in fleet.results()} == {
+                **{f"task-{number}": ("running", 1) for number in range(FIRST)},
+                f"task-{FIRST}": ("succeeded", 1),
+            }
+            first.send_signal(signal.SIGCONT)
+            finished += [event.row.task for event in run if isinstance(event, TaskFinished)]
+            assert first.wait(patience(60)) == 0
+        finally:
+            first.kill()
+    assert finished == [f"task-{FIRST}"]  # the first driver reported the others
+    check_once(fleet, agents, ALL)
+    assert {row.attempt for row in fleet.results()} == {1}
+    assert {session.processes for session in agents.cli.sessions()} == {1}

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 import pytest
@@ -15,7 +14,7 @@ import pytest
 import bridle
 from bridle import ConversationInUseError, ConversationNotFoundError, Options, SessionNotFoundError, StoreError, sync
 from bridle.errors import RegistryError
-from bridle.pool import SQLiteRegistry
+from bridle.pool import CallerQueued, SQLiteRegistry
 from bridle.pool.registry import Beat
 from bridle.testing import Repeat, ScriptedModel
 from bridle.transcripts import project_key
@@ -105,7 +104,7 @@ class SQLiteRegistryAt(SQLiteRegistry):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder / "registry.db")
 
-    def __enter__(self) -> SQLiteRegistry:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -145,7 +144,7 @@ class Refusing(SQLiteRegistryAt):
         self.beaten: set[str] = set()
         self.heard = threading.Event()
         self.begun = threading.Event()
-        self.waited: Callable[[], bool] = lambda: True
+        self.wait: Callable[[], None] = lambda: None
 
     def beat(self, holder: str, keys: Collection[str]) -> Beat:
         self.beaten.update(keys)
@@ -154,9 +153,7 @@ class Refusing(SQLiteRegistryAt):
 
     def forget(self, key: str) -> None:
         self.begun.set()
-        until = time.monotonic() + patience(10)
-        while not self.waited() and time.monotonic() < until:
-            time.sleep(0.005)
+        self.wait()
         raise RegistryError("the disk is full")
 
 
@@ -165,7 +162,13 @@ def test_a_lease_that_a_failed_forget_leaves_to_a_caller_has_heartbeats(options:
     with Refusing(tmp_path) as registry, sync.SessionPool(options, warm=0, registry=registry) as pool:
         with pool.conversation("a") as session:
             session.send("hello").result()
-        registry.waited = lambda: pool.stats().waiting > 0
+        events = pool.events()
+
+        def wait_for_a_caller() -> None:
+            while not isinstance(events.next_item(timeout=patience(20)), CallerQueued):
+                pass
+
+        registry.wait = wait_for_a_caller
         errors: list[Exception] = []
 
         def forget() -> None:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from bridle.launch.plan import LaunchPlan
-from bridle.transports.recording.masking import without_secrets
+from bridle.transports.recording.masking import Mask
 from bridle.transports.recording.recorder import SessionRecord, shown_arguments
 from bridle.transports.recording.redaction import PLACEHOLDER, Redactor, Vault
 from tests.contract import shows
@@ -555,7 +555,7 @@ def test_a_value_behind_a_flag_is_found_in_a_line_without_other_signs(flag: str,
 
 def test_stderr_in_errors_keeps_places_and_addresses() -> None:
     told = f"/home/ann/project/a.js: ann-lee told ann@example.com {SECRET}".encode()
-    assert without_secrets(told, plan()) == told.replace(SECRET.encode(), b"<masked>")
+    assert Mask(plan())(told) == told.replace(SECRET.encode(), b"<masked>")
 
 
 def delta(text: str, name: str = "text", **more: Any) -> bytes:

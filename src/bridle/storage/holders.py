@@ -52,11 +52,7 @@ def process_name(pid: int) -> str:
 
 
 def runs(name: str) -> bool | None:
-    """Return whether a process runs; None if it cannot be looked at from here.
-
-    Args:
-        name: the name of the process, or of a holder in it.
-    """
+    """Return whether a process runs, by its name or that of a holder in it; None if it cannot be looked at from here."""
     place, pid, started = _parts(name)
     here = _here(os.getpid())
     if place.space and place[1:] == here[1:]:
@@ -127,9 +123,6 @@ def _text(path: str) -> str:
 def process_domain(machine_id: str = "/etc/machine-id") -> str | None:
     """Return the name of the space that process ids of this program are valid in, as the CLI writes it; None if it has none.
 
-    Args:
-        machine_id: the file with the id of the machine.
-
     Returns:
         Machine and namespace of process ids, on Linux. In a container without a machine id the machine is empty.
     """
@@ -139,26 +132,14 @@ def process_domain(machine_id: str = "/etc/machine-id") -> str | None:
 
 
 def start_time(pid: int) -> str | None:
-    """Return the start time of a process, in ticks since the machine started on Linux; None if it is gone, or cannot be known.
-
-    Args:
-        pid: the process.
-    """
+    """Return the start time of a process, in ticks since the machine started on Linux; None if it is gone, or cannot be known."""
     with suppress(OSError):
         return _started(pid)
     return None
 
 
 def is_running(pid: int, started: str | None) -> bool | None:
-    """Return whether a process runs.
-
-    Args:
-        pid: its id.
-        started: its start time; None if that is not known.
-
-    Returns:
-        True if it runs, or may run; None if only its user can see that. A process that has exited and was not waited for does not run.
-    """
+    """Return whether a process runs, or may run; None if only its user can see it. One that exited and was not waited for does not run."""
     if pid <= 0:
         return False
     foreign = False
@@ -180,11 +161,7 @@ def is_running(pid: int, started: str | None) -> bool | None:
 
 
 def _started(pid: int) -> str | None:
-    """Return the start time of a process; None if it has ended.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Return the start time of a process; None if it has ended. Raise OSError if it cannot be read."""
     if not sys.platform.startswith("linux"):
         return _started_by_ps(pid)
     try:

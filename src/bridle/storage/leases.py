@@ -39,12 +39,7 @@ class Sightings:
         self._lock = threading.Lock()
 
     def silence(self, name: str, sign: object) -> float:
-        """Return for how many seconds a sign has not changed; 0 if it is new here.
-
-        Args:
-            name: the sender.
-            sign: its present sign.
-        """
+        """Return for how many seconds a sign has not changed; 0 if it is new here."""
         now = self.clock()
         with self._lock:
             known, since = self._seen.get(name, (None, now))
@@ -60,7 +55,6 @@ class Sightings:
         """Return whether a holder is gone.
 
         Args:
-            holder: its name, as `holder_name` made it.
             sign: its present sign; None if the database has none. It counts where the process cannot be looked at: on another machine.
             seconds: how long a sign counts.
         """
@@ -79,7 +73,6 @@ class Heart:
     """Calls a function at regular times, in a thread: an event loop that is blocked does not stop it.
 
     Args:
-        seconds: the time between two calls.
         beat: the function. An error is logged, and the next call follows: without signs others would take what is held here.
         needed: returns False if there is nothing to send signs for: the thread ends, and `start` starts another one.
     """
@@ -92,11 +85,7 @@ class Heart:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start the thread, unless it runs, or `stop` was called.
-
-        Raises:
-            RuntimeError: there can be no more threads.
-        """
+        """Start the thread, unless it runs, or `stop` was called. Raise RuntimeError if there can be no more threads."""
         with self._lock:
             calls = self._calls
             if self._thread is None and calls is not None and not self._stopped.is_set():

@@ -41,12 +41,7 @@ _LOG, _SHARED = "-wal", "-shm"
 class StorageError(Exception):
     """A file cannot be used. The text continues a sentence that begins with the name of the file.
 
-    Args:
-        text: the rest of the sentence, and the fix.
-        problem: the kind of problem.
-
     Attributes:
-        problem: the kind of problem.
         retryable: True if the same call may succeed later.
     """
 
@@ -67,16 +62,11 @@ class Database:
     Args:
         path: the file, which is created, readable by its owner only; None for a database in memory. A relative path counts from the working
             directory of this moment.
-        tables: the statements that make its tables.
-        version: the version of these tables.
         busy_seconds: for how long a call waits for another program's transaction.
         synchronous: `NORMAL`, or `FULL` to have each transaction on the disk when it returns.
         migrations: for each older version, the statements that lead to the next one.
         application: marks the file as one of its kind; a database without this mark is refused. 0 for none.
         noun: the kind of file, for errors.
-
-    Attributes:
-        path: the file, as it was given.
     """
 
     def __init__(
@@ -222,7 +212,6 @@ class Database:
         """Call a function in one transaction; return what it returns.
 
         Args:
-            work: the function.
             reads: True if it only reads: it sees one state of the database, and no other program waits for it.
 
         Raises:
@@ -245,11 +234,7 @@ class Database:
         return self.look(inside)
 
     def look(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Call a function that only reads, without a transaction; return what it returns. No other program waits for it.
-
-        Raises:
-            StorageError: the file cannot be used.
-        """
+        """Call a function that only reads, without a transaction; return what it returns. No other program waits for it."""
         import sqlite3
 
         until = time.monotonic() + self._busy_seconds
@@ -346,9 +331,6 @@ def _create(path: str) -> None:
     """Make an empty file, readable by its owner only, if there is none.
 
     Only a new file is opened and closed here, one at a time: no connection of this process can have a lock on it.
-
-    Raises:
-        OSError: it cannot be made, or may not be used.
     """
     try:
         with _creating:

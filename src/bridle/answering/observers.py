@@ -22,11 +22,7 @@ __all__ = ["Observers", "observers_of"]
 
 
 class Observers:
-    """The observers of one query or session.
-
-    Args:
-        found: the observations, by the option that made them.
-    """
+    """The observers of one query or session. `found` has the observations by the option that made them."""
 
     def __init__(
         self,

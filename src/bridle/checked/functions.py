@@ -331,11 +331,7 @@ def guarded(
     report: Callable[[StreamWarning], object],
     ids: Callable[[], Mapping[str, Any]],
 ) -> Callable[..., None]:
-    """Return a function that calls a user's callback and raises nothing but KeyboardInterrupt.
-
-    Args:
-        report: takes the warning of the first failure; later ones are only logged.
-    """
+    """Return a function that calls a user's callback and raises nothing but KeyboardInterrupt; failures after the first are only logged."""
     failed = False
 
     def call(*arguments: object) -> None:

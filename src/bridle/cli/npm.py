@@ -44,11 +44,7 @@ class InstallError(Exception):
 
 
 class Package(NamedTuple):
-    """One version of a package.
-
-    Attributes:
-        integrity: the checksum of the archive, as npm writes it: `sha512-` and base64.
-    """
+    """One version of a package. `integrity` is the checksum of the archive, as npm writes it: `sha512-` and base64."""
 
     version: str
     url: str

@@ -188,7 +188,7 @@ def needs_session(options: Options) -> list[str]:
 
 
 def encode_prompt(prompt: str) -> bytes:
-    """Return the prompt as the CLI's stdin takes it; raise TypeError or OptionsError if it is no text, empty, or not writable as UTF-8."""
+    """Return the prompt as the CLI's stdin takes it; raise TypeError or OptionsError if it is not a str, is empty, or not valid UTF-8."""
     if not isinstance(prompt, str):
         raise TypeError(f"The prompt must be a str here, not {type(prompt).__name__}.")
     if not prompt.strip():

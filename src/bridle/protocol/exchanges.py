@@ -53,11 +53,7 @@ E = TypeVar("E", PendingRequest, InFlightRequest)
 
 
 class Ledger(Generic[E]):
-    """The open exchanges of one direction, in the order in which they were opened.
-
-    Attributes:
-        size: the bytes that they occupy together.
-    """
+    """The open exchanges of one direction, in the order in which they were opened; `size` is the number of their bytes."""
 
     __slots__ = ("_closed", "_lately", "_open", "size")
 

@@ -805,7 +805,7 @@ def sent_servers(servers: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, 
 
 
 def own_servers(options: Options) -> dict[str, Any]:
-    """Return the servers of this process by name; raise OptionsError or NotSupportedError for one that cannot be served."""
+    """Return the servers of this process by name; raise OptionsError or NotSupportedError for one that Bridle cannot run."""
     servers = dict(in_process_servers(options))
     for name, server in servers.items():
         kind = server_kind(server)

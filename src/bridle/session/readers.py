@@ -287,11 +287,7 @@ class Audience(Protocol):
 
 
 class Readers:
-    """The turns and cursors of a session; those without a user are forgotten.
-
-    Args:
-        besides: returns how many bytes other readers have not read.
-    """
+    """The turns and cursors of a session; those without a user are forgotten. `besides` returns the unread bytes of other readers."""
 
     judges_lines: ClassVar[bool] = True
     late_timeouts: ClassVar[tuple[str, ...]] = TURN_KINDS

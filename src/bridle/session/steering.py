@@ -41,11 +41,7 @@ _PORTION = 1_000
 
 
 class SteeredQuery:
-    """The audience of a query.
-
-    Attributes:
-        more: woken when an item was added, or none can follow.
-    """
+    """The audience of a query. `more` is woken when an item was added, or none can follow."""
 
     judges_lines: ClassVar[bool] = False
     in_order: ClassVar[bool] = True

@@ -35,11 +35,7 @@ _ATTEMPT, _REST = "attempt", "rest"
 
 
 class Storing:
-    """Copies the transcript of a session to its store.
-
-    Attributes:
-        more: woken when an append has ended.
-    """
+    """Copies the transcript of a session to its store. `more` is woken when an append has ended."""
 
     def __init__(self, core: SessionCore[Any]) -> None:
         options = core.options

@@ -26,11 +26,7 @@ T = TypeVar("T")
 
 
 class PoolSeam:
-    """Waits, starts and calls for a pool in threads.
-
-    Attributes:
-        lock: held while the core is read or changed.
-    """
+    """Waits, starts and calls for a pool in threads. `lock` is held while the core is read or changed."""
 
     def __init__(self, name: str = "pool") -> None:
         self._name = name

@@ -506,11 +506,7 @@ class Child:
                 self._stdin.close()
 
     def signal(self, number: int, *, group: bool = False) -> None:
-        """Send a signal to the process, if it has not been reaped.
-
-        Args:
-            group: True to send it to its process group, of which it is the leader.
-        """
+        """Send a signal to the process, or to the process group that it leads, if it has not been reaped."""
         with self._lock:
             if self.exited:
                 return

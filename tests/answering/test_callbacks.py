@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextvars
 import inspect
 import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -511,3 +514,72 @@ def test_a_callback_may_run_an_event_loop_of_its_own(playing: StandIn, backend: 
         shell.play(scenario)
     else:
         anyio.run(scenario, backend=around)
+
+
+CTRL_C = """
+import asyncio, sys
+import trio
+import bridle
+from pathlib import Path
+from bridle import HookMatcher, Options, tool, tool_server
+from tests.support.light import light
+from tests.support.talking import steps
+
+where, kind, library = sys.argv[1:]
+
+
+async def interrupted(*_):
+    raise KeyboardInterrupt
+
+
+@tool
+async def stop() -> str:
+    "Stop."
+    raise KeyboardInterrupt
+
+
+HOOK = {"callback_id": "hook_0", "input": {"hook_event_name": "PreToolUse"}, "tool_use_id": None}
+CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "stop", "arguments": {}}}
+ASKS = {
+    "hook": ("hook_callback", HOOK),
+    "permission": ("can_use_tool", {"tool_name": "Bash", "input": {}, "tool_use_id": "t"}),
+    "tool": ("mcp_message", {"server_name": "shop", "message": CALL}),
+    "dialog": ("elicitation", {"mcp_server_name": "s", "message": "m"}),
+}
+
+
+async def main():
+    options = light(Path(where))(
+        hooks={"PreToolUse": [HookMatcher(hooks=[interrupted])]},
+        can_use_tool=interrupted,
+        on_elicitation=interrupted,
+        mcp_servers={"shop": tool_server("shop", [stop])},
+    )
+    async with bridle.Session(options) as session:
+        turn = await session.send(steps(["timed_ask", *ASKS[kind]], ["await_requests", 1]))
+        await turn.result()
+        print("it was only reported", session.warnings)
+
+
+if library == "trio":
+    trio.run(main)
+else:
+    asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("library", ["asyncio", "trio"])
+@pytest.mark.parametrize("kind", ["hook", "permission", "tool", "dialog"])
+@shows("callbacks.ctrl-c")
+def test_a_keyboard_interrupt_in_an_async_callback_ends_the_program(tmp_path: Path, kind: str, library: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CTRL_C, str(tmp_path), kind, library],
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=patience(60),
+    )
+    assert done.stdout == ""
+    assert done.stderr.rstrip().splitlines()[-1] == "KeyboardInterrupt", done.stderr
+    assert "TrioInternalError" not in done.stderr
+    assert done.returncode in {-2, 130}

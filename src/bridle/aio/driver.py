@@ -23,7 +23,7 @@ import anyio
 from bridle.answering.servers import CLOSE_SECONDS
 from bridle.session.core import driver_error
 from bridle.transports.base import AsyncPushTransport
-from bridle.waiting.event_loops import Loop, context_for_thread, current_task, run_cancellable
+from bridle.waiting.event_loops import Loop, context_for_thread, current_task, end_program, run_cancellable
 from bridle.waiting.threads import Threads
 
 if TYPE_CHECKING:
@@ -384,6 +384,8 @@ async def _run(job: Job, finish: Finish, cancel: Callable[[], object], task: obj
             raise  # the event loop drops the task; no callback raised it
         if not stopped:
             finish(job, None, problem)
+        if isinstance(problem, KeyboardInterrupt):
+            end_program(problem)
         if cancelled:
             raise
         # A callback cannot end the program: `SystemExit` in it is a failure like others. And trio ends the program when a

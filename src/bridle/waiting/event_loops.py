@@ -6,14 +6,24 @@ asyncio and trio are imported where they run already, and not before.
 from __future__ import annotations
 
 import contextvars
+import signal
 import sys
+import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Coroutine
 
-__all__ = ["Loop", "call_when_readable", "context_for_thread", "current_task", "run_cancellable", "wait_readable"]
+__all__ = [
+    "Loop",
+    "call_when_readable",
+    "context_for_thread",
+    "current_task",
+    "end_program",
+    "run_cancellable",
+    "wait_readable",
+]
 
 T = TypeVar("T")
 
@@ -135,6 +145,17 @@ async def run_cancellable(run: Callable[[Callable[[], object], object, bool], Co
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - for the type checker
         await run(task.cancel, task, True)
+
+
+def end_program(error: KeyboardInterrupt) -> None:
+    """Let a Ctrl-C that came out of a task end the program, unless the loop runs outside the main thread, where none comes."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    if not _on_trio():
+        raise error
+    signal.raise_signal(
+        signal.SIGINT
+    )  # trio gives it to the main task; an exception of a system task would be an internal error
 
 
 def current_task() -> object:

@@ -153,9 +153,8 @@ def end_program(error: KeyboardInterrupt) -> None:
         return
     if not _on_trio():
         raise error
-    signal.raise_signal(
-        signal.SIGINT
-    )  # trio gives it to the main task; an exception of a system task would be an internal error
+    # Trio gives the signal to the main task. An exception of a system task would be reported as an internal error of trio.
+    signal.raise_signal(signal.SIGINT)
 
 
 def current_task() -> object:

@@ -89,6 +89,7 @@ def test_every_public_name_has_a_place_in_the_api(site: ModuleType) -> None:
         "pool",
         "sync",
         "telemetry",
+        "traces",
         "testing",
         "transcripts",
     }

@@ -546,6 +546,23 @@ def test_a_lock_of_another_program_is_named(repo: Path, tree: Worktree, monkeypa
     assert tree.finish("one", place, succeeded=True, message="m") == Place(str(repo), None, place.commit)
 
 
+def test_a_worktree_that_another_git_makes_at_the_moment_is_waited_for(
+    repo: Path, tree: Worktree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree.prepare("other", fresh=True)
+    half = repo / ".git" / "worktrees" / "other" / "commondir"
+    half.write_text("")
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        half.write_text("../..\n")
+
+    monkeypatch.setattr("bridle.fleet.git.time.sleep", pause)
+    assert tree.prepare("one", fresh=True).branch == "fleet/one"
+    assert pauses
+
+
 def test_a_lock_that_is_not_released_is_named(tmp_path: Path) -> None:
     path = str(tmp_path / "lock")
     with locked(path, 1):

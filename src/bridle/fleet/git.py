@@ -31,6 +31,8 @@ _KEPT: Final = re.compile(
 )
 _RETRY_SECONDS: Final = 10.0
 """How long another program's git may hold a lock file of the repository."""
+# The second: `git worktree add` of another task has made the file and not yet written it; git reads those of all worktrees (2.39).
+_BUSY: Final = (b".lock': File exists", b"/commondir: ")
 
 
 class Git(NamedTuple):
@@ -75,7 +77,7 @@ class Git(NamedTuple):
             code, output, errors = self._started(arguments, stdin)
             if code in codes:
                 return code, output
-            busy = b".lock': File exists" in errors
+            busy = any(sign in errors for sign in _BUSY)
             if not busy or time.monotonic() >= until:
                 raise _failed(f"`git {arguments[0]}` in {self.where[1]}", code, errors, busy=busy, hint=hint)
             time.sleep(pause)
@@ -127,7 +129,7 @@ def _failed(command: str, code: int, errors: bytes, *, busy: bool, hint: str) ->
         hint = "Free some space, or pass `to=` a folder on another disk."
     elif busy:
         text = text.partition("\n\n")[0]  # the rest is git's advice, at length
-        hint = "If no git runs in this repository, delete that lock file."
+        hint = "If no git runs in this repository, delete that " + ("file." if "/commondir: " in text else "lock file.")
     ended = f"was ended by signal {-code}" if code < 0 else f"failed with exit code {code}"
     return WorkspaceError(
         f"{command} {ended}: {text.removesuffix('.')}. {hint}".rstrip(), retryable=full or busy or code < 0

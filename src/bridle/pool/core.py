@@ -671,7 +671,7 @@ class PoolCore:
             # What has passed was done by the last `take`, as far as there was room: a keeper that is called for it would never sleep.
             free = [max(self._start_at, self._spare_at), *(slot.used_at + AFFINITY_SECONDS for slot in idle)]
             times += [time for time in free if time > self._taken_at]
-        return min(times, default=None)
+        return min((time for time in times if time < math.inf), default=None)
 
     def _rest(self, now: float) -> None:
         """Hibernate conversations that have been idle for long, or that another program waits for."""

@@ -139,6 +139,9 @@ def test_both_do_the_same_with_an_answer_that_does_not_fit(number: int, claude_p
         folder = made(tmp_path / f"real{attempt}")
         real = play(case, folder, real_options(claude_path, home), how="real", home=home)
         differences = compare(real, simulated, Rules(TEXTS, {})).differences
+        if case.name.startswith("PermissionRequest"):
+            # The CLI runs the hook and asks the callback at the same time: which of the two is reported first is chance.
+            differences = [each for each in differences if not each.startswith("turns in another order")]
         if not differences:
             break
     assert differences == []

@@ -575,6 +575,8 @@ def test_the_cli_shows_the_title_and_the_tag(any_cli: RealCLI) -> None:
     with ScriptedModel(Repeat("more")) as model:
         config = config_of(any_cli, model)
         base = options(any_cli, model)
+        # The list of an interactive CLI leaves out conversations whose entry point is that of an SDK.
+        base = base.replace(env={**base.env, "CLAUDE_CODE_ENTRYPOINT": "a-program"})
         with bridle.sync.Session(base) as session:
             session_id = session.send("one").result().session_id
             session.rename_session("By the CLI")

@@ -335,6 +335,7 @@ MATRIX: tuple[Row, ...] = (
         "retries of the CLI are messages; earlier messages are kept",
         (
             f"{TURNS}::test_retries_of_the_api_are_messages_and_no_errors",
+            f"{TURNS}::test_a_key_that_is_refused_again_ends_the_turn",
             "real_cli/test_one_shot.py::test_a_429_and_then_an_answer",
         ),
     ),

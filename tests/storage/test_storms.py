@@ -84,7 +84,7 @@ class Storm:
             lines, errors = program.stdout.read(), program.stderr.read()
         assert program.returncode == -9, errors[-2000:]
         self.kills += 1
-        for line in lines.splitlines():
+        for line in lines.split("\n")[:-1]:  # the kill may have cut the last one
             place, _, count = line.partition(" ")
             self.acknowledged.setdefault(int(place), []).append(int(count or 0))
 

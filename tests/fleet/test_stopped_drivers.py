@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -35,8 +37,12 @@ def test_a_stopped_driver_keeps_its_tasks(agents: Agents, fleet_on: Making, tmp_
     with program.start(tmp_path, "here") as first:
         try:
             agents.wait_begun(FIRST)
-            first.send_signal(signal.SIGSTOP)
-            os.waitid(os.P_PID, first.pid, os.WSTOPPED)
+            # Not in a transaction: its lock of the file would stop all others as well.
+            with closing(sqlite3.connect(path, timeout=patience(30), isolation_level=None)) as lock:
+                lock.execute("BEGIN IMMEDIATE")
+                first.send_signal(signal.SIGSTOP)
+                os.waitid(os.P_PID, first.pid, os.WSTOPPED)
+                lock.execute("ROLLBACK")
             fleet = fleet_on()
             run = fleet.run(tasks(ALL, verify=program.check))
             agents.wait_begun(ALL)  # the second driver takes what is free

@@ -217,9 +217,8 @@ class Works:
         self._measure_at: float | None = None if limits.memory is None else 0.0
         self._measuring = False
         self._beats: deque[tuple[float, Beat | Exception]] = deque(maxlen=1)
-        self._leases: set[str] = (
-            set()
-        )  # changed where the registry is called: the pool may have ended by then, or be blocked
+        # Changed where the registry is called: the pool may have ended by then, or be blocked.
+        self._leases: set[str] = set()
         self._heart = Heart(limits.beat, self._beat, lambda: bool(self._leases))
 
     # -- jobs ----------------------------------------------------------------------------------------------------------
@@ -1154,7 +1153,7 @@ class SessionPool(OtherShell):
 
         Args:
             key: the key of the conversation.
-            format: `markdown`, `html`, `json` or `jsonl`; see `bridle.transcripts.export`.
+            format: `markdown`, `json` or `jsonl`; see `bridle.transcripts.export`.
 
         Returns:
             The document. Write it as UTF-8.

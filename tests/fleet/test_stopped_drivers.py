@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import sqlite3
 import time
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +16,7 @@ from tests.fleet import program
 from tests.fleet.conftest import tasks
 from tests.fleet.holding import Agents, agents, check_once, fleet_on, leaves_nothing
 from tests.support.patience import patience
+from tests.support.stopping import stop_between_transactions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,12 +35,7 @@ def test_a_stopped_driver_keeps_its_tasks(agents: Agents, fleet_on: Making, tmp_
     with program.start(tmp_path, "here") as first:
         try:
             agents.wait_begun(FIRST)
-            # Not in a transaction: its lock of the file would stop all others as well.
-            with closing(sqlite3.connect(path, timeout=patience(30), isolation_level=None)) as lock:
-                lock.execute("BEGIN IMMEDIATE")
-                first.send_signal(signal.SIGSTOP)
-                os.waitid(os.P_PID, first.pid, os.WSTOPPED)
-                lock.execute("ROLLBACK")
+            stop_between_transactions(first, path)
             fleet = fleet_on()
             run = fleet.run(tasks(ALL, verify=program.check))
             agents.wait_begun(ALL)  # the second driver takes what is free

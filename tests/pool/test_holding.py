@@ -29,6 +29,7 @@ from tests.pool.conftest import MakePool, say
 from tests.support.leaks import alive
 from tests.support.patience import patience
 from tests.support.shell import Shell
+from tests.support.stopping import stop_between_transactions
 from tests.support.talking import Held
 
 pytestmark = pytest.mark.timeout(300)
@@ -59,7 +60,7 @@ def test_a_program_that_does_nothing_keeps_its_conversation(options: Options, tm
     path = tmp_path / "registry.db"
     with program(tmp_path, what) as (process, cli):
         if what == "stop":
-            process.send_signal(signal.SIGSTOP)
+            stop_between_transactions(process, path)
         else:
             before, until = beats(path), time.monotonic() + patience(30)
             while beats(path) == before:  # they come although the event loop is blocked

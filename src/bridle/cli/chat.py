@@ -302,7 +302,9 @@ class Chat:
             if self._questions.give(line):
                 continue
             if self._lines.interactive:
+                self._undone += 1  # a message that comes meanwhile does not offer a prompt, as if this line were done
                 await asyncio.sleep(_PASTE_SECONDS)
+                self._undone -= 1
                 if self._lines.waiting:
                     self._begun.append(line)
                     self._pasting = True

@@ -40,13 +40,18 @@ def find(name: str, *folders: str) -> str:
     return found
 
 
+# Ends a server whose tests were killed: then its standard input ends without a line. The arguments are a process and its folder.
+GUARD = 'read -r over || { kill -9 "$1"; sleep 1; rm -rf -- "$2"; }'
+
+
 class Server:
-    """A program that listens on a port of this machine."""
+    """A program that listens on a port of this machine. It ends when this process ends, in any way."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
+        self.guard: subprocess.Popen[bytes] | None = None
         self.prepare()
         self.start()
 
@@ -64,6 +69,8 @@ class Server:
         user, group = self.user_and_group()
         self.process = subprocess.Popen(self.command(), stdout=log, stderr=log, cwd=self.folder, user=user, group=group)
         log.close()
+        guarding = ["/bin/sh", "-c", GUARD, "guard", str(self.process.pid), str(self.folder)]
+        self.guard = subprocess.Popen(guarding, stdin=subprocess.PIPE, start_new_session=True)
         until = time.monotonic() + patience(60)
         while not self.ready():
             if time.monotonic() > until or self.process.poll() is not None:
@@ -80,6 +87,9 @@ class Server:
         if process is not None:
             process.send_signal(number)
             process.wait(patience(60))
+        guard, self.guard = self.guard, None
+        if guard is not None:
+            guard.communicate(b"over\n", patience(60))
 
     def listens(self) -> bool:
         with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):

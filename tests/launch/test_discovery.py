@@ -45,7 +45,8 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 def look(places: dict[str, str], tmp_path: Path, **changes: Any) -> Found:
     environment = {
         "HOME": str(tmp_path / "home"),
-        "PATH": os.pathsep.join(["", ".", "bin", str(tmp_path / "none"), str(tmp_path / "path")]),
+        # One that is listed twice does not end the search.
+        "PATH": os.pathsep.join(["", ".", "bin", *(str(tmp_path / name) for name in ("none", "none", "path"))]),
     }
     if os.path.exists(places["BRIDLE_CLI_PATH"]):
         environment["BRIDLE_CLI_PATH"] = places["BRIDLE_CLI_PATH"]

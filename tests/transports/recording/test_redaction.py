@@ -105,6 +105,80 @@ def test_nothing_hides_behind_an_escape(escape: str) -> None:
     assert b"ann" not in kept
 
 
+PREFIXES = {
+    8: "sk-",
+    12: "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ glpat- npm_ pypi- hf_ dckr_pat_ sk_live_ sk_test_ rk_live_ rk_test_ whsec_ xapp- "
+    "xoxa- xoxb- xoxe- xoxp- xoxr- xoxs-",
+    16: "ya29. hvs. GOCSPX- lin_api_ doo_v1_ dop_v1_ dor_v1_ shpat_ shpca_ shppa_ shpss_",
+}
+
+
+@pytest.mark.parametrize(
+    ("prefix", "least"), [(prefix, least) for least, found in PREFIXES.items() for prefix in found.split()]
+)
+def test_a_key_begins_with_its_prefix_and_has_enough_letters(prefix: str, least: int) -> None:
+    key = prefix + ("Ab3_-" * 4)[:least]
+    assert redactor().text(f"a {key}.") == "a <bridle-key-1>."
+    for harmless in (key[:-1], f"x{key}"):
+        assert redactor().text(f"a {harmless}.") == f"a {harmless}."
+
+
+TELLING = (
+    "apiKey api_key shop-api-key accessKey access_key aws-access-key privateKey private_key private-key SHOP_KEY token "
+    "client_secret password passwd passphrase credential credentials Authorization Cookie auth shop_auth my_pat"
+)
+
+
+@pytest.mark.parametrize("name", TELLING.split())
+def test_a_value_under_a_telling_name_is_masked_and_learned(name: str) -> None:
+    kept, _ = redactor().line(json.dumps({"type": "x", name: "harbour seven"}).encode(), inbound=True)
+    assert json.loads(kept)[name] == "<bridle-key-1>"
+    made = Redactor(Vault())
+    made.prepare(LaunchPlan(argv=("claude",), environment={name: "harbour seven"}, cwd="/srv"))
+    assert made.text("in harbour seven!") == "in <bridle-key-1>!"
+
+
+@pytest.mark.parametrize("name", ["monkey", "max_tokens", "passport", "author", "oauth", "spat", "cookies", "key"])
+def test_a_value_under_another_name_stays(name: str) -> None:
+    line = json.dumps({"type": "x", name: "harbour seven"}).encode()
+    assert redactor().line(line, inbound=True) == (line, True)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "organization",
+        "organizationName",
+        "organization_name",
+        "organizationUuid",
+        "accountUuid",
+        "organization_uuid",
+        "account_uuid",
+    ],
+)
+def test_the_account_is_masked_but_not_everything_named_so(name: str) -> None:
+    line = json.dumps({name: "Acme", "organizations": "Acme", "accounts": "one"}).encode()
+    assert redactor().line(line, inbound=True)[0] == line.replace(b'"Acme"', b'"<bridle-account-1>"', 1)
+
+
+def test_names_of_people_are_masked_and_names_of_machines_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("USER", "root")
+    personal = [{name: "ann-lee"} for name in ("USER", "LOGNAME")]
+    personal += [{"HOME": f"/{folder}/ann-lee"} for folder in ("home", "Users")]
+    for environment in personal:
+        made = Redactor(Vault())
+        made.prepare(LaunchPlan(argv=("claude",), environment=environment, cwd="/srv"))
+        assert made.text("by ann-lee, bann-lee, ann-lees") == "by <bridle-user>, bann-lee, ann-lees"
+        assert made.places.live["<bridle-user>"] == "ann-lee"  # a replay puts it in
+    common = "root user users admin home runner ubuntu debian nobody claude app node test Admin"
+    for name in (*common.split(), "me"):
+        made = Redactor(Vault())
+        made.prepare(LaunchPlan(argv=("claude",), environment={"USER": name, "HOME": "/opt/ann-lee"}, cwd="/srv"))
+        assert made.text(f"the {name} of ann-lee") == f"the {name} of ann-lee"
+    monkeypatch.setenv("USER", "ann-lee")  # of this process, where the CLI gets another one
+    assert Redactor(Vault()).text("by ann-lee") == "by <bridle-user>"
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -170,6 +244,35 @@ def test_in_running_text() -> None:
         ("https://acc.blob.core.windows.net/c?sv=1&sig=", "abcdefghijklmnop%3D", "&x=1"),
         ("https://hooks.slack.com/services/", "T00000000/B00000000/abcdefgh", ""),
         ("https://discord.com/api/webhooks/", "123456789/abcdefghijklmnop", ""),
+        *(
+            (f"{kind}{mark}key=", "abcdefgh123", "")
+            for kind in ("api", "access", "private", "secret", "account", "signing", "encryption")
+            for mark in ("", "_", "-")
+        ),
+        ("https://example.com/?key=", "abcdefgh123", "&x=1"),
+        ("https://example.com/?x=1&key=", "abcdefgh123", ""),
+        ("secretkeybase=", "abcdefgh123", ""),
+        ("passwd=", "abcdefgh123", ""),
+        ('{"pwd":"', "abcdefgh123", '"}'),
+        ('{"_auth":"', "abcdefgh123", '"}'),
+        ('{"my_pat":"', "abcdefgh123", '"}'),
+        ('{"name":"DB_PASSWORD","value":"', "abcdefgh123", '"}'),
+        ("token: bearer ", "abcdefgh123", ""),
+        ("token: basic ", "abcdefgh123", ""),
+        ("they sent bearer ", "0123456789abcdef", ""),
+        ("Authorization:token ", "abcdefgh123", ""),
+        ('{"Authorization":"token ', "abcdefgh123", '"}'),
+        ("Cookie:a=1;session=", "abcdefgh123", ""),
+        ("COOKIE=", "abcdefgh123", ""),
+        ("curl --cookie session=", "abcdefgh123", " https://example.com"),
+        ("curl --cookie 'session=", "abcdefgh123", "' https://example.com"),
+        ("curl -b session=", "abcdefgh123", " https://example.com"),
+        ("curl -ubob:", "abcdefgh123", " https://example.com"),
+        ("redis://:", "abcdefgh123", "@cache:6379"),
+        ("https://ann:ab?c", "defgh#123", "@example.com/x"),
+        ("an unsigned ", "eyJhbGciOiJub25lIn0.eyJzdWIiOiIxMjM0In0.", ""),
+        ("a cut off -----BEGIN PRIVATE KEY-----\n", "MIIabcdefgh", ""),
+        ("x", "sk-ant-abcdefgh", ""),
     ],
 )
 def test_in_text_and_in_json_in_json(before: str, secret: str, after: str) -> None:
@@ -183,6 +286,21 @@ def test_in_text_and_in_json_in_json(before: str, secret: str, after: str) -> No
         kept, _ = made.line(text.encode(), inbound=True)
         assert secret.replace("\\", "") not in kept.decode().replace("\\", "")
         assert "<bridle-key" in kept.decode()
+
+
+def test_a_private_key_ends_at_its_end() -> None:
+    keys = [f"-----BEGIN {kind}PRIVATE KEY-----\nMII\n-----END {kind}PRIVATE KEY-----" for kind in ("", "EC ")]
+    assert redactor().text(" and ".join([*keys, "more"])) == "<bridle-key-1> and <bridle-key-2> and more"
+
+
+@pytest.mark.parametrize("mark", ["<bridle-key-1>", "<bridle-key-12>", "<bridle-key~3>", "<bridle-cwd-slug>"])
+def test_what_was_redacted_before_stays(mark: str) -> None:
+    value = {"env": {"A": mark}, "apiKeyHelper": mark, "token": mark}
+    for text in (json.dumps({"type": "x", **value}), json.dumps({"type": "x", "text": json.dumps(value)})):
+        assert redactor().line(text.encode(), inbound=True) == (text.encode(), True)
+    made = Redactor(Vault())
+    made.prepare(LaunchPlan(argv=("claude",), environment={"A_TOKEN": mark}, cwd="/srv"))
+    assert made.text(f"a {mark} b") == f"a {mark} b"
 
 
 def test_arguments_in_lists() -> None:
@@ -203,6 +321,16 @@ def test_variables_that_hold_secrets_under_longer_names() -> None:
     made.prepare(LaunchPlan(argv=("claude",), environment=values, cwd="/srv"))
     shown = made.text("bedrock9f8e7d opensesame-1 letmein-please anotherone-77 standard 3600000000")
     assert shown == "<bridle-key-1> <bridle-key-2> <bridle-key-3> <bridle-key-4> standard 3600000000"
+    words = ["TOKEN", "SECRET", "PASS", "PASSWORD", "PWD", "KEY", "PAT", "CREDENTIAL", "CREDENTIALS"]
+    for secret in (*words, *map(str.lower, words)):
+        for name in (f"{secret}_FOR_A", f"A_{secret}_1", f"A_{secret}"):
+            made = Redactor(Vault())
+            made.prepare(LaunchPlan(argv=("claude",), environment={name: "harbour7"}, cwd="/srv"))
+            assert made.text("in harbour7") == "in <bridle-key-1>", name
+    plain = {"XTOKEN_A": "harbour7", "TOKENS_A": "harbour8", "A_TOKEN": "seven77", "B_TOKEN": "/no/such/folder7"}
+    made = Redactor(Vault())
+    made.prepare(LaunchPlan(argv=("claude",), environment=plain, cwd="/srv"))
+    assert made.text(" ".join(plain.values())) == " ".join(plain.values())
 
 
 @pytest.mark.parametrize(
@@ -213,7 +341,9 @@ def test_variables_that_hold_secrets_under_longer_names() -> None:
         "compass=northwest bypass=something sig=abcdefghijkl",
         "the pattern: abcdefghijk, _path=abcdefghijk",
         "curl -b cookies.txt https://example.com/abcdefgh",
-        "Set-Cookie: a=b; Expires=Wednesday; Domain=shop.example; Path=/a/long/path",
+        "Set-Cookie: a=b; Expires=Wednesday; Domain=shop.example; Path=/a/long/path; Max-Age=86400000; SameSite=something",
+        "curly --user bob:12345678; sshpassing -p 12345678; docker logins -p 12345678; mysqlabcdefghij -p 12345678",
+        "https://example.com/?monkey=12345678 and -----BEGIN PUBLIC KEY-----",
         "docker login registry.example; mysql -P 33060000 shop; login as administrator",
         "http://localhost:8080/a?mail=nobody",
         "<name>abcdefghijk</name>",
@@ -253,7 +383,10 @@ def test_places() -> None:
         shown("/home/ann/.config/claude/projects/-home-ann-project/1.jsonl")
         == "<bridle-config>/projects/<bridle-cwd-slug>/1.jsonl"
     )
-    assert shown("/tmp/pytest-of-me/pytest-12/x") == "<bridle-folder-1>/x"
+    assert (
+        shown("/tmp/pytest-of-me/pytest-12/x /tmp/tmp.Ab3dE6/y /tmp/tmpab_de6 /tmp/tmpab /tmp/x")
+        == "<bridle-folder-1>/x <bridle-folder-2>/y <bridle-folder-3> <bridle-temp>/tmpab <bridle-temp>/x"
+    )
     assert shown("/home/anna /mnt/home/ann2") == "/home/anna /mnt/home/ann2"
 
 
@@ -287,6 +420,32 @@ def test_long_texts_of_the_cli_become_their_length() -> None:
     assert json.loads(kept) == ours
 
 
+@pytest.mark.parametrize(
+    "name", ["description", "systemPrompt", "system_prompt", "whenToUse", "when_to_use", "instructions"]
+)
+@pytest.mark.parametrize("kind", ["control_response", "system"])
+def test_texts_are_long_from_101_letters_on_in_frames_of_the_cli_alone(kind: str, name: str) -> None:
+    def kept(length: int, kind: str = kind, *, inbound: bool = True) -> str:
+        line, _ = redactor().line(json.dumps({"type": kind, name: "x" * length}).encode(), inbound=inbound)
+        return str(json.loads(line)[name])
+
+    assert kept(101) == "<bridle-text-101>"
+    assert kept(100) == "x" * 100
+    assert kept(101, inbound=False) == kept(101, "user") == "x" * 101
+
+
+@pytest.mark.parametrize("name", ["text", "content"])
+def test_what_the_cli_writes_in_the_name_of_the_user_is_long_from_1001_letters_on(name: str) -> None:
+    def kept(length: int, *, inbound: bool = True, **more: bool) -> str:
+        line = json.dumps({"type": "user", **more, "message": {name: "x" * length}}).encode()
+        return str(json.loads(redactor().line(line, inbound=inbound)[0])["message"][name])
+
+    assert kept(1_001, isSynthetic=True) == "<bridle-text-1001>"
+    assert kept(1_000, isSynthetic=True) == "x" * 1_000
+    for mine in (kept(1_001), kept(1_001, isSynthetic=False), kept(1_001, inbound=False, isSynthetic=True)):
+        assert mine == "x" * 1_001
+
+
 def test_arguments() -> None:
     servers = json.dumps({"mcpServers": {"s": {"headers": {"X-Api-Key": "abcdefgh"}}}})
     argv = (
@@ -316,13 +475,15 @@ ODD = "pa\"ss\\wo{}r'd]\\"
 
 def planted(secret: object) -> list[tuple[dict[str, Any], Any]]:
     """Return objects with a secret in them, and what must be left of each."""
-    key = "<bridle-key-1>"
+    helpers = (
+        "apiKeyHelper otelHeadersHelper headersHelper proxyAuthHelper awsAuthRefresh awsCredentialExport gcpAuthRefresh"
+    )
     return [
         ({"mcpServers": {"shop": {"command": "x", "env": {"A": secret}}}, "b": "kept"}, "kept"),
         ({"mcpServers": {"shop": {"url": "x", "headers": {"X-Shop": secret}}}, "b": "kept"}, "kept"),
         ({"settings": {"env": {"LEVEL": secret, "B": {"C": [secret]}}}, "b": "kept"}, "kept"),
         ({"env": [secret, {"name": "A", "value": secret}], "b": "kept"}, "kept"),
-        ({"settings": {"apiKeyHelper": secret}, "b": "kept"}, "kept") if isinstance(secret, str) else ({"b": key}, key),
+        *(({"settings": {name: secret}, "b": "kept"}, "kept") for name in helpers.split() if isinstance(secret, str)),
     ]
 
 
@@ -546,6 +707,7 @@ def test_a_known_secret_is_found_as_other_programs_spell_it(spelling: str) -> No
         "--authorization",
         "--api-key",
         "--x-secret",
+        "--x-amz-signature",
     ],
 )
 def test_a_value_behind_a_flag_is_found_in_a_line_without_other_signs(flag: str, before: str) -> None:
@@ -727,7 +889,11 @@ def test_all_servers_of_a_plan_are_learned_from() -> None:
     """Headers without their scheme, passwords of proxies, secrets in URLs and arguments: a tool may repeat them alone."""
     servers = {
         "a": {"command": "x", "args": ["--token", "opensesame-1", "-v"], "env": {"A": "harbour one"}},
-        "b": {"command": "x", "args": ["f3a9c1d2e4b5968778aa1b2c3d", "server-filesystem"], "env": {"A": "harbour two"}},
+        "b": {
+            "command": "x",
+            "args": ["f3a9c1d2e4b5968778aa1b2c3d", "abcdefghijklmnopq123", "server-filesystem"],
+            "env": {"A": "harbour two"},
+        },
         "c": {
             "url": "https://h/x?token=letmein-please&page=2",
             "headers": {"Authorization": "Bearer shop-token-number-1"},
@@ -745,6 +911,7 @@ def test_all_servers_of_a_plan_are_learned_from() -> None:
             "opensesame-1",
             "harbour one",
             "f3a9c1d2e4b5968778aa1b2c3d",
+            "abcdefghijklmnopq123",
             "harbour two",
             "letmein-please",
             "shop-token-number-1",
@@ -769,6 +936,10 @@ def test_a_text_that_ends_inside_of_masked_settings_switches_nothing_off(begin: 
             found = json.loads(kept)
             assert PLACEHOLDER.fullmatch(found["b"])
             assert found["d"] == "kept"
-            assert [found["c"]["env"]["A"], found["c"]["env"]["B"][1]] != [7, "plain"]
+            assert all(PLACEHOLDER.fullmatch(masked) for masked in (found["c"]["env"]["A"], found["c"]["env"]["B"][1]))
             assert found["c"]["env"]["B"][0] is True
     assert redactor().text('"env":{"A":"x y z"}') == '"env":{"A":"<bridle-key-1>"}'
+    assert (
+        redactor().text('"env" : {"A" : 7, "B": -1.5e3,"C":[17]}')
+        == '"env" : {"A" : "<bridle-key-1>", "B": "<bridle-key-2>","C":["<bridle-key-3>"]}'
+    )

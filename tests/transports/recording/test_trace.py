@@ -85,6 +85,15 @@ def test_a_query_is_traced(shell: Shell, cli: Callable[..., Options], tmp_path: 
         assert bridle.sync.run("again", Options()).text == "hello"
 
 
+def test_a_line_that_is_not_utf_8_is_kept_without_its_secrets(cli: Callable[..., Options], tmp_path: Path) -> None:
+    line = b"\xff\xfe key sk-ant-abcdefgh"
+    bridle.sync.run("hi", cli([["hex", line.hex()], ["out", "\n"], *FRAMES], trace=tmp_path / "run.jsonl"))
+    (session,) = read_recording(tmp_path / "run.jsonl").sessions
+    first = session.first("in")
+    assert first is not None
+    assert (first.data, first.is_json, first.fields) == (b"\xff\xfe key <bridle-key-1>", False, {})
+
+
 def test_a_folder_that_is_not_there_stops_no_trace(
     shell: Shell, cli: Callable[..., Options], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,15 +22,17 @@ class Mask:
 
     def __init__(self, plan: LaunchPlan | None = None) -> None:
         self._plan = plan
-        self._redactor: Redactor | None = None
+
+    @cached_property
+    def _redactor(self) -> Redactor:
+        from bridle.transports.recording.redaction import Redactor, Unnumbered
+
+        made = Redactor(Unnumbered())
+        if self._plan is not None:
+            made.prepare(self._plan)
+        made.places.patterns.clear()  # places explain an error
+        return made
 
     def __call__(self, output: bytes) -> bytes:
         """Return the output; bytes that are not UTF-8 stay."""
-        if self._redactor is None:
-            from bridle.transports.recording.redaction import Redactor, Unnumbered
-
-            self._redactor = Redactor(Unnumbered())
-            if self._plan is not None:
-                self._redactor.prepare(self._plan)
-            self._redactor.places.patterns.clear()  # places explain an error
         return self._redactor.text(output.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")

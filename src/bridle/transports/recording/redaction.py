@@ -286,7 +286,7 @@ _NAMED: list[tuple[bytes, re.Pattern[bytes]]] = [
         re.compile(
             (
                 r"authorization\\*+[\"']?+\s*+[:=]\s*+\\*+[\"']?+"
-                rf"(?:digest\s[^\r\n]{{0,400}}?\bresponse=\\*+[\"']?+|[a-z][\w-]{{0,30}}+\s++){_VALUE}"
+                rf"(?:digest\s[^\r\n]{{0,400}}?response=\\*+[\"']?+|[a-z][\w-]{{0,30}}+\s++){_VALUE}"
             ).encode()
         ),
     ),
@@ -319,9 +319,7 @@ _MAYBE = [
 ] + [
     (
         b"-",  # a flag, whose value is the next word
-        re.compile(
-            rb"-(?:(?<![a-z0-9_-]-)|(?<=\\[nrtbf]-))[a-z0-9_-]*+(?<=key|ken|ret|ord|swd|ase|pwd|uth|ion|pat|kie|ure)[\s\\]"
-        ),
+        re.compile(rb"-(?:(?<![a-z0-9_-]-)|(?<=\\[nrtbf]-))[a-z0-9_-]*+(?<=key|ken|ret|ord|swd|ase|ion|kie|ure)[\s\\]"),
     )
 ]
 """How the names above end, and how they may continue in a line of JSON, whose escapes are not resolved."""
@@ -340,13 +338,8 @@ _RANDOM = re.compile(r"(?=(?:[^0-9]*+[0-9]){3})(?=[^A-Za-z]*+[A-Za-z])[A-Za-z0-9
 """An argument of a server that no person would have written."""
 _ACCOUNT_NAMES = frozenset(
     {
-        "organization",
-        "organizationName",
-        "organization_name",
-        "organizationUuid",
-        "accountUuid",
-        "organization_uuid",
-        "account_uuid",
+        *("organization", "organizationName", "organization_name", "organizationUuid"),
+        *("accountUuid", "organization_uuid", "account_uuid"),
     }
 )
 _LONG_NAMES = frozenset({"description", "systemPrompt", "system_prompt", "whenToUse", "when_to_use", "instructions"})

@@ -244,6 +244,7 @@ def test_in_running_text() -> None:
         ("mysql -u ann -p", "abcdefgh123", " shop"),
         ("postgres://ann:ab@", "cdefgh123", "@db:5432/shop"),
         ("https://acc.blob.core.windows.net/c?sv=1&sig=", "abcdefghijklmnop%3D", "&x=1"),
+        ("https://acc.blob.core.windows.net/c?sig=", "abcd+efghijklmno", ""),
         ("https://hooks.slack.com/services/", "T00000000/B00000000/abcdefgh", ""),
         ("https://discord.com/api/webhooks/", "123456789/abcdefghijklmnop", ""),
         *(
@@ -962,6 +963,6 @@ def test_a_text_that_ends_inside_of_masked_settings_switches_nothing_off(begin: 
             assert found["c"]["env"]["B"][0] is True
     assert redactor().text('"env":{"A":"x y z"}') == '"env":{"A":"<bridle-key-1>"}'
     assert (
-        redactor().text('"env" : {"A" : 7, "B": -1.5e3,"C":[17]}')
+        redactor().text('"env" : {"A" : 7, "B": -1.5e+3,"C":[17]}')
         == '"env" : {"A" : "<bridle-key-1>", "B": "<bridle-key-2>","C":["<bridle-key-3>"]}'
     )

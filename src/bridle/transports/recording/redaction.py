@@ -210,22 +210,22 @@ def _prefixed(end: str) -> re.Pattern[bytes]:
     ]
     before = "".join({prefix[-2] for prefix in _PREFIXES if prefix.endswith(end)})
     begin = rf"{re.escape(end)}(?<=[{before}]{re.escape(end)})(?=[A-Za-z0-9_-]{{8}})"
-    return re.compile(rf"{begin}(?:{'|'.join(known)})[A-Za-z0-9_-]++".encode())
+    return re.compile(rf"{begin}(?:{'|'.join(known)})[A-Za-z0-9_-]+".encode())
 
 
 _SHAPES: list[tuple[bytes, re.Pattern[bytes], int]] = [
     *((end.encode(), _prefixed(end), -2) for end in "_-."),
-    (b"sk-ant-", re.compile(rb"sk-ant-[A-Za-z0-9_-]{8,}+"), 0),
-    (b"SG.", _after("SG.", r"[A-Za-z0-9_-]{16,}+\.[A-Za-z0-9_-]{16,}+"), 0),
+    (b"sk-ant-", re.compile(rb"sk-ant-[A-Za-z0-9_-]{8,}"), 0),
+    (b"SG.", _after("SG.", r"[A-Za-z0-9_-]{16,}+\.[A-Za-z0-9_-]{16,}"), 0),
     (b"AKIA", _after("AKIA", "[A-Z0-9]{16}(?![A-Z0-9])"), 0),
     (b"ASIA", _after("ASIA", "[A-Z0-9]{16}(?![A-Z0-9])"), 0),
-    (b"AIza", _after("AIza", "[A-Za-z0-9_-]{30,}+"), 0),
-    (b"AGE-SECRET-KEY-1", _after("AGE-SECRET-KEY-1", "[A-Z0-9]{16,}+"), 0),
-    (b"hooks.slack.com/services/", re.compile(rb"hooks\.slack\.com/services/([A-Za-z0-9/]{16,}+)"), 1),
-    (b"/api/webhooks/", re.compile(rb"/api/webhooks/([0-9]{8,}+/[A-Za-z0-9_-]{16,}+)"), 1),
-    (b"sig=", re.compile(rb"sig=(?<=[?&]sig=)([A-Za-z0-9%+/=_-]{16,}+)"), 1),
+    (b"AIza", _after("AIza", "[A-Za-z0-9_-]{30,}"), 0),
+    (b"AGE-SECRET-KEY-1", _after("AGE-SECRET-KEY-1", "[A-Z0-9]{16,}"), 0),
+    (b"hooks.slack.com/services/", re.compile(rb"hooks\.slack\.com/services/([A-Za-z0-9/]{16,})"), 1),
+    (b"/api/webhooks/", re.compile(rb"/api/webhooks/([0-9]{8,}+/[A-Za-z0-9_-]{16,})"), 1),
+    (b"sig=", re.compile(rb"sig=(?<=[?&]sig=)([A-Za-z0-9%+/=_-]{16,})"), 1),
     # A run without dots is consumed as well: its inner `eyJ` are not looked at again.
-    (b"eyJ", _after("eyJ", r"[A-Za-z0-9_-]{8,}+(?:(\.[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]*+))?+"), -1),
+    (b"eyJ", _after("eyJ", r"[A-Za-z0-9_-]{8,}+(?:(\.[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]*))?"), -1),
     (
         b"-----BEGIN ",
         re.compile(
@@ -236,13 +236,13 @@ _SHAPES: list[tuple[bytes, re.Pattern[bytes], int]] = [
         0,
     ),
     *(
-        (sign, re.compile(sign + rest + rb"\b[^\n|;&\\]{0,200}?\s-p\s?\\*+[\"']?+([^\s\"'\\<>]{8,}+)"), 1)
+        (sign, re.compile(sign + rest + rb"\b[^\n|;&\\]{0,200}?\s-p\s?\\*+[\"']?+([^\s\"'\\<>]{8,})"), 1)
         for sign, rest in ((b"sshpass", b""), (b"docker", rb"\s++login"), (b"mysql", rb"\w{0,8}+"))
     ),
-    (b"login", re.compile(rb"login\s++\S{1,128}+\s++password\s++([^\s\"'\\<>]{8,}+)"), 1),
+    (b"login", re.compile(rb"login\s++\S{1,128}+\s++password\s++([^\s\"'\\<>]{8,})"), 1),
     (
         b"curl",
-        re.compile(rb"curl\b[^\n|;&]{0,200}?\s(?:-u|--user)[\s=]*+\\*+[\"']?+[^\s:\"'\\<>]{1,64}+:([^\s\"'\\<>]{8,}+)"),
+        re.compile(rb"curl\b[^\n|;&]{0,200}?\s(?:-u|--user)[\s=]*+\\*+[\"']?+[^\s:\"'\\<>]{1,64}+:([^\s\"'\\<>]{8,})"),
         1,
     ),
     # A URL ends at its next `/`. The last `@` before it ends the password, which may contain one.
@@ -250,15 +250,15 @@ _SHAPES: list[tuple[bytes, re.Pattern[bytes], int]] = [
 ]
 """A literal, the pattern that begins with it, and the group that is secret; -1: all of it, if its group took part; -2: with its prefix."""
 
-_VALUE = r"([^\s\"'`,;<>(){}\[\]\\]{8,}+)"
+_VALUE = r"([^\s\"'`,;<>(){}\[\]\\]{8,})"
 _BEHIND = (
     # name=value, "name": "two words", name: Bearer value; backslashes stand there where JSON is quoted in JSON, however often
     r"(?:\\*+[\"']?+\s*+(?:=>|[:=])\s*+\\*+(?:[\"']([^\"'\\<>\n]{8,256}+)(?=\\*+[\"'])|[\"']?+(?:(?:bearer|basic)\s++)?+"
     rf"{_VALUE})"
     # <name>value</name>; "name": "DB_PASSWORD", "value": "..."; --name value
     r"|>([^\s<>]{8,}+)(?=</)"
-    r"|\\*+[\"']\s*+,\s*+\\*+[\"']value\\*+[\"']\s*+:\s*+\\*+[\"']([^\"'\\]{8,}+)"
-    rf"|\s++[\"']?+(?!-)(?P<flag>[^\s\"'`,;<>(){{}}\[\]\\]{{8,}}+))"
+    r"|\\*+[\"']\s*+,\s*+\\*+[\"']value\\*+[\"']\s*+:\s*+\\*+[\"']([^\"'\\]{8,})"
+    rf"|\s++[\"']?+(?!-)(?P<flag>[^\s\"'`,;<>(){{}}\[\]\\]{{8,}}))"
 )
 _KINDS_OF_KEYS = ("api", "access", "private", "secret", "account", "signing", "encryption")
 _NAMED: list[tuple[bytes, re.Pattern[bytes]]] = [
@@ -280,7 +280,7 @@ _NAMED: list[tuple[bytes, re.Pattern[bytes]]] = [
         ("x-amz-signature", ""),
     )
 ] + [
-    (b"bearer", re.compile(rb"bearer\s++([a-z0-9._~+/=-]{16,}+)")),
+    (b"bearer", re.compile(rb"bearer\s++([a-z0-9._~+/=-]{16,})")),
     (
         b"authorization",
         re.compile(
@@ -294,9 +294,9 @@ _NAMED: list[tuple[bytes, re.Pattern[bytes]]] = [
 """A word in lower case, and the pattern that begins with it: a name, and the value behind it."""
 _FLAG = re.compile(rb"(?<![a-z0-9_-])--?[a-z0-9_-]*\Z")
 _LONGEST_FLAG = 64
-_COOKIES = re.compile(rb"cookie(?:\\*+[\"']?+\s*+[:=]\s*+|(?<=\s--cookie)[\s=]++)\\*+[\"']?+([^\r\n\"'`\\<>|]{8,}+)")
-_COOKIES_OF_CURL = re.compile(rb"-b(?<=\s-b)[\s=]++\\*+[\"']?+([^\r\n\"'`\\<>|]{8,}+)")
-_COOKIE = re.compile(rb"([^\s=;,]++)(?:=([^\s;,]++))?")
+_COOKIES = re.compile(rb"cookie(?:\\*+[\"']?+\s*+[:=]\s*+|(?<=\s--cookie)[\s=]++)\\*+[\"']?+([^\r\n\"'`\\<>|]{8,})")
+_COOKIES_OF_CURL = re.compile(rb"-b(?<=\s-b)[\s=]++\\*+[\"']?+([^\r\n\"'`\\<>|]{8,})")
+_COOKIE = re.compile(rb"([^\s=;,]++)(?:=([^\s;,]+))?")
 _NOT_A_COOKIE = frozenset({b"expires", b"path", b"domain", b"max-age", b"samesite"})
 _DOMAIN = re.compile(rb"@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}")
 _LOCAL_PART = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._%+-"
@@ -333,7 +333,7 @@ _SECRET_NAME = re.compile(
 _SECRET_VARIABLE = re.compile(r"(?:^|_)(?:TOKEN|SECRET|PASS|PASSWORD|PWD|KEY|PAT|CREDENTIALS?)(?:_|$)", re.IGNORECASE)
 """Variables whose values are secret if they look like it: `AWS_BEARER_TOKEN_BEDROCK`, but not `KEY_BINDINGS=standard`."""
 _HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
-_SCHEME = re.compile(r"[A-Za-z][\w-]*+\s++(\S{8,}+)")
+_SCHEME = re.compile(r"[A-Za-z][\w-]*+\s++(\S{8,})")
 _RANDOM = re.compile(r"(?=(?:[^0-9]*+[0-9]){3})(?=[^A-Za-z]*+[A-Za-z])[A-Za-z0-9+_=-]{20,}")
 """An argument of a server that no person would have written."""
 _ACCOUNT_NAMES = frozenset(

@@ -262,7 +262,7 @@ def test_in_running_text() -> None:
         ('{"name":"DB_PASSWORD","value":"', "abcdefgh123", '"}'),
         ("token: bearer ", "abcdefgh123", ""),
         ("token: basic ", "abcdefgh123", ""),
-        ("they sent bearer ", "0123456789abcdef", ""),
+        ("they sent bearer ", "0123+56789abcdef", ""),
         ("Authorization:token ", "abcdefgh123", ""),
         ('{"Authorization":"token ', "abcdefgh123", '"}'),
         ("Cookie:a=1;session=", "abcdefgh123", ""),
@@ -398,6 +398,9 @@ def test_places() -> None:
         == "<bridle-folder-1>/x <bridle-folder-2>/y <bridle-folder-3> <bridle-temp>/tmpab <bridle-temp>/x"
     )
     assert shown("/home/anna /mnt/home/ann2") == "/home/anna /mnt/home/ann2"
+    made = Redactor(Vault())
+    made.prepare(LaunchPlan(argv=("claude",), environment={"HOME": "/root/"}, cwd="/srv"))
+    assert made.text("ls -root / /root/x /root") == "ls -root / <bridle-home>/x <bridle-home>"
 
 
 def test_a_placeholder_stands_for_exactly_what_was_there() -> None:
@@ -533,14 +536,14 @@ def test_values_that_were_set_are_masked_wherever_they_are_repeated() -> None:
     """A tool may print a variable of `Options.env`, and a server may quote its headers in an error."""
     servers = json.dumps({"mcpServers": {"s": {"command": "x", "env": {"A": "in the server"}}}})
     started = LaunchPlan(
-        argv=("claude", f"--mcp-config={servers}"),
+        argv=("claude", f"--mcp-config={servers}", ' [{"headers": {"A": "in a list"}}]'),
         environment={**ENVIRONMENT, "HARBOUR": PLAIN, "SHORT": "yes", "FOLDER": "/usr/bin"},
         initialize={"mcpServers": {"t": {"url": "x", "headers": {"B": "in the headers"}}}},
         own_variables=("HARBOUR", "SHORT", "FOLDER"),
     )
     made = Redactor(Vault())
     made.prepare(started)
-    for secret in (PLAIN, "in the server", "in the headers"):
+    for secret in (PLAIN, "in the server", "in the headers", "in a list"):
         assert secret not in made.text(f"It said {secret}!")
         kept, _ = made.line(json.dumps({"type": "x", "text": f"a{secret}b"}).encode(), inbound=True)
         assert secret not in kept.decode()

@@ -159,6 +159,7 @@ def test_a_value_under_another_name_stays(name: str) -> None:
 def test_the_account_is_masked_but_not_everything_named_so(name: str) -> None:
     line = json.dumps({name: "Acme", "organizations": "Acme", "accounts": "one"}).encode()
     assert redactor().line(line, inbound=True)[0] == line.replace(b'"Acme"', b'"<bridle-account-1>"', 1)
+    assert redactor().text("Acme", name) == "<bridle-account-1>"
 
 
 def test_names_of_people_are_masked_and_names_of_machines_stay(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -401,6 +402,7 @@ def test_places() -> None:
     made = Redactor(Vault())
     made.prepare(LaunchPlan(argv=("claude",), environment={"HOME": "/root/"}, cwd="/srv"))
     assert made.text("ls -root / /root/x /root") == "ls -root / <bridle-home>/x <bridle-home>"
+    assert made.places.live["<bridle-config>"] == "/root/.claude"  # where a replay has its own
 
 
 def test_a_placeholder_stands_for_exactly_what_was_there() -> None:

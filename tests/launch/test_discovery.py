@@ -159,9 +159,39 @@ def test_a_tilde_is_the_home_folder(places: dict[str, str], tmp_path: Path) -> N
     assert find_cli("~/.local/bin/claude", {"HOME": str(tmp_path / "home")}).path == places["install-place"]
 
 
-def test_a_script_need_not_be_executable(tmp_path: Path) -> None:
-    script = program(tmp_path / "cli.js", 0o644)
+def test_a_tilde_without_a_home_folder_is_a_name(tmp_path: Path) -> None:
+    for given in ("~", "~/claude"):
+        with pytest.raises(CLINotFoundError, match="~"):
+            find_cli(given, {"HOME": "", "PATH": str(tmp_path)})
+
+
+@pytest.mark.parametrize("suffix", ["js", "mjs", "cjs", "ts", "mts", "cts", "tsx", "jsx"])
+def test_a_script_need_not_be_executable(tmp_path: Path, suffix: str) -> None:
+    script = program(tmp_path / f"cli.{suffix}", 0o644)
     assert find_cli(script, {}).path == script
+
+
+@pytest.mark.parametrize(
+    "place", [".local/bin", ".claude/local", ".npm-global/bin", ".bun/bin", ".volta/bin", ".yarn/bin"]
+)
+def test_each_place_where_installers_put_it_is_looked_at(tmp_path: Path, place: str) -> None:
+    path = program(tmp_path / place / "claude")
+    environment = {"HOME": str(tmp_path), "PATH": ""}
+    assert find_cli(None, environment, python_path=[], system_places=()) == (path, "install-place")
+
+
+def test_an_installed_cli_is_in_the_folder_for_data(tmp_path: Path) -> None:
+    named = program(tmp_path / "data" / "bridle" / "claude" / "current" / "claude")
+    usual = program(tmp_path / ".local" / "share" / "bridle" / "claude" / "current" / "claude")
+    for folder, path in ((str(tmp_path / "data"), named), ("data", usual), ("", usual)):
+        environment = {"HOME": str(tmp_path), "PATH": "", "XDG_DATA_HOME": folder}
+        assert find_cli(None, environment, python_path=[], system_places=()) == (path, "install-cli")
+
+
+def test_an_option_that_repeats_the_variable_is_named_after_it(tmp_path: Path) -> None:
+    path = program(tmp_path / "claude")
+    assert find_cli(path, {"BRIDLE_CLI_PATH": path}) == (path, "BRIDLE_CLI_PATH")
+    assert find_cli(path, {"BRIDLE_CLI_PATH": f"{path}-2"}) == (path, "cli_path")
 
 
 def test_only_installed_packages_count(tmp_path: Path) -> None:

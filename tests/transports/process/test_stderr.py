@@ -82,6 +82,23 @@ def test_a_callback_far_behind_gets_the_first_lines_and_the_log_the_number(
     os.close(writing)
 
 
+def test_a_line_that_never_ends_is_passed_on_in_parts(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    lines: list[str] = []
+    kept = LineCallback(lines.append)
+    drain = StderrDrain(reading, tail_bytes=10, on_line=kept, name="bridle-test")
+    drain.start()
+    for number in range(5):
+        os.write(writing, b"%d" % number * 60_000)
+    os.write(writing, b"\nlast\r\n")
+    os.close(writing)
+    drain.finish()
+    assert drain.calls_done(10)
+    assert "".join(lines) == "".join(str(number) * 60_000 for number in range(5)) + "last"
+    assert lines[-1] == "last"
+    assert all(len(line) < 140_000 for line in lines)
+
+
 def test_it_runs_with_the_variables_of_its_maker(pipe: tuple[int, int]) -> None:
     reading, writing = pipe
     seen: list[str] = []

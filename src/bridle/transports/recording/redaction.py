@@ -804,7 +804,7 @@ def _looks_secret(value: str) -> bool:
 def _in_url(value: str) -> Iterator[str]:
     """Return how a value stands in a URL or a form: programs differ in what they leave as it is, and in the case of digits."""
     for safe in ("", "/", "!'()*", "!'()*;,/?:@&=+$#"):  # Python, paths, `encodeURIComponent`, `encodeURI`
-        once = quote(value, safe=safe)
+        once = quote(value, safe=safe, errors="surrogateescape")  # a variable need not be UTF-8
         for spelling in (once, once.replace("%20", "+")):
             yield from (spelling, re.sub("%..", lambda found: found[0].lower(), spelling))
 

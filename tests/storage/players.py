@@ -6,7 +6,6 @@ import asyncio
 import multiprocessing
 import os
 import traceback
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bridle.budgets.ledger import Bounds, Ledger
@@ -22,18 +21,7 @@ from tests.support.patience import patience
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-__all__ = ["KINDS", "Kept", "Player", "Playing", "locks"]
-
-
-def locks(path: str) -> list[str]:
-    """Return the kinds and ranges of the locks that this process has on a file, and on its shared memory."""
-    files = {f":{os.stat(path + end).st_ino}" for end in ("", "-shm")}
-    found = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
-    return sorted(
-        " ".join((line[3], *line[6:]))
-        for line in found
-        if line[4] == str(os.getpid()) and line[5][line[5].rindex(":") :] in files
-    )
+__all__ = ["KINDS", "Kept", "Player", "Playing"]
 
 
 _MOST = 40

@@ -7,6 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 
 import pytest
@@ -56,6 +57,24 @@ class Beats:
 
     def heart(self, seconds: float = SOON) -> Heart:
         return Heart(seconds, self.beat, lambda: self.needed)
+
+
+@contextmanager
+def stopped_in_a_beat() -> Iterator[tuple[Beats, Heart]]:
+    """Stop a heart in the middle of its first beat, which then ends, and the thread too."""
+    go = threading.Event()
+
+    def wait(_: int) -> None:
+        assert go.wait(patience(30))
+
+    beats = Beats(wait)
+    heart = beats.heart()
+    heart.start()
+    beats.wait(1)
+    assert heart.stop()
+    yield beats, heart
+    go.set()
+    heart.join()
 
 
 def end(heart: Heart) -> None:
@@ -113,21 +132,10 @@ def test_a_heart_that_is_not_needed_rests_and_begins_again() -> None:
 
 
 def test_a_stop_while_it_beats_does_not_wait_and_one_more_beat_follows() -> None:
-    go = threading.Event()
-
-    def wait(_: int) -> None:
-        assert go.wait(patience(30))
-
-    beats = Beats(wait)
-    heart = beats.heart()
-    heart.start()
-    beats.wait(1)
-    assert heart.stop()
-    assert heart.stop()
-    heart.start()  # the thread of before still runs, and is the only one
-    assert len(threads()) == 1
-    go.set()
-    heart.join()
+    with stopped_in_a_beat() as (beats, heart):
+        assert heart.stop()
+        heart.start()  # the thread of before still runs, and is the only one
+        assert len(threads()) == 1
     assert (threads(), beats.number) == ([], 2)
 
 
@@ -142,19 +150,8 @@ def test_a_stop_inside_a_beat() -> None:
 
 @pytest.mark.parametrize("needed", [True, False])
 def test_a_heart_that_was_stopped_keeps_nothing_of_its_owner(needed: bool) -> None:
-    go = threading.Event()
-
-    def wait(_: int) -> None:
-        assert go.wait(patience(30))
-
-    beats = Beats(wait)
-    heart = beats.heart()
-    heart.start()
-    beats.wait(1)
-    assert heart.stop()
-    beats.needed = needed  # by the beat that runs
-    go.set()
-    heart.join()
+    with stopped_in_a_beat() as (beats, _heart):
+        beats.needed = needed  # by the beat that runs
     owner = weakref.ref(beats)
     gc.disable()
     try:

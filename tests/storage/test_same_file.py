@@ -6,10 +6,12 @@ import os
 import random
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.storage.players import KINDS, Player, Playing, locks
+from tests.storage.noting import locks
+from tests.storage.players import KINDS, Player, Playing
 from tests.support.examples import examples
 
 THOROUGH = bool(os.environ.get("BRIDLE_TEST_THOROUGH"))
@@ -37,6 +39,28 @@ def test_an_object_keeps_the_locks_of_the_others(kind: str, count: int, tmp_path
         assert locks(str(path)) == before
         another.close()
         assert locks(str(path)) == before
+    first.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "level"), [("registry", "NORMAL"), ("budget", "NORMAL"), ("store", "FULL"), ("journal", "FULL")]
+)
+def test_a_transcript_or_a_task_is_on_the_disk_when_the_call_returns(
+    kind: str, level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connections: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+
+    def connected(*values: Any, **more: Any) -> sqlite3.Connection:
+        connections.append(connect(*values, **more))
+        return connections[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", connected)
+    first = KINDS[kind](str(tmp_path / "kept.db"))
+    first.put(1)
+    [connection] = connections
+    assert connection.execute("PRAGMA synchronous").fetchone() == (["OFF", "NORMAL", "FULL"].index(level),)
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     first.close()
 
 

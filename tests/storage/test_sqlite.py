@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import sqlite3
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
 import pytest
 
 from bridle.storage.sqlite import Database, StorageError
-from tests.storage.players import locks
+from tests.storage import forking_in_c
+from tests.storage.noting import TABLES, note, notes
 from tests.support.forking import Baton, Fork
 from tests.support.patience import patience
 
-TABLES = ("CREATE TABLE IF NOT EXISTS notes (text TEXT)",)
+PROJECT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -37,12 +37,16 @@ def database(path: str) -> Iterator[Database]:
     database.close()
 
 
-def note(database: Database, text: str) -> None:
-    database.transaction(lambda connection: connection.execute("INSERT INTO notes VALUES (?)", (text,)))
-
-
-def notes(database: Database) -> list[str]:
-    return database.look(lambda connection: [text for (text,) in connection.execute("SELECT text FROM notes")])
+def is_locked(path: str) -> bool:
+    """Return whether another program could not write now."""
+    with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
+        try:
+            other.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            assert "locked" in str(error)
+            return True
+        other.execute("ROLLBACK")
+        return False
 
 
 def test_programs_that_open_a_new_file_at_once_wait_for_each_other(tmp_path: Path) -> None:
@@ -197,6 +201,84 @@ def test_a_call_in_the_middle_of_another_one_is_refused(database: Database) -> N
     database.transaction(work)
     note(database, "after")
     assert notes(database) == ["outer", "after"]
+
+
+def test_nobody_writes_between_the_looks_and_the_changes_of_a_call(database: Database, path: str) -> None:
+    def work(connection: sqlite3.Connection) -> None:
+        assert connection.execute("SELECT * FROM notes").fetchall() == []
+        assert is_locked(path)
+
+    database.transaction(work)
+    assert not is_locked(path)
+
+
+def test_a_call_that_only_reads_sees_one_state_and_keeps_nobody_waiting(database: Database, path: str) -> None:
+    note(database, "before")
+    other = Database(path, TABLES, 1, 0)
+
+    def work(connection: sqlite3.Connection) -> list[list[tuple[str]]]:
+        states = [connection.execute("SELECT text FROM notes").fetchall()]
+        note(other, "meanwhile")
+        return [*states, connection.execute("SELECT text FROM notes").fetchall()]
+
+    assert database.transaction(work, reads=True) == [[("before",)], [("before",)]]
+    assert database.look(work) == [[("before",), ("meanwhile",)], [("before",), ("meanwhile",), ("meanwhile",)]]
+    other.close()
+
+
+class Statements(list[str]):
+    """Statements that are executed while no other program can write."""
+
+    def __init__(self, path: str, *statements: str) -> None:
+        super().__init__(statements)
+        self._path = path
+
+    def __iter__(self) -> Iterator[str]:
+        assert is_locked(self._path)
+        return super().__iter__()
+
+
+def test_one_program_makes_the_tables_and_brings_them_up_to_date(path: str) -> None:
+    tables = Statements(path, *TABLES)
+    first = Database(path, tables, 1, 5)
+    note(first, "old")
+    first.close()
+    steps = {
+        1: Statements(path, "ALTER TABLE notes ADD COLUMN two TEXT DEFAULT 'a'"),
+        2: Statements(path, "UPDATE notes SET two = two || 'b'", "ALTER TABLE notes ADD COLUMN three TEXT"),
+    }
+    for _ in range(2):
+        third = Database(path, tables, 3, 5, migrations=steps)
+        assert third.look(lambda connection: connection.execute("SELECT * FROM notes").fetchall()) == [
+            ("old", "ab", None)
+        ]
+        third.close()
+    with pytest.raises(StorageError, match="has version 3, and this Bridle knows up to 2") as caught:
+        notes(Database(path, tables, 2, 5, migrations=steps))
+    assert not caught.value.retryable
+    with pytest.raises(StorageError, match="has version 3, which is too old"):
+        notes(Database(path, tables, 5, 5, migrations={4: []}))
+    with pytest.raises(StorageError, match="no such table: missing"):
+        notes(Database(path, tables, 5, 5, migrations={3: ["DELETE FROM notes"], 4: ["DELETE FROM missing"]}))
+    assert notes(Database(path, tables, 3, 5, migrations=steps)) == ["old"]
+
+
+def test_a_file_of_something_else_is_refused_as_it_is(path: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE theirs (text TEXT)")
+    before = Path(path).read_bytes()
+    with pytest.raises(StorageError, match="those of a journal") as caught:
+        notes(Database(path, TABLES, 1, 5, application=7, noun="journal"))
+    assert not caught.value.retryable
+    assert Path(path).read_bytes() == before
+    assert not os.path.exists(path + "-wal")
+    for turn in range(2):
+        mine = Database(path + ".mine", TABLES, 1, 5, application=7)
+        note(mine, "here")
+        assert len(notes(mine)) == turn + 1
+        mine.close()
+    with pytest.raises(StorageError, match="those of a journal"):
+        notes(Database(path + ".mine", TABLES, 1, 5, application=8, noun="journal"))
 
 
 def test_threads_that_wait_for_another_program_do_not_wait_one_after_the_other(path: str) -> None:
@@ -389,70 +471,22 @@ def test_files_are_deleted_and_made_again_while_they_are_opened(path: str) -> No
     database.close()
 
 
-# -- forks by C code ---------------------------------------------------------------------------------------------------
+# -- forks by C code, and interrupted ones -----------------------------------------------------------------------------
 
 
-def c_fork() -> int:
-    """Fork as C code does, which calls only Python's functions for the child."""
-    pid: int = ctypes.PyDLL(None).fork()
-    if not pid:
-        ctypes.pythonapi.PyOS_AfterFork_Child()
-    return pid
-
-
-def in_c_fork(work: Callable[[], None]) -> None:
-    """Run a function in a forked copy, and wait for it."""
-    pid = c_fork()
-    if not pid:
-        code = 1
-        try:
-            signal.alarm(int(patience(20)) + 1)
-            work()
-            code = 0
-        finally:
-            os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-
-
-@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs Linux")
-def test_a_fork_by_c_code_leaves_the_locks_and_the_log_to_the_parent(database: Database, path: str) -> None:
-    note(database, "before")
-    before = locks(path)
-
-    def child() -> None:
-        note(database, "child")
-        database.close()
-        assert notes(Database(path, TABLES, 1, 5)) == ["before", "child"]
-
-    in_c_fork(child)
-    assert locks(path) == before
-    assert os.path.exists(path + "-wal")
-    note(database, "parent")
-    assert notes(Database(path, TABLES, 1, 5)) == ["before", "child", "parent"]
-
-
-def test_a_fork_by_c_code_in_the_middle_of_a_call_is_refused(database: Database, path: str) -> None:
-    note(database, "before")
-    began, over = threading.Event(), threading.Event()
-
-    def work(connection: sqlite3.Connection) -> None:
-        connection.execute("INSERT INTO notes VALUES ('thread')")
-        began.set()
-        assert over.wait(patience(30))
-
-    thread = threading.Thread(target=database.transaction, args=(work,))
-    thread.start()
-    assert began.wait(patience(30))
-
-    def child() -> None:
-        for each in (database, Database(path, TABLES, 1, 5)):
-            with pytest.raises(StorageError, match=r"Use `os\.fork`"):
-                note(each, "child")
-
-    in_c_fork(child)
-    over.set()
-    thread.join()
-    assert notes(database) == ["before", "thread"]
+@pytest.mark.parametrize(
+    "scene",
+    [
+        pytest.param("between_calls", marks=pytest.mark.skipif(not Path("/proc/locks").exists(), reason="needs Linux")),
+        "in_calls",
+        "while_opening",
+        "interrupted",
+    ],
+)
+def test_a_fork_that_databases_are_not_ready_for(scene: str, path: str) -> None:
+    command = [sys.executable, "-m", forking_in_c.__name__, scene, path]
+    done = subprocess.run(command, cwd=PROJECT, check=False, capture_output=True, text=True, timeout=patience(90))
+    assert done.returncode == 0, done.stderr
 
 
 def test_databases_are_made_while_another_thread_forks(tmp_path: Path) -> None:

@@ -136,8 +136,7 @@ class Book:
 
     def _exceeded(self, row: Row, *, sent: bool) -> BudgetExceededError:
         limit = self.limits.of(row.key)
-        in_dollars = limit.usd is not None and row.usd + row.reserved_usd >= nano(limit.usd)
-        if limit.usd is not None and in_dollars:
+        if limit.usd is not None and row.usd + row.reserved_usd >= nano(limit.usd):
             return BudgetExceededError(
                 spent=row.usd / NANO, limit=limit.usd, reserved=row.reserved_usd / NANO, key=row.key, sent=sent
             )

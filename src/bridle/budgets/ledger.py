@@ -269,8 +269,7 @@ class Ledger:
             "since = :now WHERE seen <> :seen OR boot <> :boot OR since > :now",
             {"holder": holder, "seen": seen, "boot": boot(), "now": now},
         )
-        (since,) = connection.execute("SELECT since FROM sightings WHERE holder = ?", (holder,)).fetchone()
-        return now - float(since)
+        return now - float(connection.execute("SELECT since FROM sightings WHERE holder = ?", (holder,)).fetchone()[0])
 
 
 def _row(connection: sqlite3.Connection, key: str) -> Row:

@@ -15,6 +15,7 @@ import os
 import threading
 import time
 import weakref
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
@@ -300,18 +301,19 @@ class Database:
         """Allow calls again."""
         lock = self._lock
         if not in_child:
-            lock.release()
+            with suppress(RuntimeError):  # Ctrl-C came while the fork waited for it
+                lock.release()
             return
         self._lock = threading.RLock()
         self._inside = False
-        if self._connection is None or not self._file:
+        if not self._file:
             return
-        # C code forked, and called only the functions for the child. The locks stay with the parent.
+        # C code may have forked, and called only the functions for the child. The locks stay with the parent.
         if lock.acquire(blocking=False):
             self._shut()
-            return
-        _forks.left[self._marks[""]] = self._connection  # another thread was in it, and does not come back
-        self._connection = None
+        else:  # another thread was in it, perhaps opening it, and does not come back
+            _forks.left[self._marks.get("") or _mark(self._file)] = self._connection
+            self._connection = None
 
     def __del__(self) -> None:
         connection = self.__dict__.get("_connection")
@@ -356,8 +358,7 @@ def _mark(path: str) -> tuple[int, int] | None:
 
 
 def _version(connection: sqlite3.Connection) -> int:
-    (found,) = connection.execute("PRAGMA user_version").fetchone()
-    return int(found)
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection, seconds: float) -> None:
@@ -412,8 +413,9 @@ class _Forks:
         """Allow calls in the copy."""
         self._lock = threading.RLock()
         self._waiting.clear()
-        for database in list(self._databases):
-            database.after_fork(in_child=True)
+        with ExitStack() as stack:  # one that fails leaves none of the others as it was
+            for database in self._databases:
+                stack.callback(database.after_fork, in_child=True)
 
 
 _forks = _Forks()

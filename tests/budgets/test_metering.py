@@ -70,6 +70,21 @@ def test_written_tokens_are_estimated_from_the_content() -> None:
 
 
 @shows("budgets.metering.once")
+def test_what_the_api_does_not_say_costs_nothing() -> None:
+    meter = Meter({})
+    usage: dict[str, Any] = {
+        "input_tokens": 0,
+        "output_tokens": 0,
+        "cache_read_input_tokens": None,
+        "cache_creation_input_tokens": None,
+        "cache_creation": {"ephemeral_5m_input_tokens": None, "ephemeral_1h_input_tokens": None},
+        "server_tool_use": {"web_search_requests": None},
+    }
+    take(meter, reply("a", **usage), reply("b", output_tokens=0, cache_creation={}, server_tool_use={}))
+    assert (meter.usd, meter.tokens, meter.replies) == (0.0, 0, 2)
+
+
+@shows("budgets.metering.once")
 def test_what_the_cli_says_itself_costs_nothing() -> None:
     meter = Meter({})
     take(meter, reply("a", "Not logged in", model="<synthetic>", input_tokens=10), {"type": "assistant", "message": {}})

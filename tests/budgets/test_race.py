@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import anyio
@@ -13,6 +14,7 @@ import pytest
 
 import bridle
 from bridle import Budget, BudgetExceededError, Options, sync
+from bridle.budgets.ledger import Bounds, Ledger
 from bridle.testing import Script, SimulatedCLI
 from tests.budgets import racing
 from tests.budgets.racing import PRICES, REPLY, Calls, race, simulated
@@ -126,9 +128,10 @@ HANGS = """
 import sys, threading
 import bridle.sync
 from bridle import Budget, Options
+from bridle.budgets.ledger import Bounds, Ledger
 from bridle.testing import Script, SimulatedCLI
 
-budget = Budget(usd=1.0, path=sys.argv[1], reserve=1.0)
+budget = Budget(usd=10.0, per={"tenant": 1.0}, path=sys.argv[1], reserve=1.0).keyed(tenant="acme")
 session = bridle.sync.Session(Options(budget=budget), transport=SimulatedCLI(Script().user().hang()))
 session.start()
 turn = session.send("Work.")
@@ -140,17 +143,20 @@ threading.Event().wait()
 @shows("budgets.file.killed")
 def test_a_killed_process_releases_its_reservation(tmp_path: Path) -> None:
     path = tmp_path / "budget.db"
-    budget = Budget(usd=1.0, path=path)
-    options = Options(budget=budget)
-    with subprocess.Popen([sys.executable, "-c", HANGS, str(path)], stdout=subprocess.PIPE, text=True) as program:
-        assert program.stdout is not None
-        assert program.stdout.readline() == "sent\n"
-        assert budget.account().turns == 1
-        assert budget.remaining.usd == 0.0
-        with pytest.raises(BudgetExceededError, match=r"reserved \$1.00"):
-            sync.run("What is here?", options, transport=simulated())
-        program.send_signal(signal.SIGKILL)
-        program.wait(patience(30))
-        assert budget.account().turns == 0
-        assert sync.run("What is here?", options, transport=simulated()).text == "One file."
+    budget = Budget(usd=10.0, per={"tenant": 1.0}, path=path)
+    options = Options(budget=budget.keyed(tenant="acme"))
+    with closing(Ledger(str(path))) as running:
+        assert running.reserve("turn", [("", Bounds(None, None))], 5, (5, 5)) is None
+        with subprocess.Popen([sys.executable, "-c", HANGS, str(path)], stdout=subprocess.PIPE, text=True) as program:
+            assert program.stdout is not None
+            assert program.stdout.readline() == "sent\n"
+            assert [account.turns for account in budget.accounts().values()] == [2, 1]
+            assert budget.account(tenant="acme").remaining.usd == 0.0
+            with pytest.raises(BudgetExceededError, match=r"reserved \$1.00"):
+                sync.run("What is here?", options, transport=simulated())
+            program.send_signal(signal.SIGKILL)
+            program.wait(patience(30))
+            assert [account.turns for account in budget.accounts().values()] == [1]
+            assert sync.run("What is here?", options, transport=simulated()).text == "One file."
+        assert budget.account().turns == 1  # that of the program that runs
     budget.close()

@@ -89,6 +89,25 @@ def test_the_turn_that_goes_on_keeps_it(file: File) -> None:
         assert ledger.rows()[0].turns == 1
 
 
+def test_a_turn_that_goes_on_keeps_those_of_its_program_and_no_others(file: File) -> None:
+    with closing(Ledger(file.path)) as ledger:
+        for turn, holder in (("idle", ELSEWHERE), ("older", ELSEWHERE + "d")):
+            assert ledger.reserve(turn, LIMITS, 10, (10, 1)) is None
+            file.change("UPDATE reservations SET holder = ?, seen = 1 WHERE turn = ?", holder, turn)
+        assert ledger.rows()[0].turns == 3
+        for turns, left in (
+            (["turn"], 3),
+            (["turn"], 2),
+            (["idle"], 2),
+        ):  # the sign of `turn` is then older than that of `idle`
+            file.pass_time(6 * MINUTES)
+            ledger.charge(turns, LIMITS, 5, 1)
+            assert ledger.rows()[0].turns == left
+        assert {holder for holder, _, _ in file.sightings()} == {ELSEWHERE}
+        file.pass_time(10 * MINUTES)
+        assert ledger.rows()[0].turns == 0
+
+
 def test_a_sighting_goes_with_its_reservation(file: File) -> None:
     with closing(Ledger(file.path)) as ledger:
         ledger.release("turn")

@@ -1,0 +1,116 @@
+"""The ledger by itself: what its rows are after reservations, charges and resets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from bridle.budgets.ledger import Bounds, Ledger, Row
+
+FREE = Bounds(None, None)
+FIRST = (40, 4)
+
+
+@pytest.fixture
+def ledger() -> Iterator[Ledger]:
+    with closing(Ledger(None)) as ledger:
+        yield ledger
+
+
+def reserved(ledger: Ledger, turn: str, fixed: int | None = None) -> tuple[int, int]:
+    """Reserve a call for a turn with a key of its own; return what was reserved."""
+    assert ledger.reserve(turn, [(turn, FREE)], fixed, FIRST) is None
+    [row] = ledger.rows([turn])
+    return row.reserved_usd, row.reserved_tokens
+
+
+@pytest.mark.parametrize("limit", [Bounds(100, None), Bounds(None, 100)], ids=["dollars", "tokens"])
+def test_spending_and_all_reservations_count_towards_a_limit(ledger: Ledger, limit: Bounds) -> None:
+    limits = [("tenant=a", limit), ("", FREE)]
+    ledger.charge([], limits, 20, 20)
+    for turn in ("one", "two"):
+        assert ledger.reserve(turn, limits, 40, (1, 40)) is None
+    full = Row("tenant=a", 20, 20, 80, 80, 2)
+    assert ledger.reserve("three", limits, 40, (1, 40)) == full
+    assert ledger.reserve("three", [("tenant=b", limit), *limits], 40, (1, 40)) == full  # and nothing for `b`
+    assert ledger.rows() == [Row("", 20, 20, 80, 80, 2), full]
+    assert ledger.reserve("three", [("tenant=b", limit), ("", FREE)], 1, (1, 1)) is None
+    ledger.release("one")
+    assert ledger.rows() == [
+        Row("", 20, 20, 41, 41, 2),
+        Row("tenant=a", 20, 20, 40, 40, 1),
+        Row("tenant=b", 0, 0, 1, 1, 1),
+    ]
+    assert ledger.reserve("four", limits, 40, (1, 40)) is None
+    assert ledger.reserve("five", limits, 40, (1, 40)) == full
+
+
+def test_a_turn_reserves_the_mean_of_recent_calls(ledger: Ledger) -> None:
+    assert reserved(ledger, "first") == FIRST
+    assert reserved(ledger, "fixed", 7) == (7, 4)
+    for call, mean in (
+        ((100.0, 10.0), (100, 10)),
+        ((200.0, 60.0), (120, 20)),  # the newest has a weight of a fifth
+        ((20.0, 120.0), (100, 40)),
+    ):
+        ledger.charge([], [("", FREE)], 1, 1, call)
+        assert reserved(ledger, f"after {call}") == mean
+    assert reserved(ledger, "fixed again", 7) == (7, 40)
+
+
+def test_a_turn_that_reserves_again_has_one_reservation(ledger: Ledger) -> None:
+    assert reserved(ledger, "turn", 5) == (5, 4)
+    ledger.charge(["turn"], [("", FREE)], 1, 1, (9.0, 9.0))
+    assert reserved(ledger, "turn", 6) == (6, 9)
+    ledger.release("turn")
+    assert ledger.rows() == [Row("", 1, 1)]
+
+
+def test_a_correction_leaves_nothing_below_zero(ledger: Ledger) -> None:
+    keys = [("a", FREE), ("", FREE)]
+    ledger.charge([], keys, 10, 20)
+    ledger.charge([], [("b", FREE)], 7, 7)
+    rows, due = ledger.charge([], keys, -4, -30)
+    assert (rows, due) == ([Row("a", 6, 0), Row("", 6, 0)], [])
+    ledger.charge([], keys, -10, 5)
+    assert ledger.rows() == [Row("", 0, 5), Row("a", 0, 5), Row("b", 7, 7)]
+
+
+def test_each_point_of_a_warning_is_due_once(ledger: Ledger) -> None:
+    def due(usd: int, tokens: int, key: str = "a", point: Bounds = Bounds(10, 20)) -> list[tuple[str, str]]:  # noqa: B008
+        return ledger.charge([], [(key, point)], usd, tokens)[1]
+
+    assert due(9, 19) == []
+    assert due(1, 0) == [("a", "usd")]
+    assert due(1, 0) == []
+    assert due(0, 1) == [("a", "tokens")]
+    assert due(0, 0) == []
+    assert due(10, 20, "b") == [("b", "usd"), ("b", "tokens")]  # another key
+    assert due(0, 0, point=Bounds(5, 5)) == []  # a lower point
+    assert due(1, 1, point=Bounds(12, 22)) == [("a", "usd")]  # a higher one
+    assert due(0, 1, point=Bounds(12, 22)) == [("a", "tokens")]
+    assert due(0, 0, "none", Bounds(0, 0)) == [("none", "usd"), ("none", "tokens")]
+    assert due(0, 0, "none", Bounds(0, 0)) == []
+    ledger.reset("a")
+    assert due(12, 22, point=Bounds(12, 22)) == [("a", "usd"), ("a", "tokens")]
+
+
+def test_a_reset_forgets_one_key_or_all_and_keeps_reservations(ledger: Ledger) -> None:
+    ledger.charge([], [("a", FREE), ("b", FREE)], 1, 2)
+    assert reserved(ledger, "a", 5) == (5, 4)
+    ledger.reset("a")
+    assert ledger.rows() == [Row("a", 0, 0, 5, 4, 1), Row("b", 1, 2)]
+    assert ledger.spent(["a", "b", "c"]) == [Row("a"), Row("b", 1, 2), Row("c")]
+    ledger.reset(None)
+    assert ledger.rows() == [Row("a", 0, 0, 5, 4, 1)]
+
+
+def test_objects_on_one_file_see_each_others_turns(tmp_path: Path) -> None:
+    path = str(tmp_path / "budget.db")
+    with closing(Ledger(path)) as one, closing(Ledger(path)) as other:
+        for turn, ledger in (("one", one), ("two", other)):
+            assert ledger.reserve(turn, [("", Bounds(100, None))], 50, FIRST) is None
+        assert one.reserve("three", [("", Bounds(100, None))], 50, FIRST) == Row("", 0, 0, 100, 8, 2)

@@ -78,6 +78,8 @@ def test_times_of_another_boot_begin_again(file: File, change: str) -> None:
     file.change(f"UPDATE sightings SET {change}")
     assert file.turns() == 1
     assert file.sightings() == [(ELSEWHERE, 1, boot())]
+    file.pass_time(10 * MINUTES)
+    assert file.turns() == 0
 
 
 def test_the_turn_that_goes_on_keeps_it(file: File) -> None:

@@ -74,8 +74,8 @@ class Row(NamedTuple):
     """
 
     key: str
-    usd: int = 0
-    tokens: int = 0
+    usd: int
+    tokens: int
     reserved_usd: int = 0
     reserved_tokens: int = 0
     turns: int = 0

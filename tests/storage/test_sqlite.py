@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 
 import pytest
 
+from bridle.storage import sqlite as sqlite_module
 from bridle.storage.sqlite import Database, StorageError
 from tests.storage import forking_in_c
 from tests.storage.noting import TABLES, note, notes
@@ -295,6 +296,57 @@ def test_threads_that_wait_for_another_program_do_not_wait_one_after_the_other(p
     note(database, "after")
     assert notes(database) == ["before", "after"]
     database.close()
+
+
+def test_a_call_waits_for_other_programs_as_long_as_is_left(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, step = 0.0, 0.125
+
+    def monotonic() -> float:
+        nonlocal now
+        now += step
+        return now
+
+    monkeypatch.setattr(sqlite_module, "time", SimpleNamespace(monotonic=monotonic))
+    database = Database(path, TABLES, 1, 1.0)
+
+    def waits() -> int:
+        return database.look(lambda connection: int(connection.execute("PRAGMA busy_timeout").fetchone()[0]))
+
+    assert waits() == 875  # the look at the clock before the call, and the one after other threads
+    step = 0.25
+    assert waits() == 750
+    step = 5.0
+    assert waits() == 100  # other threads took all of it
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        (sqlite3.SQLITE_ERROR, "damaged"),
+        (sqlite3.SQLITE_BUSY, "busy"),
+        (sqlite3.SQLITE_BUSY_SNAPSHOT, "busy"),
+        (sqlite3.SQLITE_LOCKED, "busy"),
+        (sqlite3.SQLITE_CORRUPT, "damaged"),
+        (sqlite3.SQLITE_FULL, "full"),
+        (sqlite3.SQLITE_NOTADB, "damaged"),
+        (sqlite3.SQLITE_IOERR, "failed"),
+        (sqlite3.SQLITE_READONLY_DBMOVED, "failed"),
+    ],
+)
+def test_an_error_of_sqlite_says_what_the_problem_is(database: Database, code: int, problem: str) -> None:
+    error = sqlite3.OperationalError("it happened")
+    error.sqlite_errorcode = code
+
+    def work(connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO notes VALUES ('lost')")
+        raise error
+
+    with pytest.raises(StorageError) as caught:
+        database.transaction(work)
+    assert (caught.value.problem, caught.value.retryable) == (problem, True)
+    assert caught.value.__cause__ is error
+    assert notes(database) == []
 
 
 def remove(path: str) -> None:

@@ -1,15 +1,29 @@
-"""The event loop that runs: asyncio's, while trio is being imported by another thread."""
+"""The event loop that runs, asyncio's or trio's: its tasks, calls from other threads, and waiting for descriptors."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 import sys
+import threading
+from collections.abc import Callable
 from types import ModuleType
 
+import anyio
+import anyio.to_thread
 import pytest
+import sniffio
 
-from bridle.waiting.event_loops import Loop
+from bridle.waiting.event_loops import (
+    Loop,
+    call_when_readable,
+    context_for_thread,
+    current_task,
+    run_cancellable,
+    wait_readable,
+)
+from tests.support.patience import patience
 
 
 @pytest.mark.parametrize("imported", ["nothing", "an empty lowlevel"])
@@ -58,3 +72,137 @@ def test_an_eager_task_takes_its_first_step_in_the_call_where_asyncio_can(factor
         assert variable.get() == "outside"
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_loop_takes_functions_from_threads_until_it_ends(backend: str) -> None:
+    async def scenario() -> Loop:
+        loop = Loop()
+        assert loop.is_current
+        assert abs(loop.time() - anyio.current_time()) < patience(5)
+        assert await anyio.to_thread.run_sync(lambda: loop.is_current) is False
+        ran: list[object] = []
+        came = anyio.Event()
+
+        def call() -> None:
+            ran.append((threading.current_thread(), current_task() is None))
+            came.set()
+
+        assert await anyio.to_thread.run_sync(loop.post, call)
+        with anyio.fail_after(patience(20)):
+            await came.wait()
+        assert ran[0] == (threading.current_thread(), backend == "asyncio")  # trio has a task for such calls
+        return loop
+
+    first = anyio.run(scenario, backend=backend)
+    assert not first.is_current
+    assert not first.post(lambda: None)
+    assert current_task() is None
+
+    async def another() -> bool:
+        return first.is_current
+
+    assert not anyio.run(another, backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_task_of_the_loop_has_the_given_context_and_no_scope_of_its_caller(backend: str) -> None:
+    variable = contextvars.ContextVar("variable", default="outside")
+    steps: list[str] = []
+
+    async def scenario() -> None:
+        came, ended, go = anyio.Event(), anyio.Event(), anyio.Event()
+
+        async def work() -> None:
+            steps.append(variable.get())
+            came.set()
+            await go.wait()
+            steps.append("end")
+            ended.set()
+
+        context = contextvars.copy_context()
+        context.run(variable.set, "inside")
+        with anyio.fail_after(patience(20)):
+            with anyio.CancelScope() as scope:
+                Loop().spawn(work, context)
+                await came.wait()
+                scope.cancel()
+            go.set()
+            await ended.wait()
+            await Loop().turn()
+
+    anyio.run(scenario, backend=backend)
+    assert steps == ["inside", "end"]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_descriptor_is_read_until_the_function_returns_something(backend: str) -> None:
+    reading, writing = os.pipe()
+    calls: list[bytes] = []
+
+    def read() -> bytes | None:
+        calls.append(os.read(reading, 1))
+        return b"".join(calls) if calls[-1] == b"c" else None
+
+    def fail() -> None:
+        raise LookupError(os.read(reading, 1))
+
+    async def scenario() -> None:
+        with anyio.fail_after(patience(20)):
+            os.write(writing, b"abcd")
+            assert await call_when_readable(reading, read) == b"abc"
+            with pytest.raises(LookupError, match="d"):
+                await call_when_readable(reading, fail)
+        with anyio.move_on_after(0) as scope:
+            await wait_readable(reading)
+        assert scope.cancelled_caught
+        os.write(writing, b"e")
+        await Loop().turn()
+        with anyio.fail_after(patience(20)):
+            await wait_readable(reading)
+        assert os.read(reading, 10) == b"e"  # nobody else has read it
+
+    anyio.run(scenario, backend=backend)
+    os.close(reading)
+    os.close(writing)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_function_in_another_thread_has_the_variables_but_no_loop(backend: str) -> None:
+    variable = contextvars.ContextVar("variable", default="outside")
+
+    async def scenario() -> None:
+        variable.set("inside")
+        context = context_for_thread()
+        variable.set("later")
+        assert context.run(variable.get) == "inside"
+        with pytest.raises(sniffio.AsyncLibraryNotFoundError):
+            await anyio.to_thread.run_sync(context.run, sniffio.current_async_library)
+        assert sniffio.current_async_library() == backend
+
+    anyio.run(scenario, backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_function_that_is_cancelled_by_itself_ends_there(backend: str) -> None:
+    steps: list[object] = []
+
+    async def scenario() -> None:
+        async def run(cancel: Callable[[], object], task: object, ends_here: bool) -> None:
+            assert task is current_task()
+            assert ends_here is (backend == "asyncio")
+            cancel()
+            try:
+                await anyio.sleep(patience(20))
+            except BaseException as error:
+                steps.append(type(error).__name__)
+                if not ends_here:
+                    raise
+                asyncio.current_task().uncancel()  # type: ignore[union-attr]
+
+        await run_cancellable(run)
+        await anyio.sleep(0)
+        steps.append("after")
+
+    anyio.run(scenario, backend=backend)
+    assert steps == ["CancelledError" if backend == "asyncio" else "Cancelled", "after"]

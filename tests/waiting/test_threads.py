@@ -1,13 +1,20 @@
-"""The threads of plain callbacks: one for each that runs, kept for the next ones, gone with their session."""
+"""The threads of plain callbacks: one for each that runs, kept for the next ones, gone with their session. Also waiting for them."""
 
 from __future__ import annotations
 
+import contextvars
 import gc
 import threading
+import time
 import weakref
 from collections.abc import Callable
 
-from bridle.waiting.threads import Threads
+import anyio
+import pytest
+
+from bridle.waiting.event_loops import current_task
+from bridle.waiting.threads import Call, Mark, Room, Threads, wait_for
+from tests.support.leaks import open_descriptors
 from tests.support.patience import patience
 
 WAIT = 20.0
@@ -120,3 +127,113 @@ def test_functions_that_come_while_threads_end_are_all_run() -> None:
     for _ in range(500):
         run(threads)
     threads.end()
+
+
+def test_idle_threads_end_at_a_rest_and_others_begin_afterwards() -> None:
+    threads = Threads()
+    first = run(threads)
+    until(lambda: threads.idle == 1)
+    threads.rest()
+    first.join(patience(WAIT))
+    assert not first.is_alive()
+    second = run(threads)
+    until(lambda: threads.idle == 1)
+    threads.after_fork()  # as in a copy, which has none of them
+    assert threads.idle == 0
+    assert run(threads) is not second
+    threads.end()
+
+
+@pytest.mark.parametrize("place", ["main thread", "another thread"])
+def test_a_wait_ends_with_the_event_or_the_time(place: str) -> None:
+    event = threading.Event()
+    found: list[bool] = []
+
+    def wait() -> None:
+        began = time.monotonic()
+        found.extend([wait_for(event, 0.0), wait_for(event, 0.02), wait_for(event, -1.0)])
+        assert time.monotonic() - began >= 0.02
+        threading.Timer(0.01, event.set).start()
+        found.extend([wait_for(event, 1e300), wait_for(event), wait_for(event, 0.0)])
+
+    if place == "main thread":
+        wait()
+    else:
+        thread = threading.Thread(target=wait)
+        thread.start()
+        thread.join(patience(WAIT))
+    assert found == [False, False, False, True, True, True]
+
+
+def test_a_mark_has_one_holder_at_a_time() -> None:
+    mark = Mark()
+    assert not mark.taken
+    assert mark.take()
+    assert (mark.taken, mark.take()) == (True, False)
+    with mark:
+        assert mark.taken
+    assert not mark.taken
+    assert mark.take()
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_call_in_a_thread(backend: str) -> None:
+    variable = contextvars.ContextVar("variable", default="outside")
+    error = ValueError("it failed")
+
+    def work() -> tuple[str, object, bool]:
+        found = variable.get(), current_task(), threading.current_thread() is threading.main_thread()
+        variable.set("changed")
+        return found
+
+    def fail() -> None:
+        raise error
+
+    async def scenario() -> None:
+        variable.set("inside")
+        assert await Call(work).wait() == ("inside", None, False)
+        assert variable.get() == "inside"
+        with pytest.raises(ValueError, match="it failed") as caught:
+            await Call(fail).wait()
+        assert caught.value is error
+        go = threading.Event()
+        slow = Call(lambda: go.wait(patience(WAIT)))
+        with anyio.move_on_after(0):
+            await slow.wait()
+        go.set()  # it is taken up again
+        with anyio.fail_after(patience(WAIT)):
+            assert await slow.wait()
+
+    before = len(open_descriptors())
+    anyio.run(scenario, backend=backend)
+    gc.collect()
+    assert len(open_descriptors()) == before
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_room_has_as_many_places_as_are_left_free(backend: str) -> None:
+    room = Room(2)
+    over = threading.Event()
+    assert room.enter(lambda: False)
+
+    async def scenario() -> None:
+        assert await room.enter_async(lambda: True)  # there is one
+        assert not await room.enter_async(lambda: True)
+        assert not room.enter(lambda: True)
+        entered: list[bool] = []
+        came = anyio.Event()
+
+        async def enter() -> None:
+            entered.append(await room.enter_async(over.is_set))
+            came.set()
+
+        with anyio.fail_after(patience(WAIT)):
+            async with anyio.create_task_group() as group:
+                group.start_soon(enter)
+                group.start_soon(enter)
+                room.leave()
+                await came.wait()
+                over.set()
+        assert entered == [True, False]
+
+    anyio.run(scenario, backend=backend)

@@ -12,7 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from bridle.storage.holders import holder_name, is_running, process_domain, process_name, runs, start_time
+from bridle.storage.holders import (
+    describe,
+    holder_name,
+    identity_in,
+    is_running,
+    process_domain,
+    process_name,
+    runs,
+    start_time,
+)
 from bridle.storage.leases import Sightings
 from tests.support.patience import patience
 
@@ -47,6 +56,48 @@ def test_a_process_runs_if_its_start_time_fits() -> None:
     assert not is_running(own, "1")
     assert not is_running(0, None)
     assert not is_running(2**22 + 7, None)
+
+
+def test_a_name_tells_whether_its_process_runs() -> None:
+    mine = holder_name()
+    assert mine != holder_name()
+    machine, started_machine, space, pid, started, _ = mine.split("|")
+    assert identity_in(mine) == (os.getpid(), start_time(os.getpid())) == (int(pid), started)
+    assert runs("|".join((machine, started_machine, space, pid, "1"))) is False  # another one has its id now
+    assert runs("|".join((machine, started_machine, space, str(2**22 + 7), started))) is False
+    assert runs("|".join((machine, started_machine, space, pid, ""))) is True
+    assert runs("|".join((machine, started_machine, "another", pid, started))) is None  # a container
+    assert runs("|".join(("another", "boot", space, pid, started))) is None
+    assert runs("|".join((machine, "before", space, pid, started))) is (False if machine else None)
+    for odd in ("", "nothing", "a|b|c|x|1", "a|b|c|1"):
+        assert runs(odd) is None
+        assert describe(odd) == repr(odd)
+        assert identity_in(odd) == (0, "")
+    assert describe(mine) == f"process {pid}"
+    assert describe("there|boot|space|7|1|abc") == "process 7 of there"
+    assert describe("|boot|space|7|1|abc") == "process 7 of another machine"
+
+
+def test_a_process_that_was_not_waited_for_does_not_run() -> None:
+    with subprocess.Popen([sys.executable, "-I", "-S", "-c", "pass"]) as child:
+        started = start_time(child.pid)
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert is_running(child.pid, started) is False
+        assert start_time(child.pid) is None
+
+
+def test_a_process_of_another_user_may_be_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def kill(_: int, __: int) -> None:
+        raise PermissionError
+
+    own, started = os.getpid(), start_time(os.getpid())
+    monkeypatch.setattr(os, "kill", kill)
+    assert is_running(own, None) is True
+    assert is_running(own, started) is True
+    assert is_running(own, "1") is False
+    assert is_running(2**22 + 7, "1") is None  # it is there, and `/proc` does not show it
+    with no_free_descriptors():
+        assert is_running(own, started) is None
 
 
 def test_without_free_descriptors_nobody_is_taken_for_gone() -> None:

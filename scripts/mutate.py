@@ -295,7 +295,9 @@ def run_overlaid(path: str, text: str, names: list[str], seconds: float) -> int 
     """Return the exit code of tests in a new process that imports a file from a text; None if they took too long."""
     with tempfile.TemporaryDirectory() as folder:
         arguments = Path(folder) / "arguments.json"
-        arguments.write_text(json.dumps([path, text, [*ARGUMENTS, "-x", *names]]), encoding="utf-8")
+        # pytest would import the file itself, to rewrite its assertions.
+        words = [*ARGUMENTS, "--assert=plain", "-x", *names]
+        arguments.write_text(json.dumps([path, text, words]), encoding="utf-8")
         process = subprocess.Popen(
             [sys.executable, __file__, OVERLAID, str(arguments)],
             stdout=subprocess.DEVNULL,

@@ -154,10 +154,14 @@ def _dropped(node: exp.Expression) -> None:
 
 
 def regex_changes(pattern: str) -> list[str]:
-    """Return a regular expression with an alternative, quantifier or assertion left out, as far as the results are valid."""
+    """Return a regular expression with an alternative, quantifier or assertion left out, as far as the results are valid.
+
+    A possessive sign stays: without it the same is found, later.
+    """
     found = [
         pattern[: at.start()] + pattern[at.end() :]
         for at in re.finditer(r"(?<!\\)[*+?](?!\?|:|<|=|!|P)|\\b|\(\?i\)", pattern)
+        if at[0] != "+" or pattern[at.start() - 1] not in "*+?}"
     ]
     depth = inside = 0
     bars: list[tuple[int, int]] = []

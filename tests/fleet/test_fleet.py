@@ -234,6 +234,24 @@ class TestBudgets:
         assert budget.spent.usd == pytest.approx(sum(row.cost for row in before.results()))
         assert budget.spent.usd > spent
 
+    @pytest.mark.parametrize(
+        ("script", "cause"),
+        [
+            (Script().user().calls("Bash", {"command": "true"}).api_error(400), "model"),
+            (Script().user().calls("Bash", {"command": "true"}).crash(), "crash"),
+        ],
+    )
+    def test_the_spending_of_failed_attempts_counts(self, making: Making, script: Script, cause: str) -> None:
+        budget = Budget(usd=1)
+        fleet = making(script, budget=budget, retry=Retry(attempts=2, backoff=0, max_delay=0, resume=False))
+        row = finished(fleet, tasks(1))["task-0"]
+        attempts = fleet.attempts("task-0")
+        assert (row.state, row.cause, {attempt.cause for attempt in attempts}) == ("failed", cause, {cause})
+        assert all(attempt.tokens > 0 for attempt in attempts)
+        assert row.tokens == sum(attempt.tokens for attempt in attempts) == budget.spent.tokens
+        assert row.cost == pytest.approx(sum(attempt.cost for attempt in attempts))
+        assert row.cost == pytest.approx(budget.spent.usd)
+
     def test_spending_of_earlier_runs_counts(self, making: Making) -> None:
         finished(making(), tasks(10))
         fleet = making(budget=Budget(usd=0.0005))
@@ -380,6 +398,25 @@ class TestArguments:
     def test_no_list_of_tasks(self, making: Making) -> None:
         with pytest.raises(TypeError, match="list of tasks"):
             making().run("task")  # type: ignore[arg-type]
+
+
+def test_the_time_left_is_estimated_from_the_tasks_that_ended_in_this_run(making: Making) -> None:
+    finished(making(concurrency=1), tasks(2))
+    begun = threading.Event()
+    found: list[float | None] = []
+
+    def verify(_: Answer) -> bool:
+        assert begun.wait(patience(30))
+        progress = run.progress()
+        found.append(None if progress.seconds_left is None else progress.seconds_left / progress.seconds)
+        return True
+
+    more = [Task(f"more-{number}", "Do it", verify=verify) for number in range(4)]
+    run = making(concurrency=1).run([*tasks(2), *more])
+    begun.set()
+    run.wait()
+    assert found[0] is None
+    assert found[1:] == pytest.approx([3 / 1, 2 / 2, 1 / 3])
 
 
 def test_two_drivers_run_no_task_twice(making: Making) -> None:

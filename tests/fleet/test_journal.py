@@ -250,6 +250,15 @@ def test_leases_keep_the_order_of_the_tasks(journal: Journal) -> None:
     assert journal.open_tasks().keys() == set(names)
 
 
+def test_leases_pass_over_tasks_that_the_caller_cannot_run(journal: Journal) -> None:
+    names = [f"task-{number}" for number in range(70)]
+    add(journal, *names)
+    assert [lease.task for lease in journal.lease(OTHER, 9, set(names[:3]), time.time())] == names[:3]
+    journal.leave(OTHER)  # they are queued again, in their place
+    leases = journal.lease(ME, 66, {*names} - {"task-1"}, time.time())
+    assert [lease.task for lease in leases] == ["task-0", *names[2:67]]
+
+
 def test_a_stale_attempt_changes_nothing(journal: Journal) -> None:
     add(journal, "task")
     stale = begun(journal, "task", ELSEWHERE)
@@ -375,6 +384,34 @@ def test_a_worker_on_another_machine_counts_by_its_heartbeat(journal: Journal) -
     assert journal.store.look(lambda cursor: cursor.rows("SELECT * FROM holders")) == []
 
 
+def test_signs_that_come_late_count(journal: Journal) -> None:
+    add(journal, "a")
+    journal.beat(ELSEWHERE)
+    begun(journal, "a", ELSEWHERE)
+    now = 0.0
+    journal.sightings.clock = lambda: now
+    assert journal.reclaim(ME) == 0
+
+    def failing(_: object) -> Any:
+        raise JournalError("The database is gone.")
+
+    def after_a_sign(work: Any) -> Any:
+        patch.undo()
+        journal.beat(ELSEWHERE)
+        return journal.store.transaction(work)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(JournalError):
+        patch.setattr(journal.store, "look", failing)
+        journal.reclaim(ME)
+    now = LEASE_SECONDS
+    assert journal.reclaim(ME) == 0  # while the database was gone, no sign could come
+    now += LEASE_SECONDS
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(journal.store, "transaction", after_a_sign)
+        assert journal.reclaim(ME) == 0
+    assert journal.held(ELSEWHERE) == {"a": (1, None)}
+
+
 def test_a_task_that_ends_its_workers_fails(journal: Journal) -> None:
     add(journal, "deadly", "lucky")
     for number in range(1, MOST_LOSSES + 1):
@@ -473,6 +510,7 @@ def test_an_answer_is_kept_for_its_check(journal: Journal) -> None:
     journal.finish(refused, ME, Happening.POSTPONED, cause=Cause.VERIFY, counted=True, feedback="Correct it.")
     after = take(journal, "refused")
     assert (after.answered, after.text, after.failures) == (False, None, 1)
+    assert (after.resumed, after.session_id, after.prompt) == (True, refused.session_id, "Correct it.")
 
 
 # -- spending ----------------------------------------------------------------------------------------------------------
@@ -544,6 +582,18 @@ def test_both_sides_of_a_fork_write(address: str, journal: Journal) -> None:
     assert [(row.task, row.state) for row in open_journal(address).rows()] == [
         ("before", "queued"), ("child 1", "queued"), ("parent", "running"), ("after", "queued"),
     ]  # fmt: skip
+
+
+def test_changes_are_read_in_parts(journal: Journal) -> None:
+    assert (journal.last_change(), journal.changes()) == (0, [])
+    add(journal, "a", "b")
+    for name in "ab":
+        answered(journal, name)
+    every = journal.changes()
+    assert [change.number for change in every] == [1, 2, 3, 4, 5, 6]
+    assert journal.changes(most=2) == every[:2]
+    assert journal.changes(2, most=3) == every[2:5]
+    assert journal.changes(journal.last_change()) == []
 
 
 def test_facts_are_the_same_for_all(address: str, journal: Journal) -> None:

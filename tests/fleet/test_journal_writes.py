@@ -105,7 +105,10 @@ def crowd(journal: Journal, clock: Clock) -> dict[str, Lease]:
         lease = begun(journal, name, ELSEWHERE)
         journal.note(lease, ELSEWHERE, said=True, process=f"cli {name}", folder=f"/{name}", usd=5, tokens=3)
     assert journal.reclaim(ME) == 3
-    found = {"a": begun(journal, "a", OTHER), "b": begun(journal, "b"), "c": take(journal, "c", ME)}
+    clock.now = 1005.0
+    found = {"a": begun(journal, "a", OTHER)}
+    clock.now = 1010.0
+    found |= {"b": begun(journal, "b"), "c": take(journal, "c", ME)}
     crashed: dict[str, Any] = {"cause": Cause.CRASH, "error": "It crashed.", "counted": True, "not_before": 5000.0}
     refused: dict[str, Any] = {"cause": Cause.VERIFY, "error": "Wrong.", "counted": True, "feedback": "Correct it."}
     for name, happening, more in (
@@ -151,7 +154,8 @@ def test_a_lease_writes_its_attempt(journal: Journal, crowd: dict[str, Lease]) -
 
 
 def test_the_attempt_after_a_refused_answer_continues_its_session(journal: Journal, crowd: dict[str, Lease]) -> None:
-    again = take(journal, "waits", ME)  # it crashed while its answer was checked
+    assert journal.lease(ME, 1, {"waits"}, 4999.0) == []
+    again = take(journal, "waits", ME, 5000.0)  # it crashed while its answer was checked
     assert (again.session_id, again.resumed, again.prompt, again.answered) == ("session-4", True, None, True)
     journal.retry(["failed"])
     refused = begun(journal, "failed")
@@ -217,7 +221,7 @@ def test_an_end_is_of_one_attempt(journal: Journal, crowd: dict[str, Lease], clo
             },
             ("tasks", "b"): {
                 "state": "waiting", "holder": None, "cause": "verify", "error": "No.", "failures": 1, "not_before": 1150.0,
-                "answered": 0, "feedback": "Again.", "seconds": 100.0, "folder": "/kept", "branch": "agent/b",
+                "answered": 0, "feedback": "Again.", "seconds": 90.0, "folder": "/kept", "branch": "agent/b",
                 "usd": 7, "tokens": 6,
             },
             ("totals", 1): {"usd": 20, "tokens": 15},
@@ -232,7 +236,7 @@ def test_an_end_is_of_one_attempt(journal: Journal, crowd: dict[str, Lease], clo
         {
             ("attempts", "b", 3): {"ended": 1201.5, "settled": 1},
             ("tasks", "b"): {
-                "state": "succeeded", "holder": None, "cause": None, "error": None, "not_before": 0.0, "seconds": 101.5,
+                "state": "succeeded", "holder": None, "cause": None, "error": None, "not_before": 0.0, "seconds": 91.5,
             },
         },
         [(1201.5, "b", 3, "succeeded", None, None)],
@@ -278,6 +282,8 @@ def test_what_a_killed_attempt_spent_is_sought_in_its_own_session(journal: Journ
     journal.note(crowd["a"], OTHER, usd=100, tokens=10)
     assert journal.unsettled("b", 3) == [(1, "session-2", "cli b"), (2, "session-2", "cli 2")]
     assert journal.unsettled("b", 2) == [(1, "session-2", "cli b")]
+    journal.note(crowd["b"], ME, folder="/b")
+    assert [each.attempt for each in journal.attempts("b")] == [1, 2]
     assert journal.unsettled("c", 3) == [(1, "session-3", "cli c")]  # the second was not begun
     assert journal.session_spending("b", "session-2", 3) == (105, 13)
     assert journal.session_spending("b", "session-2", 2) == (5, 3)
@@ -295,7 +301,7 @@ def test_a_driver_gives_back_what_is_its_own(journal: Journal, crowd: dict[str, 
     assert writes(journal, lambda: journal.leave(ME)) == (
         {
             ("attempts", "b", 2): {"ended": 1100.0, "cause": "stopped", "settled": 1},
-            ("tasks", "b"): {**stopped, "seconds": 100.0, "driver": None},
+            ("tasks", "b"): {**stopped, "seconds": 90.0, "driver": None},
             ("tasks", "c"): {"driver": None},
             ("tasks", "waits"): {"driver": None},
             ("holders", ME): None,
@@ -308,7 +314,10 @@ def test_a_driver_gives_back_what_is_its_own(journal: Journal, crowd: dict[str, 
 
 def test_tasks_of_a_worker_that_is_gone_are_given_back_and_no_others(journal: Journal, crowd: dict[str, Lease]) -> None:
     journal.retry(["failed"])
-    unbegun, lost = take(journal, "failed", ELSEWHERE), begun(journal, "queued", ELSEWHERE)
+    lost, unbegun = begun(journal, "queued", ELSEWHERE), take(journal, "failed", ELSEWHERE)
+    take(journal, "waits", ELSEWHERE.replace("|7|", "|8|"))
+    assert journal.lost() == ["waits", "failed", "queued"]
+    journal.beat(ELSEWHERE.replace("|7|", "|8|"))
     assert journal.lost() == ["failed", "queued"]
     error = "its driver or worker is gone"
     queued = {"state": "queued", "holder": None, "driver": None, "cause": "lost", "error": error}
@@ -338,6 +347,8 @@ def test_requests_are_of_the_tasks_that_they_name(journal: Journal, crowd: dict[
         changes,
     )
     assert writes(journal, lambda: journal.halt(["a", "b"])) == ({("tasks", "b"): {"cancel": 2}}, [])
+    journal.finish(crowd["b"], ME, Happening.GIVEN_BACK, cause=Cause.STOPPED)
+    assert journal.note(begun(journal, "b"), ME) is None  # the request was for the attempt that has ended
     queued = {"state": "queued", "cause": None}
     assert writes(journal, lambda: journal.retry(["waits"])) == (
         {("tasks", "waits"): {**queued, "failures": 0, "not_before": 0.0}},

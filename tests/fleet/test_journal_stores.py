@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -28,6 +29,7 @@ from bridle.fleet.journal.postgres import PostgresStore
 from bridle.fleet.journal.tables import VERSION
 from bridle.fleet.task import Spec
 from tests.contract import shows
+from tests.fleet.journal_model import HOLDERS
 from tests.support.forking import Baton, Fork
 from tests.support.patience import patience
 
@@ -56,7 +58,7 @@ def test_a_journal_that_is_not_there(address: str) -> None:
     for _ in range(2):
         error = refusal(address, create=False)
         assert "There is no journal" in str(error)
-        assert not error.retryable
+        assert error.retryable is False
     journal = open_journal(address)
     add(journal, "a")
     assert names(open_journal(address, create=False)) == ["a"]
@@ -166,6 +168,11 @@ def check_full(journal: Journal, path: Path, more_space: Callable[[], object]) -
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     connection.close()
     return error
+
+
+def test_what_a_call_has_written_is_on_the_disk(path: Path) -> None:
+    journal = open_journal(path)
+    assert journal.store.look(lambda cursor: cursor.rows("PRAGMA synchronous")) == [(2,)]  # FULL
 
 
 def test_a_full_database(path: Path) -> None:
@@ -482,6 +489,49 @@ def test_a_schema_of_something_else(postgres_address: str, admin: psycopg.Connec
     assert "holds tables that are not those of a journal. Name another schema: `?schema=NAME`" in str(error)
     admin.execute(f"DROP TABLE {schema}.tasks")
     add(open_journal(postgres_address), "a")
+
+
+def test_the_order_is_that_of_the_tasks_whatever_the_server_plans(postgres_address: str) -> None:
+    plan = " ".join(f"-c enable_{scan}=off" for scan in ("indexscan", "indexonlyscan", "bitmapscan"))
+    journal = open_journal(f"{postgres_address}&options={quote(plan)}")
+    me, _, gone, _ = HOLDERS
+    every, now = ["c", "a", "b"], 1e9
+
+    def mix(table: str = "tasks", number: str = "number", condition: str = "true") -> None:
+        """Move rows inside of their table: a change writes a row again, in another place."""
+        for at in range(100):
+            found = journal.store.look(lambda cursor: cursor.rows(f"SELECT {number} FROM {table} WHERE {condition}"))
+            if found != sorted(found):
+                return
+            touch = f"UPDATE {table} SET {number} = {number} WHERE {number} = {at % 3 + 1} AND {condition}"
+            journal.store.transaction(lambda cursor, touch=touch: cursor.rows(touch))  # type: ignore[misc]
+        pytest.fail("the rows stay in their order")
+
+    add(journal, *every)
+    for _ in range(2):
+        mix()
+        leases = journal.lease(gone, 3, set(every), now)
+        assert [lease.task for lease in leases] == every
+        mix()
+        assert journal.lost() == every
+        for lease in reversed(leases):
+            journal.begin(lease, gone, trace=None)
+        mix()
+        last = journal.last_change()
+        assert journal.reclaim(me) == 3
+        assert [change.task for change in journal.changes(last)] == every
+    mix()
+    assert names(journal) == every
+    assert list(journal.open_tasks()) == every
+    last = journal.last_change()
+    journal.cancel(None)
+    mix("changes")
+    assert [change.number for change in journal.changes()] == list(range(1, last + 4))
+    assert [change.task for change in journal.changes(last)] == every
+    mix("attempts", "attempt", "task = 'c'")
+    assert [attempt.attempt for attempt in journal.attempts("c")] == [1, 2]
+    assert [attempt for attempt, *_ in journal.unsettled("c", 9)] == [1, 2]
+    journal.close()
 
 
 def test_threads_share_one_connection(pg: Journal, postgres_address: str, admin: psycopg.Connection[Any]) -> None:

@@ -228,6 +228,7 @@ def test_an_end_is_of_one_attempt(journal: Journal, crowd: dict[str, Lease], clo
         },
         [(1100.0, "b", 2, "waiting", "verify", "No.")],
     )  # fmt: skip
+    assert journal.next_due() == 1150.0  # another one waits until 5000
     clock.now = 1200.0
     again = begun(journal, "b")
     journal.answer(again, ME, text="Yes.", output=None)
@@ -267,6 +268,7 @@ def test_settling_is_of_one_attempt(journal: Journal, crowd: dict[str, Lease]) -
         [],
     )
     assert writes(journal, lambda: journal.settle("b", 1, 50, 50, 5)) == ({}, [])
+    assert [each.attempt for each in journal.attempts("b")] == [1, 2]
     assert writes(journal, lambda: journal.settle("c", 1, None, None, 1)) == (
         {("attempts", "c", 1): {"settled": 1}, ("tasks", "c"): {"unknown_calls": 1}},
         [],
@@ -282,8 +284,6 @@ def test_what_a_killed_attempt_spent_is_sought_in_its_own_session(journal: Journ
     journal.note(crowd["a"], OTHER, usd=100, tokens=10)
     assert journal.unsettled("b", 3) == [(1, "session-2", "cli b"), (2, "session-2", "cli 2")]
     assert journal.unsettled("b", 2) == [(1, "session-2", "cli b")]
-    journal.note(crowd["b"], ME, folder="/b")
-    assert [each.attempt for each in journal.attempts("b")] == [1, 2]
     assert journal.unsettled("c", 3) == [(1, "session-3", "cli c")]  # the second was not begun
     assert journal.session_spending("b", "session-2", 3) == (105, 13)
     assert journal.session_spending("b", "session-2", 2) == (5, 3)
@@ -354,12 +354,15 @@ def test_requests_are_of_the_tasks_that_they_name(journal: Journal, crowd: dict[
         {("tasks", "waits"): {**queued, "failures": 0, "not_before": 0.0}},
         [(1100.0, "waits", 1, "queued", None, None)],
     )
+    journal.cancel(["waits"])
+    fresh = {**queued, "said": 0}
     assert writes(journal, lambda: journal.retry(None, fresh=True)) == (
         {
-            ("tasks", "failed"): {**queued, "error": None, "failures": 0, "said": 0, "feedback": None},
+            ("tasks", "waits"): {**fresh, "answered": 0},
+            ("tasks", "failed"): {**fresh, "error": None, "failures": 0, "feedback": None},
             ("tasks", "queued"): queued,
         },
-        [(1100.0, "failed", 1, "queued", None, None), (1100.0, "queued", 0, "queued", None, None)],
+        [(1100.0, name, number, "queued", None, None) for name, number in (("waits", 1), ("failed", 1), ("queued", 0))],
     )
 
 

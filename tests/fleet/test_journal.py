@@ -22,6 +22,7 @@ from bridle.fleet.journal import Journal, Lease, open_journal
 from bridle.fleet.journal.journal import LEASE_SECONDS, MOST_LOSSES
 from bridle.fleet.states import HELD, OVER, TASK, Cause, Happening, State
 from bridle.fleet.task import Spec
+from bridle.fleet.worker import BEAT_SECONDS
 from bridle.storage.holders import holder_name
 from tests.fleet import racing
 from tests.support.forking import Baton, Fork
@@ -372,6 +373,8 @@ def test_a_worker_on_another_machine_counts_by_its_heartbeat(journal: Journal) -
     now = 0.0
     journal.sightings.clock = lambda: now
     journal.sightings.clear()
+    assert LEASE_SECONDS == 15  # as the documentation says
+    assert LEASE_SECONDS >= 3 * BEAT_SECONDS  # a heartbeat that comes late is not the end
     for _ in range(5):
         assert journal.reclaim(ME) == 0
         now += LEASE_SECONDS - 1
@@ -413,6 +416,7 @@ def test_signs_that_come_late_count(journal: Journal) -> None:
 
 
 def test_a_task_that_ends_its_workers_fails(journal: Journal) -> None:
+    assert MOST_LOSSES == 30  # as the documentation says
     add(journal, "deadly", "lucky")
     for number in range(1, MOST_LOSSES + 1):
         assert state_of(journal, "deadly") == "queued"

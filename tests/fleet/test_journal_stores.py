@@ -376,12 +376,16 @@ def wired(server: Postgres, address: str) -> Iterator[tuple[Wire, Journal]]:
 
 
 def test_a_commit_whose_answer_is_lost_counts_once(postgres_server: Postgres, postgres_address: str) -> None:
+    other = open_journal(postgres_address)
+    other.fact("other", "x")
     with wired(postgres_server, postgres_address) as (wire, journal):
         for number in range(3):
             wire.cut = "after"
             add(journal, f"task-{number}")
             assert names(journal) == [f"task-{each}" for each in range(number + 1)]
         assert wire.cuts == 3
+        other.close()  # it forgets its own commits, and no others
+        assert journal.store.look(lambda cursor: cursor.rows("SELECT count(*) FROM clients")) == [(1,)]
 
 
 def test_a_commit_that_did_not_arrive(postgres_server: Postgres, postgres_address: str) -> None:
@@ -441,6 +445,55 @@ def test_a_transaction_that_idles_loses_its_turn(postgres_address: str, monkeypa
     assert names(sleeper) == ["a"]
     sleeper.close()
     other.close()
+
+
+@pytest.mark.parametrize(
+    ("state", "text", "retryable"),
+    [
+        ("25P03", "It was not used for too long inside a transaction. The same call may be made again.", True),
+        ("53100", "Free some space: nothing was lost", True),
+        ("55P03", "Another program held it for more than 30 s.", True),
+        ("57P01", "Check that the server can be reached.", True),
+        ("22003", "cannot be used", False),
+        ("42501", "Check that the user of the URL owns the schema", False),
+    ],
+)
+def test_errors_of_the_server_say_what_to_do(pg: Journal, state: str, text: str, *, retryable: bool) -> None:
+    with pytest.raises(JournalError, match=text) as caught:
+        pg.store.transaction(
+            lambda cursor: cursor.rows(f"DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{state}'; END $$")
+        )
+    assert caught.value.retryable is retryable
+    add(pg, "a")
+
+
+def test_a_call_does_not_wait_for_ever_for_another_program(
+    postgres_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "BUSY_SECONDS", 1.0)
+    one, two = open_journal(postgres_address), open_journal(postgres_address)
+    with pytest.raises(JournalError, match="Another program held it") as caught:
+        one.store.transaction(lambda cursor: two.fact("two", "x"))
+    assert caught.value.retryable
+    assert two.fact("two", "x") == "x"
+    one.close()
+    two.close()
+
+
+def test_a_server_that_cannot_be_reached_is_noticed_within_half_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: dict[str, Any] = {}
+
+    def connect(**settings: Any) -> None:
+        found.update(settings)
+        raise psycopg.OperationalError("The server is gone.")
+
+    monkeypatch.setattr(psycopg, "connect", connect)
+    assert refusal("postgresql://tester@db.example/agents").retryable
+    assert found["keepalives_idle"] + found["keepalives_interval"] * found["keepalives_count"] == 30
+    assert (found["tcp_user_timeout"], found["connect_timeout"]) == (30_000, 10)
+    assert found["fallback_application_name"] == "bridle"
+    refusal("postgresql://tester@db.example/agents?connect_timeout=3&keepalives_idle=7")
+    assert (found["connect_timeout"], found["keepalives_idle"]) == ("3", "7")
 
 
 def test_journals_of_one_database_are_independent(postgres_server: Postgres, postgres_address: str) -> None:

@@ -165,9 +165,13 @@ def test_the_attempt_after_a_refused_answer_continues_its_session(journal: Journ
     journal.finish(refused, ME, Happening.GIVEN_BACK, cause=Cause.STOPPED)  # before its prompt was sent
     unsent = begun(journal, "failed")
     assert (unsent.session_id, unsent.prompt, unsent.before) == ("session-5", "Correct it.", "Correct it.")
-    # The session is gone, and so is the new one before its prompt was sent.
-    journal.note(unsent, ME, process="cli", session_id="session-8")
+    journal.note(unsent, ME, process="cli")
     journal.finish(unsent, ME, Happening.GIVEN_BACK, cause=Cause.STOPPED)
+    sent = begun(journal, "failed")
+    assert (sent.session_id, sent.prompt, sent.before) == ("session-5", None, "Correct it.")
+    # The session is gone, and so is the new one before its prompt was sent.
+    journal.note(sent, ME, process="cli", session_id="session-8")
+    journal.finish(sent, ME, Happening.GIVEN_BACK, cause=Cause.STOPPED)
     fresh = take(journal, "failed", ME)
     assert (fresh.session_id, fresh.resumed, fresh.prompt, fresh.before) == ("session-7", False, None, None)
 
@@ -373,6 +377,15 @@ def test_the_end_of_a_task_is_reported_by_one_driver(journal: Journal, crowd: di
     journal.leave(ME)
     assert writes(journal, lambda: journal.take_report("b", OTHER)) == ({("tasks", "b"): {"driver": OTHER}}, [])
     assert (journal.take_report("b", ME), journal.take_report("b", OTHER)) == (False, True)
+
+    def after_another(work: Any) -> Any:
+        patch.undo()
+        assert journal.take_report("c", ME)
+        return journal.store.transaction(work)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(journal.store, "transaction", after_another)
+        assert not journal.take_report("c", OTHER)
     # Nothing was taken from a driver that left: it has reported what was over.
     assert (journal.take_report("done", ME), journal.take_report("done", OTHER)) == (True, False)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -206,18 +207,74 @@ def test_a_path_becomes_a_key(path: str, key: tuple[str, str, str | None] | None
         assert moved["project_key"] == "-other"
 
 
-def test_each_cell_of_the_writer_is_reachable_and_no_other_is_taken() -> None:
-    for state in Writer:
-        for happening in Happening:
-            mirror = Mirror("eager", LARGE)
-            mirror.writer = state
-            if (state, happening) in WRITER:
+IDLE, WRITING, RESTING = Writer
+BEGIN, TOOK, FAILED, RESTED, GIVEN_UP = Happening
+CALLS: dict[str, tuple[Callable[[Mirror], object], Happening]] = {
+    "begin": (Mirror.begin, BEGIN),
+    "took": (Mirror.took, TOOK),
+    "failed": (lambda mirror: mirror.failed("no", again=True), FAILED),
+    "failed for good": (lambda mirror: mirror.failed("no", again=False), GIVEN_UP),
+    "rested": (Mirror.rested, RESTED),
+    "abandon": (lambda mirror: mirror.abandon("no time"), GIVEN_UP),
+}
+LEADS: dict[Writer, dict[str, Writer | None]] = {  # None: an error of the caller
+    IDLE: {"begin": WRITING, "took": None, "failed": IDLE, "failed for good": IDLE, "rested": None, "abandon": IDLE},
+    WRITING: {
+        "begin": WRITING,
+        "took": IDLE,
+        "failed": RESTING,
+        "failed for good": IDLE,
+        "rested": None,
+        "abandon": IDLE,
+    },
+    RESTING: {
+        "begin": RESTING,
+        "took": None,
+        "failed": None,
+        "failed for good": IDLE,
+        "rested": WRITING,
+        "abandon": IDLE,
+    },
+}
+
+
+def writer_in(state: Writer) -> Mirror:
+    mirror = Mirror("eager", LARGE)
+    mirror.take(MAIN, entries(1))
+    if state is not IDLE:
+        mirror.begin()
+    if state is RESTING:
+        mirror.failed("no", again=True)
+    assert mirror.writer is state
+    return mirror
+
+
+def test_each_call_of_the_writer_leads_where_it_should_and_no_cell_is_left_over() -> None:
+    used: set[tuple[Writer, Happening]] = set()
+    for state, calls in LEADS.items():
+        assert calls.keys() == CALLS.keys()
+        for name, following in calls.items():
+            mirror = writer_in(state)
+            call, happening = CALLS[name]
+            if following is None:
+                with pytest.raises(KeyError):
+                    call(mirror)
+                assert mirror.writer is state
                 continue
-            with pytest.raises(KeyError):
-                {
-                    Happening.TOOK: mirror.took,
-                    Happening.RESTED: mirror.rested,
-                }.get(happening, lambda: WRITER[state, happening])()  # noqa: B023
+            call(mirror)
+            assert mirror.writer is following, (state, name)
+            if following is not state:
+                used.add((state, happening))
+    assert used == set(WRITER)
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_problem_has_the_exception_of_the_store(lost: bool) -> None:
+    mirror = writer_in(WRITING)
+    raised = OSError("no space")
+    mirror.failed("no space", raised, again=False, lost=lost)
+    (problem,) = mirror.problems
+    assert (problem.exception, problem.error, problem.given_up) == (raised, "no space", lost)
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -52,7 +52,7 @@ class MemoryStore:
                     kept.append(raw)
                 if uuid is not None:
                     known.add(uuid)
-            self._times[place] = milliseconds()
+            self._times[place] = max(milliseconds(), self._times.get(place, 0))
 
     async def load(self, key: StoreKey) -> list[Any] | None:
         """Return the entries of a transcript in order; None if there are none."""

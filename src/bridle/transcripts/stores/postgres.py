@@ -200,6 +200,7 @@ class PostgresStore(Adapter):
                 self._sql(f"SELECT position FROM {{prefix}}transcripts WHERE {_OF_TRANSCRIPT}"), place
             ).fetchone()
             if row is None:
+                self._positions.saw(place, 0)
                 return None
             found = connection.execute(
                 self._sql(f"SELECT entry FROM {{prefix}}entries WHERE {_OF_TRANSCRIPT} ORDER BY number"), place

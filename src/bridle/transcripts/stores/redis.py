@@ -141,16 +141,14 @@ class RedisStore(Adapter):
     def _load(self, place: Place) -> list[Any] | None:
         # The position first: entries that come meanwhile are more than it says, and then the next append is refused.
         position = self._client.hget(self._key("state", *place), "position")
-        if position is None:
-            return None
         entries: list[Any] = []
         while True:
             page = self._client.lrange(self._key("entries", *place), len(entries), len(entries) + _PAGE - 1)
             entries += [_decode(entry) for entry in page]
             if len(page) < _PAGE:
                 break
-        self._positions.saw(place, int(position))
-        return entries
+        self._positions.saw(place, int(position or 0))
+        return entries if position is not None else None
 
     def _delete(self, place: Place) -> None:
         project, session, part = place

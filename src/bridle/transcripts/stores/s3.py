@@ -127,6 +127,7 @@ class S3Store(Adapter):
         folder = self._folder(place)
         names = sorted(each["Key"] for each in self._objects(folder))
         if not names:
+            self._positions.saw(place, 0)
             return None
         with ThreadPoolExecutor(min(_READERS, len(names))) as readers:
             bodies = list(readers.map(self._read, names))
@@ -135,7 +136,7 @@ class S3Store(Adapter):
         for body in bodies:
             for entry in _decode_lines(body):
                 uuid = entry.get("uuid")
-                if isinstance(uuid, str):
+                if uuid and isinstance(uuid, str):
                     if uuid in known:
                         continue
                     known.add(uuid)

@@ -134,22 +134,20 @@ class SQLiteStore(Adapter):
             self._positions.saw(place, position)
 
     def _load(self, place: Place) -> list[Any] | None:
-        def work(connection: sqlite3.Connection) -> tuple[int, list[Any]] | None:
+        def work(connection: sqlite3.Connection) -> tuple[int, list[Any] | None]:
             row = connection.execute(
                 f"SELECT position FROM bridle_transcripts WHERE {_OF_TRANSCRIPT}", place
             ).fetchone()
             if row is None:
-                return None
+                return 0, None
             found = connection.execute(
                 f"SELECT entry FROM bridle_entries WHERE {_OF_TRANSCRIPT} ORDER BY number", place
             )
             return row[0], [_decode(entry) for (entry,) in found]
 
-        loaded = self._do("load", work, reads=True)
-        if loaded is None:
-            return None
-        self._positions.saw(place, loaded[0])
-        return loaded[1]
+        position, entries = self._do("load", work, reads=True)
+        self._positions.saw(place, position)
+        return entries
 
     def _delete(self, place: Place) -> None:
         where = _OF_TRANSCRIPT if place[2] else "project = ? AND session = ?"

@@ -241,6 +241,43 @@ def test_damaged_lines_cost_no_other_line(tmp_path: Path, damage: str) -> None:
     assert transcripts.search("two", config_dir=tmp_path, cache_dir=tmp_path / "cache")
 
 
+@shows("transcripts.read.damage")
+def test_what_a_damaged_line_still_says_counts(tmp_path: Path) -> None:
+    """Each of these lines has a field of a wrong shape, and a place in the conversation all the same."""
+    writer = Writer()
+
+    def damaged(**fields: Any) -> dict[str, Any]:
+        return {"agentId": 7, **fields}
+
+    expected = [
+        writer.user("one", **damaged()),
+        called := writer.assistant(tool_use("t1"), 3, id="m1", **damaged()),
+        parallel := writer.assistant(tool_use("t2"), id="m1", **damaged(timestamp="2026-11-01T00:00:09Z")),
+        writer.result("t2", parent=parallel, **damaged(timestamp="2026-11-01T00:00:12Z")),
+        writer.result("t1", parent=called, **damaged(timestamp="2026-11-01T00:00:15Z")),
+    ]
+    expected.append(writer.assistant("done"))
+    expected += [writer.user("two", **damaged()), writer.assistant("end", **damaged())]
+    transcript = opened(tmp_path, writer)
+    assert ids(transcript.messages) == expected
+    assert [(turn.prompt and turn.prompt.text, turn.text) for turn in transcript.turns] == [
+        ("one", "done"),
+        ("two", "end"),
+    ]
+
+
+def test_a_prompt_may_begin_with_a_picture(tmp_path: Path) -> None:
+    writer = Writer()
+    picture = {"type": "image", "source": {"type": "url", "url": "https://example.com/x.png"}}
+    writer.user([picture, {"type": "text", "text": "[Request interrupted by user, says the sign] What is it?"}])
+    writer.assistant("A sign.")
+    writer.user([{"type": "tool_use", "id": "t"}, picture])
+    writer.assistant("Another one.")
+    first, second = opened(tmp_path, writer).turns
+    assert [turn.has_prompt for turn in (first, second)] == [True, True]
+    assert (first.text, second.text) == ("A sign.", "Another one.")
+
+
 def test_every_cut_of_a_file_can_be_read(tmp_path: Path) -> None:
     writer, _ = parallel(2)
     data = writer.text.encode()

@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +79,9 @@ def test_texts_of_users_models_and_tools_are_found(find: Finder) -> None:
     assert len(find("anchor", limit=1)) == 1
     assert find("anchor", limit=0) == []
     assert find("anchor", since=datetime(2027, 1, 1, tzinfo=UTC)) == []
+    assert hit.timestamp is not None
+    assert len(find("harbour", since=hit.timestamp)) == 1
+    assert find("harbour", until=hit.timestamp) == []
     assert len(find("anchor", until=datetime(2027, 1, 1, tzinfo=UTC))) == 3
     assert len(find("anchor", project=writer.cwd)) == 3
     assert find("anchor", project="/elsewhere") == []
@@ -164,6 +168,67 @@ def test_the_index_follows_files(find: Finder) -> None:
     assert sqlite3.connect(find.database).execute("SELECT count(*) FROM files WHERE path IS NOT NULL").fetchone() == (
         0,
     )
+
+
+@shows("transcripts.search.follows")
+def test_results_that_come_later_have_the_tool_of_their_call(find: Finder) -> None:
+    writers = [Writer(), Writer()]
+    for writer in writers:
+        writer.assistant(tool_use("t1", "Read"), tool_use("t2", "Grep"), tool_use("t3", "Glob"))
+        writer.save(find.config)
+    assert find("kraken") == []
+    for call, tool in (("t1", "Read"), ("t2", "Grep")):
+        for writer in writers:
+            writer.result(call, f"kraken of {tool}")
+            writer.save(find.config)
+        assert [hit.tool for hit in find(f"kraken {tool}")] == [tool] * 2
+
+
+@shows("transcripts.search.follows")
+def test_a_file_that_cannot_be_read_costs_no_other_one(find: Finder) -> None:
+    talk(find)
+    folder = next((find.config / "projects").iterdir())
+    for name in ("00000000-2222-4333-8444-555555555555", "ffffffff-2222-4333-8444-555555555555"):
+        (folder / f"{name}.jsonl").symlink_to("/proc/self/mem")  # opens, and raises when it is read
+    for _ in range(2):
+        assert len(find("anchor")) == 3
+
+
+@shows("transcripts.search.follows")
+def test_an_index_is_made_again_once_most_of_it_is_of_files_that_are_gone(find: Finder) -> None:
+    def save(count: int) -> Path:
+        writer = Writer()
+        writer.lines = [
+            f'{{"type":"user","uuid":"{writer.session_id}-{number}","message":{{"content":"anchor"}}}}'
+            for number in range(count)
+        ]
+        return writer.save(find.config)
+
+    def texts() -> int:
+        with closing(sqlite3.connect(find.database)) as database:
+            (rows,) = database.execute("SELECT count(*) FROM texts").fetchone()
+        return int(rows)
+
+    small, less, more = save(0), save(10_002), save(10_008)
+    find("anchor")
+    assert texts() == 20_010
+    small.unlink()
+    less.unlink()
+    assert len(find("anchor")) == 20
+    assert texts() == 20_010  # less than a half
+    talk(find)
+    more.unlink()
+    assert len(find("anchor")) == 3
+    assert texts() == 5
+
+
+def test_a_conversation_without_texts_can_vanish(find: Finder) -> None:
+    writer = Writer()
+    writer.note("custom-title", customTitle="anchor")
+    path = writer.save(find.config)
+    assert find("anchor") == []
+    path.unlink()
+    assert find("anchor") == []
 
 
 def test_a_fork_comes_once_and_a_subagent_is_named(find: Finder) -> None:
@@ -306,6 +371,18 @@ def test_a_busy_index_is_an_error_that_can_be_retried(find: Finder, monkeypatch:
     assert len(find("anchor", refresh=False)) == 3
     other.close()
     assert len(find("anchor")) == 6
+
+
+def test_the_best_of_many_texts_comes_first(find: Finder) -> None:
+    writer = Writer()
+    for number in range(300):
+        writer.user(f"anchor {number} " + "and much that is something else " * 3)
+        if number == 200:
+            best = writer.user("anchor")
+    writer.save(find.config)
+    for filters in ({}, {"role": "user"}):
+        (first, *_), (only,) = find("anchor", limit=300, **filters), find("anchor", limit=1, **filters)
+        assert (first.uuid, only.uuid) == (best, best)
 
 
 def test_common_words_are_ranked_among_the_newest(find: Finder, monkeypatch: pytest.MonkeyPatch) -> None:

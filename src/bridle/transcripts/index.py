@@ -204,9 +204,11 @@ def _found(
     first, most = 0, -1
     if not filtered:
         # To rank a text takes longer than to find it.
-        newest = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT 1 OFFSET ?"
-        row = index.execute(newest, (match, RANKED)).fetchone()
-        first, most = (row[0] if row is not None else 0), max(10 * limit, 200)
+        newest = (
+            "SELECT words.rowid FROM words JOIN texts ON texts.id = words.rowid JOIN files ON files.id = texts.file "
+            "WHERE words MATCH ? AND files.path IS NOT NULL ORDER BY words.rowid DESC LIMIT 1 OFFSET ?"
+        )
+        (first,), most = index.execute(newest, (match, RANKED)).fetchone() or (0,), max(10 * limit, 200)
     query = (
         "SELECT files.path, files.session_id, files.agent_id, texts.offset, texts.length, texts.part, texts.role, texts.tool, "  # noqa: S608
         "texts.time, -best.rank FROM (SELECT rowid, rank FROM words WHERE words MATCH ? AND rowid > ? ORDER BY rank LIMIT ?) AS best "

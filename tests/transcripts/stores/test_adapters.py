@@ -166,10 +166,11 @@ def test_an_append_whose_answer_was_lost_can_be_repeated(making: Callable[[str],
         await first.append(KEY, [entry(1)])
         await second.load(KEY)
         await first.append(KEY, [entry(2), {"type": "last-prompt", "n": 3}])
+        await make().append(KEY, [{"type": "tag", "tag": "x", "n": 4}])
         # `second` stands for `first` before the answer came: it knows nothing of the append.
         await second.append(KEY, [entry(2), {"type": "last-prompt", "n": 3}])
-        await second.append(KEY, [entry(4)])
-        assert numbers(await make().load(KEY)) == [1, 2, 3, 4]
+        await second.append(KEY, [entry(5)])
+        assert numbers(await make().load(KEY)) == [1, 2, 3, 4, 5]
 
     anyio.run(scenario)
 
@@ -246,10 +247,29 @@ def test_the_adapters_are_loaded_when_they_are_used() -> None:
     code = (
         "import sys, bridle.transcripts.stores, bridle\n"
         "bridle.Options(session_store=bridle.transcripts.stores.MemoryStore())\n"
+        "assert 'PostgresStore' in dir(bridle.transcripts.stores)\n"
         "print([name for name in ('sqlite3', 'redis', 'psycopg', 'boto3') if name in sys.modules])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"project_key": "-work\0"}, ValueError),
+        ({"subpath": "subagents/\0"}, ValueError),
+        ({"session_id": ""}, ValueError),
+        ({"project_key": ""}, ValueError),
+        ({"session_id": 7}, TypeError),
+    ],
+)
+def test_a_key_that_servers_cannot_keep_is_refused(
+    making: Callable[[str], Make], wrong: Any, error: type[Exception]
+) -> None:
+    for place in ("memory", "sqlite"):
+        with pytest.raises(error, match="key"):
+            anyio.run(making(place)().append, {**KEY, **wrong}, [entry(1)])
 
 
 def test_a_prefix_of_tables_must_be_a_name() -> None:

@@ -199,9 +199,9 @@ def test_a_load_from_redis_has_not_seen_what_comes_meanwhile(redis_server: Redis
         anyio.run(writer.append, KEY, [entry(1)])
 
         class Slow(redis.Redis):
-            def lrange(self, *arguments: Any) -> Any:
+            def lrange(self, name: Any, start: int, end: int) -> Any:
                 anyio.run(writer.append, KEY, [entry(2)])
-                return super().lrange(*arguments)
+                return super().lrange(name, start, end)
 
         with Slow.from_url(redis_server.url) as client:
             reader = RedisStore(client=client, prefix=prefix)

@@ -267,6 +267,7 @@ def test_names_from_a_store_do_not_lead_out_of_the_folder(home: Home, subpath: s
     private = home.resume()
     assert private is not None
     assert [warning.code for warning in private.warnings] == ["STORE_INCOMPLETE"]
+    assert [warning.context for warning in private.warnings] == [{"session_id": SESSION}]
     written = [path for path in home.folder.rglob("*") if path.is_file()]
     assert [path.name for path in written] == [f"{SESSION}.jsonl"]
 

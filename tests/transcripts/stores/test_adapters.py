@@ -200,6 +200,22 @@ def test_the_copy_with_the_last_append_is_found_first_whatever_the_clock_does(
     assert (listed(early), listed(KEY)) == ([30], [20])
 
 
+def test_a_deleted_session_can_be_stored_again(make_store: Make) -> None:
+    part: Any = {**KEY, "subpath": "subagents/agent-1"}
+
+    async def scenario() -> None:
+        store = make_store()
+        for key in (KEY, part):
+            await store.append(key, [entry(1), entry(2)])
+        await store.delete(KEY)
+        assert await store.list_subkeys(KEY) == []
+        for key in (KEY, part):
+            await store.append(key, [entry(1), entry(2)])
+            assert numbers(await store.load(key)) == [1, 2]
+
+    anyio.run(scenario)
+
+
 def test_an_empty_id_is_no_id(make_store: Make) -> None:
     async def scenario() -> None:
         store, unnamed = make_store(), [{"type": "user", "uuid": "", "n": number} for number in range(3)]

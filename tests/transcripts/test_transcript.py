@@ -252,10 +252,13 @@ def test_what_a_damaged_line_still_says_counts(tmp_path: Path) -> None:
     expected = [
         writer.user("one", **damaged()),
         called := writer.assistant(tool_use("t1"), 3, id="m1", **damaged()),
-        parallel := writer.assistant(tool_use("t2"), id="m1", **damaged(timestamp="2026-11-01T00:00:09Z")),
-        writer.result("t2", parent=parallel, **damaged(timestamp="2026-11-01T00:00:12Z")),
-        writer.result("t1", parent=called, **damaged(timestamp="2026-11-01T00:00:15Z")),
+        parallel := writer.assistant(
+            tool_use("t2"), tool_use("t3"), id="m1", **damaged(timestamp="2026-11-01T00:00:09Z")
+        ),
     ]
+    late = writer.result("t2", parent=parallel, **damaged(timestamp="2026-11-01T00:00:14Z"))
+    early = writer.result("t3", parent=parallel, **damaged(timestamp="2026-11-01T00:00:12Z"))
+    expected += [early, late, writer.result("t1", parent=called, **damaged(timestamp="2026-11-01T00:00:15Z"))]
     expected.append(writer.assistant("done"))
     expected += [writer.user("two", **damaged()), writer.assistant("end", **damaged())]
     transcript = opened(tmp_path, writer)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bridle import Options, PoolClosedError, StartError
+from bridle import Options, PoolClosedError, RegistryError, StartError
 from bridle.pool import CallerQueued, PoolWarned, ProcessStarted
 from bridle.pool.core import (
     AFFINITY_SECONDS,
@@ -59,18 +59,24 @@ class Bench:
         chosen = {"warm": 0, "max_live": 2, "max_starting": 9, "memory": None, "idle": 100.0, "beat": 1.0, "lease": 9.0}
         chosen["refill"] = 0.0
         ids = (f"{name}-{number}" for number in itertools.count())
-        self.core = PoolCore(Options(model="base"), PoolLimits(**{**chosen, **limits}), lambda: next(ids))
+        jitter = limits.pop("jitter", 1.0)
+        self.core = PoolCore(
+            Options(model="base"), PoolLimits(**{**chosen, **limits}), lambda: next(ids), lambda: jitter
+        )
         self.registry = registry or MemoryRegistry()
         self.held: set[str] = set()
         self.name = name
         self.now = 0.0
         self.jobs: list[Job] = []
+        self.failing: tuple[type[Job], ...] = ()  # the calls of the registry that fail
 
     def take(self) -> None:
         """Take jobs until there are none; those of the registry are done immediately."""
         while taken := self.core.take(self.now):
             for job in taken:
                 match job:
+                    case Acquire() | Save() | Release() if isinstance(job, self.failing):
+                        self.core.registry_failed(job.conv, RegistryError("the disk is full"), self.now)
                     case Acquire():
                         held = self.registry.acquire(job.conv.key, self.name)
                         self.held |= {job.conv.key} if held.taken else set()
@@ -262,6 +268,30 @@ def test_a_reserved_process_is_released_when_its_last_caller_leaves() -> None:
     bench.take()
     bench.end_all()
     assert other.slot is not None, "the process without a caller made room"
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_a_conversation_that_its_caller_did_not_use_is_free(quiet: bool) -> None:
+    bench = Bench(max_live=1)
+    gone = bench.ask("a")
+    bench.end_all()
+    next_one = bench.ask("a")
+    assert gone.slot is not None
+    bench.core.unused(gone.slot, bench.now, quiet=quiet)
+    assert gone.slot.state is (State.IDLE if quiet else State.SETTLING)
+    bench.take()
+    assert next_one.slot is gone.slot
+
+
+def test_a_session_that_its_caller_did_not_use_is_as_good_as_new() -> None:
+    bench = Bench(warm=1, max_live=1)
+    bench.take()
+    bench.end_all()
+    gone = bench.ask()
+    assert gone.slot is not None
+    bench.core.unused(gone.slot, bench.now, quiet=True)
+    assert bench.ask().slot is gone.slot
+    assert not bench.jobs
 
 
 def test_a_pool_that_is_full_of_holders_has_nothing_to_do() -> None:
@@ -471,8 +501,9 @@ def test_what_dies() -> None:
 
 
 @shows("pool.start.errors")
-def test_start_failures() -> None:
-    bench = Bench(warm=1, max_live=2)
+@pytest.mark.parametrize("jitter", [1.0, 1.25])
+def test_start_failures(jitter: float) -> None:
+    bench = Bench(warm=1, max_live=2, jitter=jitter)
     bench.take()
     pauses = []
     for _ in range(9):
@@ -483,7 +514,7 @@ def test_start_failures() -> None:
         pauses.append(at - bench.now)
         bench.now = at
         bench.take()
-    assert pauses == pytest.approx([0.5, 1, 2, 4, 8, 16, 30, 30, 30])
+    assert pauses == pytest.approx([jitter * pause for pause in (0.5, 1, 2, 4, 8, 16, 30, 30, 30)])
     bench.end(bench.jobs[0], StartError("no"))
     waiter = bench.ask()  # a caller does not wait for the pause
     assert bench.kinds() == ["Start"]
@@ -537,7 +568,8 @@ def test_differences() -> None:
     """A difference is applied to a running process, and undone for its next holder; else the process is not used again."""
     base = Options(model="base")
     options = base.replace(model="other", title="t", max_turns=None)
-    assert split(base, options, ("model", "title", "max_turns")) == Split({"model": "other"}, {"title": "t"})
+    same_first = ("max_turns", "model", "title")
+    assert split(base, options, same_first) == Split({"model": "other"}, {"title": "t"})
     assert [tuple(change) for change in changes(base, {}, {"model": "x"}) or ()] == [
         ("model", "set_model", {"model": "x"})
     ]
@@ -550,7 +582,11 @@ def test_differences() -> None:
     assert changes(base, {"model": "x"}, {"model": "x"}) == []
     assert changes(base, {"permission_mode": "plan"}, {}) is None  # the mode before is not known
     assert changes(base, {"permission_mode": "plan"}, {"permission_mode": "plan"}) == []
-    assert split(base, base.replace(permission_mode="bypassPermissions"), ("permission_mode",)).cold
+    for allowed in (False, True):
+        base = base.replace(allow_dangerously_skip_permissions=allowed)
+        bypass = {"permission_mode": "bypassPermissions"}
+        found = split(base, base.replace(**bypass), ("permission_mode",))
+        assert found == (Split(bypass, {}) if allowed else Split({}, bypass)), "the CLI has to be started for it"
 
 
 @shows("pool.differences.cold")
@@ -620,6 +656,51 @@ def test_a_lost_lease_stops_the_process() -> None:
     bench.core.beat_failed(99.0)
     bench.take()
     assert bench.kinds() == ["Stop"]
+
+
+@pytest.mark.parametrize("failing", [Acquire, Save])
+def test_a_registry_that_fails_ends_one_caller_and_is_called_again_later(failing: type[Job]) -> None:
+    bench = Bench()
+    bench.failing = (failing,)
+    first, second = bench.core.ask("a", PLAIN, 0.0), bench.core.ask("a", PLAIN, 0.0)
+    bench.take()
+    bench.end_all()
+    assert str(first.error) == "the disk is full"
+    assert (second.error, second.slot) == (None, None), "what is not stored is given to nobody"
+    at = bench.core.next_time()
+    assert at is not None
+    assert at > bench.now, "a pause comes first"
+    bench.failing = ()
+    bench.now = at
+    bench.take()
+    bench.end_all()
+    assert second.slot is not None
+    assert bench.registry.conversations("a")
+
+
+@pytest.mark.parametrize("closing", [False, True])
+def test_a_lease_that_could_not_be_given_back_is_given_back_later(closing: bool) -> None:
+    bench = Bench()
+    waiter = bench.ask("a")
+    bench.end_all()
+    bench.give_back(waiter.slot)
+    slot = waiter.slot
+    assert slot is not None
+    bench.failing = (Release,)
+    bench.core.close() if closing else bench.core.died(slot, bench.now)
+    bench.take()
+    bench.end_all()
+    if closing:
+        assert bench.core.over, "the end does not wait for a registry"
+        return
+    assert not bench.registry.acquire("a", "other").taken
+    bench.failing = ()
+    at = bench.core.next_time()
+    assert at is not None
+    assert at > bench.now
+    bench.now = at
+    bench.take()
+    assert bench.registry.acquire("a", "other").taken
 
 
 @shows("pool.end.drain")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import signal
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 import bridle
@@ -21,7 +23,7 @@ from bridle import (
     SessionReturnedError,
     StartError,
 )
-from bridle.pool import MemoryRegistry, SessionCheckedOut, SQLiteRegistry
+from bridle.pool import CallerQueued, MemoryRegistry, SessionCheckedOut, SQLiteRegistry
 from tests.contract import shows
 from tests.pool.conftest import MakePool, say
 from tests.support.leaks import alive
@@ -369,11 +371,34 @@ def test_bad_arguments(pool_of: MakePool, options: Options, shell: Shell) -> Non
     shell.play(scenario)
 
 
+def test_a_caller_that_is_cancelled_in_the_moment_of_its_turn_keeps_nothing(options: Options) -> None:
+    """asyncio's own `Task.cancel` also ends a wait that has just succeeded."""
+
+    async def scenario() -> None:
+        async with bridle.SessionPool(options, warm=0, max_live=1, timeout=patience(30)) as pool:
+
+            async def wait() -> None:
+                async with pool.conversation("a"):
+                    raise AssertionError("it was cancelled")
+
+            async with pool.conversation("a"):
+                events = pool.events()
+                waiting = asyncio.create_task(wait())
+                while not isinstance(await events.next_item(timeout=patience(30)), CallerQueued):
+                    pass
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert (pool.stats().busy, pool.stats().waiting) == (0, 0)
+            async with pool.conversation("a") as session:
+                assert (await say(session, "x"))["prompts"] == ["x"]
+
+    asyncio.run(scenario())
+
+
 @shows("pool.sessions.cancelled")
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_cancellation_loses_no_process(backend: str, options: Options) -> None:
-    import anyio
-
     async def scenario() -> None:
         async with bridle.SessionPool(options, warm=0, max_live=1) as pool:
             for delay in (0.0, 0.001, 0.01, 0.02, 0.03, 0.04, 0.05, 0.1):

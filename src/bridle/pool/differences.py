@@ -124,7 +124,7 @@ def _is_hot(base: Options, name: str, value: object) -> bool:
     if name not in APPLIED or value is None:
         return False
     if name == "permission_mode" and value == "bypassPermissions":
-        return base.allow_dangerously_skip_permissions or base.permission_mode == "bypassPermissions"
+        return base.allow_dangerously_skip_permissions
     return not (name == "max_thinking_tokens" and base.thinking is not None)  # it would have no effect
 
 

@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 import random
+import secrets
 import signal
 import subprocess
 import sys
@@ -40,7 +41,11 @@ class Plan(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What one run did."""
+    """What one run did.
+
+    Attributes:
+        repeated: prompts that were asked again after a kill, and had been kept before.
+    """
 
     answers: int
     starts: int
@@ -127,12 +132,13 @@ def check(plan: Plan, folder: Path, journals: list[Path], killed: int, until: fl
     repeated = 0
     for key, session in sessions.items():
         kept = transcripts[session]
+        assert len(set(kept)) == len(kept), "a prompt was sent once and is there twice"
         assert {prompt.split(":")[0] for prompt in kept} == {key}
-        once = list(dict.fromkeys(kept))
         for number in range(plan.programs):
-            mine = [prompt for prompt in once if prompt.split(":")[1] == str(number)]
-            assert mine == [f"{key}:{number}:{count}" for count in range(plan.prompts)]
-        repeated += len(kept) - len(once)
+            mine = [int(prompt.split(":")[2]) for prompt in kept if prompt.split(":")[1] == str(number)]
+            assert mine == sorted(mine)
+            assert set(mine) == set(range(plan.prompts))
+            repeated += len(mine) - plan.prompts
     return Outcome(len(answers), sum(words[0] == "start" for words in log), repeated, killed)
 
 
@@ -155,8 +161,9 @@ async def program(plan: Plan, number: int, life: int, folder: Path, options: Opt
                     async with pool.conversation(key) as session:
                         if dice.random() < CLI_DEATHS and session.pid is not None:
                             os.kill(session.pid, signal.SIGKILL)
-                        turn = await session.send(f"{key}:{number}:{done[key]}")
-                        answer = json.loads((await turn.result()).text)
+                        prompt = f"{key}:{number}:{done[key]}:{secrets.token_hex(4)}"  # asked again, it is another one
+                        answer = json.loads((await (await session.send(prompt)).result()).text)
+                        assert answer["prompts"][-1] == prompt
                         done[key] += 1
                         entry = {"key": key, "session": answer["session"], "prompts": answer["prompts"]}
                         os.write(journal, json.dumps(entry).encode() + b"\n")

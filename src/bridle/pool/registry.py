@@ -141,10 +141,7 @@ _CREATE = (
     "CREATE INDEX IF NOT EXISTS held ON conversations (holder) WHERE holder IS NOT NULL",
     "CREATE TABLE IF NOT EXISTS holders (holder TEXT PRIMARY KEY, beat INTEGER NOT NULL) WITHOUT ROWID",
 )
-_BEAT = "INSERT OR REPLACE INTO holders (holder, beat) VALUES (?, ?)"
-_FORGET = (
-    "DELETE FROM holders WHERE holder = :holder AND NOT EXISTS (SELECT 1 FROM conversations WHERE holder = :holder)"
-)
+_FORGET = "DELETE FROM holders WHERE NOT EXISTS (SELECT 1 FROM conversations c WHERE c.holder = holders.holder)"
 _BUSY_SECONDS = 10.0
 
 
@@ -216,9 +213,9 @@ class SQLiteRegistry:
                     connection.execute(change, (holder, sign(), key))
                 return Held(taken=False, holder=owner)
             connection.execute("UPDATE conversations SET holder = ?, wanted_by = NULL WHERE key = ?", (holder, key))
-            connection.execute(_BEAT, (holder, sign()))
+            connection.execute("INSERT OR REPLACE INTO holders (holder, beat) VALUES (?, ?)", (holder, sign()))
             if owner not in (None, holder):
-                connection.execute(_FORGET, {"holder": owner})
+                connection.execute(_FORGET)
             record = None if session_id is None else Record(session_id, cwd, bool(said), process)
             return Held(taken=True, record=record)
 
@@ -245,7 +242,7 @@ class SQLiteRegistry:
             connection.execute(
                 "DELETE FROM conversations WHERE key = ? AND holder IS NULL AND session_id IS NULL", (key,)
             )
-            connection.execute(_FORGET, {"holder": holder})
+            connection.execute(_FORGET)
 
         self._do(work)
 
@@ -253,7 +250,7 @@ class SQLiteRegistry:
         """Renew the leases of a holder; `keys` are those that it believes to have."""
 
         def work(connection: sqlite3.Connection) -> Beat:
-            connection.execute(_BEAT, (holder, sign()))
+            connection.execute("UPDATE holders SET beat = ? WHERE holder = ?", (sign(), holder))
             mine = connection.execute("SELECT key, wanted_by, wanted FROM conversations WHERE holder = ?", (holder,))
             waited = {key: self._waits(key, holder, *waiter) for key, *waiter in mine}
             wanted = tuple(key for key, waits in waited.items() if waits)
@@ -263,7 +260,12 @@ class SQLiteRegistry:
 
     def forget(self, key: str) -> None:
         """Remove a conversation; its transcript stays where the CLI keeps it."""
-        self._do(lambda connection: connection.execute("DELETE FROM conversations WHERE key = ?", (key,)))
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute("DELETE FROM conversations WHERE key = ?", (key,))
+            connection.execute(_FORGET)
+
+        self._do(work)
 
     def conversations(self, key: str | None = None) -> list[RegistryRow]:
         """Return all conversations that have a session, by key; with a key that one alone."""

@@ -637,6 +637,31 @@ def test_two_pools_with_one_registry() -> None:
     assert (second.slot.session_id, second.slot.resumed) == (first.slot.session_id, True)
 
 
+def test_a_caller_that_gave_up_keeps_the_conversation_from_no_other_program() -> None:
+    registry = MemoryRegistry()
+    registry.sightings.clock = lambda: 0.0  # what is not taken back counts for ever
+    one, two = Bench(registry, "one"), Bench(registry, "two")
+    first = one.ask("a")
+    one.end_all()
+    second = two.ask("a")
+    two.now = 9.0
+    two.take()
+    two.core.leave(second)
+    two.take()
+    assert registry.beat("one", ["a"]) == Beat()
+    one.give_back(first.slot)
+    one.core.stop_all()
+    one.take()
+    one.end_all()
+    third = Bench(registry, "three")
+    again = third.ask("a")
+    third.end_all()
+    assert again.slot is not None
+    two.core.close()
+    two.take()
+    assert two.core.over
+
+
 @shows("pool.registry.lost")
 def test_a_lost_lease_stops_the_process() -> None:
     bench = Bench()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import threading
+import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -14,8 +16,9 @@ import pytest
 import bridle
 from bridle import ConversationInUseError, ConversationNotFoundError, Options, SessionNotFoundError, StoreError, sync
 from bridle.errors import RegistryError
-from bridle.pool import CallerQueued, SQLiteRegistry
+from bridle.pool import CallerQueued, SQLiteRegistry, registry
 from bridle.pool.registry import Beat
+from bridle.storage.holders import holder_name
 from bridle.testing import Repeat, ScriptedModel
 from bridle.transcripts import project_key
 from bridle.transcripts.stores import MemoryStore
@@ -134,6 +137,43 @@ def test_a_store_that_cannot_delete_keeps_the_key(shell: Shell, pool_of: MakePoo
                 assert (await say(session, "again"))["prompts"] == ["hello", "again"]
 
     shell.play(scenario)
+
+
+class Slow(SQLiteRegistryAt):
+    """A registry that takes a lease when the test says so."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.lease_seconds = 0.3  # heartbeats are sent three times as often
+        self.asked = threading.Event()
+        self.go = threading.Event()
+        self.done = threading.Event()
+
+    def acquire(self, key: str, holder: str) -> registry.Held:
+        self.asked.set()
+        assert self.go.wait(patience(30))
+        held = super().acquire(key, holder)
+        self.done.set()
+        return held
+
+
+def test_a_cancelled_forget_keeps_no_lease(options: Options, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        with Slow(tmp_path) as slow, SQLiteRegistryAt(tmp_path) as other:
+            async with bridle.SessionPool(options, warm=0, registry=slow) as pool:
+                async with anyio.create_task_group() as group:
+                    group.start_soon(pool.forget, "a")
+                    assert await anyio.to_thread.run_sync(slow.asked.wait, patience(30))
+                    group.cancel_scope.cancel()
+                slow.go.set()
+                assert await anyio.to_thread.run_sync(slow.done.wait, patience(30))
+                me, end = holder_name(), time.monotonic() + patience(5)
+                while not other.acquire("a", me).taken:
+                    assert time.monotonic() < end
+                    await anyio.sleep(0.01)
+
+    anyio.run(scenario)
+    gc.collect()  # the exception of the cancelled call
 
 
 class Refusing(SQLiteRegistryAt):

@@ -67,8 +67,9 @@ def test_what_one_connection_stores_another_reads(opened: Opened) -> None:
     assert one.save("a", "me", ONE)
     assert two.acquire("a", "you") == Held(taken=False, holder="me")
     assert not two.save("a", "you", Record("other", "/"))
-    two.release("a", "you")
     assert one.beat("me", ["a"]) == Beat(wanted=("a",))
+    two.release("a", "you")  # it waits no longer, and had nothing else to give back
+    assert one.beat("me", ["a"]) == Beat()
     one.release("a", "me")
     assert two.acquire("a", "you") == Held(taken=True, record=ONE)
     assert one.beat("me", ["a"]) == Beat(lost=("a",))

@@ -444,7 +444,7 @@ class Works:
                 if isinstance(outcome, Exception):
                     self.core.beat_failed(began)
                 else:
-                    self.core.beaten(outcome, began)
+                    self.core.beaten(outcome, began, self._leases.copy())
 
     # -- the keeper ----------------------------------------------------------------------------------------------------
 

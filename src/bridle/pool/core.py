@@ -30,7 +30,7 @@ from bridle.session.readers import Flag
 from bridle.storage.holders import describe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from bridle.errors import BridleError
     from bridle.options.options import Options
@@ -576,11 +576,9 @@ class PoolCore:
 
     def released(self, conv: Conversation) -> None:
         """Take that a lease was given back."""
-        conv.working = False
-        conv.lease = Lease.NONE
+        conv.working = conv.wanted = False
+        conv.lease, conv.retry_at = Lease.NONE, 0.0
         conv.record = conv.stored = None
-        conv.wanted = False
-        conv.retry_at = 0.0
         conv.stored_flag.wake()
 
     def registry_failed(self, conv: Conversation, error: Exception, now: float) -> None:
@@ -595,18 +593,21 @@ class PoolCore:
             self._refuse(conv.waiters[0], error)
         conv.stored_flag.wake()
 
-    def beaten(self, beat: Beat, now: float) -> None:
-        """Take the answer to a heartbeat that began at `now`."""
+    def beaten(self, beat: Beat, now: float, held: Collection[str] = ()) -> None:
+        """Take the answer to a heartbeat that began at `now`; `held` are the leases of this pool."""
         self._beaten_at = now
         for key in beat.lost:
-            conv = self._conversations.get(key)
+            conv = self._conversations.get(key, Conversation(key))
             # A lease that was taken after that is another one.
-            if conv is not None and conv.lease is Lease.HELD and not conv.working and conv.held_at <= now:
+            if conv.lease is Lease.HELD and not conv.working and conv.held_at <= now:
                 self._lose(conv)
         for key in beat.wanted:
-            conv = self._conversations.get(key)
-            if conv is not None:
-                conv.wanted = True
+            self._conversations.get(key, Conversation(key)).wanted = True
+        for key in (
+            set(held) - self._conversations.keys()
+        ):  # such as one that a cancelled `forget` still took: give it back
+            self._conversations[key] = Conversation(key)
+            self._conversations[key].lease = Lease.HELD
 
     def beat_failed(self, now: float) -> None:
         """Take that a heartbeat failed: without one for `lease` seconds, other programs take the leases."""
@@ -616,8 +617,7 @@ class PoolCore:
 
     def _lose(self, conv: Conversation) -> None:
         """Take that another program may run a conversation: its process has to stop, with or without a holder."""
-        conv.lease = Lease.NONE
-        conv.retry_at = 0.0
+        conv.lease, conv.retry_at = Lease.NONE, 0.0
         conv.record = conv.stored = None
         if conv.slot is not None:
             self._stop(conv.slot)
@@ -759,7 +759,7 @@ class PoolCore:
             slot.caller = waiter
         elif waiter is not None and cold:
             slot.caller, waiter.started = waiter, slot
-        self._count(slot.state, 1)
+        self._counts[slot.state] += 1
         known = record if record is not None else Record("", "")
         self._jobs.append(Start(slot, slot.session_id, known.said, known.cwd or None, known.process))
 
@@ -936,7 +936,10 @@ class PoolCore:
                 continue
             if conv.lease is Lease.NONE:
                 if not conv.waiters:
-                    if conv.slot is None:
+                    if conv.pause > POLL_SECONDS[0]:  # it was refused: other programs leave it to this one for a while
+                        conv.pause, conv.working = POLL_SECONDS[0], True
+                        self._jobs.append(Release(conv, None))
+                    elif conv.slot is None:
                         del self._conversations[conv.key]
                 elif conv.slot is None and now >= conv.retry_at:
                     conv.lease, conv.working = Lease.ASKING, True
@@ -999,9 +1002,6 @@ class PoolCore:
     def _leaving(self) -> int:
         return self._counts[State.HIBERNATING] + self._counts[State.STOPPING]
 
-    def _count(self, state: State, change: int) -> None:
-        self._counts[state] += change
-
     def _oldest(self, state: State) -> Slot | None:
         if not self._counts[state]:
             return None
@@ -1009,8 +1009,8 @@ class PoolCore:
 
     def _move(self, slot: Slot, happening: Happening) -> None:
         then = SLOT[slot.state, happening]
-        self._count(slot.state, -1)
-        self._count(then, 1)
+        self._counts[slot.state] -= 1
+        self._counts[then] += 1
         slot.state = then
 
     def stats(self) -> PoolStats:

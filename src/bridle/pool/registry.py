@@ -114,7 +114,7 @@ class Registry(Protocol):
         """Store a conversation; return False, and store nothing, if the lease is not the holder's."""
 
     def release(self, key: str, holder: str) -> None:
-        """Give a lease back, if the holder has it."""
+        """Give a lease back, if the holder has it, and a request for it."""
 
     def beat(self, holder: str, keys: Collection[str]) -> Beat:
         """Renew the leases of a holder; `keys` are those that it believes to have."""
@@ -188,7 +188,6 @@ class SQLiteRegistry:
 
     def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do something in one transaction."""
-
         try:
             return self._database.transaction(work)
         except StorageError as error:
@@ -234,10 +233,12 @@ class SQLiteRegistry:
         return self._do(lambda connection: connection.execute(change, values).rowcount) > 0
 
     def release(self, key: str, holder: str) -> None:
-        """Give a lease back, if the holder has it."""
+        """Give a lease back, if the holder has it, and a request for it."""
 
         def work(connection: sqlite3.Connection) -> None:
-            change = "UPDATE conversations SET holder = NULL WHERE key = ? AND holder = ?"
+            change = (
+                "UPDATE conversations SET holder = nullif(holder, ?2), wanted_by = nullif(wanted_by, ?2) WHERE key = ?1"
+            )
             connection.execute(change, (key, holder))
             connection.execute(
                 "DELETE FROM conversations WHERE key = ? AND holder IS NULL AND session_id IS NULL", (key,)

@@ -236,13 +236,10 @@ class SQLiteRegistry:
         """Give a lease back, if the holder has it, and a request for it."""
 
         def work(connection: sqlite3.Connection) -> None:
-            change = (
-                "UPDATE conversations SET holder = nullif(holder, ?2), wanted_by = nullif(wanted_by, ?2) WHERE key = ?1"
-            )
-            connection.execute(change, (key, holder))
-            connection.execute(
-                "DELETE FROM conversations WHERE key = ? AND holder IS NULL AND session_id IS NULL", (key,)
-            )
+            change = "UPDATE conversations SET holder = nullif(holder, :me), wanted_by = nullif(wanted_by, :me) WHERE key = :key"
+            connection.execute(change, {"me": holder, "key": key})
+            unused = "DELETE FROM conversations WHERE key = ? AND holder IS NULL AND session_id IS NULL"
+            connection.execute(unused, (key,))
             connection.execute(_FORGET)
 
         self._do(work)

@@ -27,6 +27,7 @@ from bridle.hooks.inputs import decode_hook_input, decode_hook_request
 from bridle.permissions import AddRules, PermissionRule
 from tests.contract import shows
 from tests.hooks.fields import COMMON, FIELDS
+from tests.support.reaching import damaged, mostly, reached, reaching
 
 _FILE = (Path(__file__).parent / "inputs.jsonl").read_bytes().rstrip(b"\n").split(b"\n")
 LINES: dict[str, bytes] = {json.loads(line)["hook_event_name"]: line for line in _FILE}
@@ -191,9 +192,17 @@ def test_what_cannot_be_read_is_an_unknown_input_with_a_problem(raw: bytes) -> N
         assert asked.raw == raw
 
 
-@given(event=st.sampled_from([*HOOK_EVENTS, "Hologram", ""]), raw=st.binary(max_size=200))
+@reaching
+@given(event=st.sampled_from([*HOOK_EVENTS, "Hologram", ""]), raw=mostly(damaged(_FILE), st.binary(max_size=20)))
 def test_arbitrary_bytes_never_raise(event: str, raw: bytes) -> None:
-    assert isinstance(decode_hook_input(event, raw), HookInput)
+    asked = decode_hook_input(event, raw)
+    assert isinstance(asked, HookInput)
+    if getattr(asked, "problem", None):
+        assert asked.raw == raw
+        assert asked.hook_event_name == event
+    else:
+        reached()
+        assert asked.data == json.loads(raw)
     decode_hook_request(raw)
 
 
@@ -205,12 +214,15 @@ _json = st.recursive(
 _names = st.sampled_from(sorted({name for fields in FIELDS.values() for name in fields.split()} | set(COMMON.split())))
 
 
+@reaching
 @given(event=st.sampled_from([*HOOK_EVENTS, "Hologram"]), data=st.dictionaries(_names, _json, max_size=8))
 def test_arbitrary_objects_never_raise(event: str, data: dict[str, Any]) -> None:
     asked = decode_hook_input(event, json.dumps(data).encode())
     assert isinstance(asked, HookInput)
     if event in HOOK_EVENTS:
         assert type(asked) is HOOK_EVENTS[event]
+    if data:
+        reached()
     for name in ("tool_input", "tool_response", "permission_suggestions", "content", "requested_schema"):
         getattr(asked, name, None)
     assert repr(asked)

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridle.hooks import HOOK_EVENTS, HookOutput, HookOutputError
-from bridle.hooks.outputs import SPECIFIC_FIELDS, encode_hook_output, fail_output
+from bridle.hooks.outputs import SPECIFIC_FIELDS, EncodedHookOutput, encode_hook_output, fail_output
 from bridle.permissions import Allow, Deny, PermissionRule, ReplaceRules
 from tests.contract import shows
 from tests.hooks.fields import SPECIFIC
+from tests.support.reaching import mostly, reached, reaching
 
 # One value for each field of a specific output, and what it becomes.
 VALUES: dict[str, tuple[Any, Any]] = {
@@ -350,34 +351,90 @@ def test_a_failed_hook_fails_open_unless_it_blocks(event: str) -> None:
     assert json.loads(msgspec.json.encode(fail_output("block", event))) != {}
 
 
-_anything = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.binary(max_size=3),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.text(max_size=5) | st.integers(), inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["hookEventName", "decision", "permissionDecision", "x"]), inner, max_size=3)
-    ),
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=6,
 )
-_keys = st.sampled_from(["continue", "async", "asyncTimeout", "decision", "hookSpecificOutput", "reason", "x"])
+_anything = _json | st.floats() | st.binary(max_size=3) | st.dictionaries(st.integers(), _json, min_size=1)
+_events = st.sampled_from([*HOOK_EVENTS, "Hologram"])
+_CHOICES = {"decision", "permission_decision", "action"}
 
 
-@given(event=st.sampled_from([*HOOK_EVENTS, "Hologram"]), output=st.dictionaries(_keys, _anything, max_size=4))
-def test_any_dict_is_sent_as_json_or_refused(event: str, output: dict[str, Any]) -> None:
-    try:
-        encoded = encode_hook_output(output, event)
-    except HookOutputError:
-        return
+def _some(fields: dict[str, tuple[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    """Some of these fields with values that can be sent; in one answer of eight, one has a value of any kind.
+
+    Args:
+        fields: the name in `HookOutput` and a value, by the name in the answer.
+    """
+
+    def values(name: str, value: Any) -> st.SearchStrategy[Any]:
+        if name in {"updated_tool_output", "updated_mcp_tool_output", "hologram"}:
+            return _json
+        return st.text(max_size=5) if isinstance(value, str) and name not in _CHOICES else st.just(value)
+
+    right = st.fixed_dictionaries({}, optional={key: values(*field) for key, field in fields.items()})
+    wrong = st.builds(lambda output, key, value: {**output, key: value}, right, st.sampled_from([*fields]), _anything)
+    return mostly(right, wrong)
+
+
+def _check_sent(encoded: EncodedHookOutput, event: str, common: dict[str, Any], inner: dict[str, Any]) -> None:
+    """Do nothing if the CLI gets these fields, but for those that are warned of, on one line that a hook may send on.
+
+    Args:
+        encoded: the answer.
+        event: its event.
+        common: fields by their names on the wire; None stands for no field.
+        inner: those of the specific part.
+    """
+    if common or inner:
+        reached()
     line = msgspec.json.encode(encoded.wire)
     assert b"\n" not in line
-    assert isinstance(json.loads(line), dict)
+    wire: dict[str, Any] = json.loads(line)
+    assert json.loads(msgspec.json.encode(encode_hook_output(wire, event).wire)) == wire
+    specific = wire.pop("hookSpecificOutput", {"hookEventName": event})
+    assert specific.pop("hookEventName") == event
+    assert wire == json.loads(
+        msgspec.json.encode({k: v for k, v in common.items() if v is not None or k == "hologram"})
+    )
+    warned = " ".join(warning.context["field"] for warning in encoded.warnings).lower().replace("_", "")
+    for key, value in inner.items():
+        if value is None or isinstance(value, (Allow, Deny)):
+            continue
+        if key in specific:
+            assert specific[key] == json.loads(msgspec.json.encode(value))
+        else:
+            assert "hookspecificoutput" in warned or key.removesuffix("Reason").lower() in warned
 
 
-@given(event=st.sampled_from([*HOOK_EVENTS, "Hologram"]), data=st.data())
-def test_any_output_is_sent_as_json_or_refused(event: str, data: st.DataObject) -> None:
-    fields: Any = data.draw(st.dictionaries(st.sampled_from(HookOutput.__struct_fields__), _anything, max_size=4))
+@reaching
+@given(event=_events, data=st.data())
+def test_any_dict_is_sent_as_json_or_refused(event: str, data: st.DataObject) -> None:
+    more = {"hologram": ("hologram", 5)}
+    common = data.draw(_some({key: (name, value) for name, (key, value) in COMMON.items()} | more))
+    names = SPECIFIC_FIELDS.get(event, {})
+    inner = data.draw(_some({key: (name, VALUES[name][1]) for name, key in names.items()} | more))
     try:
-        encoded = encode_hook_output(HookOutput(**fields), event)
+        encoded = encode_hook_output({**common, "hookSpecificOutput": inner}, event)
     except HookOutputError:
         return
-    assert isinstance(json.loads(msgspec.json.encode(encoded.wire)), dict)
+    _check_sent(encoded, event, common, inner)
+
+
+@reaching
+@given(event=_events, data=st.data())
+def test_any_output_is_sent_as_json_or_refused(event: str, data: st.DataObject) -> None:
+    common = data.draw(_some({name: (name, value) for name, (_, value) in COMMON.items()}))
+    names = {key: name for fields in SPECIFIC_FIELDS.values() for key, name in fields.items()}
+    inner = data.draw(_some({name: (name, VALUES[name][0]) for name in SPECIFIC_FIELDS.get(event, ["session_title"])}))
+    try:
+        encoded = encode_hook_output(HookOutput(**common, **inner), event)
+    except HookOutputError:
+        return
+    _check_sent(
+        encoded,
+        event,
+        {COMMON[name][0]: value for name, value in common.items()},
+        {names[name]: value for name, value in inner.items()},
+    )

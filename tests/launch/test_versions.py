@@ -19,6 +19,7 @@ from bridle.launch.discovery import (
     check,
 )
 from bridle.launch.versions import CLIVersion
+from tests.support.reaching import mostly, reached, reaching
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,9 +47,17 @@ def test_the_first_three_numbers_count(text: str, version: Any) -> None:
     assert CLIVersion.parse(text) == version
 
 
-@given(st.text())
-def test_any_output_parses_or_does_not(text: str) -> None:
-    CLIVersion.parse(text)
+@reaching
+@given(
+    st.text(),
+    mostly(st.lists(st.integers(0, 10**6).map(str), min_size=3, max_size=4).map(".".join), st.text()),
+    st.text(),
+)
+def test_any_output_parses_or_does_not(before: str, version: str, after: str) -> None:
+    found = CLIVersion.parse(f"{before} {version} {after}")
+    if found is not None:
+        reached()
+        assert ".".join(map(str, found)) in f"{before} {version} {after}"
 
 
 def test_the_minimums() -> None:

@@ -12,9 +12,11 @@ from bridle.errors import DecodeError
 from bridle.messages import MESSAGE_TYPES, Frame, decode
 from tests.messages.support import LINES
 from tests.support.examples import examples
+from tests.support.reaching import damaged, mostly, reached, reaching
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 anything = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
+names_of_any_letters = st.text(st.characters())
 names = sorted({name for line in LINES for name in json.loads(line)} - {"type", "subtype"})
 kinds = sorted({kind for kind, _ in MESSAGE_TYPES})
 subtypes = sorted({subtype for _, subtype in MESSAGE_TYPES if subtype})
@@ -41,6 +43,7 @@ def check(line: bytes) -> Frame | None:
         frame = decode(line, lambda warning: None)
     except DecodeError:
         return None
+    reached()
     assert isinstance(frame, Frame)
     assert frame.raw == line
     assert isinstance(frame.data, dict)
@@ -49,22 +52,27 @@ def check(line: bytes) -> Frame | None:
     return frame
 
 
-@given(st.binary())
+@reaching
+@settings(max_examples=examples(200))
+@given(mostly(damaged(LINES), st.binary() | st.text().map(str.encode)))
 def test_arbitrary_bytes(line: bytes) -> None:
     check(line)
 
 
-@given(st.text())
-def test_arbitrary_text(line: str) -> None:
-    check(line.encode("utf-8", "surrogatepass"))
+@reaching
+@given(st.sampled_from(kinds), names_of_any_letters, names_of_any_letters)
+def test_arbitrary_text(kind: str, name: str, text: str) -> None:
+    check(json.dumps({"type": kind, name: text}, ensure_ascii=False).encode("utf-8", "surrogatepass"))
 
 
-@given(anything)
+@reaching
+@given(mostly(st.dictionaries(st.text(), anything), anything))
 def test_arbitrary_json(value: Any) -> None:
     line = json.dumps(value).encode()
     assert (check(line) is not None) == isinstance(value, dict) or b"Infinity" in line
 
 
+@reaching
 @settings(max_examples=examples(100))
 @given(frames | replies, st.booleans())
 def test_arbitrary_objects_of_known_types(value: dict[str, Any], ascii_only: bool) -> None:
@@ -74,11 +82,3 @@ def test_arbitrary_objects_of_known_types(value: dict[str, Any], ascii_only: boo
         for name in dir(type(frame)):
             if not name.startswith("_") and name != "raise_for_error":
                 getattr(frame, name)
-
-
-@settings(max_examples=examples(200))
-@given(st.sampled_from(LINES), st.data())
-def test_damaged_lines(line: bytes, data: st.DataObject) -> None:
-    start = data.draw(st.integers(0, len(line)))
-    end = data.draw(st.integers(start, min(len(line), start + 20)))
-    check(line[:start] + data.draw(st.binary(max_size=4)) + line[end:])

@@ -32,8 +32,10 @@ from bridle.hooks import HookMatcher
 from bridle.options.observing import Observation
 from bridle.tools import Tool, ToolServer, tool
 from tests.contract import shows
+from tests.options.expectations import EXPECTED
 from tests.support.examples import examples
 from tests.support.patience import patience
+from tests.support.reaching import mostly, reached, reaching
 
 SECRET = "s3cr3t-value"
 
@@ -527,16 +529,22 @@ JSON = st.recursive(
     max_leaves=8,
 )
 
+# Options by themselves; what a variable sets is a value as well.
+RIGHT = st.sampled_from([(name, facts.value) for name, facts in EXPECTED.items() if facts.text is not None])
 
+
+@reaching
 @settings(max_examples=examples(300))
-@given(name=st.sampled_from(sorted(Options.__fields__)), value=JSON)
-def test_any_value_is_taken_or_refused_with_an_options_error(name: str, value: Any) -> None:
+@given(mostly(RIGHT, st.tuples(st.sampled_from(sorted(Options.__fields__)), JSON)))
+def test_any_value_is_taken_or_refused_with_an_options_error(option: tuple[str, Any]) -> None:
+    name, value = option
     given_value: dict[str, Any] = {name: value}
     try:
         options = Options(**given_value)
     except OptionsError as error:
         named = error.field
     else:
+        reached()
         named = name
         assert options.replace() == options
         assert repr(options)

@@ -37,6 +37,7 @@ from bridle.permissions import (
     encode_update,
 )
 from tests.contract import shows
+from tests.support.reaching import mostly, reached, reaching
 
 INPUT = b'{"z":1,"command":"ls \\u00e9 \xc3\xa9", "timeout":1e2,"big":123456789012345678901234567890,"f":1.10}'
 REQUEST = decode_permission_request(b'{"tool_name":"Bash","tool_use_id":"toolu_1","input":' + INPUT + b"}")
@@ -298,10 +299,19 @@ _json = st.recursive(
 )
 
 
+_sendable = st.dictionaries(
+    st.text(max_size=5), st.integers() | st.text(max_size=5) | st.lists(st.booleans()), max_size=3
+)
+
+
+@reaching
 @given(
-    updated_input=st.none() | st.dictionaries(st.text(max_size=5), _json, max_size=3),
+    updated_input=st.none() | mostly(_sendable, st.dictionaries(st.text(max_size=5), _json, max_size=3)),
     updates=st.lists(
-        st.dictionaries(st.sampled_from(["type", "rules", "mode", "behavior", "destination"]), _json, max_size=5),
+        mostly(
+            st.sampled_from([wire for _, wire in UPDATES]),
+            st.dictionaries(st.sampled_from(["type", "rules", "mode", "behavior", "destination"]), _json, max_size=5),
+        ),
         max_size=2,
     ),
 )
@@ -310,5 +320,7 @@ def test_any_answer_is_sent_as_json_or_refused(updated_input: Any, updates: list
         data = wire_of(Allow(updated_input, updates))
     except PermissionResultError:
         return
+    reached()
     assert data["behavior"] == "allow"
-    assert "updatedInput" in data
+    assert data["updatedInput"] == json.loads(INPUT if updated_input is None else json.dumps(updated_input))
+    assert data.get("updatedPermissions", []) == json.loads(json.dumps(updates))

@@ -20,6 +20,7 @@ from bridle.protocol.control_table import ROWS, ControlRow, Direction, FailPolic
 from bridle.protocol.results import ControlResult, RewindResult, _dict, _list, _none, decode_result
 from tests.contract import shows
 from tests.support.examples import examples
+from tests.support.reaching import mostly, reached, reaching
 
 OURS = [row for row in ROWS if row.direction is Direction.HOST_TO_CLI]
 THEIRS = [row for row in ROWS if row.direction is not Direction.HOST_TO_CLI]
@@ -216,14 +217,19 @@ json_values = st.recursive(
 
 
 @pytest.mark.parametrize("kind", RESULTS, ids=lambda kind: kind.__name__)
+@reaching
 @given(data=st.data())
 @settings(max_examples=examples(25))
 def test_no_answer_is_an_exception(kind: type[ControlResult], data: st.DataObject) -> None:
     names = [field.encode_name for field in msgspec.structs.fields(kind)]
-    payload = data.draw(json_values | st.dictionaries(st.sampled_from(names), json_values, max_size=5))
+    payload = data.draw(
+        mostly(st.dictionaries(st.sampled_from(names or ["x"]), json_values, min_size=1, max_size=5), json_values)
+    )
     encoded = json.dumps(payload).encode()
     warnings: list[StreamWarning] = []
     answer = decode_result(kind, Raw(encoded), warnings.append)
+    if isinstance(payload, dict) and payload:
+        reached()
     assert type(answer) is kind
     assert answer.data == (payload if isinstance(payload, dict) else {})
     repr(answer)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, TypeVar
+
+from hypothesis import strategies as st
 
 Property = TypeVar("Property", bound=Callable[..., Any])
 
@@ -13,13 +16,12 @@ SHARE = 1 / 3
 FEWEST = 20
 """Fewer cases say nothing about a share: mutation testing tries few."""
 
-_passed = False
+_passed: list[None] = []
 
 
 def reached() -> None:
     """Say that this case has passed the first check."""
-    global _passed
-    _passed = True
+    _passed.append(None)
 
 
 def reaching(property_test: Property) -> Property:
@@ -30,10 +32,9 @@ def reaching(property_test: Property) -> Property:
 
     @wraps(case)
     def counted(*args: Any, **kwargs: Any) -> None:
-        global _passed
-        _passed = False
+        _passed.clear()
         case(*args, **kwargs)
-        cases.append(_passed)
+        cases.append(bool(_passed))
 
     handle.hypothesis.inner_test = counted
 
@@ -46,3 +47,38 @@ def reaching(property_test: Property) -> Property:
 
     checked: Any = whole
     return checked  # type: ignore[no-any-return]
+
+
+def mostly(right: st.SearchStrategy[Any], wrong: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Return values of which seven of eight are right."""
+    return st.integers(0, 7).flatmap(lambda number: wrong if number == 7 else right)
+
+
+def damaged(lines: Sequence[bytes]) -> st.SearchStrategy[bytes]:
+    """Return lines with some bytes taken out and others put in. Most get letters inside of a word: they are JSON if the line is."""
+
+    def inside(line: bytes, number: int, put: str) -> bytes:
+        places = [place for place in range(1, len(line)) if line[place - 1 : place + 1].isalpha()]
+        place = places[number % len(places)]
+        return line[:place] + put.encode() + line[place:]
+
+    def anywhere(line: bytes, number: int, cut: int, put: bytes) -> bytes:
+        place = number % (len(line) + 1)
+        return line[:place] + put + line[place + cut :]
+
+    numbers = st.integers(0, 10_000)
+    return mostly(
+        st.builds(inside, st.sampled_from(lines), numbers, st.text("abcXYZ_ \u00e9", min_size=1, max_size=2)),
+        st.builds(anywhere, st.sampled_from(lines), numbers, st.integers(0, 20), st.binary(max_size=4)),
+    )
+
+
+def changed(line: bytes, values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Return the JSON object of a line with up to three of its fields changed or left out."""
+    fields: dict[str, Any] = json.loads(line)
+    names = st.sampled_from(sorted(fields))
+    return st.builds(
+        lambda other, without: {name: value for name, value in (fields | other).items() if name not in without},
+        st.dictionaries(names, values, max_size=2),
+        st.sets(names, max_size=1),
+    )

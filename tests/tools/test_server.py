@@ -16,6 +16,7 @@ from bridle.tools import CancelledCall, ToolCallPlan, ToolContext, ToolServer, t
 from bridle.tools.server import LATEST_PROTOCOL, PROTOCOLS
 from tests.contract import shows
 from tests.support.examples import examples
+from tests.support.reaching import mostly, reached, reaching
 from tests.tools.support import call_request, error_text, plan, request
 
 
@@ -224,29 +225,36 @@ _values = st.recursive(
     max_leaves=8,
 )
 _messages = st.fixed_dictionaries(
-    {},
-    optional={
-        "jsonrpc": st.sampled_from(["2.0", "1.0", None]),
-        "id": _values,
+    {
+        "jsonrpc": mostly(st.just("2.0"), st.sampled_from(["1.0", None])),
+        "id": mostly(st.integers() | st.text(), _values),
         "method": st.sampled_from(
-            ["initialize", "ping", "tools/list", "tools/call", "notifications/cancelled", "x", None]
+            ["initialize", "ping", "tools/list", "tools/call", "tools/call", "notifications/cancelled", "x", None]
         ),
+    },
+    optional={
         "params": _values
         | st.fixed_dictionaries(
-            {}, optional={"name": st.sampled_from(["add", "greet", "y"]), "arguments": _values, "_meta": _values}
+            {"name": st.sampled_from(["add", "greet", "y"])},
+            optional={
+                "arguments": mostly(st.fixed_dictionaries({"a": st.integers()}, optional={"b": _values}), _values),
+                "_meta": _values,
+            },
         ),
-        "result": _values,
-        "error": _values,
     },
 )
+_answers = st.dictionaries(st.sampled_from(["jsonrpc", "id", "result", "error"]), _values)
 
 
+@reaching
 @settings(max_examples=examples(300))
-@given(_messages | _values | st.binary() | st.text())
+@given(mostly(_messages, _answers | _values | st.binary() | st.text()))
 def test_no_message_raises_and_every_answer_can_be_sent(message: Any) -> None:
     def check(answer: dict[str, Any] | ToolCallPlan) -> None:
         if isinstance(answer, ToolCallPlan):
             answer = answer.finish(None)
+        if "result" in answer:
+            reached()
         assert answer["jsonrpc"] == "2.0"
         assert ("result" in answer) != ("error" in answer)
         json.loads(msgspec.json.encode(answer))

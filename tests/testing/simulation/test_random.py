@@ -14,6 +14,7 @@ from bridle.testing.script.run import ScriptRun
 from bridle.testing.simulation.launch import Launch, parse_launch
 from bridle.testing.simulation.simulation import Simulation
 from tests.support.examples import examples
+from tests.support.reaching import changed, damaged, mostly, reached, reaching
 
 texts = st.text(max_size=20)
 calls = st.tuples(
@@ -88,24 +89,87 @@ def test_conversations_end_as_they_are_written(conversation: list[Any], partial:
     assert seen.count("Stop") == len(conversation)
 
 
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=4,
+)
+USER = {"type": "user", "uuid": "u1", "message": {"role": "user", "content": "go"}}
+REQUESTS = [
+    {"type": "control_request", "request_id": "r1", "request": {"subtype": subtype, **fields}}
+    for subtype, fields in [
+        ("initialize", {}),
+        ("interrupt", {}),
+        ("get_settings", {}),
+        ("set_permission_mode", {"mode": "plan"}),
+        ("set_model", {"model": "opus"}),
+        ("new", {}),
+    ]
+]
+ANSWER = {"type": "control_response", "response": {"subtype": "success", "request_id": "r1", "response": {}}}
+LINES = [json.dumps(frame).encode() for frame in [USER, *REQUESTS, ANSWER, {"type": "keep_alive"}, {"type": "new"}]]
+# Most are frames of a host, some with fields that are wrong or missing, some with bytes that are.
+frames = st.one_of(
+    st.sampled_from(LINES),
+    st.sampled_from(LINES).flatmap(lambda line: changed(line, values).map(lambda frame: json.dumps(frame).encode())),
+    damaged(LINES),
+    st.binary(max_size=20),
+)
+
+
+@reaching
 @settings(max_examples=examples(60))
-@given(st.lists(st.binary(max_size=40), max_size=20), st.booleans())
+@given(st.lists(frames, max_size=8), st.integers(1, 200), st.booleans())
 def test_whatever_is_sent_the_simulation_neither_raises_nor_goes_on_for_ever(
-    parts: list[bytes], one_shot: bool
+    lines: list[bytes], size: int, one_shot: bool
 ) -> None:
     simulation = Simulation(ScriptRun(Script().user().says("x")), Launch(one_shot=one_shot))
-    for part in parts:
-        simulation.receive_data(part)
+    sent = b"\n".join(lines) + b"\n"
+    for start in range(0, len(sent), size):
+        simulation.receive_data(sent[start : start + size])
     simulation.receive_eof()
-    simulation.data_to_send()
+    told = [json.loads(line)["type"] for line in simulation.data_to_send().splitlines()]
+    if {"control_response", "result"} & {*told}:
+        reached()
+    assert told.count("result") <= lines.count(b"") + len(lines)
     assert simulation.exit_code is not None
 
 
+# Flags that stand for something of the launch, with the value that they set there.
+FLAGS: dict[str, tuple[list[str], Any]] = {
+    "verbose": (["--verbose"], True),
+    "model": (["--model", "opus"], "opus"),
+    "max_turns": (["--max-turns", "3"], 3),
+    "allowed": (["--allowedTools", "Bash(ls, -l)", "Read"], ["Bash(ls, -l)", "Read"]),
+    "disallowed": (["--disallowed-tools=Write"], ["Write"]),
+    "forwards_text": (["--forward-subagent-text"], True),
+    "permission_mode": (["--permission-mode", "plan"], "plan"),
+    "hook_events": (["--include-hook-events"], True),
+    "asks_host": (["--permission-prompt-tool", "stdio"], True),
+    "continues": (["-c"], True),
+    "tools": (["--tools", ""], []),
+    "budget": (["--max-budget-usd", "0.5"], 0.5),
+}
+WRONG = ["--hologram", "--max-turns=no", "--permission-mode=no", "--session-id=5", "--output-format", "mcp", "-\udc80"]
+arguments = st.text(max_size=12) | st.sampled_from(WRONG) | st.sampled_from([flags[0] for flags, _ in FLAGS.values()])
+
+
+@reaching
 @settings(max_examples=examples(60))
-@given(st.lists(st.text(max_size=12), max_size=8), st.dictionaries(texts, texts, max_size=3))
-def test_any_command_line_is_understood_or_refused(arguments: list[str], environment: dict[str, str]) -> None:
-    launch = parse_launch(arguments, environment)
-    assert launch.refusal is None or launch.refusal.lower().startswith("error")
+@given(
+    st.lists(st.sampled_from(sorted(FLAGS)), unique=True),
+    mostly(st.just([]), st.lists(arguments, max_size=4)),
+    st.dictionaries(texts, texts, max_size=3),
+)
+def test_any_command_line_is_understood_or_refused(
+    flags: list[str], more: list[str], environment: dict[str, str]
+) -> None:
+    launch = parse_launch([part for name in flags for part in FLAGS[name][0]] + more, environment)
+    if launch.refusal is not None:
+        assert launch.refusal.lower().startswith("error")
+    elif flags:
+        reached()
+        assert more or {name: getattr(launch, name) for name in flags} == {name: FLAGS[name][1] for name in flags}
 
 
 @settings(max_examples=examples(30))

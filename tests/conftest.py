@@ -18,6 +18,7 @@ from tests.contract.outcomes import Outcomes
 from tests.support.examples import examples
 from tests.support.patience import patience
 from tests.support.records import CompleteRecords
+from tests.support.seeds import SEED, told
 from tests.support.servers import Postgres, running
 from tests.support.tiers import Tiers
 
@@ -29,13 +30,13 @@ if TYPE_CHECKING:
 PROJECT = Path(__file__).resolve().parent.parent
 
 
-# How fast an example runs says more about the machine than about the code. In CI the same examples come every time.
+# How fast an example runs says more about the machine than about the code.
 settings.register_profile(
     "bridle",
     deadline=None,
     max_examples=examples(100),
     suppress_health_check=[HealthCheck.too_slow],
-    derandomize=os.environ.get("BRIDLE_CI") == "1",
+    derandomize=not SEED,
 )
 settings.load_profile("bridle")
 
@@ -64,11 +65,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)  # before Hypothesis reads its seed
 def pytest_configure(config: pytest.Config) -> None:
-    """Let tests say which behaviours they show, and CI insist on them."""
+    """Let tests say which behaviours they show, and CI insist on them; give Hypothesis the seed of the run."""
+    if SEED and config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = str(SEED)
     config.addinivalue_line("markers", "shows(*behaviours): keeps these promises of tests/contract/behaviours.toml")
     config.pluginmanager.register(Outcomes(), "bridle-behaviours")
     config.pluginmanager.register(Tiers(), "bridle-tiers")
+
+
+def pytest_report_header() -> str:
+    """Say which seed this run has."""
+    return told()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Say it where `-q` leaves out the header."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and session.config.option.verbose < 0:
+        reporter.line(told())
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say it again after failures."""
+    if terminalreporter.stats.keys() & {"failed", "error"}:
+        terminalreporter.line(told())
 
 
 def pinned_cli_path() -> Path:

@@ -1,9 +1,8 @@
-"""Short forms of the long runs: `./dev fuzz --frames`, `./dev fuzz --deaths`, `./dev soak`. BRIDLE_SEED repeats one."""
+"""Short forms of the long runs: `./dev fuzz --frames`, `./dev fuzz --deaths`, `./dev soak`. BRIDLE_TEST_SEED repeats one."""
 
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,11 @@ from tests.endurance import deaths, frames, messages, redaction
 from tests.endurance.soak import Soak, report
 from tests.support.leaks import nothing_left
 from tests.support.light import light
+from tests.support.seeds import seeded
 from tests.support.shell import Backend
 from tests.support.talking import steps
 
-SEED = os.environ.get("BRIDLE_SEED", "1")
+SEED = str(seeded(1))
 
 
 @shows("bad.random")

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from bridle.fleet.journal import Journal, open_journal
 from bridle.storage.holders import identity_in, is_running
 from tests.support.patience import patience
+from tests.support.seeds import seeded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +73,7 @@ class Storm:
         self.settings["reports"] = str(self.folder / "reports")
         (self.folder / "settings.json").write_text(json.dumps(self.settings))
         self.output = self.folder / "drivers.log"
-        self.random = Random(self.seed)
+        self.random = Random(seeded(self.seed))
         self._killed_drivers: set[int] = set()
 
     @property

@@ -27,6 +27,7 @@ from bridle.storage.holders import holder_name
 from tests.fleet import racing
 from tests.support.forking import Baton, Fork
 from tests.support.patience import patience
+from tests.support.seeds import seeded
 
 ME, OTHER = holder_name(), holder_name()
 ELSEWHERE = "linux:elsewhere:pid:[4026531836]|7|9|0badcafe"
@@ -523,7 +524,7 @@ def test_an_answer_is_kept_for_its_check(journal: Journal) -> None:
 def test_sums_of_spending_are_exact(journal: Journal) -> None:
     add(journal, *(f"task-{number}" for number in range(8)))
     leases = [begun(journal, f"task-{number}") for number in range(8)]
-    given = random.Random(7)
+    given = random.Random(seeded(7))
     parts = [[(given.randrange(1, 10**12), given.randrange(1, 10**9)) for _ in range(12)] for _ in leases]
 
     def spend(lease: Lease, amounts: list[tuple[int, int]]) -> None:

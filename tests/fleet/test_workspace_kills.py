@@ -19,6 +19,7 @@ from tests.fleet import attempts, crowd
 from tests.fleet.repositories import admin, branches, git
 from tests.support.examples import examples
 from tests.support.patience import patience
+from tests.support.seeds import seeded
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -55,7 +56,7 @@ def attempt_and_kill(
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("case", ["worktree", "worktree with its git", "copy"])
 def test_a_kill_at_any_moment_loses_nothing(case: str, repo: Path, source: Path, tmp_path: Path) -> None:
-    chance = random.Random(11)
+    chance = random.Random(seeded(11))
     kind, with_git = case.partition(" ")[0], "git" in case
     origin, to = (repo if kind == "worktree" else source), tmp_path / "work"
     workspace: Workspace = Worktree(repo, to) if kind == "worktree" else Copy(source, to, keep="all")

@@ -14,6 +14,7 @@ import pytest
 import bridle.messages
 from bridle.messages import CONTROL_TYPES, MESSAGE_TYPES, Block, Frame, KnownBlock, Message, Record, from_data
 from tests.messages.support import LINES, choices, encode, line_name, line_of, loudly, quietly, wire_fields
+from tests.support.seeds import seeded
 
 every_frame = pytest.mark.parametrize("line", LINES, ids=line_name)
 
@@ -70,7 +71,7 @@ def test_every_field_is_read(line: bytes) -> None:
 @every_frame
 def test_key_order_and_white_space_mean_nothing(line: bytes) -> None:
     frame = quietly(line)
-    shuffle = random.Random(7)
+    shuffle = random.Random(seeded(7))
     data = json.loads(line)
     for _ in range(5):
         keys = list(data)

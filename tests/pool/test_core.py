@@ -32,6 +32,7 @@ from bridle.pool.states import LIVE, SLOT, Happening, State
 from bridle.protocol.control_table import OPERATIONS
 from tests.contract import shows
 from tests.support.examples import examples
+from tests.support.seeds import seeded
 
 PLAIN = Split({}, {})
 MB = 2**20
@@ -754,7 +755,7 @@ class Play:
     """Callers, processes and registries at random; after each step the promises are checked."""
 
     def __init__(self, seed: int) -> None:
-        self.dice = dice = random.Random(seed)
+        self.dice = dice = random.Random(seeded(seed))
         registry = MemoryRegistry()
         names = ["one", "two"][: dice.choice((1, 1, 2))]
         warm = dice.randrange(3)

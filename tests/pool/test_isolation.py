@@ -17,6 +17,7 @@ from bridle import Allow, HookMatcher, HookOutput, Options, PermissionRequest, R
 from bridle.pool import PoolStats
 from tests.contract import shows
 from tests.support.patience import patience
+from tests.support.seeds import seeded
 
 INTERLEAVINGS = 500 if os.environ.get("BRIDLE_TEST_THOROUGH") == "1" else 12
 USERS = 3
@@ -106,7 +107,7 @@ async def hold(pool: bridle.SessionPool, user: User, dice: random.Random, number
 
 
 async def interleave(options: Options, seed: int) -> PoolStats:
-    dice = random.Random(seed)
+    dice = random.Random(seeded(seed))
     base = options.replace(model="base", permission_mode="default")
     users = [User(name, base) for name in "xyz"[:USERS]]
     async with bridle.SessionPool(
@@ -114,7 +115,7 @@ async def interleave(options: Options, seed: int) -> PoolStats:
     ) as pool:
         async with anyio.create_task_group() as group:
             for number in range(8):
-                group.start_soon(hold, pool, dice.choice(users), random.Random(f"{seed} {number}"), number)
+                group.start_soon(hold, pool, dice.choice(users), random.Random(f"{seeded(seed)} {number}"), number)
         stats = pool.stats()
     for user in users:
         assert Counter(user.seen) == +user.expected

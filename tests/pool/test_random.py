@@ -17,12 +17,13 @@ from bridle import Options
 from tests.contract import shows
 from tests.pool.restarted import Plan, run, talks_in
 from tests.support.patience import patience
+from tests.support.seeds import seeded
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_random_kills(backend: str, options: Options, tmp_path: Path) -> None:
-    dice = random.Random(7)
+    dice = random.Random(seeded(7))
     path = tmp_path / "registry.db"
 
     async def scenario() -> None:
@@ -74,7 +75,7 @@ def test_a_process_that_got_the_pid_of_a_stand_in_is_not_taken_for_it(tmp_path: 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("programs", [1, 2])
 def test_programs_that_are_killed(options: Options, tmp_path: Path, programs: int) -> None:
-    plan = Plan(conversations=12, prompts=3, programs=programs, kills=2, seed=3)
+    plan = Plan(conversations=12, prompts=3, programs=programs, kills=2, seed=seeded(3))
     outcome = run(plan, options, tmp_path, limit=patience(60))
     assert outcome.program_kills == 2 * programs
     assert outcome.answers == 36 * programs

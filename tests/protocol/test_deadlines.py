@@ -17,11 +17,12 @@ from bridle.protocol.deadlines import Deadlines
 from bridle.session.core import SessionCore
 from bridle.session.readers import Progress, Readers
 from tests.contract import shows
+from tests.support.seeds import seeded
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_table_passes_what_a_plain_list_would_pass(seed: int) -> None:
-    chance = random.Random(seed)
+    chance = random.Random(seeded(seed))
     deadlines = Deadlines()
     plain: dict[tuple[str, str], float] = {}
     now = 0.0

@@ -20,6 +20,7 @@ import bridle
 from bridle import Options, sync
 from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
 from tests.support.query_fixtures import stand_in_path
+from tests.support.seeds import seeded
 
 if TYPE_CHECKING:
     from tests.real_cli.conftest import Driving
@@ -74,7 +75,7 @@ def abandon_blocking(options: Options, way: str, seconds: float) -> None:
 
 
 def one_run(number: int, options: Options) -> str:
-    choice = random.Random(number)
+    choice = random.Random(seeded(number))
     backend = choice.choice(["asyncio", "trio", "threads"])
     way = choice.choice(WAYS)
     seconds = choice.uniform(0, 0.8)

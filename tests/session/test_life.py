@@ -54,6 +54,7 @@ from tests.contract import shows
 from tests.support.inside import hurry, pending_requests, wake
 from tests.support.leaks import alive, command_line, wait_gone
 from tests.support.patience import patience
+from tests.support.seeds import seeded
 from tests.support.session_fixtures import StandIn
 from tests.support.shell import Shell
 from tests.support.talking import Running, each, early, first, got, make, raised, steps, texts, until
@@ -820,7 +821,7 @@ def test_what_cannot_be_served_is_refused_when_it_is_made(shell: Shell, playing:
 
 
 def test_stops_at_random_moments_leave_nothing(shell: Shell, playing: StandIn) -> None:
-    chance = random.Random(3)
+    chance = random.Random(seeded(3))
     timeouts = Timeouts(stop_grace=0.2, kill_grace=0.2)
     starts: list[list[Any]] = [[], [["sleep", 0.05]], [["ignore_term"], ["silent"]], [["exit", 1]]]
     prompts = [HANG, "hi", steps(["text", "a"], ["ignore_term"], ["silent"])]

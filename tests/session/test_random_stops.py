@@ -1,6 +1,6 @@
 """Three hundred sessions that are started and ended at random moments, in every way; then nothing of them is left.
 
-BRIDLE_SEED repeats a run: the moments are random, and so is what the machine makes of them, but who does what to whom is the same.
+BRIDLE_TEST_SEED repeats a run: the moments are random, and so is what the machine makes of them, but who does what to whom is the same.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from tests.contract import shows
 from tests.support.leaks import alive, wait_gone
 from tests.support.light import light
 from tests.support.patience import patience
+from tests.support.seeds import seeded
 from tests.support.shell import Shell, drive
 from tests.support.talking import got, make, steps
 
 EACH_SHELL = 100
 QUERIES = 40
 AT_ONCE = 10
-SEED = int(os.environ.get("BRIDLE_SEED", "4"))
+SEED = seeded(4)
 SECONDS = 30.0
 TIMEOUTS = Timeouts(stop_grace=0.2, kill_grace=0.2, initialize=2)
 

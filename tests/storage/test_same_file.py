@@ -13,6 +13,7 @@ import pytest
 from tests.storage.noting import locks
 from tests.storage.players import KINDS, Player, Playing
 from tests.support.examples import examples
+from tests.support.seeds import seeded
 
 THOROUGH = bool(os.environ.get("BRIDLE_TEST_THOROUGH"))
 INTERLEAVINGS = int(os.environ.get("BRIDLE_TEST_INTERLEAVINGS", "250" if THOROUGH else "8"))
@@ -92,7 +93,7 @@ class Interleaving:
     """
 
     def __init__(self, kind: str, folder: Path, seed: int) -> None:
-        self.chance = random.Random(seed)
+        self.chance = random.Random(seeded(seed))
         self.kind = kind
         self.path = folder / f"{seed}.db"
         self.link = folder / f"{seed}.link"

@@ -22,6 +22,7 @@ from bridle import Budget
 from tests.storage import storming
 from tests.storage.storming import DOLLARS, MAKE, key
 from tests.support.patience import patience
+from tests.support.seeds import seeded
 from tests.support.servers import Moto, Redis, running
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -44,7 +45,7 @@ class Storm:
 
     def __init__(self, kind: str, address: list[Any], seed: int, processes: int) -> None:
         self._command = [sys.executable, "-m", storming.__name__, kind, json.dumps(address)]
-        self._chance = random.Random(seed)
+        self._chance = random.Random(seeded(seed))
         self._programs = [self._begun(number) for number in range(processes)]
         self.kills = 0
         self.acknowledged: dict[int, list[int]] = {}

@@ -14,6 +14,7 @@ from bridle.permissions import Allow, Deny
 from bridle.session.core import SessionBase
 from bridle.testing import CassetteMismatchError, Script, SimulatedCLI, cassette
 from bridle.tools import tool, tool_server
+from tests.support.seeds import seeded
 from tests.support.shell import Backend, Shell
 from tests.support.talking import each, got
 
@@ -85,8 +86,9 @@ def play(backend: Backend, path: Path, prompts: list[str], chooser: random.Rando
     return agent.seen, found
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_any_conversation_is_replayed(seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", range(12))
+def test_any_conversation_is_replayed(number: int, tmp_path: Path) -> None:
+    seed = seeded(number)
     chooser = random.Random(seed)
     script = Script()
     prompts = [f"prompt {number} for ann@example.com" for number in range(chooser.randrange(1, 5))]

@@ -12,6 +12,7 @@ from bridle.hooks import HookMatcher
 from bridle.permissions import Allow
 from bridle.testing import Script
 from bridle.testing.faults import Corrupt, Cut, Drop, Duplicate, Fault, Reorder, Silence, Split
+from tests.support.seeds import seeded
 from tests.support.shell import Shell
 from tests.support.talking import got
 from tests.testing.faults.talk import behind, talking
@@ -61,7 +62,7 @@ def mixed(seed: int) -> list[Fault]:
     return faults
 
 
-@pytest.mark.parametrize("seed", [*range(8), 13, 35])
+@pytest.mark.parametrize("seed", [*map(seeded, range(8)), 13, 35], ids=[*map(str, range(8)), "13", "35"])
 def test_every_wait_ends_whatever_happens(shell: Shell, seed: int) -> None:
     ended: list[str] = []
 

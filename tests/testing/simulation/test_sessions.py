@@ -19,6 +19,7 @@ from bridle.errors import BridleError, ProcessError, SessionNotFoundError
 from bridle.testing import Script, ScriptError, SimulatedCLI, SimulatedSession
 from tests.support.patience import patience
 from tests.support.query_fixtures import leaves_nothing, shell
+from tests.support.seeds import seeded
 from tests.support.talking import raised
 
 if TYPE_CHECKING:
@@ -263,7 +264,7 @@ def test_storms_of_kills_lose_no_count(tmp_path: Path) -> None:
     program = cli.install(tmp_path)
 
     def serve(number: int) -> tuple[str, int, int, int]:
-        chance = random.Random(number)
+        chance = random.Random(seeded(number))
         session_id, begun, processes, prompts, seen = new_id(), False, 0, 0, 0
         while True:
             client = Client(program, *(("--resume", session_id) if begun else ("--session-id", session_id)))

@@ -25,10 +25,11 @@ from bridle.transcripts import project_key
 from bridle.transcripts.stores import SQLiteStore
 from tests.conftest import RealCLI
 from tests.support.patience import patience
+from tests.support.seeds import seeded
 from tests.transcripts.stores.hosts import host, on_disk, options, words
 
 KILLS = int(os.environ.get("BRIDLE_TEST_KILLS", "4"))
-SEED = os.environ.get("BRIDLE_TEST_SEED", "7")
+SEED = seeded(7)
 MOMENTS = ("mirrored", "appending", "written", "flushed")
 """The entries are on the disk of the host; the host has them; the store is at it; the store has them."""
 

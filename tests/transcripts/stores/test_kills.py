@@ -17,6 +17,7 @@ import pytest
 
 from bridle.transcripts.stores import SQLiteStore
 from tests.support.patience import patience
+from tests.support.seeds import seeded
 from tests.support.servers import Postgres, Redis, Server
 from tests.transcripts.stores.conftest import Make
 
@@ -50,7 +51,7 @@ def test_a_server_that_is_killed(making: Callable[[str], Make], kind: str, reque
     make = making(kind)
     server: Server = request.getfixturevalue(f"{kind}_server")
     assert isinstance(server, (Redis, Postgres))
-    chance = random.Random(kind)
+    chance = random.Random(f"{kind} {seeded(0)}")
     acknowledged = 0
     for _ in range(ROUNDS):
         store = make()
@@ -104,7 +105,7 @@ anyio.run(write)
 
 def test_a_writer_of_sqlite_that_is_killed(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
-    chance = random.Random(1)
+    chance = random.Random(seeded(1))
     acknowledged = 0
     for _ in range(ROUNDS):
         process = subprocess.Popen(

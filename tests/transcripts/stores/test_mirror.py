@@ -24,6 +24,7 @@ from bridle.transcripts.stores.mirror import (
     Writer,
     key_of,
 )
+from tests.support.seeds import seeded
 
 MAIN = "/home/u/.claude/projects/-work/11111111-2222-4333-8444-555555555555.jsonl"
 SUB = "/home/u/.claude/projects/-work/11111111-2222-4333-8444-555555555555/subagents/agent-a.jsonl"
@@ -282,7 +283,7 @@ def test_a_problem_has_the_exception_of_the_store(lost: bool) -> None:
 @pytest.mark.parametrize("seed", range(30))
 def test_a_copy_is_at_any_time_the_beginning_of_its_file(seed: int) -> None:
     """Whatever fails, and whenever: entries arrive in order and once, or not at all."""
-    chance = random.Random(seed)
+    chance = random.Random(seeded(seed))
     mirror = Mirror(chance.choice(["batched", "eager"]), 20_000)
     files: dict[str, list[int]] = {MAIN: [], SUB: []}
     store: dict[str, list[int]] = {MAIN: [], SUB: []}

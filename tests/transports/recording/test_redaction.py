@@ -17,6 +17,7 @@ from bridle.transports.recording.masking import Mask
 from bridle.transports.recording.recorder import SessionRecord, shown_arguments
 from bridle.transports.recording.redaction import PLACEHOLDER, Redactor, Vault
 from tests.contract import shows
+from tests.support.seeds import seeded
 
 SECRET = "hunter2-hunter2/+=x"
 ENVIRONMENT = {
@@ -568,7 +569,7 @@ def test_more_by_callback() -> None:
 
 
 def test_any_json_stays_json() -> None:
-    chooser = random.Random(5)
+    chooser = random.Random(seeded(5))
     pieces = [*KEYS, '"', "\\", "\\u0000", "\n", "{", "}", ":", ",", "é", "\U0001f600", "token: ", "x" * 50]
 
     def value(depth: int) -> Any:

@@ -20,6 +20,7 @@ from tests.support.patience import patience
 from tests.support.records import CompleteRecords
 from tests.support.seeds import SEED, told
 from tests.support.servers import Postgres, running
+from tests.support.sizes import STORM
 from tests.support.tiers import Tiers
 
 if TYPE_CHECKING:
@@ -119,8 +120,9 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> object:
-    """Scale the timeout of a test with the load of the machine."""
-    return pytest_timeout.pytest_timeout_set_timer(item, settings._replace(timeout=patience(settings.timeout)))
+    """Scale the timeout of a test with the load of the machine, and with the size of storms."""
+    seconds = patience(settings.timeout) * (60 if STORM else 1)
+    return pytest_timeout.pytest_timeout_set_timer(item, settings._replace(timeout=seconds))
 
 
 @pytest.fixture(autouse=True)

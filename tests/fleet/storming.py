@@ -34,12 +34,6 @@ LONGEST_QUIET = 120.0
 """Seconds without any change in the journal after which a storm has failed."""
 
 
-def sized(tasks: int, kills: int) -> tuple[int, int]:
-    """Return the size of a storm: this one, or that of `BRIDLE_TEST_STORM`, such as `1000,200` for 200 kills over 1,000 tasks."""
-    given = os.environ.get("BRIDLE_TEST_STORM")
-    return (tasks, kills) if given is None else (int(given.split(",")[0]), int(given.split(",")[1]))
-
-
 @dataclass
 class Storm:
     """A fleet that is killed again and again.

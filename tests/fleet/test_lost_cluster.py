@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +15,12 @@ from tests.fleet import program
 from tests.fleet.cluster import THREADS, Cluster
 from tests.fleet.conftest import finished, tasks
 from tests.fleet.holding import Agents, agents, check_once, fleet_on
-from tests.fleet.storming import Storm, sized
+from tests.fleet.storming import Storm
 from tests.support.leaks import wait_gone
 from tests.support.patience import patience
 from tests.support.servers import Postgres
 from tests.support.servers import running as running_server
+from tests.support.sizes import size
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["agents", "fleet_on"]
 
-pytestmark = pytest.mark.timeout(300 if "BRIDLE_TEST_STORM" not in os.environ else 7200)
-STORM_KILLS = 60 if os.environ.get("BRIDLE_TEST_THOROUGH") == "1" else 8
+pytestmark = pytest.mark.timeout(300)
+STORM_KILLS = size("kills of a cluster")
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def test_a_storm(tmp_path: Path) -> None:
     script = Script(forever=True).user().calls("Bash", {"command": "true"}, result="").slow(20).says("Done.")
     cli = SimulatedCLI(script, per_session=True)
     options: dict[str, Any] = {"cli_path": str(cli.install(tmp_path / "cli")), "permission_mode": "bypassPermissions"}
-    count, kills = sized(5 * STORM_KILLS, STORM_KILLS)
+    count, kills = 5 * STORM_KILLS, STORM_KILLS
 
     def kill_worker() -> bool:
         cluster.kill_worker()

@@ -19,8 +19,9 @@ from bridle.fleet import Fleet, Task
 from bridle.fleet.journal import open_journal
 from bridle.fleet.task import spec_of
 from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
-from tests.fleet.storming import REPLY_TOKENS, Storm, sized
+from tests.fleet.storming import REPLY_TOKENS, Storm
 from tests.support.patience import patience
+from tests.support.sizes import size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,8 +141,8 @@ def git(repository: Path, *arguments: str) -> str:
 
 def test_a_storm(tmp_path: Path, real_cli: RealCLI) -> None:
     """Exactly one result for each task, no agent left, and no call that is not accounted for."""
-    tasks, kills = sized(6, 4)
-    blown, worker = storm(tmp_path, real_cli, tasks=tasks, kills=kills, seed=7)
+    kills = size("kills of agents")
+    blown, worker = storm(tmp_path, real_cli, tasks=kills + 2, kills=kills, seed=7)
     check_work(blown, worker, in_folder(real_cli.cwd))
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bridle.testing import Script, SimulatedCLI
-from tests.fleet.storming import REPLY_TOKENS, Storm, sized
-from tests.support.examples import examples
+from tests.fleet.storming import REPLY_TOKENS, Storm
 from tests.support.patience import patience
+from tests.support.sizes import size
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,5 +55,5 @@ def storm(folder: Path, tasks: int, kills: int, seed: int) -> Storm:
 
 def test_a_storm(tmp_path: Path) -> None:
     """Exactly one result for each task."""
-    tasks, kills = sized(examples(16), examples(8))
-    storm(tmp_path, tasks=tasks, kills=kills, seed=3)
+    kills = size("kills of a fleet")
+    storm(tmp_path, tasks=2 * kills, kills=kills, seed=3)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 from collections import Counter
 from pathlib import Path
@@ -18,8 +17,9 @@ from bridle.pool import PoolStats
 from tests.contract import shows
 from tests.support.patience import patience
 from tests.support.seeds import seeded
+from tests.support.sizes import size
 
-INTERLEAVINGS = 500 if os.environ.get("BRIDLE_TEST_THOROUGH") == "1" else 12
+INTERLEAVINGS = size("interleavings of holders")
 USERS = 3
 EXTRAS = ("model", "permission_mode", "env", "hooks", "can_use_tool", "mcp_servers")
 

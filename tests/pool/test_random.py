@@ -18,6 +18,7 @@ from tests.contract import shows
 from tests.pool.restarted import Plan, run, talks_in
 from tests.support.patience import patience
 from tests.support.seeds import seeded
+from tests.support.sizes import size
 
 
 @pytest.mark.timeout(300)
@@ -75,7 +76,8 @@ def test_a_process_that_got_the_pid_of_a_stand_in_is_not_taken_for_it(tmp_path: 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("programs", [1, 2])
 def test_programs_that_are_killed(options: Options, tmp_path: Path, programs: int) -> None:
-    plan = Plan(conversations=12, prompts=3, programs=programs, kills=2, seed=seeded(3))
-    outcome = run(plan, options, tmp_path, limit=patience(60))
-    assert outcome.program_kills == 2 * programs
-    assert outcome.answers == 36 * programs
+    kills = size("kills of pools")
+    plan = Plan(conversations=6 * kills, prompts=3, programs=programs, kills=kills, seed=seeded(3))
+    outcome = run(plan, options, tmp_path, limit=patience(30 * kills))
+    assert outcome.program_kills == kills * programs
+    assert outcome.answers == 18 * kills * programs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +14,14 @@ from bridle.testing import ScriptedModel
 from tests.contract import shows
 from tests.support.leaks import alive
 from tests.support.patience import factor, patience
+from tests.support.sizes import size
 
 if TYPE_CHECKING:
     from tests.conftest import RealCLI
 
 ROUNDS = 5
 # Each prompt of 60 conversations is resumed: about 185 s of a processor.
-CONVERSATIONS = 60 if os.environ.get("BRIDLE_TEST_THOROUGH") == "1" else 10
+CONVERSATIONS = size("conversations")
 
 
 def options_for(real_cli: RealCLI, model: ScriptedModel) -> Options:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ from bridle import Options, sync
 from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
 from tests.support.query_fixtures import stand_in_path
 from tests.support.seeds import seeded
+from tests.support.sizes import size
 
 if TYPE_CHECKING:
     from tests.real_cli.conftest import Driving
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["stand_in_path"]
 
 RUNS = 200
-RUNS_OF_THE_REAL_CLI = RUNS if os.environ.get("BRIDLE_TEST_THOROUGH") == "1" else 50
+RUNS_OF_THE_REAL_CLI = size("runs of the real CLI")
 AT_THE_SAME_TIME = 8
 WAYS = ["close", "cancel", "break", "exception", "forget"]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import signal
+import time
 import traceback
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "Kept", "Player", "Playing"]
 
 
+_time = time.time
 _MOST = 40
 """More than all numbers that are put into one file."""
 
@@ -149,6 +152,14 @@ class Player:
         self.tell(request, *values)
         return self.answer()
 
+    def stop(self) -> None:
+        """Stop the program, which waits for a request and is in no transaction."""
+        os.kill(self._process.pid or 0, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let the program continue."""
+        os.kill(self._process.pid or 0, signal.SIGCONT)
+
     def kill(self) -> None:
         """Kill the program."""
         self._process.kill()
@@ -187,6 +198,10 @@ class Playing:
     def drop(self, number: int) -> None:
         """Forget an object without closing it."""
         self.objects.pop(number, None)
+
+    def step(self, seconds: float) -> None:
+        """Let the wall clock of this program be wrong by so many seconds."""
+        time.time = (lambda: _time() + seconds) if seconds else _time
 
     def fork(self, number: int, value: int) -> None:
         """Keep a number in a forked copy, which then ends."""

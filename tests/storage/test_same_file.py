@@ -1,4 +1,4 @@
-"""Several objects of one program on one file, while other programs open and close it, fork and are killed: nothing is lost."""
+"""Several objects of one program on one file; other programs open and close it, fork, stop and are killed: nothing is lost."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import pytest
 
 from tests.storage.noting import locks
 from tests.storage.players import KINDS, Player, Playing
-from tests.support.examples import examples
 from tests.support.seeds import seeded
+from tests.support.sizes import size
 
-THOROUGH = bool(os.environ.get("BRIDLE_TEST_THOROUGH"))
-INTERLEAVINGS = int(os.environ.get("BRIDLE_TEST_INTERLEAVINGS", "250" if THOROUGH else "8"))
+INTERLEAVINGS = size("interleavings of objects")
 STEPS = 24
+CLOCKS = [-86_400, -61, 0, 16, 86_400]
+"""Seconds that the clock of a program is wrong."""
 
 
 @pytest.fixture(params=list(KINDS))
@@ -122,6 +123,7 @@ class Interleaving:
         finally:
             for player, _ in self.others.values():
                 player.kill()
+            self.here.step(0)
             for each in self.here.objects.values():
                 each.close()
         with sqlite3.connect(self.path) as connection:
@@ -137,14 +139,16 @@ class Interleaving:
 
     def _here(self) -> None:
         number = self.chance.randrange(3)
-        call = self.chance.choice(["open", "put", "put", "put", "kept", "close", "drop", "fork"])
-        if call == "open" or number not in self.here.objects:
+        call = self.chance.choice(["open", "put", "put", "put", "kept", "close", "drop", "fork", "step"])
+        if call == "open" or (number not in self.here.objects and call != "step"):
             self.here.open(number, self._place())
         elif call in ("put", "fork"):
             getattr(self.here, call)(number, value := self._number())
             self.kept.add(value)
         elif call == "kept":
             self._compare(self.here.kept(number))
+        elif call == "step":
+            self.here.step(self.chance.choice(CLOCKS))
         else:
             getattr(self.here, call)(number)
 
@@ -153,8 +157,11 @@ class Interleaving:
         if number not in self.others:
             self.others[number] = Player(self.kind), set()
         player, objects = self.others[number]
-        call = self.chance.choice(["open", "put", "put", "kept", "close", "close", "drop", "fork", "kill"])
-        if call == "open" or (each not in objects and call != "kill"):
+        player.go_on()
+        call = self.chance.choice(
+            ["open", "put", "put", "kept", "close", "close", "drop", "fork", "kill", "stop", "step"]
+        )
+        if call == "open" or (each not in objects and call not in ("kill", "stop", "step")):
             objects.add(each)
             player.ask("open", each, self._place())
         elif call in ("put", "fork"):
@@ -169,16 +176,20 @@ class Interleaving:
             player.kill()
             self.kills += 1
             del self.others[number]
+        elif call == "stop":
+            player.stop()  # until its next call
+        elif call == "step":
+            player.ask("step", self.chance.choice(CLOCKS))
         else:
             player.ask(call, each)
             if call == "drop":
                 objects.discard(each)
 
 
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(600 + 15 * INTERLEAVINGS)
 def test_random_interleavings(kind: str, tmp_path: Path) -> None:
     kills = 0
-    for seed in range(examples(INTERLEAVINGS)):
+    for seed in range(INTERLEAVINGS):
         interleaving = Interleaving(kind, tmp_path, seed)
         try:
             interleaving.play()
@@ -186,4 +197,4 @@ def test_random_interleavings(kind: str, tmp_path: Path) -> None:
             error.add_note(f"seed {seed}")
             raise
         kills += interleaving.kills
-    print(f"{kind}: {examples(INTERLEAVINGS)} interleavings, {kills} kills")
+    print(f"{kind}: {INTERLEAVINGS} interleavings, {kills} kills")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import secrets
 import select
@@ -24,13 +23,13 @@ from tests.storage.storming import DOLLARS, MAKE, key
 from tests.support.patience import patience
 from tests.support.seeds import seeded
 from tests.support.servers import Moto, Redis, running
+from tests.support.sizes import size
 
 PROJECT = Path(__file__).resolve().parents[2]
-THOROUGH = bool(os.environ.get("BRIDLE_TEST_THOROUGH"))
-KILLS = int(os.environ.get("BRIDLE_TEST_KILLS", "50" if THOROUGH else "6"))
+KILLS = size("kills of programs")
 PROCESSES = 8
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = pytest.mark.timeout(1800 + 10 * KILLS)
 
 
 class Storm:

@@ -26,9 +26,10 @@ from bridle.transcripts.stores import SQLiteStore
 from tests.conftest import RealCLI
 from tests.support.patience import patience
 from tests.support.seeds import seeded
+from tests.support.sizes import size
 from tests.transcripts.stores.hosts import host, on_disk, options, words
 
-KILLS = int(os.environ.get("BRIDLE_TEST_KILLS", "4"))
+KILLS = size("kills of hosts")
 SEED = seeded(7)
 MOMENTS = ("mirrored", "appending", "written", "flushed")
 """The entries are on the disk of the host; the host has them; the store is at it; the store has them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
@@ -19,13 +18,14 @@ from bridle.transcripts.stores import SQLiteStore
 from tests.support.patience import patience
 from tests.support.seeds import seeded
 from tests.support.servers import Postgres, Redis, Server
+from tests.support.sizes import size
 from tests.transcripts.stores.conftest import Make
 
 KEY: Any = {"project_key": "-work", "session_id": "11111111-2222-4333-8444-555555555555"}
 BATCH = 20
-ROUNDS = int(os.environ.get("BRIDLE_TEST_KILLS", "4"))
+ROUNDS = size("kills of servers and writers")
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(240 + 10 * ROUNDS)
 
 
 def batch(number: int) -> list[Any]:

@@ -54,7 +54,7 @@ STORMS = {
         ("fleet/test_lost_cluster.py::test_a_storm",),
     ),
     "cli": (
-        "real CLIs of a fleet, of a pool and of queries are killed or given up",
+        "real CLIs of a fleet, of a pool and of queries are killed or stopped",
         (
             "fleet/test_real_cli.py::test_a_storm",
             "fleet/test_real_cli.py::test_a_storm_over_worktrees",
@@ -70,7 +70,7 @@ STORMS = {
 
 
 def told(line: str) -> None:
-    """Print a line at once: a pytest prints behind it."""
+    """Print a line immediately: a pytest prints behind it."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

@@ -1,0 +1,295 @@
+"""Items of traces: each frame becomes the item that the page shows, with its lane, times, outcome and place in the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridle.traces.items import LANES, Item
+from bridle.traces.reading import Trace, read_trace
+from tests.traces.written import Tape, call, everything, text
+
+Row = tuple[str, str, str, str, str, str]
+
+
+def read(tape: Tape, folder: Path) -> Trace:
+    return read_trace(tape.write(folder / "run.jsonl"))
+
+
+def row(item: Item) -> Row:
+    """Return lane, kind, name, title, outcome and status."""
+    return LANES[item.lane], item.kind, item.name, item.title, item.outcome, item.status
+
+
+def system(subtype: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "system", "subtype": subtype, **fields}
+
+
+def user(content: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "user", "message": {"role": "user", "content": content}, **fields}
+
+
+# Start, end, parent and lines of the items of `everything`, and their rows.
+WHOLE: list[tuple[float, float, int, list[tuple[str, int, int]], Row]] = [
+    (
+        *(0.1, 0.1, -1, [("entry", 1, -1)]),
+        ("session", "start", "", "--verbose --allowedTools=Bash(echo:*) --permission-mode default", "", "ok"),
+    ),
+    (0.2, 2.4, -1, [("prompt", 2, -1), ("result", 24, -1)], ("session", "prompt", "", "x", "answered: success", "ok")),
+    (
+        *(0.2, 0.6, -1, [("block", 4, 0), ("block", 5, 0), ("block", 6, 0)]),
+        ("model", "model", "m", "I say x", "calls Bash", "ok"),
+    ),
+    (0.6, 1.1, -1, [("call", 6, 0), ("result", 11, 0)], ("tools", "tool", "Bash", "echo x", "it said x", "ok")),
+    (0.7, 0.8, 3, [("ask", 7, -1), ("answer", 8, -1)], ("hooks", "hook", "PreToolUse", "Bash echo", "continue", "ok")),
+    (
+        *(0.9, 1.0, 3, [("ask", 9, -1), ("answer", 10, -1)]),
+        ("permissions", "permission", "Bash", "echo x", "allow", "ok"),
+    ),
+    (1.1, 1.2, -1, [("block", 12, 0)], ("model", "model", "m", "", "calls Edit", "ok")),
+    (
+        *(1.2, 1.5, -1, [("call", 12, 0), ("result", 15, 0)]),
+        ("tools", "tool", "Edit", "/home/me/a.py", "No: x", "denied"),
+    ),
+    (
+        *(1.3, 1.4, 7, [("ask", 13, -1), ("answer", 14, -1)]),
+        ("permissions", "permission", "Edit", "/home/me/a.py", "deny: No: x", "denied"),
+    ),
+    (1.5, 1.6, -1, [("block", 16, 0)], ("model", "model", "m", "", "calls Agent", "ok")),
+    (
+        *(1.6, 2.0, -1, [("call", 16, 0), ("task", 17, -1), ("result", 20, 0)]),
+        ("subagents", "subagent", "Agent", "Count", "There are 12.", "ok"),
+    ),
+    # The request of a subagent begins when its input is complete.
+    (1.7, 1.8, 10, [("block", 18, 0)], ("model", "model", "m", "", "calls Bash", "ok")),
+    (1.8, 1.9, 10, [("call", 18, 0), ("result", 19, 0)], ("tools", "tool", "Bash", "wc", "12", "ok")),
+    (
+        *(2.1, 2.2, 3, [("task", 21, -1), ("task", 22, -1)]),
+        ("background", "task", "local_bash", "Wait x", "It is ready.", "ok"),
+    ),
+    (2.0, 2.3, -1, [("block", 23, 0)], ("model", "model", "m", "All is done.", "", "ok")),
+    (2.4, 2.4, -1, [("result", 24, -1)], ("session", "result", "completed", "All is done.", "success", "ok")),
+    (2.5, 2.5, -1, [("entry", 25, -1)], ("session", "exit", "", "exit code 0", "", "note")),
+    (2.6, 2.6, -1, [("stderr", 26, -1)], ("session", "stderr", "", "a warning: x", "", "failed")),
+]
+
+
+def test_every_item_of_a_run_has_its_times_and_its_place(tmp_path: Path) -> None:
+    trace = read(everything(said="x"), tmp_path)
+    found = [
+        (round(item.start, 3), item.end and round(item.end, 3), item.parent, item.refs, row(item))
+        for item in trace.builder.items
+    ]
+    assert found == WHOLE
+    session = trace.builder.sessions[0].finished()
+    assert dict(session.facts) == {
+        "started": "2026-01-01T00:00:00+00:00",
+        "folder": "/home/me",
+        "model": "m",
+        "permission mode": "default",
+        "session": "x",
+        "redacted": "1 key",
+    }
+    assert session.seconds == 2.7
+    assert session.counts == {kind: sum(row[4][1] == kind for row in WHOLE) for kind in {row[4][1] for row in WHOLE}}
+    assert session.stop is not None
+    assert session.stop.item == 15
+    assert session.stop.evidence == [("Last result: success", 15), ("Exit code: 0", 16), ("stderr: a warning: x", 17)]
+
+
+@pytest.mark.parametrize(
+    ("frame", "expected"),
+    [
+        (
+            system("api_retry", attempt=1, max_retries=3, error="busy"),
+            ("session", "retry", "", "try 1 of 3", "busy", "failed"),
+        ),
+        (
+            system("api_retry", attempt=2, max_retries=3, error_status=529),
+            ("session", "retry", "", "try 2 of 3", "529", "failed"),
+        ),
+        (
+            system("compact_boundary", compact_metadata={"trigger": "auto", "pre_tokens": 5000}),
+            ("session", "compaction", "", "auto 5000", "", "note"),
+        ),
+        (
+            system("microcompact_boundary", compactMetadata={"trigger": "manual", "pre_tokens": 7}),
+            ("session", "compaction", "", "manual 7", "", "note"),
+        ),
+        (system("permission_denied", command="rm"), ("session", "permission", "", "rm", "denied", "denied")),
+        (system("news", message="new"), ("session", "notice", "", "news new", "", "note")),
+        (system("news", content="new"), ("session", "notice", "", "news new", "", "note")),
+        (system("news", text="new"), ("session", "notice", "", "news new", "", "note")),
+        (
+            system("task_notification", task_id="unknown", status="failed", summary="gone"),
+            ("session", "task", "", "gone", "failed", "failed"),
+        ),
+        (
+            system("task_notification", task_id="unknown", status="completed", summary="done"),
+            ("session", "task", "", "done", "completed", "note"),
+        ),
+        (
+            user("[Request interrupted by user]"),
+            ("session", "interrupt", "", "[Request interrupted by user]", "", "failed"),
+        ),
+        (user("a note", isSynthetic=True), ("session", "message", "", "a note", "", "note")),
+        (user("again", isReplay=True), None),
+        (user("the task", parent_tool_use_id="t1"), None),
+        (system("session_state_changed", state="idle"), None),
+        (
+            {"type": "assistant", "message": {"id": "m1", "content": [text("sorry")]}, "error": "rate_limit"},
+            ("model", "model", "", "sorry", "rate_limit", "failed"),
+        ),
+        (
+            {"type": "assistant", "message": {"id": "m1", "content": [text("half")]}, "aborted": True},
+            ("model", "model", "", "half", "interrupted", "failed"),
+        ),
+        (
+            user("", message={"content": [{"type": "tool_result", "tool_use_id": "unknown", "content": "late"}]}),
+            ("tools", "result", "", "late", "", "note"),
+        ),
+    ],
+)
+def test_a_frame_becomes_its_item(tmp_path: Path, frame: dict[str, Any], expected: Row | None) -> None:
+    tape = Tape()
+    tape.into(frame)
+    trace = read(tape, tmp_path)
+    assert [row(item) for item in trace.builder.items] == ([] if expected is None else [expected])
+    session = trace.builder.sessions[0].finished()
+    assert session.failed == (expected is not None and expected[-1] in ("failed", "denied"))
+    assert session.seconds == 0.1
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome", "status", "decision"),
+    [
+        (
+            {"hookSpecificOutput": {"permissionDecision": "deny", "permissionDecisionReason": "no"}},
+            *("deny: no", "denied", "denied by a hook: no"),
+        ),
+        ({"hookSpecificOutput": {"permissionDecision": "allow"}}, "allow", "ok", "allowed by a hook"),
+        ({"hookSpecificOutput": {"permissionDecision": "ask"}}, "ask", "ok", ""),
+        ({"hookSpecificOutput": {"decision": {"behavior": "deny"}}}, "deny", "denied", "denied by a hook"),
+        ({"decision": "block", "reason": "no"}, "block: no", "denied", "denied by a hook: no"),
+        ({"decision": "approve"}, "approve", "ok", "allowed by a hook"),
+        ({"continue": False, "stopReason": "enough"}, "stop: enough", "denied", ""),
+        ({"continue": True}, '{"continue": true}', "ok", ""),
+        ({}, "continue", "ok", ""),
+    ],
+)
+def test_the_answer_of_a_hook_decides_its_call(
+    tmp_path: Path, answer: dict[str, Any], outcome: str, status: str, decision: str
+) -> None:
+    tape = Tape()
+    tape.reply(1, call("Bash", "t1", command="ls"))
+    asked = {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": "ls"}, "tool_use_id": "t1"}
+    tape.asked("h1", "hook_callback", callback_id="hook_0", input=asked)
+    tape.answered("h1", answer)
+    trace = read(tape, tmp_path)
+    _, bash, hook = trace.builder.items
+    assert row(hook) == ("hooks", "hook", "PreToolUse", "Bash ls", outcome, status)
+    assert (hook.start, hook.end, hook.parent, bash.decision) == (0.2, 0.3, 1, decision)
+    assert trace.builder.sessions[0].finished().failed == (status == "denied")
+
+
+def test_hooks_of_the_cli_have_their_exit_code(tmp_path: Path) -> None:
+    tape = Tape()
+    tape.into(system("hook_started", hook_id="one", hook_event="Stop", hook_name="lint"))
+    tape.into(system("hook_started", hook_id="two", hook_name="format"))
+    tape.into(system("hook_response", hook_id="one", exit_code=2))
+    tape.into(system("hook_response", hook_id="two", exit_code=0, outcome="fine"))
+    tape.into(system("hook_response", hook_id="unknown"))
+    items = read(tape, tmp_path).builder.items
+    assert [row(item) for item in items] == [
+        ("hooks", "hook", "Stop", "lint", "exit code 2", "failed"),
+        ("hooks", "hook", "format", "format", "fine", "ok"),
+    ]
+    assert [(item.start, item.end) for item in items] == [(0.1, 0.3), (0.2, 0.4)]
+
+
+SERVED: list[tuple[str, dict[str, Any], dict[str, Any], Row, int]] = [
+    (
+        *("initialize", {}, {"result": {}}),
+        ("session", "control", "shop: initialize", "", '{"mcp_response": {"result": {}}}', "ok"),
+        -1,
+    ),
+    (
+        "tools/call",
+        {"name": "price", "arguments": {"article": "tea"}, "_meta": {"claudecode/toolUseId": "t1"}},
+        {"result": {"content": [text("2.50")]}},
+        ("tools", "mcp", "shop: tools/call", 'price {"article": "tea"}', "2.50", "ok"),
+        1,
+    ),
+    (
+        *("tools/call", {"name": "price"}, {"result": {"content": [text("bad")], "isError": True}}),
+        ("tools", "mcp", "shop: tools/call", "price", "bad", "failed"),
+        -1,
+    ),
+    (
+        *("tools/call", {"name": "price"}, {"error": {"message": "none"}}),
+        ("tools", "mcp", "shop: tools/call", "price", "none", "failed"),
+        -1,
+    ),
+]
+
+
+@pytest.mark.parametrize(("method", "parameters", "answer", "expected", "parent"), SERVED)
+def test_messages_to_servers_of_the_host(
+    tmp_path: Path, method: str, parameters: dict[str, Any], answer: dict[str, Any], expected: Row, parent: int
+) -> None:
+    tape = Tape()
+    tape.reply(1, call("mcp__shop__price", "t1", article="tea"))
+    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}
+    tape.asked("r1", "mcp_message", server_name="shop", message=message)
+    tape.answered("r1", {"mcp_response": answer})
+    found = read(tape, tmp_path).builder.items[2]
+    assert (row(found), found.parent) == (expected, parent)
+
+
+def test_questions_and_operations_end_with_their_answers(tmp_path: Path) -> None:
+    tape = Tape()
+    tape.asked("q1", "elicitation", message="Which?")
+    tape.into({"type": "control_cancel_request", "request_id": "q1"})
+    tape.asked("q2", "elicitation", message="Which?")
+    tape.out({"type": "control_response", "response": {"subtype": "error", "request_id": "q2", "error": "no"}})
+    tape.asked("q3", "elicitation", message="Which?")
+    asked: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+        ("set_permission_mode", {"mode": "plan"}, {}),
+        ("interrupt", {}, {}),
+        ("set_model", {"model": "m2"}, {"model": "m2"}),
+        ("initialize", {"hooks": {}, "agents": {"a": {}}}, {"commands": []}),
+    ]
+    for number, (subtype, fields, answer) in enumerate(asked):
+        request = {"subtype": subtype, **fields}
+        tape.out({"type": "control_request", "request_id": f"o{number}", "request": request})
+        response = {"subtype": "success", "request_id": f"o{number}", "response": answer}
+        tape.into({"type": "control_response", "response": response})
+    trace = read(tape, tmp_path)
+    question = ("session", "question", "elicitation", '{"message": "Which?"}')
+    assert [row(item) for item in trace.builder.items] == [
+        (*question, "cancelled by the CLI", "failed"),
+        (*question, "no", "failed"),
+        (*question, "", "open"),
+        ("session", "control", "set_permission_mode", '{"mode": "plan"}', "done", "ok"),
+        ("session", "interrupt", "interrupt", "", "done", "ok"),
+        ("session", "control", "set_model", '{"model": "m2"}', '{"model": "m2"}', "ok"),
+        ("session", "control", "initialize", '{"agents": {"a": {}}}', "", "ok"),
+    ]
+    assert [item.end for item in trace.builder.items] == [0.2, 0.4, None, 0.7, 0.9, 1.1, 1.3]
+    session = trace.builder.sessions[0].finished()
+    assert session.rules == [("set_permission_mode", "plan")]
+    assert session.stop is not None
+    assert ('No result: question elicitation {"message": "Which?"}', 2) in session.stop.evidence
+
+
+@pytest.mark.parametrize(("status", "ends"), [("failed", "failed"), ("completed", "ok"), ("running", "open")])
+def test_a_background_task_ends_with_its_status(tmp_path: Path, status: str, ends: str) -> None:
+    tape = Tape()
+    tape.into(system("task_started", task_id="b1", task_type="local_bash", is_backgrounded=True))
+    tape.into(system("task_updated", task_id="b1", patch={"status": status}))
+    [task] = read(tape, tmp_path).builder.items
+    outcome = "" if ends == "open" else status
+    assert row(task) == ("background", "task", "local_bash", "b1", outcome, ends)
+    assert task.end == (None if ends == "open" else 0.2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,9 @@ def test_a_frame_becomes_its_item(tmp_path: Path, frame: dict[str, Any], expecte
     tape.into(frame)
     trace = read(tape, tmp_path)
     assert [row(item) for item in trace.builder.items] == ([] if expected is None else [expected])
+    places = {"model": ("block", 1, 0), "tools": ("result", 1, 0)}
+    for item in trace.builder.items:
+        assert item.refs == [places.get(LANES[item.lane], ("message", 1, -1))]
     session = trace.builder.sessions[0].finished()
     assert session.failed == (expected is not None and expected[-1] in ("failed", "denied"))
     assert session.seconds == 0.1
@@ -252,7 +256,7 @@ def test_questions_and_operations_end_with_their_answers(tmp_path: Path) -> None
     tape = Tape()
     tape.asked("q1", "elicitation", message="Which?")
     tape.into({"type": "control_cancel_request", "request_id": "q1"})
-    tape.asked("q2", "elicitation", message="Which?")
+    tape.asked("q2", "elicitation", message="Wähle?")
     tape.out({"type": "control_response", "response": {"subtype": "error", "request_id": "q2", "error": "no"}})
     tape.asked("q3", "elicitation", message="Which?")
     asked: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
@@ -270,7 +274,7 @@ def test_questions_and_operations_end_with_their_answers(tmp_path: Path) -> None
     question = ("session", "question", "elicitation", '{"message": "Which?"}')
     assert [row(item) for item in trace.builder.items] == [
         (*question, "cancelled by the CLI", "failed"),
-        (*question, "no", "failed"),
+        ("session", "question", "elicitation", '{"message": "Wähle?"}', "no", "failed"),
         (*question, "", "open"),
         ("session", "control", "set_permission_mode", '{"mode": "plan"}', "done", "ok"),
         ("session", "interrupt", "interrupt", "", "done", "ok"),
@@ -293,3 +297,95 @@ def test_a_background_task_ends_with_its_status(tmp_path: Path, status: str, end
     outcome = "" if ends == "open" else status
     assert row(task) == ("background", "task", "local_bash", "b1", outcome, ends)
     assert task.end == (None if ends == "open" else 0.2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "how"),
+    [
+        ("stop", {"turn_open": True}, "stopped in the middle of a turn"),
+        ("stop", {}, "stopped by the host"),
+        ("abandon", {}, "abandoned by the host"),
+    ],
+)
+def test_the_end_by_the_host_is_an_item_and_a_reason(
+    tmp_path: Path, kind: str, fields: dict[str, Any], how: str
+) -> None:
+    tape = Tape()
+    tape.prompt("x")
+    tape.put(kind, **fields)
+    trace = read(tape, tmp_path)
+    assert row(trace.builder.items[1]) == ("session", "stop", "", how, "", "note")
+    stop = trace.builder.sessions[0].finished().stop
+    assert stop is not None
+    assert (stop.level, stop.text, stop.item) == ("warn", how, 1)
+    assert (f"Host: {how}", 1) in stop.evidence
+
+
+@pytest.mark.parametrize(
+    ("decided", "failed", "status", "decision"),
+    [
+        ({"decision": "reject", "source": "user_reject"}, False, "denied", "denied by the permission callback"),
+        (
+            {"decision": "reject", "source": "hologram", "reason_type": "rule"},
+            True,
+            "denied",
+            "denied by hologram (rule)",
+        ),
+        ({"decision": "accept", "source": "hologram"}, False, "ok", "allowed by hologram"),
+        ({"decision": "accept", "source": "hologram"}, True, "failed", "allowed by hologram"),
+        ({"decision": "accept", "source": "config"}, False, "ok", "allowed by a rule or setting"),
+        (
+            {"decision": "accept", "source": "user_permanent"},
+            False,
+            "ok",
+            "allowed by the permission callback, for good",
+        ),
+        ({"decision": "reject", "source": "user_abort"}, True, "denied", "denied by an interrupt"),
+        ({"decision": "reject", "source": "hook"}, True, "denied", "denied by a hook"),
+        (None, True, "failed", ""),
+    ],
+)
+def test_a_result_says_who_decided(
+    tmp_path: Path, decided: dict[str, Any] | None, failed: bool, status: str, decision: str
+) -> None:
+    for key in ("tool_result_meta", "toolResultMeta"):
+        tape = Tape()
+        tape.reply(1, call("Bash", "t1", command="ls"))
+        more = {} if decided is None else {key: [{"id": "t1", "permission_decision": decided}]}
+        tape.result_of("t1", "x", failed=failed, **more)
+        bash = read(tape, tmp_path).builder.items[1]
+        assert (bash.status, bash.decision, bash.outcome) == (status, decision, "x")
+
+
+@pytest.mark.parametrize(
+    ("line", "title"),
+    [
+        ({"type": "custom-title", "customTitle": "Mine"}, "Mine"),
+        ({"type": "ai-title", "aiTitle": "Its"}, "Its"),
+        ({"type": "summary", "summary": "Short"}, "Short"),
+    ],
+)
+def test_the_title_and_the_cost_of_a_conversation_on_the_disk(tmp_path: Path, line: dict[str, Any], title: str) -> None:
+    message = {"role": "user", "content": "go"}
+    prompt = {
+        "type": "user",
+        "sessionId": "s1",
+        "uuid": "u1",
+        "parentUuid": None,
+        "timestamp": "2026-01-01T00:00:00Z",
+        "message": message,
+        "gitBranch": "main",
+        "version": "2.1.330",
+        "cwd": "/home/me",
+        "permissionMode": "plan",
+    }
+    path = tmp_path / "talk.jsonl"
+    path.write_text(
+        "".join(f"{json.dumps(each)}\n" for each in (prompt, line, {"type": "cost-state", "totalCostUSD": 2}))
+    )
+    session = read_trace(path).builder.sessions[0].finished()
+    facts = dict(session.facts)
+    assert facts["title"] == title
+    assert (facts["branch"], facts["Claude Code"], facts["session"]) == ("main", "2.1.330", "s1")
+    assert session.cost == 2
+    assert session.rules == [("permission mode of a prompt", "plan")]

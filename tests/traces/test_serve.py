@@ -70,6 +70,8 @@ def served(path: Path) -> Iterator[Served]:
 def test_what_is_new_is_sent_once(served: Served, path: Path) -> None:
     first = served.index()
     assert [session["stop"]["level"] for session in first["sessions"]] == ["open"]
+    assert first["numbers"] == list(range(len(first["items"])))
+    assert (first["samples_from"], len(first["samples"])) == (0, 5)
     known = first["epoch"], first["version"], len(first["table"]) // 4
     assert not served.index(*known)["items"]
     tape = Tape()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
@@ -13,7 +13,7 @@ from msgspec.structs import force_setattr
 
 from bridle.checked.fields import fail
 from bridle.errors import DecodeError, OptionsError, StreamWarning, escape_terminal, text_of
-from bridle.messages.base import Kept
+from bridle.messages.base import Kept, decoder
 
 if TYPE_CHECKING:
     import contextvars
@@ -118,15 +118,10 @@ def as_bytes(payload: bytes | Raw | Mapping[str, Any]) -> bytes:
     return bytes(payload)
 
 
-@cache
-def _decoder(kind: Any) -> Callable[[bytes], Any]:
-    return msgspec.json.Decoder(kind).decode
-
-
 def decode_asked(kind: Any, payload: bytes, label: str, warn: Callable[[StreamWarning], None]) -> Any:
     """Return an instance of `kind`; `warn` hears of fields left out. Raise DecodeError if it is not a JSON object, or nested too deep."""
     try:
-        asked = _decoder(kind)(payload)
+        asked = decoder(kind)(payload)
         # The decoder does not look at the bytes of fields that it skips.
         if not payload.isascii():
             payload.decode()
@@ -399,7 +394,7 @@ def _checked_raw(value: Raw, path: str) -> Raw:
     content = bytes(value)
     try:
         content.decode()
-        values = _decoder(list[Raw])(b"[" + content + b"]")
+        values = decoder(list[Raw])(b"[" + content + b"]")
     except (ValueError, RecursionError):
         raise AnswerError(f"`{path}` is not JSON", path) from None
     if len(values) != 1:

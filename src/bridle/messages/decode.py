@@ -12,7 +12,7 @@ from msgspec.structs import force_setattr
 
 from bridle.errors import DecodeError
 from bridle.messages import control, conversation  # noqa: F401 - their classes are found below
-from bridle.messages.base import Frame, Message, check_shape
+from bridle.messages.base import Frame, Message, check_shape, decoder
 from bridle.messages.stream import StreamEvent
 from bridle.messages.system import SystemMessage, UnknownMessage, UnknownSystemMessage
 
@@ -57,7 +57,6 @@ _SYSTEM: dict[str | None, type[Message]] = {
     subtype: kind for (_, subtype), kind in MESSAGE_TYPES.items() if subtype is not None
 }
 _TOP_LEVEL = {tag: kind for tag, subtype, kind in _KNOWN if subtype is None}
-_system_decoders: dict[str, Callable[[bytes], Message]] = {}
 
 
 def _decode_first(line: bytes) -> Any:
@@ -72,7 +71,7 @@ def prepare() -> None:
     """Make the decoder. It takes as long as all other imports of a query, so it is made while the CLI starts."""
     global decode_typed  # noqa: PLW0603 - looked up for each line
     if decode_typed is _decode_first:
-        decode_typed = msgspec.json.Decoder(Union[(*_TOP_LEVEL.values(), _SystemProbe)]).decode
+        decode_typed = decoder(Union[(*_TOP_LEVEL.values(), _SystemProbe)])
 
 
 # The CLI's key order saves looking into the payload: there is one of these lines for every token.
@@ -155,16 +154,14 @@ def decode_run(
 
 
 def _decode_system(line: bytes, subtype: str | None) -> Message:
-    decoder = _system_decoders.get(subtype or "")
-    if decoder is None:
-        kind = _SYSTEM.get(subtype)
-        if kind is None:
-            frame = _unknown_system(line)
-            # A wire field could have the name that keeps `type` out of the way.
-            force_setattr(frame, "type", "system")
-            return frame
-        decoder = _system_decoders[subtype or ""] = msgspec.json.Decoder(kind).decode
-    return decoder(line)
+    kind = _SYSTEM.get(subtype)
+    if kind is None:
+        frame = _unknown_system(line)
+        # A wire field could have the name that keeps `type` out of the way.
+        force_setattr(frame, "type", "system")
+        return frame
+    message: Message = decoder(kind)(line)
+    return message
 
 
 _unknown_system = msgspec.json.Decoder(UnknownSystemMessage).decode

@@ -7,14 +7,13 @@ field that cannot be is taken apart further or dropped. So payloads keep their e
 from __future__ import annotations
 
 import types
-from functools import cache
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 import msgspec
 from msgspec import Raw
 
 from bridle.errors import DecodeError, StreamWarning, escape_terminal
-from bridle.messages.base import Frame, plain, repair_surrogates
+from bridle.messages.base import Frame, decoder, plain, repair_surrogates
 from bridle.messages.content import Block, UnknownBlock
 
 if TYPE_CHECKING:
@@ -119,16 +118,11 @@ def _plan(kind: type[Any]) -> tuple[tuple[str, str, Any], ...]:
     return plan
 
 
-@cache
-def _decoder(wanted: Any) -> Callable[[Any], Any]:
-    return msgspec.json.Decoder(wanted).decode
-
-
 def _value(payload: Raw, wanted: Any, path: str, report: Report) -> Any:
     if wanted is Raw:
         return payload
     try:
-        return _decoder(wanted)(payload)
+        return decoder(wanted)(payload)
     except RecursionError:
         report.dropped(path, "nested too deep")
         return _DROPPED
@@ -167,7 +161,7 @@ def _is_block(choice: Any) -> bool:
 def _block(payload: Raw, path: str, report: Report, choices: dict[Any, type[Any]]) -> Any:
     fields = _split_object(payload)
     try:
-        tag = _decoder(str)(fields["type"]) if "type" in fields else ""
+        tag = decoder(str)(fields["type"]) if "type" in fields else ""
     except ValueError:
         report.dropped(f"{path}.type", f"Expected `str`, got `{_kind(fields['type'])}`")
         tag = ""

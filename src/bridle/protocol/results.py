@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from bridle.errors import DecodeError
-from bridle.messages.base import Number, Record, decoded_once, plain
+from bridle.messages.base import Number, Record, decoded_once, decoder, plain
 from bridle.messages.system import SlashCommand  # noqa: TC001 - msgspec reads the annotations
 
 if TYPE_CHECKING:
@@ -388,18 +388,14 @@ class PermissionRules(ControlResult, frozen=True, kw_only=True):
 
 R = TypeVar("R", bound=ControlResult)
 _NULL = msgspec.Raw(b"null")
-_decoders: dict[type[ControlResult], Callable[[Raw], Any]] = {}
 
 
 def decode_result(kind: type[R], payload: Raw, warn: Callable[[StreamWarning], None]) -> R:
     """Return the answer of an operation; never raises, for any payload. `warn` is called for each field that was left out."""
     if not payload or payload == _NULL:
         return kind()
-    decode = _decoders.get(kind)
-    if decode is None:
-        decode = _decoders[kind] = msgspec.json.Decoder(kind).decode
     try:
-        result: R = decode(payload)
+        result: R = decoder(kind)(payload)
     except (ValueError, RecursionError):
         result = _decode_slowly(kind, payload, warn)
     force_setattr(result, "raw", bytes(payload))

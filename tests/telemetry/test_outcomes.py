@@ -81,15 +81,16 @@ def answering(answer: dict[str, Any]) -> Any:
     def function(message: dict[str, Any]) -> dict[str, Any] | None:
         if "id" not in message:
             return None
-        result: dict[str, Any] = {
+        results: dict[str, dict[str, Any]] = {
             "initialize": {
                 "protocolVersion": "2025-06-18",
                 "capabilities": {"tools": {}},
                 "serverInfo": {"name": "shop", "version": "1"},
             },
             "tools/list": {"tools": [{"name": "price", "inputSchema": {"type": "object"}}]},
-        }.get(message["method"], {})
-        told = answer if message["method"] == "tools/call" else {"result": result}
+        }
+        method = message["method"]
+        told = answer if method == "tools/call" else {"result": results.get(method, {})}
         return {"jsonrpc": "2.0", "id": message["id"], **told}
 
     return function

@@ -211,7 +211,7 @@ def test_without_a_mouse(open_page: OpenPage, run: Path) -> None:
     assert not page.locator("#keys").is_visible()
     opened.press("/")
     assert page.evaluate(focused) == "search"
-    page.keyboard.type("wc")
+    page.keyboard.type("w")  # one letter is not sought in the lines, which add rows later
     opened.press("Enter")
     assert page.evaluate(focused) == "list"
     assert page.locator("#list").get_attribute("aria-activedescendant") == "row-0"

@@ -47,7 +47,7 @@ def test_the_quick_tier(test: Described, runs: bool) -> None:
     assert (left_out(test) is None) is runs
 
 
-def test_a_test_of_the_real_cli_runs_on_one_shell_and_those_about_shells_on_each(
+def test_tests_run_on_one_shell_or_two_and_those_about_shells_on_each(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("BRIDLE_TEST_THOROUGH", raising=False)
@@ -61,7 +61,9 @@ def test_a_test_of_the_real_cli_runs_on_one_shell_and_those_about_shells_on_each
     assert {len(some) for some in chosen} == {1}
     assert {some[0] for some in chosen} == {"asyncio", "trio", "threads"}
     assert len(shells("real_cli/test_sessions.py", "test_a[]")) == 3
-    assert len(shells("session/test_life.py", "test_a[]", real_cli=False)) == 3
+    chosen = [shells("session/test_life.py", name, real_cli=False) for name in names]
+    assert {tuple(some) for some in chosen} == {("asyncio", "trio"), ("asyncio", "threads")}
+    assert len(shells("queries/test_one_shot.py", "test_a[]", real_cli=False)) == 3
     assert not on_another_shell(Described("cli/test_real_cli.py", None, True, "test_a"))
     monkeypatch.setenv("BRIDLE_TEST_THOROUGH", "1")
     assert len(shells("real_cli/test_one_shot.py", "test_a[]")) == 3

@@ -1,7 +1,8 @@
 """The two tiers of the suite: `--quick` runs a part of it and says at its end what it left out.
 
-Without the flag everything runs, but a test of the real CLI that has no business with shells runs on one of the three, chosen by its name:
-the stand-ins show the same on all of them, in a tenth of the time. `BRIDLE_TEST_THOROUGH=1` runs it on each.
+Without the flag everything runs, but tests that have no business with shells do not run on all three. A test of the real CLI runs on one,
+chosen by its name: the stand-ins show the same on all of them, in a tenth of the time. A test with a stand-in runs on asyncio and one
+other, chosen by its name and the seed of the run: the shells are made of one source. `BRIDLE_TEST_THOROUGH=1` runs them on each.
 
 Both rules count for a run of the whole suite only: a test that is named on the command line always runs.
 """
@@ -14,6 +15,8 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 import pytest
+
+from tests.support.seeds import SEED
 
 FIRST_SHELL, OTHER_SHELLS = "asyncio", ("trio", "threads")
 # These run first: they start no process, and fail within seconds when the core is broken.
@@ -79,11 +82,14 @@ def left_out(test: Described) -> str | None:
 
 
 def on_another_shell(test: Described) -> bool:
-    """Return True if a test of the real CLI has another shell to run on: the same one in every process and every run."""
-    if not test.real_cli or test.shell is None or test.among(REAL_ON_EVERY_SHELL):
+    """Return True if a test has other shells to run on: the same ones in every process of a run."""
+    if test.shell is None or test.among(REAL_ON_EVERY_SHELL if test.real_cli else ON_EVERY_SHELL):
         return False
-    shells = (FIRST_SHELL, *OTHER_SHELLS)
-    return test.shell != shells[crc32(f"{test.path}::{test.name}".encode()) % len(shells)]
+    if test.real_cli:
+        shells = (FIRST_SHELL, *OTHER_SHELLS)
+        return test.shell != shells[crc32(f"{test.path}::{test.name}".encode()) % len(shells)]
+    chosen = OTHER_SHELLS[crc32(f"{SEED}{test.path}::{test.name}".encode()) % len(OTHER_SHELLS)]
+    return test.shell not in (FIRST_SHELL, chosen)
 
 
 def described(item: pytest.Item) -> Described:
@@ -107,7 +113,7 @@ def reason(test: Described, *, quick: bool) -> str | None:
     if quick and (why := left_out(test)):
         return why
     if not quick and os.environ.get("BRIDLE_TEST_THOROUGH") != "1" and on_another_shell(test):
-        return "tests of the real CLI on a second and third shell"
+        return f"tests {'of the real CLI on a second and third' if test.real_cli else 'on a third'} shell"
     return None
 
 

@@ -597,17 +597,18 @@ class PoolCore:
         """Take the answer to a heartbeat that began at `now`; `held` are the leases of this pool."""
         self._beaten_at = now
         for key in beat.lost:
-            conv = self._conversations.get(key, Conversation(key))
+            conv = self._conversations.get(key)
             # A lease that was taken after that is another one.
-            if conv.lease is Lease.HELD and not conv.working and conv.held_at <= now:
+            if conv is not None and conv.lease is Lease.HELD and not conv.working and conv.held_at <= now:
                 self._lose(conv)
         for key in beat.wanted:
-            self._conversations.get(key, Conversation(key)).wanted = True
-        for key in (
-            set(held) - self._conversations.keys()
-        ):  # such as one that a cancelled `forget` still took: give it back
-            self._conversations[key] = Conversation(key)
-            self._conversations[key].lease = Lease.HELD
+            conv = self._conversations.get(key)
+            if conv is not None:
+                conv.wanted = True
+        # One that a cancelled `forget` still took is given back.
+        for key in set(held) - self._conversations.keys():
+            self._conversations[key] = conv = Conversation(key)
+            conv.lease = Lease.HELD
 
     def beat_failed(self, now: float) -> None:
         """Take that a heartbeat failed: without one for `lease` seconds, other programs take the leases."""

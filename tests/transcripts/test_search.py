@@ -184,6 +184,7 @@ def test_the_index_follows_files(find: Finder) -> None:
 
 @shows("transcripts.search.follows")
 def test_results_that_come_later_have_the_tool_of_their_call(find: Finder) -> None:
+    """The index follows files that grow."""
     writers = [Writer(), Writer()]
     for writer in writers:
         writer.assistant(tool_use("t1", "Read"), tool_use("t2", "Grep"), tool_use("t3", "Glob"))

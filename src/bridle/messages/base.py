@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import threading
+from _thread import RLock  # `threading` would be the heaviest import here
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -76,7 +76,7 @@ _plain = msgspec.json.Decoder().decode
 
 # Two threads that make decoders of one class at the same time crash in msgspec 0.22 (2 to 10 of 120 tries), and so would the child of a
 # fork in the middle.
-_making = threading.RLock()
+_making = RLock()
 os.register_at_fork(before=_making.acquire, after_in_parent=_making.release, after_in_child=_making.release)
 
 

@@ -192,7 +192,10 @@ class Database:
             raise StorageError(
                 f"has version {found}, and this Bridle knows up to {self._version}. Update Bridle, or use another file."
             )
-        if self._check_kind(connection) and self._migrations is not None:
+        made = self._check_kind(connection)
+        if made and found == self._version:
+            return  # another program made them while this one waited
+        if made and self._migrations is not None:
             for version in range(found, self._version):
                 if version not in self._migrations:
                     raise StorageError(

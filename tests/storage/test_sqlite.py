@@ -264,6 +264,19 @@ def test_one_program_makes_the_tables_and_brings_them_up_to_date(path: str) -> N
     assert notes(Database(path, tables, 3, 5, migrations=steps)) == ["old"]
 
 
+def test_tables_that_another_program_makes_meanwhile_are_used(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = ["CREATE TABLE notes (text TEXT)"]
+    use_log = getattr(sqlite_module, name := "_use_write_ahead_log")
+
+    def late(connection: sqlite3.Connection, seconds: float) -> None:
+        monkeypatch.undo()
+        note(Database(path, tables, 1, 5), "other")
+        use_log(connection, seconds)
+
+    monkeypatch.setattr(sqlite_module, name, late)
+    assert notes(Database(path, tables, 1, 5)) == ["other"]
+
+
 def test_a_file_of_something_else_is_refused_as_it_is(path: str) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE theirs (text TEXT)")

@@ -401,9 +401,9 @@ def test_places() -> None:
     )
     assert shown("/home/anna /mnt/home/ann2") == "/home/anna /mnt/home/ann2"
     made = Redactor(Vault())
-    made.prepare(LaunchPlan(argv=("claude",), environment={"HOME": "/root/"}, cwd="/srv"))
-    assert made.text("ls -root / /root/x /root") == "ls -root / <bridle-home>/x <bridle-home>"
-    assert made.places.live["<bridle-config>"] == "/root/.claude"  # where a replay has its own
+    made.prepare(LaunchPlan(argv=("claude",), environment={"HOME": "/ann/"}, cwd="/srv"))
+    assert made.text("ls -ann / /ann/x /ann") == "ls -ann / <bridle-home>/x <bridle-home>"
+    assert made.places.live["<bridle-config>"] == "/ann/.claude"  # where a replay has its own
 
 
 def test_a_placeholder_stands_for_exactly_what_was_there() -> None:

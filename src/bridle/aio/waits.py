@@ -68,7 +68,8 @@ class Preparing:
     def _run(self) -> LaunchPlan:
         """Prepare; if there is nothing to warn of or to log, start the process as well: one change of threads less."""
         plan = self._preparation.run()
-        if self._child is not None and not self._preparation.warnings and not logger.isEnabledFor(logging.DEBUG):
+        nothing_to_say = not self._preparation.warnings and not logger.isEnabledFor(logging.DEBUG)
+        if self._child is not None and nothing_to_say and not self._preparation.cancelled:
             self._child.start_ahead(plan)
         return plan
 

@@ -65,6 +65,11 @@ class Preparation:
         return os.fspath(self.options.cli_path or "claude")
 
     @property
+    def cancelled(self) -> bool:
+        """True once `cancel` was called."""
+        return self._query.cancelled
+
+    @property
     def may_block(self) -> bool:
         """False if `run` only looks at the options."""
         return self._find
@@ -94,7 +99,7 @@ class Preparation:
         if self._find and self.options.version_check != "skip":
             answer = self._version(cli_path, plan)
             minimum = MINIMUM_SESSION if self._session else MINIMUM_ONE_SHOT
-            if not self._query.cancelled:  # else nobody reads any more
+            if not self.cancelled:  # else nobody reads any more
                 self.warnings += check(answer, self.options.version_check, minimum)
             if isinstance(answer, str) and (version := CLIVersion.parse(answer)) is not None:
                 plan = fit(plan, version)

@@ -261,6 +261,20 @@ def test_numbers_out_of_range() -> None:
     assert tool.data["tool_use_result"] == tool.tool_use_result
 
 
+@pytest.mark.parametrize("digits", [b"%d" % 2**63, b"-%d" % (2**63 + 1), b"1" * 400, b"1" * 5_000])
+def test_an_integer_that_no_host_can_compute_with_is_left_out(digits: bytes) -> None:
+    """A sum, a format and a column of a database fail with integers that are larger than a float."""
+    frame, warnings = loudly(
+        b'{"type":"result","subtype":"success","num_turns":%b,"duration_ms":%b,"usage":{"input_tokens":%b}}'
+        % (digits, digits, digits)
+    )
+    assert isinstance(frame, ResultMessage)
+    assert frame.usage is not None
+    assert (frame.num_turns, frame.usage.input_tokens) == (0, 0)
+    assert frame.duration_ms / 1000 in {0, float("inf")}
+    assert {"num_turns", "usage.input_tokens"} <= {warning.context["field"] for warning in warnings}
+
+
 @pytest.mark.parametrize("depth", [2_000, 100_000, 1_000_000])
 @pytest.mark.parametrize("form", ["payload", "unknown field", "typed field", "block", "no end", "array"])
 def test_too_deep_a_nesting_is_a_bad_line(form: str, depth: int) -> None:

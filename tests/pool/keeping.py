@@ -19,7 +19,8 @@ async def main(folder: Path, what: str) -> None:
         pool.conversation("a") as session,
     ):
         await (await session.send("one")).result()
-        await session.send("!hang")
+        async for _ in await session.send("!hang"):
+            break  # the CLI has the prompt
         print(session.pid, flush=True)
         if what == "block":
             time.sleep(600)

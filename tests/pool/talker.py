@@ -203,6 +203,13 @@ def main() -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
             if text == "!hang":
                 hanging = uuid
+                content = [{"type": "text", "text": "hanging"}]
+                send(
+                    {
+                        "type": "assistant",
+                        "message": {"id": "h", "role": "assistant", "model": "talker", "content": content},
+                    }
+                )
                 continue
             if text == "!background":
                 tasks = [{"task_id": "t", "type": "shell", "description": "d", "status": "running"}]

@@ -11,6 +11,7 @@ from msgspec import UNSET, Raw, UnsetType
 from bridle.errors import BridleError, escape_terminal
 from bridle.messages.base import (
     NO_RAW,
+    Integer,
     Message,
     Number,
     Record,
@@ -59,8 +60,8 @@ class CacheCreation(Record, frozen=True, kw_only=True):
         ephemeral_1h_input_tokens: for an hour.
     """
 
-    ephemeral_5m_input_tokens: int = 0
-    ephemeral_1h_input_tokens: int = 0
+    ephemeral_5m_input_tokens: Integer = 0
+    ephemeral_1h_input_tokens: Integer = 0
 
 
 class ServerToolUsage(Record, frozen=True, kw_only=True):
@@ -71,8 +72,8 @@ class ServerToolUsage(Record, frozen=True, kw_only=True):
         web_fetch_requests: pages fetched.
     """
 
-    web_search_requests: int = 0
-    web_fetch_requests: int = 0
+    web_search_requests: Integer = 0
+    web_fetch_requests: Integer = 0
 
 
 class OutputTokensDetails(Record, frozen=True, kw_only=True):
@@ -82,7 +83,7 @@ class OutputTokensDetails(Record, frozen=True, kw_only=True):
         thinking_tokens: on reasoning.
     """
 
-    thinking_tokens: int | None = None
+    thinking_tokens: Integer | None = None
 
 
 class Usage(Record, frozen=True, kw_only=True):
@@ -102,10 +103,10 @@ class Usage(Record, frozen=True, kw_only=True):
         iterations: the same numbers for each step, where a request took several.
     """
 
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_creation_input_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
+    input_tokens: Integer = 0
+    output_tokens: Integer = 0
+    cache_creation_input_tokens: Integer | None = None
+    cache_read_input_tokens: Integer | None = None
     cache_creation: CacheCreation | None = None
     server_tool_use: ServerToolUsage | None = None
     service_tier: str | None = None
@@ -135,21 +136,21 @@ class ModelUsage(Record, frozen=True, kw_only=True, rename="camel"):
         cost_basis: where the price comes from: `list`, `managed` or `unknown`.
     """
 
-    input_tokens: int = 0
-    output_tokens: int = 0
-    thinking_tokens: int | None = None
-    cache_read_input_tokens: int = 0
-    cache_creation_input_tokens: int = 0
-    cache_creation_ephemeral_5m_input_tokens: int | None = msgspec.field(
+    input_tokens: Integer = 0
+    output_tokens: Integer = 0
+    thinking_tokens: Integer | None = None
+    cache_read_input_tokens: Integer = 0
+    cache_creation_input_tokens: Integer = 0
+    cache_creation_ephemeral_5m_input_tokens: Integer | None = msgspec.field(
         default=None, name="cacheCreationEphemeral5mInputTokens"
     )
-    cache_creation_ephemeral_1h_input_tokens: int | None = msgspec.field(
+    cache_creation_ephemeral_1h_input_tokens: Integer | None = msgspec.field(
         default=None, name="cacheCreationEphemeral1hInputTokens"
     )
-    web_search_requests: int = 0
+    web_search_requests: Integer = 0
     cost_usd: float = msgspec.field(default=0.0, name="costUSD")
-    context_window: int = 0
-    max_output_tokens: int = 0
+    context_window: Integer = 0
+    max_output_tokens: Integer = 0
     canonical_model: str | None = None
     provider: str | None = None
     cost_basis: str | None = None
@@ -181,7 +182,7 @@ class MessageOrigin(Record, frozen=True, kw_only=True, rename="camel"):
     from_session: str | None = None
     sender_task_id: str | None = None
     body: str | None = None
-    verified_peer_pid: int | None = None
+    verified_peer_pid: Integer | None = None
     subkind: str | None = None
     fire_reason: str | None = None
     run_id: str | None = None
@@ -543,11 +544,11 @@ class ResultMessage(Message, frozen=True, kw_only=True, tag="result"):
     errors: list[str] = msgspec.field(default_factory=list)
     structured_output_raw: Raw = msgspec.field(default=NO_RAW, name="structured_output")
     terminal_reason: str | None = None
-    api_error_status: int | None = None
+    api_error_status: Integer | None = None
     api_error_type: str | None = None
     api_error: str | None = None
     stop_reason: str | None = None
-    num_turns: int = 0
+    num_turns: Integer = 0
     duration_ms: Number = 0
     duration_api_ms: Number = 0
     total_cost_usd: float | None = None
@@ -559,9 +560,9 @@ class ResultMessage(Message, frozen=True, kw_only=True, tag="result"):
     user_message_uuid: str | None = None
     user_message_uuids: list[str] | None = None
     origin: MessageOrigin | None = None
-    queued_turn_count: int | None = None
+    queued_turn_count: Integer | None = None
     begun_message_ids: list[str] | None = None
-    result_index: int | None = None
+    result_index: Integer | None = None
     local_command: str | None = None
     resume_reason: str | None = None
     startup_failure_reason: str | None = None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 from msgspec import Raw
 
-from bridle.messages.base import NO_RAW, Message, Number, Record, decoded_once, plain_object, repair_surrogates
+from bridle.messages.base import NO_RAW, Integer, Message, Number, Record, decoded_once, plain_object, repair_surrogates
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -37,7 +37,7 @@ class _Delta(msgspec.Struct, frozen=True):
 
 class _Event(msgspec.Struct, frozen=True):
     type: str = ""
-    index: int | None = None
+    index: Integer | None = None
     delta: _Delta | None = None
 
 
@@ -128,10 +128,10 @@ class SubagentRetry(Record, frozen=True, kw_only=True):
     """
 
     agent_id: str = ""
-    attempt: int = 0
-    max_retries: int = 0
+    attempt: Integer = 0
+    max_retries: Integer = 0
     retry_delay_ms: Number = 0
-    error_status: int | None = None
+    error_status: Integer | None = None
     error_category: str = ""
 
 
@@ -286,7 +286,7 @@ class ActiveGoal(Record, frozen=True, kw_only=True):
     """
 
     condition: str = ""
-    iterations: int = 0
+    iterations: Integer = 0
     set_at: Number = 0
     tokens_at_start: Number = 0
     last_reason: str | None = None

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from bridle.messages.base import Message, Number, Record
+from bridle.messages.base import Integer, Message, Number, Record
 
 __all__ = [
     "APIRetryMessage",
@@ -230,8 +230,8 @@ class CompactMetadata(Record, frozen=True, kw_only=True):
     """
 
     trigger: str = ""
-    pre_tokens: int = 0
-    post_tokens: int | None = None
+    pre_tokens: Integer = 0
+    post_tokens: Integer | None = None
     duration_ms: Number | None = None
     preserved_segment: PreservedSegment | None = None
     preserved_messages: PreservedMessages | None = None
@@ -289,10 +289,10 @@ class APIRetryMessage(SystemMessage, frozen=True, kw_only=True):
         no_response: set if the API did not answer at all.
     """
 
-    attempt: int = 0
-    max_retries: int = 0
+    attempt: Integer = 0
+    max_retries: Integer = 0
     retry_delay_ms: Number = 0
-    error_status: int | None = None
+    error_status: Integer | None = None
     error: str = ""
     no_response: NoResponse | None = None
 
@@ -311,10 +311,10 @@ class ControlRequestProgressMessage(SystemMessage, frozen=True, kw_only=True):
 
     request_id: str = ""
     status: str = ""
-    attempt: int | None = None
-    max_retries: int | None = None
+    attempt: Integer | None = None
+    max_retries: Integer | None = None
     retry_delay_ms: Number | None = None
-    error_status: int | None = None
+    error_status: Integer | None = None
 
 
 class ModelRefusalFallbackMessage(SystemMessage, frozen=True, kw_only=True):
@@ -428,7 +428,7 @@ class HookResponseMessage(HookEventMessage, frozen=True, kw_only=True):
     """
 
     outcome: str = ""
-    exit_code: int | None = None
+    exit_code: Integer | None = None
     stdout: str = ""
     stderr: str = ""
     output: str = ""
@@ -457,8 +457,8 @@ class TaskUsage(Record, frozen=True, kw_only=True):
         duration_ms: milliseconds.
     """
 
-    total_tokens: int = 0
-    tool_uses: int = 0
+    total_tokens: Integer = 0
+    tool_uses: Integer = 0
     duration_ms: Number = 0
 
 
@@ -510,7 +510,7 @@ class TaskStartedMessage(SystemMessage, frozen=True, kw_only=True):
     task_type: str | None = None
     subagent_type: str | None = None
     is_backgrounded: bool | None = None
-    spawn_depth: int | None = None
+    spawn_depth: Integer | None = None
     parent_task_id: str | None = None
     workflow_name: str | None = None
     prompt: str | None = None

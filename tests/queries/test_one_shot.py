@@ -10,6 +10,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 import bridle
@@ -32,7 +33,9 @@ from bridle import (
     UnsupportedCLIVersionError,
     UserMessage,
 )
+from bridle.aio.waits import Preparing, child_process
 from bridle.messages import InitMessage
+from bridle.transports.process.prepare import Preparation
 from tests.contract import shows
 from tests.support.inside import asks_version, is_read
 from tests.support.leaks import alive, wait_gone
@@ -783,6 +786,21 @@ def test_close_while_the_version_is_asked(shell: Shell, playing: StandIn) -> Non
         assert stream.pid is None
 
     shell.play(scenario)
+
+
+@pytest.mark.usefixtures("own_cache")
+@pytest.mark.parametrize("closed", [False, True])
+def test_nothing_is_started_ahead_for_a_query_that_was_closed(playing: StandIn, closed: bool) -> None:
+    async def scenario() -> None:
+        options = playing(*PLAIN, version_check="strict")
+        preparation, child = Preparation(options, "hi"), child_process(options)
+        if closed:
+            preparation.cancel()
+        assert (await Preparing(preparation, child).plan()).argv
+        assert (child.pid is None) == closed
+        await child.stop(turn_open=False)
+
+    anyio.run(scenario)
 
 
 def test_a_second_reader_gets_a_clear_error(shell: Shell, playing: StandIn, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import os
 import random
 import sqlite3
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -48,19 +47,11 @@ def test_an_object_keeps_the_locks_of_the_others(kind: str, count: int, tmp_path
     ("kind", "level"), [("registry", "NORMAL"), ("budget", "NORMAL"), ("store", "FULL"), ("journal", "FULL")]
 )
 def test_a_transcript_or_a_task_is_on_the_disk_when_the_call_returns(
-    kind: str, level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, level: str, tmp_path: Path, opened: list[sqlite3.Connection]
 ) -> None:
-    connections: list[sqlite3.Connection] = []
-    connect = sqlite3.connect
-
-    def connected(*values: Any, **more: Any) -> sqlite3.Connection:
-        connections.append(connect(*values, **more))
-        return connections[-1]
-
-    monkeypatch.setattr(sqlite3, "connect", connected)
     first = KINDS[kind](str(tmp_path / "kept.db"))
     first.put(1)
-    [connection] = connections
+    [connection] = opened
     assert connection.execute("PRAGMA synchronous").fetchone() == (["OFF", "NORMAL", "FULL"].index(level),)
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     first.close()

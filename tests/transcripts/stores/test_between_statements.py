@@ -17,9 +17,12 @@ import redis
 
 from bridle import StoreConflictError, StoreError
 from bridle.transcripts.stores import PostgresStore, RedisStore, SQLiteStore
+from tests.support.connections import opened
 from tests.support.patience import patience
 from tests.support.servers import Postgres, Redis
 from tests.transcripts.stores.test_adapters import KEY, entry, numbers
+
+__all__ = ["opened"]
 
 
 class Stop:
@@ -122,27 +125,6 @@ def test_a_load_from_postgres_sees_one_state(
     assert numbers(loading.result(patience(30))) == [1]
     with pytest.raises(StoreConflictError):
         anyio.run(reader.append, KEY, [entry(3)])
-
-
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[sqlite3.Connection]:
-    """Return the connections that are made from now on."""
-    made: list[sqlite3.Connection] = []
-    connect = sqlite3.connect
-
-    def kept(*arguments: Any, **more: Any) -> sqlite3.Connection:
-        made.append(connect(*arguments, **more))
-        return made[-1]
-
-    monkeypatch.setattr(sqlite3, "connect", kept)
-    return made
-
-
-def test_an_append_to_sqlite_is_synced_to_the_disk(tmp_path: Path, opened: list[sqlite3.Connection]) -> None:
-    with SQLiteStore(tmp_path / "sessions.db") as store:
-        anyio.run(store.append, KEY, [entry(1)])
-        (connection,) = opened
-        assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL: each commit
 
 
 def before(connection: sqlite3.Connection, text: str, call: Callable[[], Any]) -> None:

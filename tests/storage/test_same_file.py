@@ -11,8 +11,11 @@ import pytest
 
 from tests.storage.noting import locks
 from tests.storage.players import KINDS, Player, Playing
+from tests.support.connections import opened
 from tests.support.seeds import seeded
 from tests.support.sizes import size
+
+__all__ = ["opened"]
 
 INTERLEAVINGS = size("interleavings of objects")
 STEPS = 24

@@ -158,6 +158,11 @@ def test_a_storm_over_worktrees(tmp_path: Path, real_cli: RealCLI) -> None:
     check_work(blown, worker, on_branches(repository, blown))
 
 
+def replies_in(folder: Path) -> int:
+    """Return how many replies the transcripts below a folder have."""
+    return sum(path.read_bytes().count(b'"type":"assistant"') for path in folder.rglob("*.jsonl"))
+
+
 @pytest.mark.parametrize("call", [1, 2])
 def test_a_call_that_was_open_at_a_kill_is_unknown(tmp_path: Path, real_cli: RealCLI, call: int) -> None:
     asked: list[int] = []
@@ -166,6 +171,12 @@ def test_a_call_that_was_open_at_a_kill_is_unknown(tmp_path: Path, real_cli: Rea
     def reply(_: ModelRequest) -> Reply:
         asked.append(1)
         if len(asked) == call:
+            until = time.monotonic() + patience(30)
+            while call > 1 and not replies_in(
+                real_cli.directory
+            ):  # on a busy machine it asks again before it has written
+                assert time.monotonic() < until
+                time.sleep(0.02)
             [(name,)] = journal.store.look(lambda cursor: cursor.rows("SELECT process FROM attempts"))
             os.kill(int(name.rsplit("|", 2)[1]), signal.SIGKILL)
         return Reply(ToolCall("Bash", {"command": "echo one"})) if len(asked) < call else Reply("Done.")

@@ -255,11 +255,17 @@ def test_errors_have_no_secrets_that_stand_on_stdout(
         shown = [*items, *([] if error is None else [error])]
         shown = [item for item in shown if isinstance(item, BaseException)]
         assert shown
-        for one in shown:
+        for one in every_below(shown):
             for text in (str(one), repr(one), str(vars(one)), str(pickle.dumps(one)), caplog.text):
                 assert not [secret for secret in SECRETS if secret[:20] in text], text
 
     shell.play(scenario)
+
+
+def every_below(errors: list[BaseException]) -> list[BaseException]:
+    """Return the errors with all that they have as their cause or context: what `tblib` pickles, and reporters of errors send."""
+    below = [more for one in errors for more in (one.__cause__, one.__context__) if more is not None]
+    return [*errors, *every_below(below)] if below else errors
 
 
 @pytest.mark.parametrize("output", [(), (ASSISTANT,)], ids=["silent", "talking"])

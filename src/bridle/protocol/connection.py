@@ -480,6 +480,8 @@ class Connection:
     def _on_bad_line(self, error: DecodeError) -> None:
         self._bad_lines += 1
         self._last_bad_line = error.line = self.mask(error.line)
+        # What failed below it, and the frames between, hold the line as it came. `tblib` pickles them, reporters of errors send them.
+        error.__context__ = error.__traceback__ = None
         self._emit(events.BadLine(error, self._bad_lines))
         if self._judges_lines and self._bad_lines >= self._limits.consecutive_decode_errors:
             self.fail(DecodeErrorLimitError(self._bad_lines, error))

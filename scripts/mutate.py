@@ -1,15 +1,16 @@
 """Measure the tests of files or packages: change the code in one place at a time, and run the tests that execute that place.
 
-`./dev mutate PATH ... [--most N] [--seed N] [--each SECONDS]` prints the mutants that no test noticed, with their diffs, and the survival
-rate of each path. Progress goes to stderr. The changes of function bodies come from mutmut, those of SQL, tables, constants and regular
+`./dev mutate PATH ... [--most N] [--seed N ...] [--each SECONDS]` prints the mutants that no test noticed, with their diffs, and the rate
+of each path. Progress goes to stderr. The changes of function bodies come from mutmut, those of SQL, tables, constants and regular
 expressions from `mutations.py`; `--kinds` chooses. No file is written: pytest collects once, and a forked copy of this process runs the
 tests of one mutant, the fastest first, until the first failure. Which tests execute a function is recorded before; tests that fail then
 are named and left out. A mutant that needs more than `--each` seconds of tests counts as not noticed, so the rate is an upper bound. A
 failure or timeout counts only if the same tests pass without the change: for a quick test that is checked once, for others each time,
 because on a busy machine they may fail. `scripts/equivalent_mutants.toml` lists mutants that do not count.
-A change that takes effect at import runs in a new process instead, which imports the module from the changed source.
+A change that takes effect at import runs in a process that imports the module from the changed source: a copy of one that has already
+imported all other packages. Its tests are those that execute functions of the module, and then those of modules that import it.
 A function that runs only while its module is imported, as those that build tables, has "no tests": its mutants also count as not noticed.
-`--all` tries every package, two at a time, and writes the table of rates for contributors.
+`--all` tries every package, two at a time, and writes the table of rates for contributors; `--table` makes it of files of `--json`.
 """
 
 from __future__ import annotations
@@ -20,13 +21,12 @@ import difflib
 import functools
 import gc
 import importlib
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import json
 import mmap
+import operator
 import os
 import random
+import re
 import select
 import signal
 import subprocess
@@ -35,10 +35,12 @@ import tempfile
 import threading
 import time
 import tomllib
+import traceback
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
@@ -47,7 +49,7 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from types import FrameType, ModuleType
+    from types import FrameType
 
 PROJECT = Path(__file__).resolve().parent.parent
 EQUIVALENT = PROJECT / "scripts" / "equivalent_mutants.toml"
@@ -88,28 +90,12 @@ NOT_HERE = (
     "tests/session/test_many.py",
     "tests/session/test_random_stops.py",
 )
-ARGUMENTS = (
-    "-q",
-    "--capture=no",
-    "-m",
-    "not real_cli",
-    "--shell",
-    "asyncio",
-    "-p",
-    "no:cacheprovider",
-    "-p",
-    "no:xdist",
-)
-KILLED, SURVIVED, NO_TESTS, TIMEOUT, EQUAL, BROKEN = (
-    "killed",
-    "survived",
-    "no tests",
-    "timeout",
-    "equivalent",
-    "not valid",
-)
+ARGUMENTS = ("-q", "--capture=no", "--shell=asyncio", "-pno:cacheprovider", "-pno:xdist", "-m", "not real_cli")
+OUTCOMES = ("killed", "survived", "no tests", "timeout", "equivalent", "not valid")
+KILLED, SURVIVED, NO_TESTS, TIMEOUT, EQUAL, BROKEN = OUTCOMES
 EXIT = {0: SURVIVED, 1: KILLED, 3: BROKEN}
 AT_ONCE = 2
+SECONDS = operator.attrgetter("seconds")
 MUTANTS, MORE_MUTANTS = 60, 120
 # Money, data and secrets: these are measured by themselves.
 PARTS = (
@@ -122,7 +108,7 @@ PARTS = (
 )
 PAGE = PROJECT / "docs" / "contributing" / "mutation.md"
 TABLE_BEGINS, TABLE_ENDS = "<!-- rates: made by ./dev mutate --all -->", "<!-- end of rates -->"
-OVERLAID = "--overlaid"  # the first argument of the process that imports a changed file
+OVERLAID = "--overlaid"  # the first argument of the process that imports changed files
 KINDS = ("code", "sql", "table", "regex")
 # A test that takes longer waits for processes or threads, and may fail without a change.
 QUICK_SECONDS = 0.2
@@ -138,7 +124,30 @@ def tests_of(path: Path) -> list[str]:
             break
         mirrored /= part
     own = [] if mirrored == PROJECT / "tests" else [mirrored.relative_to(PROJECT).as_posix()]
-    return [*own, *(name for name in MORE_TESTS.get(parts[0], ()) if (PROJECT / name).exists())]
+    own += [name for name in MORE_TESTS.get(parts[0], ()) if (PROJECT / name).exists()]
+    if path.suffix == ".py" and not re.search(r"^\s*(async )?def ", path.read_text(encoding="utf-8"), re.MULTILINE):
+        users = (file.relative_to(PROJECT).as_posix() for file in importers(path))  # tables, which no test executes
+        own += sorted(name for name in users if Path(name).name.startswith("test_"))
+    return own
+
+
+@functools.cache
+def importers(path: Path) -> frozenset[Path]:
+    """Return the files below `src/bridle` and `tests` that import a module by its name."""
+    package, _, name = module_of(path).rpartition(".")
+    package, name = re.escape(package), re.escape(name)
+    wanted = re.compile(
+        rf"^\s*(from {package}\.{name} import|import {package}\.{name}\b|from {package} import (\([^)]*|[^\n]*)\b{name}\b)",
+        re.MULTILINE,
+    )
+    files = (file for folder in ("src/bridle", "tests") for file in (PROJECT / folder).rglob("*.py"))
+    return frozenset(file for file in files if wanted.search(file.read_text(encoding="utf-8")))
+
+
+def module_of(path: Path) -> str:
+    """Return the name of the module of a file."""
+    parts = path.relative_to(PROJECT / "src").with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
 
 
 def codes(code: CodeType, outer: str = "") -> Iterator[CodeType]:
@@ -175,7 +184,8 @@ class Source:
         text = path.read_text(encoding="utf-8")
         module, mutations, *_ = create_mutations(str(path), text)
         inner = [one for one in mutations if isinstance(one.contained_by_top_level_function, FunctionDef)]
-        return Source(path, text, module, [*inner, *extra_changes(module)])
+        dialect = "postgres" if "postgres" in path.name else "sqlite"
+        return Source(path, text, module, [*inner, *extra_changes(module, dialect)])
 
 
 @dataclass
@@ -185,7 +195,6 @@ class Mutant:
     source: Source
     number: int
     outcome: str = ""
-    diff: str = field(default="", repr=False)
 
     @property
     def kind(self) -> str:
@@ -217,12 +226,17 @@ class Mutant:
         except (SyntaxError, ValueError):
             return None
 
-    def unified(self) -> str:
+    @functools.cached_property
+    def diff(self) -> str:
         """Return the change as a diff."""
         before, after = self.source.text.splitlines(), self.text.splitlines()
         return "\n".join(
             difflib.unified_diff(before, after, self.source.name, f"{self.source.name} #{self.number}", "", "", 2, "")
         )
+
+    def found(self) -> tuple[str, str, str]:
+        """Return the kind and the outcome; the change, if no test noticed it."""
+        return self.kind, self.outcome, change_of(self.diff) if self.outcome in {SURVIVED, NO_TESTS, EQUAL} else ""
 
 
 def functions(paths: set[str]) -> dict[tuple[str, str, int], list[FunctionType]]:
@@ -247,8 +261,8 @@ def in_a_fork(work: Callable[[], int], seconds: float) -> int | None:
         try:
             os.setsid()
             null = os.open(os.devnull, os.O_RDWR)
-            os.dup2(null, 1)
-            os.dup2(null, 2)
+            for number in range(3):
+                os.dup2(null, number)
             code = work()
         finally:
             os._exit(code)
@@ -264,67 +278,62 @@ def in_a_fork(work: Callable[[], int], seconds: float) -> int | None:
         os.close(handle)
 
 
-class Overlay(importlib.abc.MetaPathFinder):
-    """Imports one file from another text."""
+class Importer:
+    """A process that has imported all packages but this one. A copy of it runs the tests of a change that takes effect at import."""
 
-    def __init__(self, path: str, text: str) -> None:
-        self._path, self._text = path, text
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        """Return where the module comes from, if it is the one."""
-        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
-        if spec is None or spec.origin != self._path:
-            return None
-        text = self._text
-
-        class Loader(importlib.machinery.SourceFileLoader):
-            def get_code(self, fullname: str) -> CodeType:
-                return compile(text, self.path, "exec", dont_inherit=True)
-
-        return importlib.util.spec_from_file_location(
-            name,
-            self._path,
-            loader=Loader(name, self._path),
-            submodule_search_locations=spec.submodule_search_locations,
+    def __init__(self) -> None:
+        own = {"bridle", "tests", "conftest", "mutations", "mutate", "__main__"}
+        command = [sys.executable, __file__, OVERLAID]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
+        self._send([name for name in list(sys.modules) if name.partition(".")[0] not in own])
 
+    def _send(self, value: object) -> None:
+        if self.process.stdin is not None:
+            self.process.stdin.write(json.dumps(value).encode() + b"\n")
+            self.process.stdin.flush()
 
-def run_overlaid(path: str, text: str, names: list[str], seconds: float) -> int | None:
-    """Return the exit code of tests in a new process that imports a file from a text; None if they took too long."""
-    with tempfile.TemporaryDirectory() as folder:
-        arguments = Path(folder) / "arguments.json"
+    def run(self, path: str, text: str, names: list[str], seconds: float) -> int | None:
+        """Return the exit code of tests with one file imported from a text; None if they took too long."""
         # pytest would import the file itself, to rewrite its assertions.
-        words = [*ARGUMENTS, "--assert=plain", "-x", *names]
-        arguments.write_text(json.dumps([path, text, words]), encoding="utf-8")
-        process = subprocess.Popen(
-            [sys.executable, __file__, OVERLAID, str(arguments)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            return process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            return None
+        self._send([path, text, [*ARGUMENTS, "--assert=plain", "-x", *names], seconds])
+        code: int | None = json.loads(self.process.stdout.readline() if self.process.stdout is not None else b"null")
+        return code
 
 
-def overlaid(arguments: Path) -> int:
-    """Run the tests that `run_overlaid` has chosen."""
-    path, text, words = json.loads(arguments.read_text(encoding="utf-8"))
+def overlaid() -> int:
+    """Run the tests that an `Importer` chooses, until its end."""
+    sys.path.insert(0, str(PROJECT))
+    for name in json.loads(sys.stdin.readline()):
+        with contextlib.suppress(BaseException):
+            importlib.import_module(name)
+    gc.freeze()
+    for line in sys.stdin:
+        path, text, words, seconds = json.loads(line)
+        code = in_a_fork(functools.partial(run_overlaid, path, text, words), seconds)
+        sys.stdout.write(json.dumps(code) + "\n")
+        sys.stdout.flush()
+    return 0
+
+
+def run_overlaid(path: str, text: str, words: list[str]) -> int:
+    """Run tests that import a file from a text."""
     try:
         compile(text, path, "exec", dont_inherit=True)
     except SyntaxError:
         return 1
-    sys.path.insert(0, str(PROJECT))
-    sys.meta_path.insert(0, Overlay(path, text))
+    usual = SourceFileLoader.get_code
+
+    def get_code(loader: SourceFileLoader, name: str) -> CodeType | None:
+        return compile(text, path, "exec", dont_inherit=True) if loader.path == path else usual(loader, name)
+
+    SourceFileLoader.get_code = get_code  # type: ignore[assignment,method-assign]
+    sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 - the other one has a copy of lines of the `Importer`
     return int(pytest.main(words))
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Ran:
     """A test that passed without a change."""
 
@@ -335,12 +344,16 @@ class Ran:
 class Trial:
     """A pytest plugin that runs the collected tests once for the record, and then for each mutant."""
 
-    def __init__(self, mutants: list[Mutant], each: float, until: float | None) -> None:
+    def __init__(self, mutants: list[Mutant], chosen: argparse.Namespace, told: Callable[[], None]) -> None:
         self.mutants = mutants
-        self.each = each
-        self.until = until
+        self.each: float = chosen.each
+        self.until = None if chosen.minutes is None else time.monotonic() + chosen.minutes * 60
+        self.workers: int = chosen.workers
+        self.told = told  # called after each mutant
         self.failed = False
+        self.ran: list[Ran] = []
         self.by_function: dict[tuple[str, str, int], list[Ran]] = {}
+        self.known: dict[tuple[str, str, int], list[FunctionType]] = {}
         self.slow = 1.0
         self.passes: set[str] = set()  # tests that pass in a fork without a change
         self.sound: dict[str, bool] = {}  # files whose tests pass in a new process without a change
@@ -355,22 +368,66 @@ class Trial:
         if session.testsfailed:
             raise session.Failed("the tests could not be collected")
         for source in {mutant.source.path for mutant in self.mutants}:
-            parts = source.relative_to(PROJECT / "src").with_suffix("").parts
-            importlib.import_module(".".join(part for part in parts if part != "__init__"))
+            importlib.import_module(module_of(source))
         from tests.support.patience import slow_start
 
         self.slow = slow_start()  # measured once, and not in each fork
         with tempfile.TemporaryDirectory() as folder:
+            os.environ["BRIDLE_TEST_POSTGRES"] = f"{folder}/postgres"
             self._record(session.items, Path(folder) / "record.json")
-        for number, mutant in enumerate(self.mutants):
-            if self.until is not None and time.monotonic() > self.until:
-                sys.stderr.write("mutate: the time is over\n")
-                break
-            self._try(mutant)
-            sys.stderr.write(
-                f"{number + 1}/{len(self.mutants)} {mutant.outcome}: {mutant.source.name} #{mutant.number}\n"
-            )
+            self.known = functions({str(mutant.source.path) for mutant in self.mutants})
+            gc.collect()
+            gc.freeze()
+            self._share(Path(folder) / "waiting")
         return True
+
+    def _share(self, waiting: Path) -> None:
+        """Try the mutants in copies of this process, each of which takes the next one."""
+        waiting.write_bytes(b"".join(number.to_bytes(4, "little") for number in range(len(self.mutants))))
+        queue = os.open(waiting, os.O_RDONLY)
+        reading, writing = os.pipe()
+        workers = []
+        for _ in range(self.workers):
+            pid = os.fork()
+            if not pid:
+                try:
+                    self._work(queue, writing)
+                except BaseException:
+                    traceback.print_exc()
+                finally:
+                    os._exit(0)
+            workers.append(os.pidfd_open(pid))
+        done = 0
+        while ready := select.select([reading, *workers], [], [], None if workers else 0)[0]:
+            if reading in ready:
+                number, outcome = (int.from_bytes(os.read(reading, 4), "little") for _ in range(2))
+                mutant = self.mutants[number]
+                mutant.outcome = OUTCOMES[outcome]
+                done += 1
+                sys.stderr.write(
+                    f"{done}/{len(self.mutants)} {mutant.outcome}: {mutant.source.name} #{mutant.number} ({mutant.kind})\n"
+                )
+                self.told()
+            else:
+                for handle in ready:
+                    os.waitid(os.P_PIDFD, handle, os.WEXITED)
+                    workers.remove(handle)
+        if done < len(self.mutants):
+            sys.stderr.write(f"mutate: {len(self.mutants) - done} were not tried\n")
+
+    def _work(self, queue: int, writing: int) -> None:
+        self._at = mmap.mmap(-1, 4)
+        while (self.until is None or time.monotonic() < self.until) and (taken := os.read(queue, 4)):
+            mutant = self.mutants[int.from_bytes(taken, "little")]
+            self._try(mutant)
+            os.write(writing, taken + OUTCOMES.index(mutant.outcome).to_bytes(4, "little"))
+        if "importer" in self.__dict__:
+            self.importer.process.kill()
+
+    @functools.cached_property
+    def importer(self) -> Importer:
+        """Return the process for changes that take effect at import."""
+        return Importer()
 
     def _record(self, items: list[pytest.Item], path: Path) -> None:
         begun = time.monotonic()
@@ -379,15 +436,19 @@ class Trial:
         bad = [items[number].nodeid for number, failed, *_ in lines if failed]
         bad += [item.nodeid for item in items[len(lines) :]]
         for number, failed, seconds, places in lines:
-            for one in () if failed else places:
-                self.by_function.setdefault(tuple(one), []).append(Ran(items[number], seconds))
-        for ran in self.by_function.values():
-            ran.sort(key=lambda one: one.seconds)
+            if not failed:
+                ran = Ran(items[number], seconds)
+                self.ran.append(ran)
+                for one in places:
+                    self.by_function.setdefault(tuple(one), []).append(ran)
+        for group in self.by_function.values():
+            group.sort(key=SECONDS)
         sys.stderr.write(f"mutate: {len(items)} tests recorded in {time.monotonic() - begun:.0f} s\n")
         sys.stderr.writelines(f"mutate: left out, because it fails without a change: {name}\n" for name in bad)
 
     def _run_watched(self, items: list[pytest.Item], path: Path) -> int:
-        known = functions({str(mutant.source.path) for mutant in self.mutants})
+        readers = {file for mutant in self.mutants if mutant.at_import for file in importers(mutant.source.path)}
+        known = functions({str(file) for file in (*readers, *(mutant.source.path for mutant in self.mutants))})
         names = {id(one.__code__): name for name, group in known.items() for one in group}
         hits: set[tuple[str, str, int]] = set()
 
@@ -409,7 +470,6 @@ class Trial:
         return 0
 
     def _try(self, mutant: Mutant) -> None:
-        mutant.diff = mutant.unified()
         if mutant.at_import:
             mutant.outcome = self._judge_import(mutant)
             return
@@ -427,11 +487,13 @@ class Trial:
     def _judge_import(self, mutant: Mutant) -> str:
         """Return the outcome of a change of a table or constant: new processes import the module from the changed source."""
         path = str(mutant.source.path)
-        tests = {id(ran): ran for key, group in self.by_function.items() if key[0] == path for ran in group}
-        if not tests:  # a module of tables alone: whatever runs may read them
-            tests = {id(ran): ran for group in self.by_function.values() for ran in group}
+        readers = importers(mutant.source.path)
+        reading = {str(file) for file in readers}
+        own = [ran for key, group in self.by_function.items() if key[0] == path for ran in group]
+        more = [ran for key, group in self.by_function.items() if key[0] in reading for ran in group]
+        more += [ran for ran in self.ran if ran.item.path in readers]
         chosen: list[Ran] = []
-        for ran in sorted({ran.item.nodeid: ran for ran in tests.values()}.values(), key=lambda one: one.seconds):
+        for ran in dict.fromkeys((*sorted(own, key=SECONDS), *sorted(more, key=SECONDS))):
             if chosen and sum(one.seconds for one in chosen) + ran.seconds > self.each * self.slow:
                 break
             chosen.append(ran)
@@ -439,11 +501,11 @@ class Trial:
             return NO_TESTS
         names = [ran.item.nodeid for ran in chosen]
         seconds = 60 + 4 * sum(ran.seconds for ran in chosen) * self.slow
-        code = run_overlaid(path, mutant.text, names, seconds)
+        code = self.importer.run(path, mutant.text, names, seconds)
         if code == 0:
             return SURVIVED
         if path not in self.sound:
-            self.sound[path] = run_overlaid(path, mutant.source.text, names, seconds) == 0
+            self.sound[path] = self.importer.run(path, mutant.source.text, names, seconds) == 0
         if not self.sound[path]:
             sys.stderr.write(f"mutate: tests of {mutant.source.name} also fail in a new process without a change\n")
             return BROKEN
@@ -473,7 +535,7 @@ class Trial:
 
     def _run_changed(self, tests: list[Ran], old: CodeType, new: CodeType) -> int:
         try:
-            for function in functions({old.co_filename})[place(old)]:
+            for function in self.known[place(old)]:
                 function.__code__ = new
         except (KeyError, ValueError):
             return 3
@@ -500,78 +562,76 @@ def change_of(diff: str) -> str:
     return "\n".join(line[0] + " " + line[1:].strip() for line in lines)
 
 
-def sample(path: Path, most: int | None, seed: int, kinds: Sequence[str]) -> list[Mutant]:
-    """Return mutants of a file or package, chosen at random with this seed."""
+def sample(path: Path, most: int | None, seeds: Sequence[int], kinds: Sequence[str]) -> tuple[list[Mutant], int]:
+    """Return mutants of a file or package, chosen at random with each of the seeds in turn; and how many there are."""
     files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
     files = [file for file in files if not file.read_text(encoding="utf-8").startswith("# Generated ")]
     mutants = [Mutant(Source.of(file), number) for file in files for number in range(len(Source.of(file).mutations))]
     mutants = [mutant for mutant in mutants if mutant.kind in kinds]
-    chosen = random.Random(seed).sample(mutants, min(len(mutants), most or len(mutants)))  # noqa: S311
+    size = min(len(mutants), most or len(mutants))
+    samples = [random.Random(seed).sample(range(len(mutants)), size) for seed in seeds]  # noqa: S311
+    chosen = [mutants[at] for at in dict.fromkeys(at for each in zip(*samples, strict=True) for at in each)]
     sys.stderr.write(f"mutate: {len(chosen)} of {len(mutants)} mutants of {path.relative_to(PROJECT)}\n")
-    return chosen
+    return chosen, len(mutants)
 
 
 def report(path: Path, mutants: list[Mutant], listed: dict[tuple[str, str], str]) -> None:
     """Print the mutants that no test noticed, and the rate."""
-    for mutant in mutants:
-        reason = listed.get((mutant.source.name, change_of(mutant.diff)))
-        if mutant.outcome in {SURVIVED, NO_TESTS} and reason:
+    for mutant in (one for one in mutants if one.outcome in {SURVIVED, NO_TESTS}):
+        if reason := listed.get((mutant.source.name, change_of(mutant.diff))):
             mutant.outcome = EQUAL
             sys.stdout.write(f"{EQUAL}, {reason}: {mutant.source.name} #{mutant.number}\n")
-        elif mutant.outcome in {SURVIVED, NO_TESTS}:
+        else:
             sys.stdout.write(f"{mutant.outcome}: {mutant.source.name} #{mutant.number}\n{mutant.diff}\n")
     found = Counter(mutant.outcome for mutant in mutants if mutant.outcome)
-    tried = found.total() - found[EQUAL] - found[BROKEN]
-    rate = 100 * (found[SURVIVED] + found[NO_TESTS]) / max(1, tried)
-    counts = ", ".join(f"{count} {outcome}" for outcome, count in found.most_common())
-    sys.stdout.write(f"{path.relative_to(PROJECT)}: {counts}; survival rate {rate:.1f} % of {tried}\n")
+    tried, survived = counts(found)
+    words = ", ".join(f"{count} {outcome}" for outcome, count in found.most_common())
+    rate = 100 * survived / max(1, tried)
+    sys.stdout.write(f"{path.relative_to(PROJECT)}: {words}; survival rate {rate:.1f} % of {tried}\n")
 
 
-def every_package(most: int | None, seed: int, minutes: float | None) -> int:
-    """Measure all packages, `AT_ONCE` at a time, and write the table of the page for contributors; return an exit code."""
-    places = sorted({*(PROJECT / "src" / "bridle").iterdir(), *(PROJECT / "src" / "bridle" / name for name in PARTS)})
-    places = [place for place in places if place.suffix == ".py" or (place / "__init__.py").is_file()]
-    places = [place for place in places if tests_of(place)]
-    share = None if minutes is None else minutes * AT_ONCE / len(places)
-    rows: dict[str, dict[str, Counter[str]]] = {}
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(AT_ONCE) as threads:
+def write_json(file: Path, words: str, by_path: dict[Path, tuple[list[Mutant], int]]) -> None:
+    """Write what was found so far, for `table`."""
+    found = {
+        path.relative_to(PROJECT).as_posix(): {
+            "of": of,
+            "tried": {f"{one.source.name} #{one.number}": one.found() for one in mutants if one.outcome},
+        }
+        for path, (mutants, of) in by_path.items()
+    }
+    text = json.dumps({"date": f"{datetime.now(UTC):%Y-%m-%d}", "command": words, "paths": found}, indent=1)
+    file.write_text(text, encoding="utf-8")
 
-        def measure(place: Path) -> None:
-            name = place.relative_to(PROJECT).as_posix()
-            found = Path(folder) / name.replace("/", "-")
-            size = most or (MORE_MUTANTS if name.partition("src/bridle/")[2] in PARTS else MUTANTS)
-            words = [name, "--most", str(size), "--seed", str(seed), "--json", str(found)]
-            words += [] if share is None else ["--minutes", f"{share:.2f}"]
-            with (PROJECT / ".dev" / f"mutants-{found.name}.txt").open("w", encoding="utf-8") as file:
-                subprocess.run([sys.executable, __file__, *words], stdout=file, check=False)
-            if found.exists():
-                rows.update(
-                    (name, {kind: Counter(each) for kind, each in kinds.items()})
-                    for name, kinds in json.loads(found.read_text(encoding="utf-8")).items()
-                )
-            sys.stderr.write(f"mutate: {name} is done; survivors are in {file.name}\n")
 
-        list(threads.map(measure, places))
-    command = f"./dev mutate --all --seed {seed}" + (f" --minutes {minutes:g}" if minutes else "")
+def table(files: Sequence[Path], command: str = "") -> None:
+    """Write the table of the page for contributors from files of `--json`; a mutant that several of them have counts once."""
+    listed = equivalent()
+    reports = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    rows: dict[str, dict[str, Any]] = {}
+    for each in reports:
+        for name, found in each["paths"].items():
+            row = rows.setdefault(name, {"of": found["of"], "tried": {}})
+            row["tried"].update(found["tried"])
+    days = [each["date"] for each in reports]
+    dates = " to ".join(dict.fromkeys((min(days), max(days))))
+    commands = [command] if command else sorted({each["command"] for each in reports})
     lines = [
-        f"Measured on {datetime.now(UTC):%Y-%m-%d} with `{command}`:",
+        f"Measured on {dates} with {', '.join(f'`{one}`' for one in commands)}:",
         "",
-        "| package | tried | survived | of these in SQL |",
-        "|---|---|---|---|",
+        f"| package | tried | equivalent | survived | {' | '.join(f'of `{kind}`' for kind in KINDS)} |",
+        "|---" * (4 + len(KINDS)) + "|",
     ]
-    for name, kinds in sorted(rows.items()):
-        tried, survived = (sum(counts(kinds[kind])[at] for kind in kinds) for at in (0, 1))
-        of_sql = counts(kinds["sql"])
-        lines.append(
-            f"| `{name.removeprefix('src/bridle/')}` | {tried} | {survived} ({100 * survived / max(1, tried):.0f} %) | "
-            f"{f'{of_sql[1]} of {of_sql[0]}' if of_sql[0] else ''} |"
-        )
+    for name, row in sorted(rows.items()):
+        kinds = {kind: Counter[str]() for kind in KINDS}
+        for one, (kind, outcome, change) in row["tried"].items():
+            kinds[kind][EQUAL if change and (one.partition(" #")[0], change) in listed else outcome] += 1
+        found = sum(kinds.values(), Counter[str]())
+        cells = [f"{counts(found)[0]} of {row['of']}", str(found[EQUAL] or ""), cell(found), *map(cell, kinds.values())]
+        if row["of"]:
+            lines.append(f"| `{name.removeprefix('src/bridle/')}` | {' | '.join(cells)} |")
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(TABLE_BEGINS)
-    PAGE.write_text(
-        before + TABLE_BEGINS + "\n\n" + "\n".join(lines) + "\n\n" + TABLE_ENDS + rest.partition(TABLE_ENDS)[2],
-        encoding="utf-8",
-    )
-    return 0
+    after = rest.partition(TABLE_ENDS)[2]
+    PAGE.write_text(f"{before}{TABLE_BEGINS}\n\n{chr(10).join(lines)}\n\n{TABLE_ENDS}{after}", encoding="utf-8")
 
 
 def counts(found: Counter[str]) -> tuple[int, int]:
@@ -579,57 +639,113 @@ def counts(found: Counter[str]) -> tuple[int, int]:
     return found.total() - found[EQUAL] - found[BROKEN], found[SURVIVED] + found[NO_TESTS]
 
 
+def cell(found: Counter[str]) -> str:
+    """Return how many mutants no test noticed, for a table."""
+    tried, survived = counts(found)
+    return f"{survived} of {tried} ({100 * survived / tried:.0f} %)" if tried else ""
+
+
+def every_package(chosen: argparse.Namespace) -> int:
+    """Measure all packages, some at a time, and write the table of the page for contributors; return an exit code."""
+    places = sorted({*(PROJECT / "src" / "bridle").iterdir(), *(PROJECT / "src" / "bridle" / name for name in PARTS)})
+    places = [place for place in places if place.suffix == ".py" or (place / "__init__.py").is_file()]
+    places = [place for place in [path.resolve() for path in chosen.paths] or places if tests_of(place)]
+    until = None if chosen.minutes is None else time.monotonic() + chosen.minutes * 60
+    folder = PROJECT / ".dev" / "mutants"
+    folder.mkdir(parents=True, exist_ok=True)
+    waiting = len(places)
+    files: list[Path] = []
+    seeds = " ".join(map(str, chosen.seed))
+
+    def measure(place: Path) -> None:
+        nonlocal waiting
+        name = place.relative_to(PROJECT).as_posix()
+        found = folder / f"{name.removeprefix('src/bridle/').replace('/', '-')}.json"
+        found.unlink(missing_ok=True)
+        size = chosen.most or (MORE_MUTANTS if name.partition("src/bridle/")[2] in PARTS else MUTANTS)
+        words = [name, "--most", str(size), "--seed", *seeds.split(), "--each", f"{chosen.each:g}", "--workers", "1"]
+        words += ["--json", str(found), "--kinds", *chosen.kinds]
+        if until is not None:  # what quick ones leave goes to the others
+            left = until - time.monotonic()
+            words += ["--minutes", f"{left / 60 * min(1, chosen.workers / waiting):.2f}"]
+            if left <= 0:
+                sys.stderr.write(f"mutate: no time is left for {name}\n")
+                return
+        waiting -= 1
+        with found.with_suffix(".txt").open("w", encoding="utf-8") as file, found.with_suffix(".log").open("w") as log:
+            subprocess.run([sys.executable, __file__, *words], stdout=file, stderr=log, check=False)
+        if found.exists():
+            files.append(found)
+            (last,) = Path(file.name).read_text(encoding="utf-8").splitlines()[-1:] or [name]
+            sys.stderr.write(f"mutate: {last}\n")
+        else:
+            sys.stderr.write(f"mutate: {name} has no result; {log.name} says why\n")
+
+    with ThreadPoolExecutor(chosen.workers) as threads:
+        list(threads.map(measure, places))
+    words = f"./dev mutate --all --seed {seeds}" + (f" --minutes {chosen.minutes:g}" if chosen.minutes else "")
+    table(files, words)
+    sys.stderr.write(f"mutate: survivors and counts are in {folder}\n")
+    return int(len(files) < len(places))
+
+
 def main() -> int:
     """Mutate, test, report."""
     parser = argparse.ArgumentParser(prog="./dev mutate", description=(__doc__ or "").partition("\n\n")[0])
     parser.add_argument("paths", type=Path, nargs="*", metavar="PATH", help="files or folders below src/bridle")
-    parser.add_argument("--most", type=int, metavar="N", help="try at most N mutants of each path (default: all)")
-    parser.add_argument("--minutes", type=float, metavar="M", help="stop after M minutes (default: when all are tried)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="number that chooses the mutants (default: 0)")
+    for name, kind, count, default, meta, text in (
+        ("--most", int, None, None, "N", "try at most N mutants of each path and seed (default: all)"),
+        ("--minutes", float, None, None, "M", "stop after M minutes (default: when all are tried)"),
+        ("--seed", int, "+", [0], "N", "numbers that choose the mutants (default: 0)"),
+        ("--each", float, None, 20, "SECONDS", "time of tests for a mutant, without other load (default: 20 s)"),
+        ("--workers", int, None, AT_ONCE, "N", f"mutants, or packages, at a time (default: {AT_ONCE})"),
+        ("--json", Path, None, None, "FILE", "also write what is found to FILE, after each mutant"),
+        ("--table", Path, "+", None, "FILE", f"make the table of {PAGE.name} from such files"),
+    ):
+        parser.add_argument(name, type=kind, nargs=count, default=default, metavar=meta, help=text)
+    kinds = f"what to change: {', '.join(KINDS)} (default: all)"
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, metavar="KIND", help=kinds)
     parser.add_argument(
-        "--each",
-        type=float,
-        default=20,
-        metavar="SECONDS",
-        help="time of tests for a mutant, without other load (default: 20 s)",
+        "--all", action="store_true", help=f"try every package or PATH, and write the table of {PAGE.name}"
     )
-    parser.add_argument(
-        "--kinds", nargs="+", choices=KINDS, metavar="KIND", help=f"what to change: {', '.join(KINDS)} (default: all)"
-    )
-    parser.add_argument("--all", action="store_true", help=f"try every package, and write the table of {PAGE.name}")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the counts of each path to FILE")
     chosen = parser.parse_args()
+    if chosen.table:
+        table(chosen.table)
+        return 0
     if chosen.all:
-        return every_package(chosen.most, chosen.seed, chosen.minutes)
+        return every_package(chosen)
     if not chosen.paths:
         parser.error("name files or folders below src/bridle, or `--all`")
-    until = chosen.minutes and time.monotonic() + chosen.minutes * 60
     paths = [path.resolve() for path in chosen.paths]
     tests = list(dict.fromkeys(test for path in paths for test in tests_of(path)))
     if not tests:
         parser.error("no folder of tests mirrors this path")
+    out = chosen.json and chosen.json.resolve()
     os.chdir(PROJECT)
     sys.path.insert(0, str(PROJECT))
     os.environ.setdefault("BRIDLE_TEST_EXAMPLES", "0.1")
-    by_path = {path: sample(path, chosen.most, chosen.seed, chosen.kinds or KINDS) for path in paths}
-    mutants = [mutant for group in by_path.values() for mutant in group]
+    by_path = {path: sample(path, chosen.most, chosen.seed, chosen.kinds) for path in paths}
+    mutants = [mutant for group, _ in by_path.values() for mutant in group]
     folders = [test for test in tests if not any(test != other and test.startswith(f"{other}/") for other in tests)]
     ignored = [word for name in NOT_HERE for word in ("--ignore", name)]
-    trial = Trial(mutants, chosen.each, until)
-    status = pytest.main([*ARGUMENTS, *ignored, *folders], [trial])
+    words = (
+        f"./dev mutate PATH{f' --most {chosen.most}' if chosen.most else ''} --seed {' '.join(map(str, chosen.seed))}"
+    )
+
+    def told() -> None:
+        if out:
+            write_json(out, words, by_path)
+
+    told()
+    trial = Trial(mutants, chosen, told)
+    status = pytest.main([*ARGUMENTS, *ignored, *folders], [trial]) if mutants else pytest.ExitCode.OK
     listed = equivalent()
-    for path, group in by_path.items():
+    for path, (group, _) in by_path.items():
         report(path, group, listed)
-    if chosen.json:
-        counts = {
-            path.relative_to(PROJECT).as_posix(): {
-                kind: Counter(one.outcome for one in group if one.outcome and one.kind == kind) for kind in KINDS
-            }
-            for path, group in by_path.items()
-        }
-        chosen.json.write_text(json.dumps(counts), encoding="utf-8")
+    if not mutants:
+        return 0
     return int(status) if status != pytest.ExitCode.NO_TESTS_COLLECTED and any(one.outcome for one in mutants) else 1
 
 
 if __name__ == "__main__":
-    sys.exit(overlaid(Path(sys.argv[2])) if sys.argv[1:2] == [OVERLAID] else main())
+    sys.exit(overlaid() if sys.argv[1:2] == [OVERLAID] else main())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import libcst as cst
 import sqlglot
@@ -16,17 +16,29 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 __all__ = ["Change", "extra_changes", "regex_changes", "sql_changes"]
 
-_STATEMENT = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|CREATE|BEGIN|PRAGMA|SET TRANSACTION|WITH|COMMIT|ROLLBACK)\b")
+_STATEMENT = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|CREATE|BEGIN|PRAGMA|SET|WITH|COMMIT|ROLLBACK) ")
 _CONDITION = re.compile(r"\s*\(?[\w.]+ (=|<>|!=|<=?|>=?|IS|IN|LIKE) ")
+_FRAGMENTS = (  # how a part of a statement begins, and what makes it a whole one
+    (re.compile(r"\s*,\s*\w+ = "), "UPDATE t SET z = 0"),
+    (re.compile(r"\s*(AND|OR) "), "SELECT 1 FROM t WHERE z = 0"),
+    (re.compile(r"\s*(WHERE|ORDER BY|GROUP BY|LIMIT|JOIN|LEFT JOIN) "), "SELECT 1 FROM t"),
+    (re.compile(r"\s*[\w.]+(,\s*[\w.]+)*\s+FROM \w"), "SELECT"),
+)
+# A parser may know a type by another name, and prints that one.
+_TYPE = re.compile(r"\b(TEXT|INTEGER|BIGINT|REAL|BLOB|DOUBLE PRECISION)\b", re.IGNORECASE)
+_KEPT = re.compile(r"kept_(\d+)_")
+_LOCK = re.compile(r"pg_advisory_\w+\(")
 _HOLE = re.compile(r"hole_(\d+)_")
 _WITHOUT_ROWID = re.compile(r"\s*WITHOUT ROWID\s*$")
 _PLAIN = {  # statements that no parser has to understand
+    "AND": " OR ",
     "BEGIN IMMEDIATE": "BEGIN",
-    "PRAGMA journal_mode = WAL": "PRAGMA journal_mode",
+    "COMMIT": "ROLLBACK",
+    "ROLLBACK": "COMMIT",
     "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY": "SELECT 1",
 }
 _SWAPPED: dict[type[exp.Expression], type[exp.Expression]] = {
@@ -38,6 +50,7 @@ _SWAPPED: dict[type[exp.Expression], type[exp.Expression]] = {
     exp.GTE: exp.GT,
     exp.Max: exp.Min,
     exp.Min: exp.Max,
+    exp.Greatest: exp.Least,
     exp.Sum: exp.Max,
 }
 _CLAUSES = ("order", "limit", "offset", "group", "having", "distinct", "conflict", "alternative", "locks", "returning")
@@ -63,27 +76,38 @@ class Change:
 # -- SQL ---------------------------------------------------------------------------------------------------------------
 
 
-def sql_changes(text: str) -> list[str]:
-    """Return a statement or condition with each of its clauses changed; empty for other texts.
+def sql_changes(text: str, dialect: str = "sqlite") -> list[str]:
+    """Return a statement, condition or part of a statement with each of its clauses changed; empty for other texts.
 
     Args:
         text: the statement, with `:name`, `?` or `%s` for values and `hole_N_` for what is put in later.
+        dialect: `sqlite` or `postgres`.
     """
     if (plain := _PLAIN.get(" ".join(text.split()))) is not None:
         return [plain]
     if pragma := re.fullmatch(r"\s*PRAGMA (\w+) = .+", text, re.DOTALL):
         return [f"PRAGMA {pragma[1]}"]
-    if not _STATEMENT.match(text) and not _CONDITION.match(text):
-        return []
-    dialect = "postgres" if "%s" in text or "FOR UPDATE" in text or "to_regnamespace" in text else "sqlite"
-    parts = [part for part in text.split(";") if part.strip()]
-    found: list[str] = []
+    start, found = "", []
+    if not _STATEMENT.match(text):
+        start = next((before for begins, before in _FRAGMENTS if begins.match(text)), "")
+        if not start and not _CONDITION.match(text):
+            return []
+        found += [] if start else [f"({text} OR 1 = 1)"]
+    whole = f"{start} {text}" if start else text
+    kept: list[str] = []
+    parts = [part for part in _TYPE.sub(lambda at: _name(kept, "kept", at[0]), whole).split(";") if part.strip()]
     for number, part in enumerate(parts):
         tail = _WITHOUT_ROWID.search(part)
         body = part[: tail.start()] if tail else part
-        for changed in _changed(body, dialect):
-            whole = [*parts[:number], changed + (tail.group() if tail else ""), *parts[number + 1 :]]
-            found.append(";".join(whole))
+        changes = list(_changed(body, dialect))
+        if tail:  # SQLite refuses such a table without a primary key
+            changes = [changed + tail.group() * ("PRIMARY KEY" in changed) for changed in changes]
+        changes += [_LOCK.sub("(", part)] if _LOCK.search(part) else []
+        changes += [""] if len(parts) > 1 and not re.match(r"\s*(BEGIN|CREATE INDEX)\b", part) else []
+        for changed in changes:
+            whole = ";".join(each for each in (*parts[:number], changed, *parts[number + 1 :]) if each)
+            if whole.startswith(start):
+                found.append(_KEPT.sub(lambda at: kept[int(at[1])], whole[len(start) :]))
     return list(dict.fromkeys(found))
 
 
@@ -92,62 +116,102 @@ def _changed(text: str, dialect: str) -> Iterator[str]:
         tree = sqlglot.parse_one(text, dialect=dialect)
     except SqlglotError:
         return
-    if tree is None or isinstance(tree, exp.Command):
+    if isinstance(tree, exp.Command):
         return
     same = tree.sql(dialect=dialect)
+    values = _values(tree)
     for number, node in enumerate(tree.walk()):
         for change in _edits(node):
             copy = tree.copy()
             at = next(each for place, each in enumerate(copy.walk()) if place == number)
             replaced = change(at)
-            changed = (replaced if at is copy and replaced is not None else copy).sql(dialect=dialect)
-            if changed != same:
+            after = replaced if at is copy and replaced is not None else copy
+            changed = after.sql(dialect=dialect)
+            if changed != same and _values(after) == values:  # the program passes so many
                 yield changed
 
 
-def _edits(node: exp.Expression) -> Iterator[object]:
+def _edits(node: Any) -> Iterator[Callable[[Any], Any]]:
     """Yield functions that change a node of a copy of the tree, and return what stands in for it."""
     kind = type(node)
-    if isinstance(node, exp.Connector):  # AND, OR
-        yield lambda at: at.replace(at.left)
-        yield lambda at: at.replace(at.right)
-    elif kind in _SWAPPED and not isinstance(node.parent, (exp.Update, exp.Pragma)):
+    if isinstance(node, exp.Connector):
+        neutral = _always if isinstance(node, exp.And) else _never
+        yield lambda at: neutral(at.left)
+        yield lambda at: neutral(at.right)
+    elif kind in _SWAPPED and not isinstance(node.parent, (exp.Update, exp.OnConflict, exp.Pragma, exp.SetItem)):
         yield lambda at: at.replace(_SWAPPED[type(at)](**at.args))
-    elif isinstance(node, exp.Is):
+    elif isinstance(node, exp.Not):
+        yield lambda at: at.replace(at.this)
+    elif isinstance(node, (exp.Is, exp.In, exp.Like)) and not isinstance(node.parent, exp.Not):
         yield lambda at: at.replace(exp.Not(this=at.copy()))
     elif isinstance(node, exp.Where):
-        yield _dropped
+        yield lambda at: _always(at.this)
+    elif isinstance(node, exp.Delete) and not node.args.get("where"):
+        yield lambda at: at.set("where", exp.Where(this=exp.condition("1 = 0")))
+    elif isinstance(node, exp.Join) and node.side:
+        yield lambda at: at.set("side", None)
+    elif isinstance(node, exp.Union) and node.args.get("distinct"):
+        yield lambda at: at.set("distinct", False)
     elif isinstance(node, exp.Coalesce):
         yield lambda at: at.replace(at.this)
+    elif isinstance(node, (exp.Limit, exp.Offset)) and _values(node):
+        yield lambda at: at.set("expression", exp.Add(this=at.expression, expression=exp.Literal.number(1)))
     elif isinstance(node, exp.Ordered) and node.args.get("desc"):
         yield lambda at: at.set("desc", False)
     elif isinstance(node, (exp.Add, exp.Sub)):
         other = exp.Sub if isinstance(node, exp.Add) else exp.Add
         yield lambda at: at.replace(other(**at.args))
-    elif isinstance(node, exp.Update):
+    elif isinstance(node, (exp.Update, exp.OnConflict)) and node.expressions:
+        if isinstance(node, exp.OnConflict):
+            yield lambda at: at.replace(exp.OnConflict(action=exp.Var(this="DO NOTHING")))
         for place in range(len(node.expressions)):
             if len(node.expressions) > 1:
-                yield lambda at, place=place: _dropped(at.expressions[place])
+                yield lambda at, place=place: _unassigned(at.expressions[place])  # type: ignore[misc]
     elif isinstance(node, exp.ColumnDef):
         for place, constraint in enumerate(node.constraints):
             if isinstance(constraint.kind, exp.NotNullColumnConstraint):
                 continue  # a guard against statements that nobody wrote: no test can tell
-            yield lambda at, place=place: _dropped(at.constraints[place])
+            yield lambda at, place=place: _dropped(at.constraints[place])  # type: ignore[misc]
     elif isinstance(node, (exp.PrimaryKey, exp.Check)):
         yield _dropped
-    elif isinstance(node, exp.OnConflict) and node.args.get("expressions"):
-        yield lambda at: at.replace(exp.OnConflict(action=exp.Var(this="DO NOTHING")))
     elif isinstance(node, exp.Create) and node.args.get("unique"):
         yield lambda at: at.set("unique", False)
+    whole = isinstance(node, exp.Select) and node.parent is None
+    if (whole or (isinstance(node, exp.Schema) and isinstance(node.parent, exp.Insert))) and len(node.expressions) > 1:
+        yield lambda at: at.set("expressions", [at.expressions[1], at.expressions[0], *at.expressions[2:]])
     for clause in _CLAUSES:
         if node.args.get(clause) and isinstance(node, (exp.Select, exp.Insert, exp.Update, exp.Delete, exp.Subquery)):
-            yield lambda at, clause=clause: at.set(clause, None)
-    if isinstance(node, exp.Literal) and not node.is_string:
+            yield lambda at, clause=clause: at.set(clause, None)  # type: ignore[misc]
+    if isinstance(node, exp.Literal) and not node.is_string and not isinstance(node.parent, exp.Select):
         yield lambda at: at.replace(exp.Literal.number(int(float(at.this)) + 1))
 
 
-def _dropped(node: exp.Expression) -> None:
+def _dropped(node: Any) -> None:
     node.pop()
+
+
+def _values(node: Any) -> int:
+    """Return how many values without a name a node takes."""
+    return sum(not each.this for each in node.find_all(exp.Placeholder))
+
+
+# What takes values is left out by changes that keep them, as a database refuses a statement with too many.
+
+
+def _always(node: Any) -> None:
+    node.replace(exp.paren(exp.Or(this=node.copy(), expression=exp.condition("1 = 1"))))
+
+
+def _never(node: Any) -> None:
+    node.replace(exp.paren(exp.And(this=exp.paren(node.copy()), expression=exp.condition("1 = 0"))))
+
+
+def _unassigned(node: Any) -> None:
+    if not _values(node):
+        node.pop()
+        return
+    same = exp.Case(ifs=[exp.If(this=exp.condition("1 = 1"), true=node.this.copy())], default=node.expression.copy())
+    node.expression.replace(same)
 
 
 # -- regular expressions -----------------------------------------------------------------------------------------------
@@ -200,19 +264,18 @@ def regex_changes(pattern: str) -> list[str]:
 # -- syntax trees ------------------------------------------------------------------------------------------------------
 
 
-def extra_changes(module: cst.Module) -> list[Change]:
-    """Return the changes of a module, in the order of the source."""
-    visitor = _Visitor()
+def extra_changes(module: cst.Module, dialect: str = "sqlite") -> list[Change]:
+    """Return the changes of a module whose SQL is in this dialect, in the order of the source."""
+    visitor = _Visitor(dialect)
     module.visit(visitor)
     return visitor.found
 
 
 class _Visitor(cst.CSTVisitor):
-    def __init__(self) -> None:
+    def __init__(self, dialect: str) -> None:
         self.found: list[Change] = []
+        self._dialect = dialect
         self._function: cst.CSTNode | None = None
-        self._classes = 0
-        self._in_annotation = 0
 
     def _add(self, kind: str, old: cst.CSTNode, new: cst.CSTNode) -> None:
         self.found.append(Change(old, new, self._function, kind))
@@ -250,17 +313,6 @@ class _Visitor(cst.CSTVisitor):
             return False
         return True
 
-    def visit_ConcatenatedString(self, node: cst.ConcatenatedString) -> bool:  # noqa: N802
-        self._string(node)
-        return False
-
-    def visit_FormattedString(self, node: cst.FormattedString) -> bool:  # noqa: N802
-        self._string(node)
-        return False
-
-    def visit_SimpleString(self, node: cst.SimpleString) -> None:  # noqa: N802
-        self._string(node)
-
     def visit_Integer(self, node: cst.Integer) -> None:  # noqa: N802
         if self._function is None:
             self._add("table", node, node.with_changes(value=str(node.evaluated_value + 1)))
@@ -282,22 +334,10 @@ class _Visitor(cst.CSTVisitor):
         names = {getattr(target.target, "value", "") for target in node.targets}
         return not names & {"__all__", "__slots__", "T"}
 
-    def visit_Dict(self, node: cst.Dict) -> None:  # noqa: N802
-        self._rows(node)
-
-    def visit_Set(self, node: cst.Set) -> None:  # noqa: N802
-        self._rows(node)
-
-    def visit_Tuple(self, node: cst.Tuple) -> None:  # noqa: N802
-        self._rows(node)
-
-    def visit_List(self, node: cst.List) -> None:  # noqa: N802
-        self._rows(node)
-
     def visit_Subscript(self, node: cst.Subscript) -> bool:  # noqa: N802
         return self._function is not None  # type aliases and generic bases at import
 
-    def _rows(self, node: cst.Dict | cst.Set | cst.Tuple | cst.List) -> None:
+    def _rows(self, node: Any) -> None:
         """Leave out each row of a table of a module; give each cell of a table the value of the next row."""
         if self._function is not None or len(node.elements) < 2:
             return
@@ -312,13 +352,15 @@ class _Visitor(cst.CSTVisitor):
             ):
                 self._add("table", row, row.with_changes(value=following.value))
 
-    def _string(self, node: cst.SimpleString | cst.ConcatenatedString | cst.FormattedString) -> None:
+    visit_Dict = visit_Set = visit_Tuple = visit_List = _rows  # noqa: N815
+
+    def _string(self, node: Any) -> bool:
         holes: list[str] = []
-        text = _with_holes(node, holes)
-        if text is None:
-            return
-        for changed in sql_changes(text):
+        for changed in sql_changes(_with_holes(node, holes) or "", self._dialect):
             self._add("sql", node, cst.parse_expression(_literal(changed, holes)))
+        return False
+
+    visit_SimpleString = visit_ConcatenatedString = visit_FormattedString = _string  # noqa: N815
 
 
 def _with_holes(node: cst.BaseExpression, holes: list[str]) -> str | None:
@@ -328,7 +370,7 @@ def _with_holes(node: cst.BaseExpression, holes: list[str]) -> str | None:
         if not isinstance(value, str):
             return None
         # A placeholder of `str.replace` or `str.format` is a name for the parser as well.
-        return re.sub(r"\{(\w+)\}", lambda found: _hole(holes, "{{" + found[1] + "}}"), value)
+        return re.sub(r"\{(\w+)\}", lambda found: _name(holes, "hole", "{{" + found[1] + "}}"), value)
     if isinstance(node, cst.ConcatenatedString):
         left, right = _with_holes(node.left, holes), _with_holes(node.right, holes)
         return None if left is None or right is None else left + right
@@ -338,15 +380,18 @@ def _with_holes(node: cst.BaseExpression, holes: list[str]) -> str | None:
     for part in node.parts:
         if isinstance(part, cst.FormattedStringText):
             plain = cst.SimpleString('"""' + part.value.replace('"""', '\\"\\"\\"') + ' """').evaluated_value
-            text += re.sub(r"\{\{(\w+)\}\}", lambda found: _hole(holes, "{{" + found[1] + "}}"), str(plain)[:-1])
+            text += re.sub(
+                r"\{\{(\w+)\}\}", lambda found: _name(holes, "hole", "{{" + found[1] + "}}"), str(plain)[:-1]
+            )
         else:
-            text += _hole(holes, cst.Module([]).code_for_node(part))
+            text += _name(holes, "hole", cst.Module([]).code_for_node(part))
     return text
 
 
-def _hole(holes: list[str], source: str) -> str:
-    holes.append(source)
-    return f"hole_{len(holes) - 1}_"
+def _name(known: list[str], kind: str, source: str) -> str:
+    """Keep a text in a list; return the name that stands in for it."""
+    known.append(source)
+    return f"{kind}_{len(known) - 1}_"
 
 
 def _literal(text: str, holes: list[str]) -> str:

@@ -157,6 +157,11 @@ class Postgres(Server):
             shutil.chown(self.folder, self.user)
         self.data = self.folder / "data"
         user, group = self.user_and_group()
+        # Mutation testing starts a server for each change: the first one keeps its empty database here, and the others copy it.
+        kept = os.environ.get("BRIDLE_TEST_POSTGRES")
+        if kept and os.path.isdir(kept):
+            subprocess.run(["cp", "-a", kept, self.data], check=True)
+            return
         done = subprocess.run(
             [initdb, "-D", str(self.data), "-U", "tester", "-A", "trust", "-N", "--no-locale", "-E", "UTF8"],
             capture_output=True,
@@ -167,6 +172,11 @@ class Postgres(Server):
         )
         if done.returncode:
             pytest.fail(f"initdb: {done.stderr.decode(errors='replace')[-2_000:]}")
+        if kept:
+            copy = f"{kept}.{os.getpid()}"
+            subprocess.run(["cp", "-a", self.data, copy], check=True)
+            with suppress(OSError):  # another process was faster
+                os.rename(copy, kept)
 
     def user_and_group(self) -> tuple[str | None, int | None]:
         return self.user, pwd.getpwnam(self.user).pw_gid if self.user is not None else None

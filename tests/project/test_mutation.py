@@ -1,0 +1,148 @@
+"""The changes that mutation makes in SQL, the tests that it chooses for tables, and its table of rates."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sqlite3
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import libcst
+import pytest
+
+PROJECT = Path(__file__).resolve().parent.parent.parent
+TABLES = PROJECT / "src" / "bridle" / "fleet" / "journal" / "tables.py"
+
+
+def script(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    spec = importlib.util.spec_from_file_location(f"{name}_under_test", PROJECT / "scripts" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    found: ModuleType = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, found)  # dataclasses look for their module
+    spec.loader.exec_module(found)
+    return found
+
+
+@pytest.fixture
+def mutations(monkeypatch: pytest.MonkeyPatch) -> Any:
+    return script("mutations", monkeypatch)
+
+
+@pytest.fixture
+def mutate(monkeypatch: pytest.MonkeyPatch) -> Any:
+    return script("mutate", monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("statement", "values"),
+    [
+        ("SELECT a, b FROM t WHERE a = ? AND (b > ? OR b IS NOT NULL) ORDER BY a DESC LIMIT ? OFFSET ?", (1, 2, 3, 0)),
+        ("UPDATE t SET a = ?, b = max(b, ?) WHERE a = ?", (1, 2, 3)),
+        ("DELETE FROM t WHERE a IN (?, ?) AND NOT EXISTS (SELECT 1 FROM u WHERE u.a = t.a)", (1, 2)),
+        ("INSERT INTO u VALUES (?, ?) ON CONFLICT (a) DO UPDATE SET b = ?, a = a + 1 WHERE b <> ?", (1, 2, 3, 4)),
+        ("SELECT t.a, u.b FROM t LEFT JOIN u ON u.a = t.a AND u.b = ? UNION SELECT a, b FROM t", (1,)),
+        ("CREATE TABLE v (a TEXT PRIMARY KEY, b INTEGER DEFAULT 0) WITHOUT ROWID", ()),
+    ],
+)
+def test_a_changed_statement_is_one_with_the_same_values(
+    mutations: Any, statement: str, values: tuple[int, ...]
+) -> None:
+    changes = mutations.sql_changes(statement)
+    assert len(changes) >= 2
+    for changed in (statement, *changes):
+        database = sqlite3.connect(":memory:")
+        database.execute("CREATE TABLE t (a, b)")
+        database.execute("CREATE TABLE u (a PRIMARY KEY, b)")
+        database.execute(changed, values)
+        database.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "dialect", "expected"),
+    [
+        ("a = ? AND b = ?", "sqlite", "a = ? AND (b = ? OR 1 = 1)"),
+        ("SELECT a FROM t WHERE a = ?", "sqlite", "SELECT a FROM t WHERE (a = ? OR 1 = 1)"),
+        ("SELECT a FROM t LEFT JOIN u ON u.a = t.a", "sqlite", "SELECT a FROM t JOIN u ON u.a = t.a"),
+        ("t.a FROM t JOIN u ON u.a = t.a", "sqlite", " t.a FROM t JOIN u ON u.a <> t.a"),
+        (", said = 0, feedback = NULL", "sqlite", ", feedback = NULL"),
+        (" WHERE id = :task", "sqlite", " WHERE (id = :task OR 1 = 1)"),
+        ("AND id = :task ", "sqlite", " AND id <> :task"),
+        ("ORDER BY number LIMIT 500", "sqlite", " LIMIT 500"),
+        (" AND ", "sqlite", " OR "),
+        ("DELETE FROM t", "sqlite", "DELETE FROM t WHERE 1 = 0"),
+        ("SELECT a FROM t WHERE a = %s FOR UPDATE", "postgres", "SELECT a FROM t WHERE a = %s"),
+        ("SELECT pg_advisory_lock(%s)", "postgres", "SELECT (%s)"),
+        ("SET a = 'b'; SELECT 1", "postgres", " SELECT 1"),
+        (
+            "CREATE TABLE t (a bigint UNIQUE, text text NOT NULL, c DOUBLE PRECISION)",
+            "postgres",
+            "CREATE TABLE t (a bigint, text text NOT NULL, c DOUBLE PRECISION)",
+        ),
+        (
+            "CREATE TABLE t (a BIGINT UNIQUE, b INTEGER PRIMARY KEY)",
+            "sqlite",
+            "CREATE TABLE t (a BIGINT, b INTEGER PRIMARY KEY)",
+        ),
+    ],
+)
+def test_sql_is_changed_in_its_dialect(mutations: Any, text: str, dialect: str, expected: str) -> None:
+    assert expected in mutations.sql_changes(text, dialect)
+
+
+@pytest.mark.parametrize("text", ["Where it is: %s", "the id of a task", "AND so on", "FROM here to there", ""])
+def test_prose_is_no_sql(mutations: Any, text: str) -> None:
+    assert mutations.sql_changes(text) == []
+
+
+def test_parts_of_a_statement_that_are_joined_are_changed_one_by_one(mutations: Any) -> None:
+    source = 'def f(more):\n    return g("UPDATE t SET a = 0" + (", b = 1" if more else "") + f" WHERE {KEY} = :key")\n'
+    module = libcst.parse_module(source)
+    changed = [module.deep_replace(one.original_node, one.mutated_node).code for one in mutations.extra_changes(module)]
+    for one in changed:
+        compile(one, "<changed>", "exec")
+    assert any('", b = 1' in one and "KEY} <> :key" in one for one in changed)
+    assert any(", b = 2" in one for one in changed)
+
+
+def test_a_module_of_tables_has_the_tests_that_import_it(mutate: Any) -> None:
+    assert PROJECT / "src" / "bridle" / "fleet" / "journal" / "postgres.py" in mutate.importers(TABLES)
+    direct = {
+        file.relative_to(PROJECT).as_posix()
+        for file in (PROJECT / "tests").rglob("test_*.py")
+        if "\nfrom bridle.fleet.journal.tables import" in file.read_text(encoding="utf-8")
+    }
+    found = mutate.tests_of(TABLES)
+    assert found[0] == "tests/fleet"
+    assert direct <= set(found)
+
+
+def test_rates_of_several_runs_are_pooled(mutate: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page, listed = tmp_path / "page.md", tmp_path / "equivalent.toml"
+    page.write_text(f"Before.\n\n{mutate.TABLE_BEGINS}\n\nold\n\n{mutate.TABLE_ENDS}\n\nAfter.\n", encoding="utf-8")
+    listed.write_text(
+        '[[mutant]]\nfile = "src/bridle/a/b.py"\nchange = "- 1\\n+ 2"\nreason = "why"\n', encoding="utf-8"
+    )
+    monkeypatch.setattr(mutate, "PAGE", page)
+    monkeypatch.setattr(mutate, "EQUIVALENT", listed)
+    runs: list[dict[str, list[str]]] = [
+        {"src/bridle/a/b.py #1": ["code", "killed", ""], "src/bridle/a/b.py #2": ["sql", "survived", "- 3\n+ 4"]},
+        {"src/bridle/a/b.py #1": ["code", "killed", ""], "src/bridle/a/b.py #3": ["code", "survived", "- 1\n+ 2"]},
+        {"src/bridle/a/b.py #4": ["regex", "no tests", "- 5\n+ 6"], "src/bridle/a/b.py #5": ["sql", "killed", ""]},
+    ]
+    for number, tried in enumerate(runs):
+        found = {"src/bridle/a": {"of": 9, "tried": tried}, "src/bridle/none": {"of": 0, "tried": {}}}
+        text = json.dumps({"date": f"2026-01-0{number + 1}", "command": "./dev mutate PATH --seed 1 2", "paths": found})
+        (tmp_path / f"{number}.json").write_text(text, encoding="utf-8")
+    mutate.table([tmp_path / f"{number}.json" for number in range(len(runs))])
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("Before.\n")
+    assert text.endswith("After.\n")
+    assert "Measured on 2026-01-01 to 2026-01-03 with `./dev mutate PATH --seed 1 2`:" in text
+    assert "| package | tried | equivalent | survived | of `code` | of `sql` | of `table` | of `regex` |" in text
+    assert "| `a` | 4 of 9 | 1 | 2 of 4 (50 %) | 0 of 1 (0 %) | 1 of 2 (50 %) |  | 1 of 1 (100 %) |" in text
+    assert "`none`" not in text
+    assert "old" not in text

@@ -77,7 +77,7 @@ MORE_TESTS = {
         "tests/session/test_observers.py",
         "tests/session/test_storing.py",
     ),
-    "checked": ("tests/options", "tests/tools", "tests/hooks"),
+    "checked": ("tests/options", "tests/tools", "tests/hooks", "tests/project/test_official_names.py"),
     "launch": ("tests/options",),
     "options": ("tests/launch",),
     "errors.py": ("tests/test_errors.py",),

@@ -20,39 +20,12 @@ from bridle.pool import SQLiteRegistry, registry
 from bridle.pool.registry import Beat, Held, Record, RegistryRow
 from bridle.storage import leases
 from tests.support.examples import examples
+from tests.support.mortal import KilledError, Mortal
 
 LEASE, WAIT = 15.0, 3.0
 FAR = ["far one", "far two"]
 NEAR = ["near one", "near two"]
 KEYS = ["a", "b"]
-
-
-class KilledError(BaseException):
-    """The program is gone."""
-
-
-class Mortal(sqlite3.Connection):
-    """A connection whose program is killed after some statements, in a transaction or between two of them.
-
-    Attributes:
-        left: how many it still makes; all programs share it, because one runs at a time.
-    """
-
-    left = 0
-
-    def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
-        found = super().execute(statement, *values)
-        Mortal.left -= 1
-        if Mortal.left == 0:
-            found.close()
-            self.rollback()  # as the next program does it that opens the file
-            self.close()
-            raise KilledError(statement)
-        return found
-
-    @property
-    def in_transaction(self) -> bool:  # the code of a program that is gone does nothing more
-        return Mortal.left != 0 and super().in_transaction
 
 
 @dataclass
@@ -167,7 +140,7 @@ class RegistryMachine(RuleBasedStateMachine):
         self.path = Path(self.folder.name) / "registry.db"
         self.patches = pytest.MonkeyPatch()
         dice = random.Random(0)
-        self.patches.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Mortal))
+        Mortal.use(self.patches)
         self.patches.setattr(registry, "sign", lambda: dice.getrandbits(60))  # of many machines: none is later
         for module in (registry, leases):
             self.patches.setattr(module, "runs", self.model.runs)

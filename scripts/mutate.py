@@ -80,6 +80,19 @@ MORE_TESTS = {
     "checked": ("tests/options", "tests/tools", "tests/hooks", "tests/project/test_official_names.py"),
     "launch": ("tests/options",),
     "options": ("tests/launch",),
+    "transports": (
+        "tests/options/test_canaries.py",
+        "tests/queries/test_one_shot.py",
+        "tests/session/test_limits.py",
+        "tests/testing/cassettes/test_cassettes.py",
+        "tests/testing/conformance/test_transport.py",
+        "tests/traces/test_reading.py",
+    ),
+    "waiting": (
+        "tests/answering/test_reaching.py",
+        "tests/answering/test_servers.py",
+        "tests/testing/script/test_report.py",
+    ),
     "errors.py": ("tests/test_errors.py",),
     "dialogs.py": ("tests/answering/test_dialogs.py",),
 }

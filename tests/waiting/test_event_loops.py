@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import os
+import signal
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from types import ModuleType
 
@@ -20,6 +23,7 @@ from bridle.waiting.event_loops import (
     call_when_readable,
     context_for_thread,
     current_task,
+    end_program,
     run_cancellable,
     wait_readable,
 )
@@ -206,3 +210,115 @@ def test_a_function_that_is_cancelled_by_itself_ends_there(backend: str) -> None
 
     anyio.run(scenario, backend=backend)
     assert steps == ["CancelledError" if backend == "asyncio" else "Cancelled", "after"]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_tasks_have_a_name_that_tells_whose_they_are(backend: str) -> None:
+    names: list[str] = []
+
+    async def scenario() -> None:
+        came = anyio.Event()
+
+        async def work() -> None:
+            names.append(anyio.get_current_task().name or "")
+            if len(names) == 3:
+                came.set()
+
+        Loop().spawn(work, contextvars.copy_context())
+        Loop().spawn(work, contextvars.copy_context(), name="one of mine")
+        Loop().spawn(work, contextvars.copy_context(), name="an eager one", eager=True)
+        with anyio.fail_after(patience(20)):
+            await came.wait()
+
+    anyio.run(scenario, backend=backend)
+    assert sorted(names) == ["an eager one", "bridle session", "one of mine"]
+
+
+@pytest.mark.parametrize("eager", [False, True])
+def test_a_task_to_which_nobody_refers_goes_on(eager: bool) -> None:
+    """asyncio itself would lose one that waits for something that only the task knows."""
+    waits: list[weakref.ref[asyncio.Future[None]]] = []
+    steps: list[str] = []
+
+    async def work() -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waits.append(weakref.ref(future))
+        await future
+        steps.append("went on")
+
+    async def scenario() -> None:
+        Loop().spawn(work, contextvars.copy_context(), lambda: steps.append("done"), eager=eager)
+        await Loop().turn()
+        gc.collect()
+        future = waits[0]()
+        assert future is not None
+        future.set_result(None)
+        del future
+        async with asyncio.timeout(patience(20)):
+            while len(steps) < 2:
+                await Loop().turn()
+
+    asyncio.run(scenario())
+    assert steps == ["went on", "done"]
+
+
+def test_a_task_that_is_cancelled_before_its_first_step_is_reported_as_done() -> None:
+    ended: list[str] = []
+
+    async def work() -> None:
+        raise AssertionError
+
+    async def scenario() -> None:
+        here = asyncio.current_task()
+        Loop().spawn(work, contextvars.copy_context(), lambda: ended.append("done"))
+        (task,) = asyncio.all_tasks() - {here}
+        task.cancel()
+        async with asyncio.timeout(patience(20)):
+            while not ended:
+                await Loop().turn()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_ctrl_c_of_a_task_ends_the_program_in_the_main_thread_alone(backend: str) -> None:
+    error = KeyboardInterrupt("of a task")
+    signals: list[int] = []
+
+    async def scenario() -> None:
+        end_program(error)
+
+    before = signal.signal(signal.SIGINT, lambda number, _: signals.append(number))
+    try:
+        thread = threading.Thread(target=anyio.run, args=(scenario,), kwargs={"backend": backend})
+        thread.start()
+        thread.join(patience(20))
+        assert signals == []
+        if backend == "asyncio":
+            with pytest.raises(KeyboardInterrupt) as caught:
+                anyio.run(scenario, backend=backend)
+            assert caught.value is error
+            assert signals == []
+        else:
+            anyio.run(scenario, backend=backend)
+            assert signals == [signal.SIGINT]
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_descriptor_whose_waiter_has_its_answer_is_not_asked_again() -> None:
+    """Two happenings may be ready in one round of the event loop: the second must neither fail nor be lost."""
+    reading, writing = os.pipe()
+    calls: list[bytes] = []
+
+    async def scenario() -> None:
+        waiting = asyncio.ensure_future(call_when_readable(reading, lambda: calls.append(os.read(reading, 1)) or calls))
+        await asyncio.sleep(0)
+        os.write(writing, b"ab")
+        assert await asyncio.wait_for(waiting, patience(20)) == [b"a"]
+        await asyncio.sleep(0)
+        assert os.read(reading, 10) == b"b"
+
+    asyncio.run(scenario())
+    os.close(reading)
+    os.close(writing)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import gc
 import threading
@@ -13,7 +14,7 @@ import anyio
 import pytest
 
 from bridle.waiting.event_loops import current_task
-from bridle.waiting.threads import Call, Mark, Room, Threads, wait_for
+from bridle.waiting.threads import Call, Mark, Room, Threads, starters, wait_for
 from tests.support.leaks import open_descriptors
 from tests.support.patience import patience
 
@@ -52,6 +53,15 @@ def test_an_idle_thread_is_used_again() -> None:
     threads.end()
     first.join(patience(WAIT))
     assert not first.is_alive()
+
+
+def test_threads_have_a_name_and_keep_no_program_from_ending() -> None:
+    """Leak checks find them by their names."""
+    kinds: list[tuple[Threads, str]] = [(Threads(), "bridle-callback"), (Threads(name="bridle-x"), "bridle-x")]
+    for threads, name in [*kinds, (starters, "bridle-start")]:
+        thread = run(threads)
+        assert (thread.name, thread.daemon) == (name, True)
+        threads.rest()
 
 
 def test_no_function_waits_for_another_one() -> None:
@@ -165,6 +175,30 @@ def test_a_wait_ends_with_the_event_or_the_time(place: str) -> None:
     assert found == [False, False, False, True, True, True]
 
 
+class Waited(threading.Event):
+    """An event that notes how long it is waited for, and is set the fourth time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[float | None] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waits.append(timeout)
+        return len(self.waits) > 3
+
+
+@pytest.mark.parametrize("seconds", [None, 1e9])
+def test_the_main_thread_looks_for_signals_while_it_waits(seconds: float | None) -> None:
+    event = Waited()
+    assert wait_for(event, seconds)
+    assert event.waits == [1.0] * 4
+    there = Waited()
+    thread = threading.Thread(target=wait_for, args=(there, seconds))
+    thread.start()
+    thread.join(patience(WAIT))
+    assert [wait is None or wait > 1e6 for wait in there.waits] == [True]
+
+
 def test_a_mark_has_one_holder_at_a_time() -> None:
     mark = Mark()
     assert not mark.taken
@@ -208,6 +242,68 @@ def test_a_call_in_a_thread(backend: str) -> None:
     anyio.run(scenario, backend=backend)
     gc.collect()
     assert len(open_descriptors()) == before
+
+
+@pytest.mark.parametrize("dropped", ["before its end", "after its end"])
+def test_a_call_that_nobody_waits_for_gives_its_descriptor_back(dropped: str) -> None:
+    starters.rest()
+    before = len(open_descriptors())
+    go, over = threading.Event(), threading.Event()
+
+    def work() -> str:
+        assert go.wait(patience(WAIT))
+        over.set()
+        return "result"
+
+    call = Call(work)
+    assert len(open_descriptors()) > before
+    if dropped == "after its end":
+        go.set()
+        until(lambda: starters.idle == 1)
+    del call
+    gc.collect()
+    go.set()
+    assert over.wait(patience(WAIT))
+    until(lambda: len(open_descriptors()) == before)
+
+
+def test_a_call_for_which_there_is_no_thread_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    before = len(open_descriptors())
+    monkeypatch.setattr(starters, "run", refused)
+    with pytest.raises(RuntimeError, match="new thread") as caught:
+        Call(str)
+    monkeypatch.undo()
+    assert len(open_descriptors()) == before
+    del caught
+    gc.collect()
+    assert len(open_descriptors()) == before
+
+
+def test_an_error_of_a_call_is_not_kept_until_the_next_garbage_collection() -> None:
+    class Held:
+        pass
+
+    found: list[weakref.ref[Held]] = []
+
+    def fail() -> None:
+        held = Held()
+        found.append(weakref.ref(held))
+        raise LookupError(held)
+
+    async def scenario() -> None:
+        with contextlib.suppress(LookupError):
+            await Call(fail).wait()
+
+    gc.collect()
+    gc.disable()
+    try:
+        anyio.run(scenario)
+        assert found[0]() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])

@@ -1,13 +1,40 @@
-"""A flag that is closed by one thread while another raises it."""
+"""A flag that wakes a waiter: on Linux a descriptor that counts, elsewhere a pipe. Threads may raise, clear and close it at any moment."""
 
 from __future__ import annotations
 
 import os
+import select
 import threading
 
 import pytest
 
 from bridle.waiting.threads import Wakeup
+from tests.support.leaks import nothing_left
+
+
+def raised(wakeup: Wakeup) -> bool:
+    return bool(select.select([wakeup], [], [], 0)[0])
+
+
+@pytest.fixture(params=["eventfd", "pipe"])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "pipe":
+        monkeypatch.delattr(os, "eventfd", raising=False)
+
+
+@pytest.mark.usefixtures("kind")
+def test_a_flag_stays_raised_until_it_is_cleared_and_never_blocks() -> None:
+    with nothing_left():
+        wakeup = Wakeup()
+        assert not os.get_inheritable(wakeup.fileno())
+        for times in (0, 1, 3, 10_000):  # more than a pipe holds
+            for _ in range(times):
+                wakeup.set()
+            assert raised(wakeup) is (times > 0)
+            for _ in range(1 + times // 100):
+                wakeup.clear()
+            assert not raised(wakeup)
+        wakeup.close()
 
 
 def test_what_is_written_never_goes_to_whoever_has_the_descriptor_next(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,12 +62,18 @@ def test_what_is_written_never_goes_to_whoever_has_the_descriptor_next(monkeypat
         os.close(descriptor)
 
 
-def test_a_closed_flag_does_nothing() -> None:
+@pytest.mark.usefixtures("kind")
+def test_a_closed_flag_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     wakeup = Wakeup()
     wakeup.set()
     wakeup.clear()
     wakeup.close()
-    wakeup.close()
-    wakeup.set()
-    wakeup.clear()
+    touched: list[object] = []
+    with monkeypatch.context() as patch:
+        for name in ("read", "write", "close"):
+            patch.setattr(os, name, lambda *given: touched.append(given))
+        wakeup.close()
+        wakeup.set()
+        wakeup.clear()
+    assert touched == []
     assert wakeup.fileno() == -1

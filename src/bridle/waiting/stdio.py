@@ -6,6 +6,7 @@ they stay blocking.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import sys
@@ -43,9 +44,9 @@ def standard_streams() -> Iterator[tuple[int, int]]:
     if not _taken.take():
         raise RuntimeError("The standard streams of this process serve another tool server already.")
     with _taken, ExitStack() as stack:
-        stdin = os.dup(0)
+        stdin = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)  # `dup` would take the number of a stream that is closed
         stack.callback(os.close, stdin)
-        stdout = os.dup(1)
+        stdout = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
         stack.callback(os.close, stdout)
         empty = os.open(os.devnull, os.O_RDWR)
         stack.callback(os.close, empty)
@@ -53,10 +54,7 @@ def standard_streams() -> Iterator[tuple[int, int]]:
         os.dup2(empty, 0)
         stack.callback(os.dup2, stdout, 1)
         # What `print` has buffered before goes to stderr as well: the client reads messages from the first byte on.
-        try:
-            os.dup2(2, 1)
-        except OSError:  # stderr is closed
-            os.dup2(empty, 1)
+        os.dup2(2, 1)  # where stderr was closed, `empty` has its number
         stack.callback(_flush)
         stack.enter_context(redirect_stdout(sys.stderr))
         yield os.dup(stdin), os.dup(stdout)

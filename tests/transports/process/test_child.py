@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import resource
 import secrets
+import signal
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,12 +17,16 @@ import pytest
 
 from bridle.errors import SpawnError
 from bridle.launch import LaunchPlan
-from bridle.transports.process.child import Child
+from bridle.transports.process.child import Child, InputPipe, Poller, widen
 from bridle.transports.process.processes import CHILD_ID_VARIABLE
+from bridle.transports.process.reaper import reaper
+from bridle.transports.process.states import Input, WaitHappening
 from bridle.transports.process.stderr import StderrDrain
 from bridle.transports.process.subprocess_async import AsyncChildProcess
+from bridle.transports.process.subprocess_sync import SyncChildProcess
+from bridle.waiting.threads import Wakeup
 from tests.contract import shows
-from tests.support.leaks import nothing_left, wait_gone
+from tests.support.leaks import alive, nothing_left, wait_gone
 from tests.support.patience import patience
 
 
@@ -187,5 +194,351 @@ def test_the_end_of_the_output_is_there_again_for_whoever_asks_again(backend: st
         finally:
             await transport.stop(turn_open=True)
         assert taken == [b"x"]
+
+    anyio.run(scenario, backend=backend)
+
+
+def ended(child: Child, *, turn_open: bool = True) -> int | None:
+    child.stop(turn_open=turn_open)
+    assert child.done.wait(patience(20))
+    return child.exit_code
+
+
+def read_to_the_end(child: Child) -> bytes:
+    data = b""
+    while (part := child.take()) != b"":
+        data += part or b""
+        child.wait(patience(20))
+    return data
+
+
+READS = "import os, sys; data = sys.stdin.read(); os.write(1, data.encode()); os._exit(7)"
+
+
+def test_what_a_pipe_does_not_take_is_written_by_waiting_and_reading() -> None:
+    child = start(READS.replace("os.write(1, data.encode())", "print(len(data), flush=True)"))
+    for part in (b"a" * 500_000, b"b" * 500_000, b""):
+        child.queue(part)
+    child.end_input()
+    child.queue(b"too late")
+    assert read_to_the_end(child) == b"1000000\n"
+    assert ended(child, turn_open=False) == 7
+    assert not child.input_broken
+
+
+def test_an_input_that_breaks_wakes_the_waiter_and_is_closed(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "bridle")
+    reading, writing = os.pipe()
+    os.close(reading)
+    poller = Poller()
+    pipe = InputPipe(writing, poller, 7)
+    assert pipe.state is Input.OPEN
+    pipe.queue(b"data")
+    assert pipe.state is Input.BROKEN
+    assert pipe.queued == []
+    assert poller.ready()
+    assert poller.ready() == []  # a wake-up is taken
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(writing)
+    (record,) = caplog.records
+    assert (record.getMessage(), vars(record)["pid"]) == ("stdin of a process is closed: [Errno 32] Broken pipe", 7)
+    for again in (pipe.end, pipe.close, pipe.flush):
+        again()
+    poller.happen(WaitHappening.CLOSE)
+
+
+def test_a_poller_tells_when_there_is_room_again() -> None:
+    reading, writing = os.pipe()
+    poller = Poller()
+    pipe = InputPipe(writing, poller)
+    pipe.queue(b"x" * 100_000)
+    assert writing in poller.watched
+    assert poller.ready() == []
+    os.read(reading, 65_536)
+    poller.select(patience(20))
+    assert poller.ready() == [writing]
+    pipe.flush()
+    assert writing not in poller.watched
+    assert pipe.queued == []
+    pipe.queue(b"y" * 100_000)
+    pipe.close()  # what is queued is dropped
+    assert (pipe.state, pipe.queued, writing in poller.watched) == (Input.CLOSED, [], False)
+    poller.wake()
+    poller.select(None)
+    os.close(reading)
+    poller.happen(WaitHappening.CLOSE)
+
+
+def test_output_has_room_for_a_whole_read(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "bridle")
+    child = start("import fcntl, os, sys; sys.stdin.read(); os.write(1, b'%d' % fcntl.fcntl(1, fcntl.F_GETPIPE_SZ))")
+    child.end_input()
+    assert read_to_the_end(child) == b"262144"
+    ended(child)
+    nobody = os.open(os.devnull, os.O_RDONLY)
+    widen(nobody)  # it is no pipe, or there is no more room for this user
+    os.close(nobody)
+    assert [record.getMessage() for record in caplog.records if "usual size" in record.getMessage()] == [
+        "a pipe keeps its usual size: [Errno 9] Bad file descriptor"
+    ]
+
+
+def test_pipes_of_many_children_keep_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user has a total for all of them."""
+    monkeypatch.setattr(type(reaper), "count", 32)
+    child = start("import fcntl, os, sys; sys.stdin.read(); os.write(1, b'%d' % fcntl.fcntl(1, fcntl.F_GETPIPE_SZ))")
+    child.end_input()
+    assert read_to_the_end(child) != b"262144"
+    ended(child)
+
+
+def test_whoever_waits_for_the_end_is_woken_and_whoever_comes_later_as_well() -> None:
+    child = start("import time; time.sleep(60)")
+    wakeups = [Wakeup() for _ in range(3)]
+    for wakeup in wakeups[:2]:
+        child.add_done_wakeup(wakeup)
+    child.remove_done_wakeup(wakeups[1])
+    child.remove_done_wakeup(wakeups[1])
+    poll = Poller()
+    poll.watch(wakeups[0].fileno())
+    assert poll.ready() == []
+    ended(child)
+    poll.select(patience(20))
+    child.add_done_wakeup(wakeups[2])
+    poll.watch(wakeups[1].fileno())
+    poll.watch(wakeups[2].fileno())
+    assert set(poll.ready()) == {wakeups[0].fileno(), wakeups[2].fileno()}
+    poll.happen(WaitHappening.CLOSE)
+    for wakeup in wakeups:
+        wakeup.close()
+
+
+def test_a_process_that_is_not_ours_any_more_reads_its_input_to_the_end() -> None:
+    """A forked copy of the host lets go: it sends no signal, and holds no pipe open."""
+    child = start(READS)
+    pid, held = child.pid, child.wait_descriptor()
+    assert held is not None
+    child.disown()
+    reaper.forget(child)
+    assert child.done.is_set()
+    assert child.stopping
+    assert child.wait_descriptor() is None
+    assert child.take() == b""
+    child.queue(b"x")
+    child.end_input()
+    child.wake()
+    child.stop(turn_open=True)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(held)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+    child.dispose()  # for the watchdog of this process
+
+
+def test_another_process_that_has_a_copy_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    child = start("import time; time.sleep(60)")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: 1)
+        child.stop(turn_open=True)
+    assert not child.stopping
+    assert alive(child.pid)
+    assert ended(child) == -signal.SIGTERM
+
+
+def test_it_is_busy_only_in_the_thread_that_uses_it() -> None:
+    child = start("import time; time.sleep(60)")
+    found: list[bool] = []
+
+    class Asking(Wakeup):
+        def set(self) -> None:
+            found.append(child.busy_in_this_thread)
+
+    assert not child.busy_in_this_thread
+    ended(child)
+    asking = Asking()
+    child.add_done_wakeup(asking)  # as a signal handler that comes in the middle of a call
+    asking.close()
+    assert found == [True]
+    assert not child.busy_in_this_thread
+
+
+def test_when_there_is_no_time_all_of_it_is_killed(tmp_path: Any) -> None:
+    pids = tmp_path / "pids"
+    code = f"""
+import os, subprocess, sys, time
+sleeps = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]
+found = [subprocess.Popen(sleeps, env=os.environ), subprocess.Popen(sleeps, start_new_session=True), subprocess.Popen(sleeps, env={{}})]
+open({str(pids)!r}, "w").write(" ".join(str(one.pid) for one in found))
+os.write(1, b"up")
+time.sleep(600)
+"""
+    child = start(code)
+    while child.take() is None:
+        child.wait(patience(20))
+    child.kill_now()
+    for pid in map(int, pids.read_text().split()):
+        assert wait_gone(pid)
+    assert ended(child) == -signal.SIGKILL
+    child.kill_now()
+    child.signal(signal.SIGTERM)
+
+
+def test_output_is_thrown_away_until_its_end() -> None:
+    child = start("import os, sys; os.write(1, b'x' * 1000); sys.stdin.read()")
+    watched = Poller()
+    for descriptor in child.descriptors():
+        watched.watch(descriptor)
+    assert len(child.descriptors()) == 2
+    watched.select(patience(20))
+    assert child.discard_output()
+    assert child.take() is None
+    assert child.discard_output()  # nothing is there, and more may come
+    child.end_input()
+    watched.select(patience(20))
+    while child.discard_output():
+        pass
+    assert read_to_the_end(child) == b""
+    assert not child.discard_output()
+    watched.happen(WaitHappening.CLOSE)
+    assert ended(child, turn_open=False) == 0
+    assert child.descriptors() == []
+
+
+def test_the_output_of_a_process_that_has_exited_ends_though_a_grandchild_holds_it() -> None:
+    code = "import os, subprocess; subprocess.Popen(['sleep', '60']); os.write(1, b'last')"
+    child = start(code)
+    assert read_to_the_end(child) == b"last"
+    assert child.exit is not None
+    assert 0.5 <= time.monotonic() - child.exit.seen_at < patience(10)
+    assert ended(child) == 0  # an open turn leaves nothing
+
+
+def test_a_wait_ends_with_its_time_or_a_call() -> None:
+    child = start("import time; time.sleep(60)")
+    assert child.wait_limit() is None
+    child.wait(0.01)
+    assert child.take() is None
+    child.wake()
+    child.wait(None)
+    assert ended(child) == -signal.SIGTERM
+    child.wait(None)
+    assert child.wait_descriptor() is None
+    assert child.exited
+
+
+KINDS: list[type[AsyncChildProcess] | type[SyncChildProcess]] = [AsyncChildProcess, SyncChildProcess]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_transport_that_was_not_started(kind: type[AsyncChildProcess] | type[SyncChildProcess]) -> None:
+    transport = kind()
+    assert (transport.pid, transport.stderr_tail, transport.input_broken) == (None, b"", False)
+    with pytest.raises(RuntimeError, match="the transport was not started"):
+        transport.send_nowait(b"x")
+    transport.abandon()
+
+
+def test_a_blocking_read_ends_with_its_time() -> None:
+    transport = SyncChildProcess()
+    transport.start(plan("import sys, os; sys.stdin.read(1); os.write(1, b'x'); sys.stdin.read(); os._exit(3)"))
+    assert transport.pid
+    began = time.monotonic()
+    for seconds in (0.0, -1.0, 0.05):
+        assert transport.receive(seconds) is None
+        assert transport.wait_exit(seconds) is None
+    assert time.monotonic() - began >= 0.1
+    transport.send(b"1")
+    assert transport.receive(patience(20)) == b"x"
+    transport.end_input()
+    assert transport.receive() == b""
+    assert transport.wait_exit() == 3
+    assert transport.wait_exit(0) == 3
+    transport.stop(turn_open=False)
+    transport.stop(turn_open=True)
+    assert transport.receive() == b""
+
+
+def test_a_blocking_read_tells_once_that_nobody_reads_the_input() -> None:
+    transport = SyncChildProcess()
+    transport.start(plan("import os, time; os.close(0); os.write(1, b'x'); time.sleep(60)"))
+    assert transport.receive() == b"x"
+    transport.send(b"x")
+    assert transport.input_broken
+    assert transport.receive() is None
+    assert transport.receive(0.01) is None
+    transport.abandon()
+    assert transport.receive() == b""
+    transport.stop(turn_open=True)
+
+
+def test_a_blocking_transport_that_was_stopped_before_its_start_leaves_nothing() -> None:
+    transport = SyncChildProcess()
+    transport.stop(turn_open=True)
+    assert transport.wait_exit() is None
+    transport.start(plan("import time; time.sleep(60)"))
+    transport.stop(turn_open=True)
+    assert transport.wait_exit() == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_start_ahead_is_the_start_unless_it_was_stopped(backend: str, stopped: bool) -> None:
+    async def scenario() -> None:
+        transport = AsyncChildProcess()
+        if stopped:
+            await transport.stop(turn_open=False)
+            assert await transport.wait_exit() is None
+        transport.start_ahead(plan(READS))
+        pid = transport.pid
+        assert (pid is None) is stopped
+        if not stopped:
+            with anyio.fail_after(patience(20)):
+                await transport.start(plan("raise SystemExit(1)"))
+                assert transport.pid == pid
+                await transport.send(b"text")
+                await transport.end_input()
+                assert await transport.receive() == b"text"
+                assert await transport.receive() == b""
+                assert await transport.wait_exit() == 7
+        await transport.stop(turn_open=False)
+
+    anyio.run(scenario, backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_output_is_pushed_until_the_taker_has_enough_or_the_input_breaks(backend: str) -> None:
+    code = """
+import os, sys, time
+for _ in range(3):
+    os.write(1, sys.stdin.buffer.readline())
+os.close(0)
+os.write(1, b"-")
+time.sleep(60)
+"""
+
+    async def scenario() -> None:
+        transport = AsyncChildProcess(stop_grace=0.1)
+        taken: list[bytes] = []
+
+        def take(data: bytes) -> bool:
+            taken.append(data)
+            if data != b"two\n":
+                transport.send_nowait(b"two\n" if data == b"one\n" else b"more\n")
+            return data != b"two\n"
+
+        await transport.start(plan(code))
+        try:
+            with anyio.fail_after(patience(20)):
+                await transport.send(b"one\n")
+                assert await transport.push_to(take) is None  # enough
+                assert taken == [b"one\n", b"two\n"]
+                await transport.send(b"three\n")
+                assert await transport.push_to(take) is None  # nobody reads what was sent last
+                assert transport.input_broken
+                assert b"".join(taken[2:]) == b"three\n-"
+                with anyio.move_on_after(0.01) as scope:
+                    await transport.push_to(take)  # that was told
+                assert scope.cancelled_caught
+        finally:
+            await transport.stop(turn_open=True)
 
     anyio.run(scenario, backend=backend)

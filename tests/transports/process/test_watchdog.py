@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -203,3 +204,171 @@ def test_a_list_that_became_long_holds_who_is_there_and_nobody_else(dog: Watchdo
         os.waitpid(pid, 0)
         assert removed.poll() is None
         removed.communicate(b"")
+
+
+def test_it_inherits_nothing_but_what_python_needs_to_start(dog: Watchdog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It outlives the host: no secret, and no folder that could not be removed then."""
+    monkeypatch.setenv("SHOP_TOKEN", "hunter2-hunter2")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/srv/lib")
+    monkeypatch.setenv("PYTHONPATH", "/srv/python")
+    dog.add("one")
+    place = Path(f"/proc/{dog.pid}")
+    assert place.joinpath("environ").read_bytes().rstrip(b"\0") == b"LD_LIBRARY_PATH=/srv/lib"
+    assert place.joinpath("cwd").readlink() == Path("/")
+    assert place.joinpath("fd/1").readlink() == Path(os.devnull)
+    dog.remove("one")
+
+
+def test_a_private_folder_keeps_it_and_is_removed_when_the_host_is_gone(dog: Watchdog, tmp_path: Path) -> None:
+    left, gone = tmp_path / "left", tmp_path / "gone"
+    for folder in (left, gone):
+        folder.mkdir()
+        dog.add_folder(str(folder))
+    assert dog.count == 2
+    dog.remove_folder(str(gone))
+    dog.retire()
+    pid = dog.pid
+    assert pid is not None
+    dog.after_fork()  # lets go of the pipe, as if the host were gone
+    assert (dog.count, dog.pid) == (0, None)
+    assert wait_gone(pid)
+    os.waitpid(pid, 0)
+    assert not left.exists()
+    assert gone.exists()
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_where_files_need_a_name_the_list_has_none(
+    dog: Watchdog, monkeypatch: pytest.MonkeyPatch, killed: bool
+) -> None:
+    monkeypatch.delattr(os, "memfd_create", raising=False)
+    with sleeper(ONE) as process:
+        if killed:  # the first one has read nothing
+            dog.add(TWO)
+            assert dog.pid is not None
+            os.kill(dog.pid, 9)
+            assert wait_gone(dog.pid)
+            dog.remove(TWO)
+        dog.add(ONE)
+        pid = dog.pid
+        assert pid is not None
+        dog.after_fork()  # lets go of the pipe, as if the host were gone
+        assert process.wait(patience(10)) == -15
+        os.waitpid(pid, 0)
+
+
+def test_a_list_that_cannot_be_written_costs_its_protection_alone(
+    dog: Watchdog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    caplog.set_level("DEBUG", "bridle")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        dog.add("one")
+        dog.started("one", (1, "1"))
+        dog.remove("one")
+    assert caplog.text.count("the list of the watchdog cannot be written: [Errno 28] No space left on device") == 3
+    assert dog.count == 0
+
+
+class Over(Exception):
+    """The script ends its process."""
+
+
+def test_the_script_hears_no_signal_of_its_terminal_and_ends_what_is_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As `test_at_the_end_of_its_input_it_ends_what_is_left`, in this process."""
+    ignored: list[object] = []
+    listed = tmp_path / "list"
+    folder = tmp_path / "private"
+    folder.mkdir()
+
+    def end(code: int) -> None:
+        raise Over(code)
+
+    with sleeper(LEFT) as left:
+        listed.write_bytes(f"add {LEFT}\nodd \udcff\nfolder {os.fsencode(folder).hex()}\n".encode("utf-8", "replace"))
+        with listed.open("rb") as file, monkeypatch.context() as patch:
+            file.read()  # where the host has written last
+            patch.setattr(signal, "signal", lambda number, how: ignored.append((number, how)))
+            patch.setattr(sys, "stdin", io.StringIO("until the end"))
+            patch.setattr(sys, "argv", ["watchdog_main.py", str(os.dup(file.fileno()))])
+            patch.setattr(sys, "path", [*sys.path])
+            patch.delitem(sys.modules, "processes", raising=False)
+            patch.setattr(os, "_exit", end)
+            with pytest.raises(Over, match="0"):
+                watchdog_main.main()
+            assert sys.stdin.read() == ""
+            sys.modules.pop("processes")
+        assert left.wait(patience(10)) == -15
+    assert not folder.exists()
+    assert ignored == [(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+
+
+def test_a_folder_that_is_written_to_until_now_is_removed_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tmp_path / "private"
+    folder.mkdir()
+    removals: list[str] = []
+
+    def written_to(path: str, *, ignore_errors: bool) -> None:
+        assert ignore_errors
+        removals.append(path)
+        if len(removals) == 3:
+            os.rmdir(path)
+
+    monkeypatch.setattr("shutil.rmtree", written_to)
+    monkeypatch.setattr(watchdog_main.time, "sleep", lambda seconds: None)
+    watchdog_main.remove([str(folder)])
+    assert removals == [str(folder)] * 3
+    (tmp_path / "other").mkdir()
+    removals = []
+    monkeypatch.setattr(watchdog_main, "TERMINATE_SECONDS", -1.0)
+    watchdog_main.remove([str(tmp_path / "other")])
+    assert len(removals) == 1  # there is no time left
+
+
+class Processes:
+    """Processes that are on paper: some end by SIGTERM, the others by SIGKILL."""
+
+    def __init__(self, stubborn: set[int]) -> None:
+        self.stubborn = stubborn
+        self.running = {10: "a", 11: "b", 12: "c", 13: "d", 14: "e", 15: "f"}
+        self.signals: list[tuple[int, int]] = []
+
+    def descendants(self, pid: int) -> list[tuple[int, str]]:
+        return [(12, "c")] if pid == 10 and 10 in self.running else []
+
+    def marked_with(self, child_id: str) -> list[tuple[int, str]]:
+        return [(pid, self.running[pid]) for pid in {"one": (13,), "two": (11, 14)}[child_id] if pid in self.running]
+
+    def identity(self, pid: int) -> tuple[int, str] | None:
+        return (pid, self.running[pid]) if pid in self.running else None
+
+    def kill_identity(self, who: tuple[int, str], number: int) -> None:
+        if self.identity(who[0]) == who:
+            self.signals.append((who[0], number))
+            if number == signal.SIGKILL or who[0] not in self.stubborn:
+                del self.running[who[0]]
+
+
+@pytest.mark.parametrize(
+    ("stubborn", "killed"), [(set(), {12, 13}), ({10}, {10, 12, 13}), ({11, 14}, {11, 12, 13, 14})]
+)
+def test_children_are_asked_and_then_killed_with_all_that_is_theirs(
+    stubborn: set[int], killed: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(watchdog_main.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(watchdog_main.time, "sleep", lambda seconds: clock.append(clock.pop() + seconds))
+    processes = Processes(stubborn)
+    watchdog_main.end({"one": (10, "a"), "two": None}, processes)
+    asked = [pid for pid, number in processes.signals if number == signal.SIGTERM]
+    assert sorted(asked) == [10, 11, 14]
+    assert {pid for pid, number in processes.signals if number == signal.SIGKILL} == killed
+    assert processes.running == {15: "f"}
+    assert 102.0 <= clock[0] < 102.1  # 12 and 13 were not asked, and get their time

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridle.errors import CLINotFoundError, SpawnError
+from bridle.errors import CLINotFoundError, SpawnError, StartError
 from bridle.launch.discovery import Found, find_cli, find_program
 
 if TYPE_CHECKING:
@@ -209,3 +209,34 @@ def test_the_official_package_is_not_imported(tmp_path: Path) -> None:
 def test_find_program_skips_relative_entries(places: dict[str, str], tmp_path: Path) -> None:
     assert find_program("claude", {"PATH": f".{os.pathsep}bin"}) is None
     assert find_program("claude", {"PATH": f".{os.pathsep}{tmp_path / 'path'}"}) == places["PATH"]
+
+
+def test_an_error_names_the_option_or_variable_and_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "folder\x1b").mkdir()
+    (tmp_path / "a file").touch(0o644)
+    for number, source in enumerate(("cli_path", "BRIDLE_CLI_PATH")):
+        for given, problem, hint in (
+            (
+                tmp_path / "absent",
+                f"`{source}` is '{tmp_path}/absent', which does not exist.",
+                f"Correct the path, or leave `{source}` unset to search PATH.",
+            ),
+            (
+                tmp_path / "a file",
+                "Permission denied",
+                "The file is not executable. "
+                f"Run `chmod +x '{tmp_path}/a file'`, or set `{source}` to another program.",
+            ),
+            (
+                tmp_path / "folder\x1b",
+                "Is a directory",
+                f"`{source}` must be the path of the program itself, for example '{tmp_path}/folder\\\\x1b/claude'.",
+            ),
+            ("no-claude", f"`{source}` is 'no-claude', and no folder in PATH has a program with this name.", ""),
+        ):
+            with pytest.raises(StartError) as caught:
+                find_cli(
+                    None if number else given, {"PATH": "/nowhere", "BRIDLE_CLI_PATH": str(given) if number else ""}
+                )
+            assert problem in str(caught.value)
+            assert hint in str(caught.value)

@@ -13,7 +13,7 @@ from bridle.errors import OptionsError
 from bridle.hooks import HookMatcher
 from bridle.launch import LaunchPlan, build_plan, needs_session
 from bridle.launch.plan import MAX_ARGUMENT, argument_space
-from bridle.tools import tool_server
+from bridle.tools import tool, tool_server
 from tests.contract import shows
 from tests.support.patience import patience
 
@@ -334,3 +334,158 @@ def test_needs_session_names_all_options() -> None:
         enable_file_checkpointing=True,
     )
     assert sorted(needs_session(options)) == ["can_use_tool", "enable_file_checkpointing", "hooks", "title"]
+
+
+# -- what a person reads
+
+
+def told(options: Options) -> list[tuple[str, str, dict[str, Any]]]:
+    return [(warning.code, warning.message, warning.context) for warning in plan_of(options).warnings]
+
+
+@tool
+def price(article: str) -> str:
+    return article
+
+
+@tool
+def stock(article: str) -> str:
+    return article
+
+
+SHADOWED = "so the CLI does not call `can_use_tool`."
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message", "context"),
+    [
+        (
+            Options(system_prompt="a", append_system_prompt="b"),
+            "OPTION_CONFLICT",
+            "`system_prompt` wins over `append_system_prompt`, which is not sent.",
+            {"field": "append_system_prompt", "winner": "system_prompt"},
+        ),
+        (
+            Options(effort="low", extra_args={"effort": "high"}),
+            "OPTION_CONFLICT",
+            "`effort` wins over `extra_args`: both set `--effort`, and the CLI takes the last one alone.",
+            {"field": "extra_args", "winner": "effort"},
+        ),
+        (
+            Options(sandbox={"enable": True}),
+            "OPTION_CONFLICT",
+            "`sandbox.enable` is a key that this version does not know; it is sent as it is. Did you mean `enabled`?",
+            {"field": "sandbox.enable"},
+        ),
+        (
+            Options(mcp_servers={"shop": tool_server("shop", [price])}),
+            "TOOL_WITHOUT_DESCRIPTION",
+            "No description: `price` in `mcp_servers.shop`. The model cannot know when to call such a tool. "
+            "Write a docstring, or `@tool(description=...)`.",
+            {"field": "mcp_servers.shop"},
+        ),
+        (
+            Options(can_use_tool=answer, permission_mode="bypassPermissions"),
+            "PERMISSION_CALLBACK_SHADOWED",
+            f"permission_mode='bypassPermissions' allows everything, {SHADOWED}",
+            {"field": "permission_mode"},
+        ),
+        (
+            Options(can_use_tool=answer, permission_mode="dontAsk"),
+            "PERMISSION_CALLBACK_SHADOWED",
+            f"permission_mode='dontAsk' denies what is not allowed, {SHADOWED}",
+            {"field": "permission_mode"},
+        ),
+        (
+            Options(can_use_tool=answer, allowed_tools=["Read", "Edit()", "Bash(git:*)"]),
+            "PERMISSION_CALLBACK_SHADOWED",
+            f"allowed_tools allows Read, Edit() altogether, {SHADOWED}",
+            {"field": "allowed_tools"},
+        ),
+        (
+            Options(can_use_tool=answer, skills="all"),
+            "PERMISSION_CALLBACK_SHADOWED",
+            f"skills='all' allows the Skill tool altogether, {SHADOWED}",
+            {"field": "skills"},
+        ),
+    ],
+)
+def test_a_warning_says_what_was_decided_and_names_the_option(
+    options: Options, code: str, message: str, context: dict[str, Any]
+) -> None:
+    assert told(options) == [(code, message, context)]
+
+
+def test_each_tool_without_a_description_is_named_and_no_other() -> None:
+    @tool
+    def described(article: str) -> str:
+        """Say something."""
+        return article
+
+    other = tool_server("other", [described, price, stock])
+    servers: dict[str, Any] = {"one": tool_server("one", [described]), "two": answer, "three": other}
+    (found,) = told(Options(mcp_servers=servers))
+    assert found[1].startswith("No description: `price`, `stock` in `mcp_servers.three`.")
+
+
+def raised(*given: Any, **changes: Any) -> str:
+    with pytest.raises(OptionsError) as caught:
+        plan_of(*given, **changes)
+    return str(caught.value)
+
+
+def test_an_error_says_what_is_wrong_and_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("[]")
+    assert raised(Options(cwd=tmp_path / "file")).endswith(
+        f"is not a folder: {tmp_path}/file. Create the folder or correct the path."
+    )
+    assert raised(Options(cwd="a\x1bb")).endswith(
+        f"does not exist: {tmp_path}/a\\x1bb (`a\\x1bb` relative to the working directory). "
+        "Create the folder or correct the path."
+    )
+    cannot = "`settings` cannot be merged with `sandbox`: "
+    for settings, reason in (
+        (tmp_path / "file", "it is not a JSON object."),
+        ("{nonsense", "it is not JSON."),
+        (tmp_path / "absent", "No such file or directory."),
+    ):
+        assert cannot + reason in raised(Options(settings=settings, sandbox={"enabled": True}))
+    assert raised(prompt=" ") == "The prompt is empty: the CLI needs something to answer."
+    assert raised(prompt="a\0b") == "The prompt contains a NUL character; remove it."
+    assert raised(prompt="a\ud800") == (
+        "The prompt has a lone surrogate at position 1, which is not Unicode text; decode it with errors='replace' where it "
+        "comes from."
+    )
+    assert raised(Options(env={"PATH": ""}), cli_path="/x/cli.js") == (
+        "The CLI is a script and PATH has no 'node' to run it; set `executable`."
+    )
+
+
+def test_a_description_is_complete_and_has_an_end() -> None:
+    options = Options(
+        cwd="/",
+        model="m",
+        user="shop",
+        env={"B": "1", "A": SECRET},
+        title="t",
+        agents={"r": {"description": "d", "prompt": "p"}},
+    )
+    assert plan_of(options, None, session=True).describe().splitlines() == [
+        "command: /bin/claude --output-format stream-json --verbose --model=m --input-format stream-json",
+        "cwd: /",
+        "stdin: open",
+        "variables: A, B, BRIDLE_CHILD_ID, CLAUDE_CODE_ENTRYPOINT, CLAUDE_CODE_SDK_READS_SESSION_STATE, PATH, PWD",
+        "user: shop",
+        "initialize: title, agents",
+    ]
+    for length, shown in ((80, "a" * 80), (81, "a" * 77 + "...")):
+        long = Options(model="a" * length, system_prompt=SECRET, append_system_prompt="b")
+        assert plan_of(long).describe().splitlines() == [
+            f"command: {' '.join(ONE_SHOT)} --system-prompt=... --model={shown}",
+            "cwd: (inherited)",
+            "stdin: 5 bytes",
+            "variables: BRIDLE_CHILD_ID, CLAUDE_CODE_ENTRYPOINT, CLAUDE_CODE_SDK_READS_SESSION_STATE, PATH",
+            "warning: OPTION_CONFLICT: `system_prompt` wins over `append_system_prompt`, which is not sent.",
+        ]
+    assert len(plan_of(Options(add_dirs=["x" * 70] * 1_000)).describe()) < 21_000

@@ -198,3 +198,57 @@ def test_two_processes_keep_each_others_entries_and_the_file_stays_small(tmp_pat
 )
 def test_the_file_is_in_the_users_cache_folder(environment: dict[str, str], file: str | None) -> None:
     assert VersionCache.in_user_folder(environment).file == file
+
+
+def test_an_executable_whose_name_is_no_unicode_is_remembered(tmp_path: Path) -> None:
+    file = str(tmp_path / "versions.json")
+    for number, name in enumerate((b"caf\xe9", "caf\xe9".encode())):
+        path = os.path.join(str(tmp_path), os.fsdecode(name))
+        with open(path, "w", encoding="utf-8"):
+            os.utime(path, ns=(1, 1))
+        assert VersionCache(file).get(path) is None
+        VersionCache(file).put(path, f"1.0.{number}")
+        assert VersionCache(file).get(path) == f"1.0.{number}"
+
+
+def test_what_is_known_already_is_not_written_again(tmp_path: Path, cli: Path) -> None:
+    file = tmp_path / "versions.json"
+    cache = VersionCache(str(file))
+    cache.put(str(cli), "1.2.3")
+    file.unlink()
+    cache.put(str(cli), "claude 1.2.3")
+    assert not file.exists()
+    cache.put(str(cli), "1.2.4")
+    assert VersionCache(str(file)).get(str(cli)) == "1.2.4"
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (
+            VersionFailure("timeout", "no\x1b answer"),
+            (
+                "VERSION_DETECTION_FAILED",
+                "The version of the Claude Code CLI is unknown: no\\x1b answer",
+                {"kind": "timeout", "reason": "no\x1b answer"},
+            ),
+        ),
+        (
+            "what is it?",
+            (
+                "UNPARSABLE_CLI_VERSION",
+                "No version number in the output of `claude --version`: 'what is it?'",
+                {"output": "what is it?"},
+            ),
+        ),
+    ],
+)
+def test_a_warning_shows_what_was_answered(answer: Any, said: tuple[str, str, dict[str, str]]) -> None:
+    (warning,) = check(answer, "permissive", (2, 0, 0))
+    assert (warning.code, warning.message, warning.context) == said
+
+
+@pytest.mark.parametrize("answer", ["y" * 5_000, VersionFailure("spawn", "y" * 5_000)])
+def test_a_warning_has_an_end(answer: Any) -> None:
+    (warning,) = check(answer, "permissive", (2, 0, 0))
+    assert len(warning.message) < 400

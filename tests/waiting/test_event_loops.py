@@ -311,8 +311,12 @@ def test_a_descriptor_whose_waiter_has_its_answer_is_not_asked_again() -> None:
     reading, writing = os.pipe()
     calls: list[bytes] = []
 
+    def read() -> list[bytes]:
+        calls.append(os.read(reading, 1))
+        return calls
+
     async def scenario() -> None:
-        waiting = asyncio.ensure_future(call_when_readable(reading, lambda: calls.append(os.read(reading, 1)) or calls))
+        waiting = asyncio.ensure_future(call_when_readable(reading, read))
         await asyncio.sleep(0)
         os.write(writing, b"ab")
         assert await asyncio.wait_for(waiting, patience(20)) == [b"a"]

@@ -142,10 +142,9 @@ def test_a_preparation_asks_if_it_is_to_and_warns_nobody_once_it_is_cancelled(
     program.write_text(f"#!/bin/sh\necho x >> {tmp_path}/asked\necho what?\n")
     program.chmod(0o755)
     preparation = Preparation(Options(cli_path=program, version_check="permissive"), "hi")
-    assert not preparation.cancelled
     if cancelled:
         preparation.cancel()
-        assert preparation.cancelled
+    assert preparation.cancelled is cancelled
     preparation.run()
     assert [warning.code for warning in preparation.warnings] == ([] if cancelled else ["UNPARSABLE_CLI_VERSION"])
     assert (tmp_path / "asked").exists() is not cancelled

@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -133,7 +134,12 @@ def test_at_the_end_of_the_program_all_are_stopped_and_those_that_are_late_kille
 ) -> None:
     monkeypatch.setattr(module, "EXIT_SECONDS", 0.01)
     graces: list[object] = []
-    monkeypatch.setattr(module, "stop_sequence", lambda child, **how: graces.append(how) or iter(()))
+
+    def noted(_: Mortal, **how: object) -> Iterator[float]:
+        graces.append(how)
+        return iter(())
+
+    monkeypatch.setattr(module, "stop_sequence", noted)
     reaper = Reaper()
     prompt, late = Mortal(), Mortal()
     prompt.done.set()

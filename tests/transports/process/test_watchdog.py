@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO
 
 import pytest
@@ -322,7 +323,7 @@ def test_a_folder_that_is_written_to_until_now_is_removed_again(
             os.rmdir(path)
 
     monkeypatch.setattr("shutil.rmtree", written_to)
-    monkeypatch.setattr(watchdog_main.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(watchdog_main, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: None))
     watchdog_main.remove([str(folder)])
     assert removals == [str(folder)] * 3
     (tmp_path / "other").mkdir()
@@ -363,8 +364,8 @@ def test_children_are_asked_and_then_killed_with_all_that_is_theirs(
     stubborn: set[int], killed: set[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [100.0]
-    monkeypatch.setattr(watchdog_main.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(watchdog_main.time, "sleep", lambda seconds: clock.append(clock.pop() + seconds))
+    passing = SimpleNamespace(monotonic=lambda: clock[0], sleep=lambda seconds: clock.append(clock.pop() + seconds))
+    monkeypatch.setattr(watchdog_main, "time", passing)
     processes = Processes(stubborn)
     watchdog_main.end({"one": (10, "a"), "two": None}, processes)
     asked = [pid for pid, number in processes.signals if number == signal.SIGTERM]

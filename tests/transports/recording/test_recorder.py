@@ -468,7 +468,7 @@ def test_a_trace_that_cannot_be_written_names_its_path_and_the_problem(drive: Dr
     for path, problem in ((tmp_path / "absent" / "x\x1b", "No such file or directory"), (tmp_path, "Is a directory")):
         recorded = traced(Played(), path, 1_000, local=False, blocking=True)
         with pytest.raises(OptionsError, match=problem) as caught:
-            recorded.start(PLAN)  # type: ignore[unused-coroutine]
+            recorded.start(PLAN)
         assert caught.value.field == "trace"
         assert str(path).replace("\x1b", "\\x1b") in str(caught.value)
 
@@ -477,8 +477,8 @@ def test_sessions_of_one_file_have_names_of_their_own(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     for _ in range(2):
         recorded = traced(Played(), path, 1_000, local=False, blocking=True)
-        recorded.start(PLAN)  # type: ignore[unused-coroutine]
-        recorded.stop(turn_open=False)  # type: ignore[unused-coroutine]
+        recorded.start(PLAN)
+        recorded.stop(turn_open=False)
     entries = [json.loads(line) for line in path.read_bytes().splitlines()]
     assert kinds(entries) == ["header", "start", "stop", "exit", "stderr", "end"] * 2
     names = [entry["s"] for entry in entries if "s" in entry]

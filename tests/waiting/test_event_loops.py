@@ -14,6 +14,7 @@ from collections.abc import Callable
 from types import ModuleType
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import pytest
 import sniffio
@@ -326,3 +327,26 @@ def test_a_descriptor_whose_waiter_has_its_answer_is_not_asked_again() -> None:
     asyncio.run(scenario())
     os.close(reading)
     os.close(writing)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_turn_is_one_round_of_the_event_loop(backend: str) -> None:
+    rounds: list[int] = []
+
+    async def count(over: anyio.CancelScope) -> None:
+        with over:
+            while True:
+                rounds.append(1)
+                await anyio.lowlevel.checkpoint()
+
+    async def scenario() -> None:
+        over = anyio.CancelScope()
+        async with anyio.create_task_group() as group:
+            group.start_soon(count, over)
+            await Loop().turn()
+            assert len(rounds) <= 2
+            await Loop().turn()
+            assert rounds
+            over.cancel()
+
+    anyio.run(scenario, backend=backend)

@@ -972,3 +972,10 @@ def test_a_text_that_ends_inside_of_masked_settings_switches_nothing_off(begin: 
         redactor().text('"env" : {"A" : 7, "B": -1.5e+3,"C":[17]}')
         == '"env" : {"A" : "<bridle-key-1>", "B": "<bridle-key-2>","C":["<bridle-key-3>"]}'
     )
+
+
+@pytest.mark.parametrize("begin", ['"apiKeyHelper":"say', '"apiKeyHelper":', '"env":{"A":"say', '"env":{"A":7,'])
+def test_the_mark_that_ends_a_quoted_text_may_begin_the_next_name(begin: str) -> None:
+    """The text was cut off: the first mark that is not quoted belongs to what follows."""
+    quoted = begin.replace('"', '\\"')
+    assert PLAIN not in redactor().text(f'{quoted}"headers":{{"B":"{PLAIN}"}}')

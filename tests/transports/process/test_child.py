@@ -8,8 +8,10 @@ import resource
 import secrets
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -21,7 +23,7 @@ from bridle.transports.process.child import Child, InputPipe, Poller, widen
 from bridle.transports.process.processes import CHILD_ID_VARIABLE
 from bridle.transports.process.reaper import reaper
 from bridle.transports.process.states import Input, WaitHappening
-from bridle.transports.process.stderr import StderrDrain
+from bridle.transports.process.stderr import LineCallback, StderrDrain
 from bridle.transports.process.subprocess_async import AsyncChildProcess
 from bridle.transports.process.subprocess_sync import SyncChildProcess
 from bridle.waiting.threads import Wakeup
@@ -541,3 +543,67 @@ time.sleep(60)
             await transport.stop(turn_open=True)
 
     anyio.run(scenario, backend=backend)
+
+
+def test_whoever_is_behind_with_stderr_holds_up_its_own_end_alone(caplog: pytest.LogCaptureFixture) -> None:
+    asked: list[tuple[float, str]] = []
+    go_on = threading.Event()
+
+    class Behind(StderrDrain):
+        def calls_done(self, seconds: float) -> bool:
+            asked.append((seconds, threading.current_thread().name))
+            return seconds > 0 and go_on.wait(patience(20))
+
+    slow = start("import time; time.sleep(60)", drain=Behind)
+    quick = start("import time; time.sleep(60)")
+    slow.stop(turn_open=True)
+    assert ended(quick) == -signal.SIGTERM
+    assert not slow.done.is_set()
+    go_on.set()
+    assert slow.done.wait(patience(20))
+    assert asked == [(0, "bridle-reaper"), (1.0, "bridle-stderr-last")]
+    assert caplog.records == []
+
+
+def test_a_callback_has_a_thread_that_is_named_after_its_process() -> None:
+    found: list[threading.Thread] = []
+    line = LineCallback(lambda _: found.append(threading.current_thread()))
+    child = start("import sys; print('line', file=sys.stderr)", on_stderr=line)
+    pid = child.pid
+    ended(child, turn_open=False)
+    assert [(thread.name, thread.daemon) for thread in found] == [(f"bridle-stderr-{pid}-lines", True)]
+
+
+@pytest.mark.parametrize("group", [False, True])
+@pytest.mark.parametrize("error", [ProcessLookupError, PermissionError])
+def test_a_signal_that_cannot_be_sent_is_noted(
+    group: bool, error: type[OSError], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused(*_: object) -> None:
+        raise error
+
+    caplog.set_level(logging.DEBUG, "bridle")
+    child = start("import time; time.sleep(60)")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "killpg", refused)
+        patch.setattr(signal, "pidfd_send_signal", refused)
+        child.signal(signal.SIGTERM, group=group)
+    (record,) = caplog.records
+    assert (record.getMessage(), vars(record)["pid"]) == (f"process {child.pid} took no signal 15", child.pid)
+    assert alive(child.pid)
+    ended(child)
+
+
+def test_a_start_that_is_refused_says_why_and_keeps_the_cause(tmp_path: Path) -> None:
+    for argv, cwd, reason in (
+        (("/nowhere/claude",), None, "does not exist"),
+        (("/bin/sh",), tmp_path / "gone", "gone"),
+    ):
+        refused = LaunchPlan(argv=argv, environment={}, cwd=None if cwd is None else str(cwd))
+        child = Child(refused, stop_grace=1.0, kill_grace=1.0, stderr_tail_bytes=100)
+        with pytest.raises(SpawnError, match=reason) as caught:
+            child.start()
+        assert isinstance(caught.value.__cause__, FileNotFoundError)
+        assert caught.value.path == argv[0]
+        assert child.done.is_set()
+        assert child.pid == 0

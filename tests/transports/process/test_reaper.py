@@ -55,7 +55,9 @@ def test_a_step_that_fails_is_followed_by_the_last_resort(
             assert child.done.wait(30)
         assert wait_gone(pid)
         assert child.exit_code == -signal.SIGKILL
-    assert [record.message for record in caplog.records] == [f"a step of stopping process {pid} failed"]
+    assert [(record.message, vars(record)["pid"]) for record in caplog.records] == [
+        (f"a step of stopping process {pid} failed", pid)
+    ]
 
 
 def test_a_last_resort_that_fails_as_well_ends_the_stop_and_gives_everything_back(
@@ -68,6 +70,7 @@ def test_a_last_resort_that_fails_as_well_ends_the_stop_and_gives_everything_bac
             child.stop(turn_open=True)
             assert child.done.wait(30)
     said = [record.message for record in caplog.records]
+    assert {vars(record)["pid"] for record in caplog.records} == {pid}
     assert said.count(f"a step of stopping process {pid} failed") == 2
     assert f"process {pid} did not end after SIGKILL" in said
     os.kill(pid, signal.SIGKILL)

@@ -93,6 +93,19 @@ MORE_TESTS = {
         "tests/answering/test_servers.py",
         "tests/testing/script/test_report.py",
     ),
+    "budgets": (
+        "tests/fleet/test_fleet.py",
+        "tests/fleet/test_lost_workers.py",
+        "tests/telemetry/test_usage.py",
+        "tests/transcripts/test_accounting.py",
+    ),
+    "pool": ("tests/telemetry/test_pools.py", "tests/project/test_log_records.py"),
+    "storage": (
+        "tests/budgets/test_ledger.py",
+        "tests/fleet/test_journal.py",
+        "tests/pool/test_registry.py",
+        "tests/transports/process/test_orphans.py",
+    ),
     "errors.py": ("tests/test_errors.py",),
     "dialogs.py": ("tests/answering/test_dialogs.py",),
 }

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from bridle import Budget
+from bridle import Budget, BudgetError
 from bridle.budgets import Spend
+from bridle.budgets import ledger as module
 from bridle.budgets.ledger import Bounds, Ledger, Row
 
 # What a Bridle of version 2 of the tables has left.
@@ -130,6 +131,56 @@ def test_objects_on_one_file_see_each_others_turns(tmp_path: Path) -> None:
         for turn, ledger in (("one", one), ("two", other)):
             assert ledger.reserve(turn, [("", Bounds(100, None))], 50, FIRST) is None
         assert one.reserve("three", [("", Bounds(100, None))], 50, FIRST) == Row("", 0, 0, 100, 8, 2)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda ledger: ledger.reserve("turn", [("a", Bounds(100, None)), ("", FREE)], 10, FIRST),
+        lambda ledger: ledger.charge(["one"], [("a", FREE), ("", FREE)], 10, 1, (5.0, 5.0)),
+    ],
+    ids=["reserve", "charge"],
+)
+def test_no_other_program_comes_in_between_and_a_call_that_fails_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Callable[[Ledger], object]
+) -> None:
+    path = str(tmp_path / "budget.db")
+
+    def locked() -> int:
+        other = sqlite3.connect(path, timeout=0, isolation_level=None)
+        with closing(other), pytest.raises(sqlite3.OperationalError, match="locked"):
+            other.execute("BEGIN IMMEDIATE")
+        raise KeyboardInterrupt
+
+    with closing(Ledger(path)) as ledger:
+        assert ledger.reserve("one", [("a", FREE), ("", FREE)], 10, FIRST) is None
+        before = ledger.rows()
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "sign", locked)
+            with pytest.raises(KeyboardInterrupt):
+                call(ledger)
+        assert ledger.rows() == before
+        assert reserved(ledger, "next") == FIRST
+        call(ledger)
+        assert ledger.rows() != before
+
+
+def test_spending_is_looked_up_while_another_program_writes(tmp_path: Path) -> None:
+    path = str(tmp_path / "budget.db")
+    with closing(Ledger(path)) as ledger, closing(sqlite3.connect(path, isolation_level=None)) as other:
+        ledger.charge([], [("a", FREE)], 3, 4)
+        other.execute("BEGIN IMMEDIATE")
+        assert ledger.spent(["a", "b"]) == [Row("a", 3, 4), Row("b", 0, 0)]
+
+
+def test_a_file_of_an_older_bridle_is_refused_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "budget.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(VERSION_2 + "PRAGMA user_version = 1;")
+    with pytest.raises(BudgetError, match=r"budget\.db' has version 1, which is too old for this Bridle"):
+        Ledger(str(path))
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
 
 
 def test_a_file_of_another_program_is_used_as_it_is(tmp_path: Path) -> None:

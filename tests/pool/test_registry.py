@@ -7,14 +7,15 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from bridle.errors import RegistryError
-from bridle.pool import SQLiteRegistry
+from bridle.pool import MemoryRegistry, SQLiteRegistry
 from bridle.pool import registry as module
-from bridle.pool.registry import Beat, Held, Record
+from bridle.pool.registry import Beat, Held, Record, RegistryRow
 from bridle.storage.holders import holder_name, process_name
 from tests.contract import shows
 
@@ -79,6 +80,39 @@ def test_what_one_connection_stores_another_reads(opened: Opened) -> None:
     assert one.acquire("a", "me") == Held(taken=True, record=None)
 
 
+@shows("pool.registry.file")
+def test_the_list_of_conversations_has_those_with_a_session(opened: Opened) -> None:
+    one, two = opened(), opened()
+    records = {
+        "b": Record("session-b", "/b"),
+        "c": Record("session-c", "/c", said=True),
+        "a": Record("session-a", "/a", said=True, process="m|boot|space|7|9"),
+    }
+    assert one.acquire("empty", "one").taken
+    for key, record in records.items():
+        assert one.acquire(key, f"holder of {key}").taken
+        assert one.save(key, f"holder of {key}", record)
+    one.release("b", "holder of b")
+    rows = [RegistryRow(key, records[key], None if key == "b" else f"holder of {key}") for key in "abc"]
+    assert two.conversations() == rows
+    assert [two.conversations(key) for key in "abc"] == [[row] for row in rows]
+    assert two.conversations("empty") == two.conversations("none") == []
+    for key, record in records.items():
+        one.release(key, f"holder of {key}")
+        assert two.acquire(key, "two") == Held(taken=True, record=record)
+
+
+def test_a_lease_is_given_back_alone(opened: Opened) -> None:
+    registry = opened()
+    for key in "abc":
+        assert registry.acquire(key, "one").taken
+    assert not registry.acquire("b", "two").taken
+    registry.release("a", "one")
+    registry.forget("c")
+    assert registry.beat("one", ["a", "b", "c"]) == Beat(wanted=("b",), lost=("a", "c"))
+    assert [registry.acquire(key, "three").taken for key in "abc"] == [True, False, True]
+
+
 def test_the_file_is_of_its_owner_only(path: Path, opened: Opened) -> None:
     opened().acquire("a", "me")
     modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
@@ -86,7 +120,7 @@ def test_the_file_is_of_its_owner_only(path: Path, opened: Opened) -> None:
 
 
 @shows("pool.registry.expires")
-def test_the_lease_of_a_holder_elsewhere_ends_when_its_heartbeat_does(opened: Opened, clock: Clock) -> None:
+def test_the_lease_of_a_holder_elsewhere_ends_when_its_heartbeat_does(path: Path, opened: Opened, clock: Clock) -> None:
     dead, other = opened(), opened()
     dead.acquire("a", FAR)
     dead.save("a", FAR, ONE)
@@ -97,6 +131,8 @@ def test_the_lease_of_a_holder_elsewhere_ends_when_its_heartbeat_does(opened: Op
     assert other.acquire("a", "other") == Held(taken=True, record=ONE)
     assert dead.beat(FAR, ["a"]) == Beat(lost=("a",))
     assert not dead.save("a", FAR, Record("late", "/"))
+    with closing(sqlite3.connect(path)) as connection:  # nothing is left of it
+        assert connection.execute("SELECT holder FROM holders").fetchall() == [("other",)]
     dead.release("a", FAR)
     assert other.save("a", "other", ONE)
 
@@ -181,6 +217,31 @@ def test_one_who_stopped_waiting_keeps_nobody_out(opened: Opened, clock: Clock) 
     assert not registry.acquire("a", "three").taken
     clock.now += 3.1
     assert registry.acquire("a", "three").taken
+
+
+def test_each_conversation_is_waited_for_by_itself(opened: Opened, clock: Clock) -> None:
+    registry = opened()
+    for key in "ab":
+        assert registry.acquire(key, "one").taken
+        assert registry.save(key, "one", ONE)
+        assert not registry.acquire(key, "two").taken
+        registry.release(key, "one")
+    for taken in (False, False, True):
+        assert [registry.acquire(key, "three").taken for key in "ab"] == [taken, taken]
+        clock.now += 1.6
+
+
+def test_one_who_waits_keeps_others_out_while_its_process_runs(opened: Opened, clock: Clock) -> None:
+    registry = opened()
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+        gone = f"{process_name(process.pid)}|0badcafe"
+    for waiter, keeps in ((holder_name(), True), (FAR, True), (gone, False)):
+        assert registry.acquire(waiter, "one").taken
+        assert registry.save(waiter, "one", ONE)
+        assert not registry.acquire(waiter, waiter).taken
+        assert registry.beat("one", [waiter]).wanted == ((waiter,) if keeps else ())
+        registry.release(waiter, "one")
+        assert registry.acquire(waiter, "three").taken is not keeps
 
 
 def test_a_conversation_without_a_session_leaves_no_row(path: Path, opened: Opened) -> None:
@@ -312,8 +373,14 @@ def test_many_threads_and_connections_take_one_lease_at_a_time(opened: Opened) -
     assert most == [1]
 
 
+def test_registries_say_what_they_are(path: Path) -> None:
+    with closing(SQLiteRegistry(path)) as registry:
+        assert (repr(registry), registry.lease_seconds) == (f"SQLiteRegistry({str(path)!r})", 15.0)
+    assert repr(MemoryRegistry()) == "MemoryRegistry()"
+
+
 @pytest.mark.parametrize("seconds", [0, -1, None])
 def test_lease_seconds_are_checked(path: Path, seconds: float | None) -> None:
-    with pytest.raises((ValueError, TypeError)):
+    with pytest.raises((ValueError, TypeError), match=f"must be a positive number, got {seconds}"):
         SQLiteRegistry(path, lease_seconds=seconds)  # type: ignore[arg-type]
     assert not path.exists()

@@ -1,6 +1,6 @@
-"""A program that forks as C code does, which calls only Python's functions for the child, or is interrupted when it forks.
+"""Forks as of C code, which calls only Python's functions for the child, and forks that are interrupted.
 
-`forking_in_c.py SCENE PATH`. It is a program of its own: the copy must not depend on the threads that a process of tests has.
+Each scene runs in a copy of the tests' process, which has no other threads.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import ctypes
 import os
 import signal
 import sqlite3
-import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -189,6 +188,3 @@ def interrupted(path: str) -> None:
 SCENES: dict[str, Callable[[str], None]] = {
     each.__name__: each for each in (between_calls, in_calls, while_opening, interrupted)
 }
-
-if __name__ == "__main__":
-    SCENES[sys.argv[1]](sys.argv[2])

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import os
 import resource
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from bridle.storage.holders import (
+    boot,
     describe,
     holder_name,
     identity_in,
@@ -54,8 +60,9 @@ def test_a_process_runs_if_its_start_time_fits() -> None:
     assert is_running(own, start_time(own))
     assert is_running(own, None)
     assert not is_running(own, "1")
-    assert not is_running(0, None)
-    assert not is_running(2**22 + 7, None)
+    assert is_running(1, None)
+    for none in (0, -1, -own, 2**22 + 7, 2**70):  # a signal to a number below zero goes to many processes
+        assert is_running(none, None) is False
 
 
 def test_a_name_tells_whether_its_process_runs() -> None:
@@ -76,6 +83,75 @@ def test_a_name_tells_whether_its_process_runs() -> None:
     assert describe(mine) == f"process {pid}"
     assert describe("there|boot|space|7|1|abc") == "process 7 of there"
     assert describe("|boot|space|7|1|abc") == "process 7 of another machine"
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """Return what changes the surroundings of this process: it takes notice, as after a fork, when its id is another one."""
+    yield monkeypatch
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    boot()
+
+
+@pytest.mark.parametrize("machine", ["", "0123abcd\n"])
+@pytest.mark.parametrize("hidden", ["", "/proc/sys/kernel/random/boot_id"])
+def test_what_a_machine_tells_of_itself(elsewhere: pytest.MonkeyPatch, machine: str, hidden: str) -> None:
+    pid, real = os.getpid(), open
+
+    def opened(path: str, *values: Any, **more: Any) -> Any:
+        if path == hidden:
+            raise FileNotFoundError(path)
+        return io.StringIO(machine) if path == "/etc/machine-id" else real(path, *values, **more)
+
+    elsewhere.setattr("builtins.open", opened)
+    elsewhere.setattr(os, "getpid", lambda: -2)
+    hidden_away = process_name(pid)
+    assert (boot(), hidden_away.split("|")[1:3]) == ("", ["", ""])  # `/proc` shows another space of process ids
+    assert runs(hidden_away) is None
+    elsewhere.setattr(os, "getpid", lambda: pid)
+    mine = process_name(pid)
+    name, started, space, *rest = mine.split("|")
+    assert name == (f"{machine.strip()}@{os.uname().nodename}" if machine else "")
+    assert boot() == started
+    assert runs(hidden_away) is None
+    assert runs(mine) is (None if hidden else True)
+    assert (started, space) == ("", "") if hidden else (space.count("["), bool(started)) == (2, True)
+    before = "|".join((name, "before", space, *rest))
+    assert runs(before) is (False if machine and not hidden else None)
+    assert describe(before).startswith(f"process {pid} of {name or 'another machine'}")
+    assert runs("|".join((name, "", space, *rest))) is None
+
+
+@pytest.mark.skipif(not os.path.exists("/bin/ps"), reason="needs ps")
+@pytest.mark.parametrize(("node", "space"), [(0x0242AC110002, "darwin:242ac110002"), (0x010000000001, "")])
+def test_a_platform_without_proc(elsewhere: pytest.MonkeyPatch, node: int, space: str) -> None:
+    pid = os.getpid()
+    elsewhere.setattr(sys, "platform", "darwin")
+    elsewhere.setattr(uuid, "getnode", lambda: node)
+    elsewhere.setattr(os, "getpid", lambda: -node)
+    elsewhere.setenv("LC_ALL", "de_DE")
+    found = start_time(pid)
+    assert found is not None
+    assert datetime.strptime(found.replace("__", "_"), "%a_%b_%d_%H:%M:%S_%Y").year > 2000
+    with subprocess.Popen([sys.executable, "-I", "-S", "-c", "pass"]) as child:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert start_time(child.pid) is None
+
+    def ps(*_: Any, **__: Any) -> Any:  # that of Linux counts from the present time, and may be off by a second
+        return SimpleNamespace(stdout=b"Ss   Mon Nov  9 18:42:49 2026    \n")
+
+    elsewhere.setattr(subprocess, "run", ps)
+    name = process_name(pid)
+    assert name.split("|")[1:] == ["", space, str(pid), "Mon_Nov__9_18:42:49_2026"]
+    assert runs(name) is (True if space else None)  # an address that was made up is another one in each process
+    assert is_running(pid, "Mon_Nov__9_18:42:50_2026") is False
+
+    def late(*_: Any, timeout: float, **__: Any) -> None:
+        raise subprocess.TimeoutExpired("ps", timeout)
+
+    elsewhere.setattr(subprocess, "run", late)
+    assert start_time(pid) is None
+    assert is_running(pid, found) is True  # nobody is taken for gone
 
 
 def test_a_process_that_was_not_waited_for_does_not_run() -> None:

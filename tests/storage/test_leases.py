@@ -173,7 +173,8 @@ def test_a_beat_that_fails_is_followed_by_others(error: BaseException, caplog: p
     beats.wait(4)
     end(heart)
     [record] = caplog.records
-    assert record.levelname == "ERROR"
+    assert (record.levelname, record.getMessage()) == ("ERROR", "A heartbeat failed")
+    assert vars(record)["code"] == "HEARTBEAT_FAILED"
     assert record.exc_info is not None
     assert record.exc_info[1] is error
 

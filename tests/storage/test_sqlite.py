@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
-import subprocess
 import sys
 import threading
 import time
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from sys import _current_frames  # documented, in spite of its name
 from types import FrameType, SimpleNamespace
 
 import pytest
@@ -22,8 +23,6 @@ from tests.storage import forking_in_c
 from tests.storage.noting import TABLES, note, notes
 from tests.support.forking import Baton, Fork
 from tests.support.patience import patience
-
-PROJECT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -131,6 +130,32 @@ def test_a_fork_during_the_call_of_another_thread(database: Database) -> None:
     assert notes(database) == ["thread", "child"]
 
 
+def test_a_call_that_waits_while_its_process_forks_continues(path: str) -> None:
+    class Awaited(Database):
+        """Lets a thread call it as soon as it is ready for the fork."""
+
+        def before_fork(self) -> None:
+            super().before_fork()
+            thread.start()
+            until = time.monotonic() + patience(30)
+            while Database.look.__code__ not in codes(_current_frames().get(thread.ident or 0)):
+                assert time.monotonic() < until
+                time.sleep(0.001)
+
+    def codes(frame: FrameType | None) -> Iterator[object]:
+        while frame is not None:
+            yield frame.f_code
+            frame = frame.f_back
+
+    database = Awaited(path, TABLES, 1, patience(5))
+    thread = threading.Thread(target=note, args=(database, "thread"), daemon=True)
+    Fork(lambda _: None).wait()
+    thread.join(patience(30))
+    assert not thread.is_alive()
+    assert notes(database) == ["thread"]
+    database.close()
+
+
 def test_a_child_of_a_fork_has_a_copy_of_memory() -> None:
     database = Database(None, TABLES, 1, 5)
     note(database, "before")
@@ -172,12 +197,13 @@ def interrupted(at: str) -> Iterator[None]:
         if event == "c_call" and at == "work and rollback":
             raise KeyboardInterrupt
 
+    before = sys.getprofile()
     with pytest.raises(KeyboardInterrupt):
         sys.setprofile(look)
         try:
             yield
         finally:
-            sys.setprofile(None)
+            sys.setprofile(before)
 
 
 @pytest.mark.parametrize("at", ["begin", "work and rollback"])
@@ -333,23 +359,37 @@ def test_a_call_waits_for_other_programs_as_long_as_is_left(path: str, monkeypat
     database.close()
 
 
+KIND = "Check that it is a SQLite file of Bridle on a local disk, and that its folder is writable."
+LATER = "Another program held it for more than"
+SPACE = "Free some space: nothing was lost, and the same call continues."
+
+
 @pytest.mark.parametrize(
-    ("code", "problem"),
+    ("code", "problem", "text", "advice"),
     [
-        (sqlite3.SQLITE_ERROR, "damaged"),
-        (sqlite3.SQLITE_BUSY, "busy"),
-        (sqlite3.SQLITE_BUSY_SNAPSHOT, "busy"),
-        (sqlite3.SQLITE_LOCKED, "busy"),
-        (sqlite3.SQLITE_CORRUPT, "damaged"),
-        (sqlite3.SQLITE_FULL, "full"),
-        (sqlite3.SQLITE_NOTADB, "damaged"),
-        (sqlite3.SQLITE_IOERR, "failed"),
-        (sqlite3.SQLITE_READONLY_DBMOVED, "failed"),
+        (sqlite3.SQLITE_ERROR, "damaged", "no such table: notes", KIND),
+        (sqlite3.SQLITE_BUSY, "busy", "database is locked", LATER),
+        (sqlite3.SQLITE_BUSY_SNAPSHOT, "busy", "database is locked", LATER),
+        (sqlite3.SQLITE_LOCKED, "busy", "database table is locked", LATER),
+        (sqlite3.SQLITE_CORRUPT, "damaged", "database disk image is malformed.", KIND),
+        (sqlite3.SQLITE_FULL, "full", "database or disk is full", SPACE),
+        (sqlite3.SQLITE_NOTADB, "damaged", "file is not a database", KIND),
+        (
+            sqlite3.SQLITE_IOERR,
+            "failed",
+            "disk I/O error",
+            "Check that the disk has space and can be written: the same",
+        ),
+        (sqlite3.SQLITE_READONLY_DBMOVED, "failed", "attempt to write a readonly database", KIND),
+        (None, "failed", "an error of Python's module", KIND),
     ],
 )
-def test_an_error_of_sqlite_says_what_the_problem_is(database: Database, code: int, problem: str) -> None:
-    error = sqlite3.OperationalError("it happened")
-    error.sqlite_errorcode = code
+def test_an_error_of_sqlite_says_what_the_problem_is(
+    database: Database, code: int | None, problem: str, text: str, advice: str
+) -> None:
+    error = sqlite3.OperationalError(text)
+    if code is not None:
+        error.sqlite_errorcode = code
 
     def work(connection: sqlite3.Connection) -> None:
         connection.execute("INSERT INTO notes VALUES ('lost')")
@@ -358,8 +398,25 @@ def test_an_error_of_sqlite_says_what_the_problem_is(database: Database, code: i
     with pytest.raises(StorageError) as caught:
         database.transaction(work)
     assert (caught.value.problem, caught.value.retryable) == (problem, True)
+    assert str(caught.value).startswith(f"cannot be used: {text.rstrip('.')}. {advice}")
     assert caught.value.__cause__ is error
     assert notes(database) == []
+
+
+def test_a_text_that_is_no_unicode_is_refused_and_changes_nothing(database: Database) -> None:
+    with pytest.raises(StorageError, match=r"half of a surrogate pair: '\\ud800'") as caught:
+        database.transaction(
+            lambda connection: [connection.execute("INSERT INTO notes VALUES (?)", (text,)) for text in ("a", "\ud800")]
+        )
+    assert (caught.value.problem, caught.value.retryable) == ("unstorable", False)
+    assert notes(database) == []
+
+
+@pytest.mark.parametrize(("level", "number"), [("NORMAL", 1), ("FULL", 2), (None, 1)])
+def test_how_sure_a_transaction_is_when_it_returns(path: str, level: str | None, number: int) -> None:
+    database = Database(path, TABLES, 1, 5, *([] if level is None else [level]))
+    assert database.look(lambda connection: connection.execute("PRAGMA synchronous").fetchone()) == (number,)
+    database.close()
 
 
 def remove(path: str) -> None:
@@ -372,18 +429,20 @@ def replace(path: str) -> None:
     note(Database(path, TABLES, 1, 5), "other")
 
 
+@pytest.mark.parametrize("use", [lambda database: note(database, "before"), notes], ids=["written", "read"])
 @pytest.mark.parametrize("lose", [remove, replace, lambda path: Path(path).rename(path + ".old")])
 def test_a_file_that_is_lost_is_refused_until_it_is_closed(
-    database: Database, path: str, lose: Callable[[str], object]
+    database: Database, path: str, lose: Callable[[str], object], use: Callable[[Database], object]
 ) -> None:
-    note(database, "before")
+    use(database)
     lose(path)
     here = os.path.exists(path)
     for _ in range(3):
         for call in (note, lambda database, _: notes(database)):
-            with pytest.raises(StorageError, match="replaced" if here else "deleted or moved") as caught:
+            what = f"cannot be used any more: it was {'replaced' if here else 'deleted or moved'} while"
+            with pytest.raises(StorageError, match=what) as caught:
                 call(database, "late")
-            assert not caught.value.retryable
+            assert (caught.value.problem, caught.value.retryable) == ("moved", False)
     assert os.path.exists(path) == here  # none was made
     database.close()
     note(database, "after")
@@ -491,10 +550,41 @@ def test_a_file_with_two_names_is_refused(database: Database, path: str) -> None
     database.close()
     os.link(path, path + ".link")
     for name in (path, path + ".link"):
-        with pytest.raises(StorageError, match="more than one name"):
+        with pytest.raises(StorageError, match=r"more than one name .* use the copy\. Check") as caught:
             notes(Database(name, TABLES, 1, 5))
+        assert isinstance(caught.value.__cause__, OSError)
+        assert (caught.value.__cause__.errno, caught.value.problem) == (errno.EMLINK, "failed")
     os.unlink(path + ".link")
     assert notes(database) == ["before"]
+
+
+def test_a_folder_is_no_file_with_many_names(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    with pytest.raises(StorageError, match="unable to open database file"):
+        notes(Database(str(tmp_path), TABLES, 1, 5))
+
+
+@pytest.mark.parametrize("right", [os.R_OK, os.W_OK])
+def test_a_file_that_may_only_be_read_or_written_is_refused(
+    database: Database, path: str, monkeypatch: pytest.MonkeyPatch, right: int
+) -> None:
+    note(database, "before")
+    database.close()
+    monkeypatch.setattr(os, "access", lambda _, mode: not mode & ~right)  # the user of the tests may do everything
+    with pytest.raises(StorageError, match=r"cannot be used: Permission denied\. Check that its folder exists"):
+        notes(database)
+    monkeypatch.undo()
+    assert notes(database) == ["before"]
+
+
+def test_an_absolute_path_needs_no_working_directory(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    note(Database(database.path, TABLES, 1, 5), "here")
+    assert notes(database) == ["here"]
 
 
 @pytest.mark.parametrize("name", ["a b?c#d%41.db", "\udcff.db", "ü:x=1&mode=ro.db"])
@@ -549,9 +639,7 @@ def test_files_are_deleted_and_made_again_while_they_are_opened(path: str) -> No
     ],
 )
 def test_a_fork_that_databases_are_not_ready_for(scene: str, path: str) -> None:
-    command = [sys.executable, "-m", forking_in_c.__name__, scene, path]
-    done = subprocess.run(command, cwd=PROJECT, check=False, capture_output=True, text=True, timeout=patience(90))
-    assert done.returncode == 0, done.stderr
+    Fork(lambda _: forking_in_c.SCENES[scene](path)).wait()
 
 
 def test_databases_are_made_while_another_thread_forks(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from bridle import Options, PoolClosedError, RegistryError, StartError
-from bridle.pool import CallerQueued, PoolWarned, ProcessStarted
+from bridle import ConversationInUseError, Options, PoolClosedError, RegistryError, StartError
+from bridle.pool import CallerQueued, ConversationHibernated, PoolStats, PoolWarned, ProcessStarted
 from bridle.pool.core import (
     AFFINITY_SECONDS,
     INTERRUPT_SECONDS,
@@ -27,9 +27,11 @@ from bridle.pool.core import (
     Waiter,
 )
 from bridle.pool.differences import APPLIED, HARMLESS, Split, changes, split
-from bridle.pool.registry import Beat, MemoryRegistry
+from bridle.pool.registry import Beat, Held, MemoryRegistry
 from bridle.pool.states import LIVE, SLOT, Happening, State
+from bridle.pool.stats import Meter, WaitTimes
 from bridle.protocol.control_table import OPERATIONS
+from bridle.session.readers import Flag
 from tests.contract import shows
 from tests.support.examples import examples
 from tests.support.seeds import seeded
@@ -375,7 +377,17 @@ def test_the_error_of_a_timeout_names_the_obstacle() -> None:
     assert bench.kinds() == ["Finish"]
     assert bench.core.timed_out(bench.ask("a"), 5.0).cause == "leaving"
     other = Bench(bench.registry, "other")
-    assert other.core.timed_out(other.ask("a"), 5.0).cause == "elsewhere"
+    error = other.core.timed_out(other.ask("a"), 5.0)
+    assert (error.cause, error.holder) == ("elsewhere", "'me'")
+    alone = PoolCore(Options(), bench.core.limits, str)
+    waiter, other_waiter = alone.ask("new", PLAIN, 0.0), alone.ask("new", PLAIN, 0.0)
+    (acquire,) = alone.take(0.0)
+    error = alone.timed_out(waiter, 5.0)
+    assert (error.cause, error.holder) == ("registry", None)
+    assert isinstance(acquire, Acquire)
+    alone.acquired(acquire.conv, Held(taken=False), 0.0)
+    error = alone.timed_out(other_waiter, 5.0)
+    assert (error.cause, error.holder) == ("elsewhere", None), "the registry does not say who has it"
 
 
 def test_a_process_that_ignores_its_interrupt_is_stopped() -> None:
@@ -749,6 +761,233 @@ def test_the_end() -> None:
     bench.end_all()
     assert bench.core.emptied.is_set
     assert bench.core.live == 0
+
+
+def near(value: float) -> Any:
+    return pytest.approx(value)
+
+
+def test_the_numbers_of_a_pool() -> None:
+    bench = Bench(warm=1, max_live=5, memory=2000 * MB)
+    bench.take()
+    bench.end_all()
+    bench.now = 1.0
+    one = bench.ask("a")
+    bench.end_all()
+    bench.now = 2.0
+    two = bench.ask("b", Split({}, {"title": "t"}))
+    bench.now = 2.5
+    bench.end_all()
+    bench.give_back(one.slot)
+    bench.now = 3.0
+    assert bench.core.timed_out(bench.ask("b"), 1.0).cause == "held"
+    three, last = bench.ask("c"), bench.ask("d", Split({}, {"title": "t"}))
+    bench.core.measured({0: 300 * MB, 1: 100 * MB, 77: MB})
+    assert two.slot is not None
+    bench.core.died(two.slot, bench.now)
+    waiting = bench.ask("b")
+    assert bench.core.stats() == PoolStats(
+        live=4,
+        starting=2,
+        warm=0,
+        busy=2,
+        idle=1,
+        waiting=2,
+        hibernated=0,
+        memory=(300 + 100 + 2 * 200) * MB,
+        hits=2,
+        cold_starts=1,
+        resumes=0,
+        evictions=0,
+        hibernations=0,
+        deaths=1,
+        start_failures=0,
+        timeouts=1,
+        waits=WaitTimes(3, near(0.51), near(0.51), (2, 0, 0, 1, 0, 0)),
+    )
+    assert bench.core.stats().waits.mean == pytest.approx(0.17)
+    assert {key: state for key, (_, state) in bench.core.standing.items()} == {"a": "live", "b": "held", "c": "held"}
+    bench.end_all()
+    bench.give_back(two.slot)
+    bench.give_back(three.slot)
+    bench.end_all()
+    bench.now = 30.0
+    bench.take()
+    bench.end_all()
+    assert waiting.slot is not None
+    assert (waiting.slot.session_id, waiting.source, last.source) == (two.slot.session_id, "resumed", "started")
+    stats = bench.core.stats()
+    assert (stats.busy, stats.idle, stats.deaths, stats.waits.count) == (2, 2, 1, 5)
+
+
+def test_waits_are_counted_in_classes() -> None:
+    meter = Meter()
+    assert (meter.waits, meter.waits.mean) == (WaitTimes(), 0.0)
+    for seconds in (0.001, 0.0011, 0.01, 0.1, 1.0, 0.5, 10.0, 11.0):
+        meter.waited(seconds)
+    assert meter.waits == WaitTimes(8, near(22.6121), 11.0, (1, 2, 1, 2, 1, 1))
+
+
+@pytest.mark.parametrize("key", ["a", None])
+@pytest.mark.parametrize("closing", [False, True])
+def test_a_caller_that_got_a_dead_process_waits_again_before_all_others(key: str | None, closing: bool) -> None:
+    bench = Bench(max_live=1)
+    first = bench.ask(key)
+    bench.end_all()
+    others = [bench.ask(key), bench.ask("b")]
+    assert first.slot is not None
+    bench.core.died(first.slot, bench.now)
+    if closing:
+        bench.core.close()
+    slot, flag = first.slot, first.flag
+    bench.give_back(slot)
+    bench.core.again(first)
+    if closing:
+        assert isinstance(first.error, PoolClosedError)
+        assert first.flag.is_set
+        return
+    assert first.error is None
+    assert first.flag is not flag
+    places = [event.place for event in bench.core.take_events(places=True) if isinstance(event, CallerQueued)]
+    assert places == [1, 2, 3]
+    for waiter in (first, *others):
+        bench.take()
+        bench.end_all()
+        assert waiter.slot is not None
+        assert waiter.slot is not slot
+        bench.give_back(waiter.slot)
+        bench.end_all()
+
+
+def test_a_conversation_is_claimed_when_nobody_has_it() -> None:
+    bench = Bench()
+    waiter = bench.ask("a")
+    with pytest.raises(ConversationInUseError, match="'a'"):
+        bench.core.claim("a")  # a caller waits
+    bench.end_all()
+    with pytest.raises(ConversationInUseError):
+        bench.core.claim("a")  # it has a holder
+    bench.give_back(waiter.slot)
+    flag = bench.core.claim("a")
+    assert isinstance(flag, Flag)
+    bench.take()
+    assert [event.reason for event in bench.core.take_events() if isinstance(event, ConversationHibernated)] == [
+        "forgotten"
+    ]
+    assert bench.core.claim("a") is flag, "its process has to end first"
+    bench.end_all()
+    assert bench.core.stats().hibernated == 1
+    claimed = bench.core.claim("a")
+    assert not isinstance(claimed, Flag)
+    assert bench.core.stats().hibernated == 0
+    waiter = bench.ask("a")
+    assert (waiter.slot, bench.jobs) == (None, []), "it is kept from all callers"
+    bench.core.released(claimed)
+    bench.take()
+    bench.end_all()
+    assert waiter.slot is not None
+    bench.core.close()
+    with pytest.raises(PoolClosedError):
+        bench.core.claim("b")
+
+
+def test_a_conversation_that_another_program_runs_is_requested_ever_less_often() -> None:
+    registry = MemoryRegistry()
+    assert registry.acquire("a", "he").taken
+    bench = Bench(registry)
+    waiter = bench.ask("a")
+    pauses = []
+    for _ in range(6):
+        at = bench.core.next_time()
+        assert at is not None
+        pauses.append(at - bench.now)
+        bench.now = at
+        bench.take()
+    assert pauses == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.5, 0.5])
+    assert waiter.slot is None
+    registry.release("a", "he")
+    bench.now += 0.5
+    bench.take()
+    bench.end_all()
+    assert waiter.slot is not None
+
+
+@pytest.mark.parametrize(
+    ("held_at", "working", "stopped"), [(1.0, False, True), (2.0, False, True), (2.1, False, False), (1.0, True, False)]
+)
+def test_a_lease_that_a_heartbeat_has_not_found_is_lost_if_it_is_older(
+    held_at: float, working: bool, stopped: bool
+) -> None:
+    bench = Bench()
+    bench.now = held_at
+    waiter = bench.ask("a")
+    bench.end_all()
+    assert waiter.conv is not None
+    waiter.conv.working = working
+    bench.core.beaten(Beat(lost=("a", "unknown"), wanted=("unknown",)), 2.0)
+    bench.take()
+    assert bench.kinds() == (["Stop"] if stopped else [])
+
+
+def test_a_lease_that_no_conversation_has_is_given_back() -> None:
+    bench = Bench()
+    for key in ("left", "used"):
+        assert bench.registry.acquire(key, "me").taken
+    waiter = bench.ask("used")
+    bench.core.beaten(Beat(), 1.0, {"left", "used"})
+    bench.take()
+    bench.end_all()
+    assert waiter.slot is not None
+    assert bench.registry.acquire("left", "other").taken
+    assert not bench.registry.acquire("used", "other").taken
+
+
+@pytest.mark.parametrize(("age", "stopped"), [(9.0, False), (9.01, True)])
+@pytest.mark.parametrize("beaten", [0.0, 5.0])
+def test_without_heartbeats_a_lease_is_lost_after_its_time(age: float, stopped: bool, beaten: float) -> None:
+    bench = Bench()
+    bench.now = 3.0
+    bench.ask("a")
+    bench.end_all()
+    bench.core.beaten(Beat(), beaten)
+    bench.core.beat_failed(max(3.0, beaten) + age)
+    bench.take()
+    assert bench.kinds() == (["Stop"] if stopped else [])
+
+
+@shows("pool.limits.too-small")
+@pytest.mark.parametrize(("crowded", "warns"), [(9, False), (10, True)])
+@pytest.mark.parametrize("limit", ["max_live", "memory_limit"])
+def test_a_pool_is_too_small_if_every_second_caller_waits_for_a_place(crowded: int, warns: bool, limit: str) -> None:
+    bench = Bench(max_live=1) if limit == "max_live" else Bench(max_live=5, memory=300 * MB)
+    for number in range(20):
+        waiter = bench.ask("a" if number < 20 - crowded else str(number))
+        bench.end_all()
+        assert waiter.slot is not None
+        bench.core.take_events() if number < 19 else None
+        bench.give_back(waiter.slot)
+    warnings = [event.warning for event in bench.core.take_events() if isinstance(event, PoolWarned)]
+    context = {"limit": limit, "waited": 10, "of": 20, "max_live": bench.core.limits.max_live}
+    assert [warning.context for warning in warnings] == ([context] if warns else [])
+
+
+@shows("pool.limits.memory")
+def test_a_process_that_was_not_measured_counts_as_much_as_the_others() -> None:
+    bench = Bench(max_live=9, memory=1000 * MB)
+    assert bench.core.memory == 0
+    for key, size in (("a", 100), ("b", 500), ("c", None)):
+        bench.ask(key)
+        bench.end_all()
+        if size is not None:
+            bench.core.measured({slot.number: size * MB for slot in bench.core.slots.values() if slot.key == key})
+    assert bench.core.memory == (100 + 500 + 300) * MB
+    bench.ask("d")
+    assert not bench.jobs, "there is no room for 300 MB"
+    bench.core.measured({slot.number: 100 * MB for slot in bench.core.slots.values() if slot.key == "b"})
+    bench.take()
+    assert bench.kinds() == ["Start"]
+    bench.end_all()
+    assert bench.core.memory == 400 * MB
 
 
 class Play:

@@ -376,7 +376,9 @@ def test_many_threads_and_connections_take_one_lease_at_a_time(opened: Opened) -
 def test_registries_say_what_they_are(path: Path) -> None:
     with closing(SQLiteRegistry(path)) as registry:
         assert (repr(registry), registry.lease_seconds) == (f"SQLiteRegistry({str(path)!r})", 15.0)
-    assert repr(MemoryRegistry()) == "MemoryRegistry()"
+        assert registry.blocking
+    memory = MemoryRegistry()
+    assert (repr(memory), memory.lease_seconds, memory.blocking) == ("MemoryRegistry()", 3600.0, False)
 
 
 @pytest.mark.parametrize("seconds", [0, -1, None])

@@ -423,7 +423,10 @@ def test_a_forked_process(tmp_path: Path) -> None:
         try:
             in_memory.account()
         except BudgetError as error:
-            return 0 if "Budget(path=...)" in str(error) and shared.spent == Spend(0.0, 0) else 3
+            text = "This budget was made before the process was forked, and is kept in memory: it would not see what other processes spend."
+            given = str(error).startswith(text) and str(error).endswith("a file: `Budget(path=...)`.")
+            shared.charge(0.25)
+            return 0 if given and shared.spent == Spend(0.25, 0) else 3
         return 4
 
     child = os.fork()
@@ -433,7 +436,7 @@ def test_a_forked_process(tmp_path: Path) -> None:
         finally:
             os._exit(5)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert shared.spent == Spend(0.0, 0)
+    assert shared.spent == Spend(0.25, 0)
     shared.close()
 
 
@@ -447,16 +450,24 @@ def test_a_forked_process(tmp_path: Path) -> None:
         ({"usd": math.nan}, "`usd` must be from 0"),
         ({"usd": True}, "`usd` must be a number of US dollars"),
         ({"tokens": 1.5}, "`tokens` must be a whole number of tokens, got 1.5"),
-        ({"tokens": -1}, "`tokens` must be from 0"),
-        ({"per": [1]}, "`per` must be a dict of limits"),
-        ({"per": {1: 2}}, "`per` must be a dict with names of keys"),
+        ({"tokens": -1}, "`tokens` must be from 0 to 10**15 tokens, or `math.inf` for no limit, got -1"),
+        ({"tokens": 10**15 + 1}, "`tokens` must be from 0 to 10**15 tokens"),
+        ({"usd": 1e9 + 1}, "`usd` must be from 0 to 1,000,000,000 US dollars"),
+        ({"per": [1]}, '`per` must be a dict of limits, such as {"tenant": 2.0}, got a list'),
+        ({"per": {1: 2}}, '`per` must be a dict with names of keys, such as {"tenant": 2.0}, got 1'),
         ({"per": {"no name": 2}}, "`per` must be a dict with names of keys"),
         ({"per": {"tenant": "much"}}, "`per['tenant']` must be a number of US dollars"),
         ({"per": {"tenant": Allowance(tokens=-1)}}, "`per['tenant'].tokens` must be from 0"),
         ({"usd": 1, "warn_at": 80}, "`warn_at` must be at most 1, got 80"),
         ({"usd": 1, "warn_at": 0}, "`warn_at` must be more than 0"),
-        ({"usd": 1, "prices": 3}, "`prices` must be a dict of prices"),
-        ({"usd": 1, "prices": {"m": 3}}, "`prices['m']` must be a `bridle.Price(input=..., output=...)`"),
+        (
+            {"usd": 1, "prices": 3},
+            '`prices` must be a dict of prices, such as {"my-model": Price(input=3, output=15)}, got 3',
+        ),
+        (
+            {"usd": 1, "prices": {"m": 3}},
+            "`prices['m']` must be a `bridle.Price(input=..., output=...)` in US dollars for a million tokens, got 3",
+        ),
         ({"usd": 1, "prices": {"": Price(input=1, output=1)}}, "`prices` must be a dict with names of models"),
         ({"usd": 1, "path": 3}, "`path` must be a str or a path, got 3"),
         ({"usd": 1, "reserve": "x"}, "`reserve` must be a number"),
@@ -467,6 +478,41 @@ def test_bad_values(given: dict[str, Any], text: str) -> None:
     with pytest.raises(OptionsError) as raised:
         Budget(**given)
     assert text in str(raised.value)
+
+
+@shows("budgets.limits.bad-values")
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"usd": -1}, "`usd` must be from 0"),
+        ({"tokens": 1.5}, "`tokens` must be a whole number of tokens, got 1.5"),
+        ({"usd": 3.0, "per": {"tenant": -1}}, "`per['tenant']` must be from 0"),
+    ],
+)
+def test_a_bad_limit_changes_no_limit(given: dict[str, Any], text: str) -> None:
+    budget = Budget(usd=1.0, per={"tenant": 2.0})
+    with pytest.raises(OptionsError) as raised:
+        budget.set_limits(**given)
+    assert text in str(raised.value)
+    assert budget.account().limit == Allowance(usd=1.0)
+    assert budget.account(tenant="a").limit == Allowance(usd=2.0)
+
+
+def test_limits_are_changed_one_by_one() -> None:
+    budget = Budget(usd=1e9, tokens=10**15, per={"tenant": 2.0, "tenant=gold": Allowance(tokens=7), "day": None})
+    for change, total in (
+        ({"usd": 3.0}, Allowance(usd=3.0, tokens=10**15)),
+        ({"tokens": 5.0}, Allowance(usd=3.0, tokens=5)),
+        ({"usd": math.inf, "per": {"day": 1.0, "tenant=gold": 9.0}}, Allowance(tokens=5)),
+        ({"tokens": math.inf}, Allowance()),
+    ):
+        budget.set_limits(**change)
+        assert budget.account().limit == total
+    limits = {key: budget.account(tenant=key).limit for key in ("gold", "other")}
+    assert limits == {"gold": Allowance(usd=9.0), "other": Allowance(usd=2.0)}
+    assert budget.account(day="1").limit == Allowance(usd=1.0)
+    with pytest.raises(TypeError):
+        Allowance(2.0)  # type: ignore[call-arg] # dollars, or tokens?
 
 
 @shows("budgets.limits.bad-values")
@@ -493,6 +539,7 @@ def test_a_bad_price_is_refused_where_it_is_made(name: str, value: Any) -> None:
     with pytest.raises(OptionsError, match=f"`{name}` must be a number of US dollars for a million tokens"):
         Price(**{"input": 1, "output": 1, name: value})
     assert Price(input=1, output=1).cache_read is None
+    assert Price(input=1e9, output=0, cache_read=0.0).input == 1e9
     with pytest.raises(OptionsError, match="`input`"):
         Price(input=None, output=1)  # type: ignore[arg-type]
 
@@ -518,7 +565,8 @@ def test_bad_keys() -> None:
 def test_reprs() -> None:
     budget = Budget(usd=1.0, per={"tenant": 2.0})
     assert repr(budget) == "Budget(usd=1.0, per={'tenant': Allowance(usd=2.0, tokens=None)})"
-    assert repr(budget.keyed(tenant="acme")).endswith(".keyed(tenant='acme')")
+    assert repr(budget.keyed(tenant="acme")) == f"{budget!r}.keyed(tenant='acme')"
+    assert repr(Budget(per={"a": 1.0, "b": None}).keyed(a="1", b="x=y")).endswith(".keyed(a='1', b='x=y')")
     assert Budget(usd=math.inf).remaining == Allowance()
 
 

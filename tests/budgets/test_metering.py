@@ -10,7 +10,7 @@ import pytest
 
 from bridle import Price
 from bridle.budgets.metering import Meter
-from bridle.budgets.prices import PRICES, price_of, short_name
+from bridle.budgets.prices import PRICES, Tokens, price_of, short_name
 from bridle.messages import Message, from_data
 from tests.contract import shows
 
@@ -189,6 +189,29 @@ def test_dates_and_regions_do_not_count(name: str) -> None:
     own = Price(input=7, output=7)
     assert price_of(name, {"claude-haiku-4-5": own}) == own
     assert price_of(name, {"claude-haiku-4-5": Price(input=1, output=1), name: own}) == own
+
+
+@shows("budgets.metering.prices")
+def test_the_price_list() -> None:
+    """Dollars for a million tokens that are read, written, read from the cache, and written to it for five minutes and for an hour."""
+    kinds = ("input", "output", "cache_read", "cache_write_5m", "cache_write_1h")
+    found: dict[tuple[float, ...], list[str]] = {}
+    for model, price in PRICES.items():
+        row = tuple(round(price.cost(Tokens(**{kind: 1_000_000})), 9) for kind in kinds)
+        found.setdefault(row, []).append(model.removeprefix("claude-"))
+    assert found == {
+        (4, 20, 0.2, 5, 8): ["opus-5-5"],
+        (5, 25, 0.5, 6.25, 10): ["opus-5", "opus-4-8", "opus-4-7", "opus-4-6", "opus-4-5"],
+        (2, 10, 0.1, 2.5, 4): ["sonnet-5-5"],
+        (2, 10, 0.2, 2.5, 4): ["sonnet-5"],
+        (3, 15, 0.3, 3.75, 6): ["sonnet-4-6", "sonnet-4-5", "sonnet-4-0", "sonnet-4", "3-7-sonnet"],
+        (8, 40, 0.2, 10, 16): ["fable-5-2", "mythos-5-2"],
+        (10, 50, 0.25, 12.5, 20): ["fable-5-1", "mythos-5-1"],
+        (10, 50, 1, 12.5, 20): ["fable-5", "mythos-5"],
+        (0.1, 0.5, 0.01, 0.125, 0.2): ["haiku-5-5"],
+        (1, 5, 0.1, 1.25, 2): ["haiku-4-5"],
+        (0.8, 4, 0.08, 1, 1.6): ["3-5-haiku"],
+    }
 
 
 def test_many_replies_need_little_memory() -> None:

@@ -56,6 +56,18 @@ def test_a_turn_that_is_queued_again_keeps_its_reservation_and_its_keys() -> Non
     assert budget.reserved.usd == 0.25
 
 
+def test_a_block_ends_and_leaves_those_around_it() -> None:
+    budget = Budget(per={"tenant": 1.0, "user": 1.0, "day": 1.0}, reserve=0.25)
+    watch = budget.keyed(day="1").observe(Talk())
+    with budget.keyed(tenant="a"):
+        with budget.keyed(user="u"), budget.keyed(tenant="b"):
+            watch.prompt_sending("inner", "go")
+        watch.prompt_sending("outer", "go")
+    watch.prompt_sending("none", "go")
+    reserved = {key: account.reserved.usd for key, account in budget.accounts().items()}
+    assert reserved == {"": 0.75, "day=1": 0.75, "tenant=a": 0.5, "tenant=b": 0.25, "user=u": 0.25}
+
+
 def test_turns_that_are_over_leave_nothing() -> None:
     budget = Budget(tokens=1)
     talk = Talk()

@@ -93,13 +93,8 @@ MORE_TESTS = {
         "tests/answering/test_servers.py",
         "tests/testing/script/test_report.py",
     ),
-    "budgets": (
-        "tests/fleet/test_fleet.py",
-        "tests/fleet/test_lost_workers.py",
-        "tests/telemetry/test_usage.py",
-        "tests/transcripts/test_accounting.py",
-    ),
-    "pool": ("tests/telemetry/test_pools.py", "tests/project/test_log_records.py"),
+    "budgets": ("tests/fleet/test_lost_workers.py", "tests/transcripts/test_accounting.py"),
+    "pool": ("tests/telemetry/test_pools.py",),
     "storage": (
         "tests/budgets/test_ledger.py",
         "tests/fleet/test_journal.py",
@@ -115,6 +110,7 @@ NOT_HERE = (
     "tests/contract/test_host_ends.py",
     "tests/session/test_many.py",
     "tests/session/test_random_stops.py",
+    "tests/storage/test_storms.py",
 )
 ARGUMENTS = ("-q", "--capture=no", "--shell=asyncio", "-pno:cacheprovider", "-pno:xdist", "-m", "not real_cli")
 OUTCOMES = ("killed", "survived", "no tests", "timeout", "equivalent", "not valid")

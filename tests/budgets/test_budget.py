@@ -72,7 +72,7 @@ def test_a_session_ends_its_turn_at_the_limit_and_continues_when_it_is_raised(sh
             assert any(isinstance(message, AssistantMessage) for message in error.partial.messages)
             assert error.session_id == talk.session_id
             error = await raised(lambda: ask(talk), BudgetExceededError)
-            assert not error.sent
+            assert error.sent is False
             assert "The prompt was not sent. Raise the limit with `Budget.set_limits(usd=...)`." in str(error)
             budget.set_limits(usd=1.0)
             assert (await ask(talk)).text == "One file."
@@ -499,6 +499,7 @@ def test_a_bad_limit_changes_no_limit(given: dict[str, Any], text: str) -> None:
 
 
 def test_limits_are_changed_one_by_one() -> None:
+    assert Budget(usd=0, tokens=0).account().limit == Allowance(usd=0.0, tokens=0)
     budget = Budget(usd=1e9, tokens=10**15, per={"tenant": 2.0, "tenant=gold": Allowance(tokens=7), "day": None})
     for change, total in (
         ({"usd": 3.0}, Allowance(usd=3.0, tokens=10**15)),
@@ -551,6 +552,8 @@ def test_bad_keys() -> None:
         OptionsError, match=r"no key 'user'. It has 'tenant'. Add it with a limit: `Budget\(per=\{'user': 2.0\}\)`"
     ):
         budget.keyed(user="u1")
+    with pytest.raises(OptionsError, match=r"no key 'c'\. It has 'a', 'b'\. Add"):
+        Budget(per={"b": 1.0, "a=1": 1.0, "a": 1.0}).keyed(c="1")
     with pytest.raises(OptionsError, match="It has none"):
         Budget(usd=1.0).account(tenant="acme")
     for value in ("", 3):

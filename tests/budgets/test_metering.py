@@ -135,6 +135,17 @@ def test_a_background_reply_that_is_not_in_a_result_stays() -> None:
 
 
 @shows("budgets.metering.result")
+def test_a_result_tells_the_mean_of_its_calls() -> None:
+    meter = Meter({})
+    take(meter, reply("a", input_tokens=100), reply("b", input_tokens=100), result({OPUS: used(200, 60, 0.5)}))
+    assert meter.call == pytest.approx((0.25, 130))
+    take(meter, reply("c", input_tokens=100), result({OPUS: used(100, 20, 0.125)}))
+    assert meter.call == pytest.approx((0.125, 120))
+    take(meter, result({OPUS: used(100, 20, 0.125)}))  # of no reply, such as a title
+    assert meter.call is None
+
+
+@shows("budgets.metering.result")
 def test_older_clis_report_totals() -> None:
     meter = Meter({})
     take(meter, result(modelUsage={OPUS: used(100, 50, 1.0)}, total_cost_usd=1.0))
@@ -212,6 +223,15 @@ def test_the_price_list() -> None:
         (1, 5, 0.1, 1.25, 2): ["haiku-4-5"],
         (0.8, 4, 0.08, 1, 1.6): ["3-5-haiku"],
     }
+
+
+@shows("budgets.metering.prices")
+@pytest.mark.parametrize("kind", ["cache_read", "cache_write_5m", "cache_write_1h"])
+def test_a_price_of_the_cache_replaces_the_usual_part_of_the_input(kind: str) -> None:
+    tokens = Tokens(**{kind: 1_000_000})
+    assert Price(input=7, output=9, **{kind: 0.0}).cost(tokens) == 0
+    assert Price(input=7, output=9, **{kind: 3.0}).cost(tokens) == 3
+    assert Price(input=0, output=0).cost(Tokens(web_searches=3)) == pytest.approx(0.03)
 
 
 def test_many_replies_need_little_memory() -> None:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from bridle import BridleError, Budget, Options
-from bridle.budgets.amounts import Allowance
+from bridle.budgets.amounts import Allowance, Spend
 from bridle.budgets.book import Book, Limits
 from bridle.budgets.ledger import Ledger, Row
+from bridle.budgets.watching import Watch
 from bridle.messages import Message, from_data
 
 
@@ -82,6 +83,33 @@ def test_turns_that_are_over_leave_nothing() -> None:
     tables = {name: table for name, table in vars(watch).items() if isinstance(table, (dict, set))}
     assert len(tables) == 3
     assert not any(tables.values())
+
+
+def test_calls_that_were_made_and_their_turns_are_told_to_the_ledger() -> None:
+    charged: list[tuple[Sequence[str], Any]] = []
+
+    class Noting(Ledger):
+        def charge(self, turns: Sequence[str], keys: Any, usd: int, tokens: int, call: Any = None) -> Any:
+            charged.append((turns, call))
+            return super().charge(turns, keys, usd, tokens, call)
+
+    ledger = Noting(None)
+    book = Book(Limits(Allowance(usd=1.0), {}), warn_at=None, prices={}, reserve=None, ledger=lambda: ledger)
+    watch = Watch(book, Talk(), ())
+    watch.prompt_sending("a", "go")
+    assert book.accounts([""])[0].reserved == Spend(0.05, 20_000)
+    usage = {"inputTokens": 100, "outputTokens": 100, "costUSD": 0.25, "costBasis": "list"}
+    frame = {"type": "result", "subtype": "success", "is_error": False, "uuid": "r", "session_id": "s"}
+    end = from_data({**frame, "model_usage_since_last_result": {"claude-opus-5-5": usage}})
+    assert isinstance(end, Message)
+    watch.messages_received([calls("m"), end], ("a",))
+    watch.turn_changed("a", "completed", None)
+    [(first, none), (second, call)] = charged
+    assert (none, call) == (None, (0.25e9, 200))
+    watch.prompt_sending("b", "go")
+    assert book.accounts([""])[0].reserved == Spend(0.25, 200)
+    assert first == second
+    assert first[0].endswith("/a")
 
 
 def test_keys_without_a_limit_are_not_looked_up() -> None:

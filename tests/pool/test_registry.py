@@ -228,7 +228,7 @@ def test_each_conversation_is_waited_for_by_itself(opened: Opened, clock: Clock)
         registry.release(key, "one")
     for taken in (False, False, True):
         assert [registry.acquire(key, "three").taken for key in "ab"] == [taken, taken]
-        clock.now += 1.6
+        clock.now += 1.5
 
 
 def test_one_who_waits_keeps_others_out_while_its_process_runs(opened: Opened, clock: Clock) -> None:

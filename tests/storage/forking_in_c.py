@@ -55,6 +55,7 @@ def refused(*databases: Database) -> None:
             note(database, "child")
         except StorageError as error:
             assert "Use `os.fork`" in str(error), error
+            assert (error.problem, error.retryable) == ("failed", True)
         else:
             raise AssertionError("it was used")
 

@@ -51,6 +51,8 @@ def test_the_space_of_process_ids_has_the_name_that_the_cli_writes(tmp_path: Pat
     namespace = os.readlink("/proc/self/ns/pid")
     (tmp_path / "machine-id").write_text("abc\n")
     assert process_domain(str(tmp_path / "machine-id")) == f"linux:abc:{namespace}"
+    (tmp_path / "machine-id").write_bytes(b"a\xffc\n")
+    assert process_domain(str(tmp_path / "machine-id")) == f"linux:a\ufffdc:{namespace}"
     # Seen with CLI 2.1.330 in a container without this file.
     assert process_domain(str(tmp_path / "missing")) == f"linux::{namespace}"
 
@@ -108,7 +110,9 @@ def test_what_a_machine_tells_of_itself(elsewhere: pytest.MonkeyPatch, machine: 
     hidden_away = process_name(pid)
     assert (boot(), hidden_away.split("|")[1:3]) == ("", ["", ""])  # `/proc` shows another space of process ids
     assert runs(hidden_away) is None
+    assert boot() == ""
     elsewhere.setattr(os, "getpid", lambda: pid)
+    assert bool(boot()) is not bool(hidden)
     mine = process_name(pid)
     name, started, space, *rest = mine.split("|")
     assert name == (f"{machine.strip()}@{os.uname().nodename}" if machine else "")

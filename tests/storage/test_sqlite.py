@@ -221,8 +221,10 @@ def test_an_interrupted_call_leaves_no_transaction(database: Database, path: str
 def test_a_call_in_the_middle_of_another_one_is_refused(database: Database) -> None:
     def work(connection: sqlite3.Connection) -> None:
         connection.execute("INSERT INTO notes VALUES ('outer')")
-        with pytest.raises(StorageError, match="signal handler") as caught:
+        with pytest.raises(StorageError) as caught:
             note(database, "inner")
+        text = "cannot be used in the middle of another call of the same thread, as in a signal handler. Call it later."
+        assert (str(caught.value), caught.value.problem) == (text, "busy")
         assert caught.value.retryable
 
     database.transaction(work)
@@ -357,6 +359,9 @@ def test_a_call_waits_for_other_programs_as_long_as_is_left(path: str, monkeypat
     step = 5.0
     assert waits() == 100  # other threads took all of it
     database.close()
+    step, database = 0.01, Database(path, TABLES, 1, 0.0)
+    assert (waits(), waits()) == (0, 0)  # it does not wait at all
+    database.close()
 
 
 KIND = "Check that it is a SQLite file of Bridle on a local disk, and that its folder is writable."
@@ -449,9 +454,12 @@ def test_a_file_that_is_lost_is_refused_until_it_is_closed(
     assert notes(database) == ["other", "after"] if here else ["after"]
 
 
+@pytest.mark.parametrize("use", [lambda database: note(database, "before"), notes], ids=["written", "read"])
 @pytest.mark.parametrize("ending", ["-wal", "-shm"])
-def test_a_log_that_is_lost_is_refused(database: Database, path: str, ending: str) -> None:
-    note(database, "before")
+def test_a_log_that_is_lost_is_refused(
+    database: Database, path: str, ending: str, use: Callable[[Database], object]
+) -> None:
+    use(database)
     Path(path + ending).unlink()
     with pytest.raises(StorageError, match=rf"its file notes\.db{ending} was deleted"):
         note(database, "late")

@@ -101,6 +101,18 @@ MORE_TESTS = {
         "tests/pool/test_registry.py",
         "tests/transports/process/test_orphans.py",
     ),
+    "testing": (
+        "tests/queries/test_map.py",
+        "tests/queries/test_retry.py",
+        "tests/session/test_ask.py",
+        "tests/session/test_life.py",
+        "tests/telemetry/test_tree.py",
+        "tests/transcripts/stores/test_adapters.py",
+        "tests/transports/recording/test_linear.py",
+        "tests/transports/recording/test_trace.py",
+    ),
+    "traces": ("tests/transports/recording/test_linear.py",),
+    "telemetry": ("tests/fleet/test_telemetry.py",),
     "errors.py": ("tests/test_errors.py",),
     "dialogs.py": ("tests/answering/test_dialogs.py",),
 }

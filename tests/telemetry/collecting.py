@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, Metric, NumberDataPoint
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -75,17 +75,30 @@ class Collected:
 
     def points(self, metric: str) -> list[tuple[dict[str, Any], Any]]:
         """The points of a metric: attributes, and the number of a counter or (count, sum) of a histogram."""
-        data = self.reader.get_metrics_data()
         return [
             (
                 dict(point.attributes or {}),
                 point.value if isinstance(point, NumberDataPoint) else (point.count, point.sum),
             )
+            for found in self.metrics()
+            if found.name == metric
+            for point in found.data.data_points
+        ]
+
+    def exemplars(self) -> dict[str, set[int | None]]:
+        """The spans that the points of each metric name."""
+        return {
+            found.name: {each.span_id for point in found.data.data_points for each in point.exemplars}
+            for found in self.metrics()
+        }
+
+    def metrics(self) -> list[Metric]:
+        data = self.reader.get_metrics_data()
+        return [
+            found
             for resource in (data.resource_metrics if data is not None else ())
             for scope in resource.scope_metrics
             for found in scope.metrics
-            if found.name == metric
-            for point in found.data.data_points
         ]
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bridle.messages import ServerToolUseBlock, TextBlock, ThinkingBlock, ToolUseBlock
+from bridle.messages import McpToolUseBlock, ServerToolUseBlock, TextBlock, ThinkingBlock, ToolUseBlock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -41,7 +41,7 @@ def parts_of(blocks: Iterable[Any]) -> list[dict[str, Any]]:
             parts.append({"type": "text", "content": block.text})
         elif isinstance(block, ThinkingBlock):
             parts.append({"type": "reasoning", "content": block.thinking})
-        elif isinstance(block, (ToolUseBlock, ServerToolUseBlock)):
+        elif isinstance(block, (ToolUseBlock, ServerToolUseBlock, McpToolUseBlock)):
             parts.append({"type": "tool_call", "id": block.id, "name": block.name, "arguments": block.input})
     return parts
 

@@ -12,6 +12,7 @@ from opentelemetry.trace import TraceState
 
 import bridle
 from bridle import Options, OptionsError
+from bridle.telemetry import environment as environment_of
 from tests.contract import shows
 from tests.support.session_fixtures import StandIn
 from tests.support.shell import Shell
@@ -149,3 +150,83 @@ def test_provider_and_name(shell: Shell, collected: Collected, playing: StandIn)
 
     shell.play(scenario)
     assert attributes(collected.one("invoke_agent reviewer"))["gen_ai.provider.name"] == "aws.bedrock"
+
+
+@shows("telemetry.content")
+@pytest.mark.parametrize(
+    ("setting", "captures"),
+    [
+        *(("true", True), (" True ", True), ("1", True), ("SPAN_ONLY", True), ("span_and_event", True)),
+        *((None, False), ("", False), ("false", False), ("0", False), ("no", False), ("event_only", False)),
+    ],
+)
+def test_the_variable_of_the_conventions_allows_content(
+    monkeypatch: pytest.MonkeyPatch, setting: str | None, captures: bool
+) -> None:
+    monkeypatch.delenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", raising=False)
+    if setting is not None:
+        monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", setting)
+    assert environment_of.captures_content() is captures
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, "anthropic"),
+        ({"CLAUDE_CODE_USE_BEDROCK": "0"}, "anthropic"),
+        ({"CLAUDE_CODE_USE_BEDROCK": "1"}, "aws.bedrock"),
+        ({"CLAUDE_CODE_USE_BEDROCK": "", "CLAUDE_CODE_USE_VERTEX": "True"}, "gcp.vertex_ai"),
+    ],
+)
+def test_the_provider_is_that_of_the_cli(
+    collected: Collected, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: str
+) -> None:
+    assert environment_of.provider(variables) == expected
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    stream = bridle.sync.query("hello", Options(telemetry=collected.telemetry(), cli_path="/missing/claude"))
+    with pytest.raises(bridle.CLINotFoundError):
+        stream.result()
+    assert attributes(collected.one("invoke_agent claude-code"))["gen_ai.provider.name"] == expected
+
+
+@shows("telemetry.cli")
+@pytest.mark.parametrize("signal", ["TRACES", "METRICS", "LOGS"])
+@pytest.mark.parametrize(
+    ("value", "refused"),
+    [("console", True), ("otlp, Console ", True), ("otlp", False), ("", False), ("consoles,none", False)],
+)
+def test_the_console_is_refused_for_every_signal(signal: str, value: str, refused: bool) -> None:
+    name = f"OTEL_{signal}_EXPORTER"
+    if not refused:
+        environment_of.check_exporters({name: value})
+        return
+    with pytest.raises(OptionsError) as caught:
+        environment_of.check_exporters({name: value})
+    assert caught.value.field == f"env.{name}"
+    assert str(caught.value) == (
+        f"`telemetry` has `cli=True`, and {name} contains `console`: the CLI would write telemetry into its standard output, "
+        f"which carries the protocol. Set `Options(env={{'{name}': 'otlp'}})`."
+    )
+
+
+@shows("telemetry.cli")
+def test_the_telemetry_of_the_cli_is_turned_on_without_changing_what_is_set() -> None:
+    names = ("TRACES", "METRICS", "LOGS")
+    on = {"CLAUDE_CODE_ENABLE_TELEMETRY": "1", "CLAUDE_CODE_ENHANCED_TELEMETRY_BETA": "1"}
+    assert environment_of.switches({}) == {**on, **{f"OTEL_{name}_EXPORTER": "otlp" for name in names}}
+    assert environment_of.switches({f"OTEL_{name}_EXPORTER": "" for name in names}) == on
+
+
+@shows("telemetry.traceparent")
+def test_a_context_of_the_options_is_not_mixed_with_another() -> None:
+    around = trace.set_span_in_context(
+        trace.NonRecordingSpan(trace.SpanContext(7, 8, True, trace.TraceFlags(1))), baggage.set_baggage("tenant", "7")
+    )
+    mine = f"00-{7:032x}-{8:016x}-01"
+    found = environment_of.trace_context(around, Options())
+    assert found == {"TRACEPARENT": mine, "TRACESTATE": None, "BAGGAGE": "tenant=7"}
+    for given in ({"TRACEPARENT": EXPLICIT}, {"TRACEPARENT": None}):
+        assert environment_of.trace_context(around, Options(env=given)) == {}
+    assert environment_of.trace_context(around, Options(env={"TRACESTATE": "mine=1"})) == found
+    assert environment_of.trace_context(baggage.set_baggage("tenant", "7"), Options()) == {}

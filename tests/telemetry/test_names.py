@@ -10,6 +10,9 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from opentelemetry import metrics
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.semconv._incubating.attributes import (
     error_attributes,
@@ -123,5 +126,26 @@ def test_settings_can_be_sent_to_another_process_and_providers_cannot() -> None:
     telemetry = bridle.Telemetry(content=True, cli=True, name="reviewer")
     telemetry.observe_run("a fleet", 4).ended(None)
     assert repr(pickle.loads(pickle.dumps(telemetry))) == repr(telemetry)
-    with pytest.raises(TypeError, match="belongs to its process"):
-        pickle.dumps(bridle.Telemetry(TracerProvider()))
+    for providers in ({"tracer_provider": TracerProvider()}, {"meter_provider": MeterProvider()}):
+        with pytest.raises(TypeError, match="belongs to its process"):
+            pickle.dumps(bridle.Telemetry(**providers))
+
+
+def test_a_provider_that_comes_later_gets_the_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    readers = InMemoryMetricReader(), InMemoryMetricReader()
+    providers = [MeterProvider([reader]) for reader in readers]
+    monkeypatch.setattr(metrics, "get_meter_provider", lambda: providers[0])
+    telemetry, other = bridle.Telemetry(), bridle.Telemetry()
+    for later in (False, True):
+        if later:
+            monkeypatch.setattr(metrics, "get_meter_provider", lambda: providers[1])
+        for each in (telemetry, other, telemetry):
+            each.observe_pool().hibernated("idle")
+    for reader in readers:
+        data = reader.get_metrics_data()
+        assert data is not None
+        [metric] = [
+            found for all_of in data.resource_metrics for scope in all_of.scope_metrics for found in scope.metrics
+        ]
+        [point] = metric.data.data_points
+        assert point.value == 3  # type: ignore[union-attr]

@@ -674,6 +674,7 @@ def test_a_callback_is_inside_of_its_call_or_agent(collected: Collected) -> None
     in_agent = SimpleNamespace(agent_id="g1")
     calls = {
         "of the call": called_back("hook", "1", event="of the call", tool="Bash", tool_use_id="a", meta=meta),
+        "of the call without its name": called_back("hook", "7", event="of the call without its name", tool_use_id="a"),
         "of the agent": called_back("hook", "2", event="of the agent", request=in_agent),
         "of nobody": called_back("hook", "3", event="of nobody", request=SimpleNamespace(agent_id="g2")),
         "of an early call": called_back(
@@ -704,6 +705,7 @@ def test_a_callback_is_inside_of_its_call_or_agent(collected: Collected) -> None
     above = {name: parent(collected.one(f"bridle.hook {name}")) for name in (*calls, "after the agent")}
     assert above == {
         "of the call": id_of(bash),
+        "of the call without its name": id_of(bash),
         "of the agent": id_of(finder),
         "of nobody": id_of(second),  # of the turn that runs
         "of an early call": id_of(read),
@@ -715,13 +717,21 @@ def test_a_callback_is_inside_of_its_call_or_agent(collected: Collected) -> None
     assert meta["traceparent"].split("-")[2] == f"{inside['of the call']:016x}"
 
 
-def test_a_callback_before_the_first_turn_is_inside_of_the_caller(collected: Collected) -> None:
-    with collected.tracer.start_as_current_span("caller"):
+def test_what_belongs_to_no_turn_is_inside_of_the_caller(collected: Collected) -> None:
+    with collected.tracer.start_as_current_span("caller") as span:
         observed = collected.telemetry().observe(Subject())
     call = called_back("hook", event="SessionStart")
     observed.callback_started(call)
     observed.callback_ended(call, CallbackEnd("answered", {}, ""))
-    assert parent(collected.one("bridle.hook SessionStart")) == id_of(collected.one("caller"))
+    observed.messages_received([said("m1", {"type": "text", "text": "x"}, parent="of an earlier process")], ())
+    used = {"m": {"inputTokens": 5, "outputTokens": 1}}
+    observed.messages_received([result(total_cost_usd=0.5, modelUsage=used)], ())
+    observed.ended(None, 0)
+    caller = id_of(span)  # type: ignore[arg-type]
+    assert {parent(collected.one(name)) for name in ("bridle.hook SessionStart", "invoke_agent subagent")} == {caller}
+    exemplars = collected.exemplars()
+    assert exemplars["bridle.cost"] == exemplars["gen_ai.client.token.usage"] == {caller}
+    assert [value for _, value in collected.points("bridle.cost")] == [0.5]
 
 
 @shows("telemetry.background")

@@ -140,11 +140,11 @@ class _Tool:
 class _Agent:
     """The main agent of a turn, or a subagent."""
 
-    def __init__(self, name: str, span: Span, context: Context, turn: _Turn | None) -> None:
+    def __init__(self, name: str, span: Span, context: Context) -> None:
         self.name = name
         self.span = span
         self.context = context
-        self.turn = turn
+        self.turn: _Turn | None = None  # of a main agent
         self.began = time.monotonic()
         self.since = time.time_ns()  # from here on, the next response of the model
         self.chat: _Chat | None = None
@@ -206,7 +206,7 @@ class Watch(Observation):
         span = settings.tracer.start_span(
             f"{names.INVOKE_AGENT} {settings.agent}", around, SpanKind.INTERNAL, attributes, links
         )
-        return _Turn(turn_id, _Agent(settings.agent, span, set_span_in_context(span, around), None))
+        return _Turn(turn_id, _Agent(settings.agent, span, set_span_in_context(span, around)))
 
     def prompt_sending(self, turn_id: str, content: str | Sequence[Any]) -> None:
         """Begin the span of a turn."""
@@ -379,14 +379,14 @@ class Watch(Observation):
         tool = self._tools.get(parent)
         settings = self._settings
         if tool is not None:
-            around, turn = tool.context, tool.agent.turn
+            around = tool.context
         else:
             turn = turn or self._turn_of_now()
             around = self._caller if turn is None else turn.agent.context
         name = kind or (tool.subagent if tool is not None else None) or "subagent"
         attributes = {names.OPERATION: names.INVOKE_AGENT, names.PROVIDER: settings.provider, names.AGENT_NAME: name}
         span = settings.tracer.start_span(f"{names.INVOKE_AGENT} {name}", around, SpanKind.INTERNAL, attributes)
-        agent = self._agents[parent] = _Agent(name, span, set_span_in_context(span, around), turn)
+        agent = self._agents[parent] = _Agent(name, span, set_span_in_context(span, around))
         agent.background = tool is None or tool.span is None  # its call has ended, or is unknown
         return agent
 
@@ -396,7 +396,7 @@ class Watch(Observation):
         if chat is None or chat.id != message_id:
             self._end_chat(agent)
             chat = agent.chat = _Chat(message_id, model, agent.since)
-        if agent.turn is not None and agent is agent.turn.agent and not agent.turn.answered:
+        if agent.turn is not None and not agent.turn.answered:
             agent.turn.answered = True
             if agent.turn.sent:
                 seconds = time.monotonic() - agent.began

@@ -378,11 +378,8 @@ class Watch(Observation):
             return agent
         tool = self._tools.get(parent)
         settings = self._settings
-        if tool is not None:
-            around = tool.context
-        else:
-            turn = turn or self._turn_of_now()
-            around = self._caller if turn is None else turn.agent.context
+        turn = turn or self._turn_of_now()
+        around = tool.context if tool is not None else self._caller if turn is None else turn.agent.context
         name = kind or (tool.subagent if tool is not None else None) or "subagent"
         attributes = {names.OPERATION: names.INVOKE_AGENT, names.PROVIDER: settings.provider, names.AGENT_NAME: name}
         span = settings.tracer.start_span(f"{names.INVOKE_AGENT} {name}", around, SpanKind.INTERNAL, attributes)

@@ -107,7 +107,6 @@ MORE_TESTS = {
         "tests/session/test_ask.py",
         "tests/session/test_life.py",
         "tests/telemetry/test_tree.py",
-        "tests/transcripts/stores/test_adapters.py",
         "tests/transports/recording/test_linear.py",
         "tests/transports/recording/test_trace.py",
     ),

@@ -783,7 +783,7 @@ def test_a_step_of_an_attempt_is_current_until_it_ends(collected: Collected, ste
     inner = now()
     spans.step_ended("ValueError")
     assert now() == attempt
-    spans.ended(None, None, "", "s1")
+    spans.ended("waiting", "crash", "failed", "s1")
     run.ended(ValueError("no"))
     assert now() == 0
     name = "bridle.fleet.verify" if step == "verify" else "bridle.fleet.workspace"
@@ -791,14 +791,22 @@ def test_a_step_of_an_attempt_is_current_until_it_ends(collected: Collected, ste
     assert (id_of(one), parent(one), one.status.description) == (inner, attempt, "ValueError")
     told = {} if step == "verify" else {"bridle.fleet.workspace.step": step}
     assert attributes(one) == {**told, "error.type": "ValueError"}
-    assert attributes(collected.one("bridle.fleet.attempt")) == {
+    whole = collected.one("bridle.fleet.attempt")
+    assert (parent(whole), whole.status.description) == (id_of(collected.one("bridle.fleet.run")), "failed")
+    assert attributes(whole) == {
         "bridle.fleet.task.id": "task",
         "bridle.fleet.attempt.number": 2,
         "bridle.fleet.attempt.resumed": True,
         "gen_ai.conversation.id": "s1",
+        "bridle.fleet.task.state": "waiting",
+        "bridle.fleet.attempt.cause": "crash",
+        "error.type": "failed",
     }
-    whole = {"bridle.fleet.id": "f1", "bridle.fleet.concurrency": 3, "error.type": "ValueError"}
-    assert attributes(collected.one("bridle.fleet.run")) == whole
+    assert attributes(collected.one("bridle.fleet.run")) == {
+        "bridle.fleet.id": "f1",
+        "bridle.fleet.concurrency": 3,
+        "error.type": "ValueError",
+    }
 
 
 @shows("telemetry.fleet-metrics", "telemetry.pools")

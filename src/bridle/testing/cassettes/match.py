@@ -142,5 +142,5 @@ def _difference(path: str, live: Any, recorded: Any) -> str:
         at = next((place for place, (a, b) in pairs if a != b), min(len(live), len(recorded)))
         begin = max(0, at - _AROUND)
         where += f" (from character {begin})"
-        live, recorded = live[begin : begin + _LONGEST], recorded[begin : begin + _LONGEST]
+        live, recorded = (text[begin : begin + _LONGEST - 2] for text in (live, recorded))  # two quotes come around it
     return f"- {where}: {_shown(recorded)}\n+ {where}: {_shown(live)}"

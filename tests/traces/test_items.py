@@ -143,6 +143,16 @@ def test_every_item_of_a_run_has_its_times_and_its_place(tmp_path: Path) -> None
             {"type": "assistant", "message": {"id": "m1", "content": [text("sorry")]}, "error": "rate_limit"},
             ("model", "model", "", "sorry", "rate_limit", "failed"),
         ),
+        *(
+            (
+                {"type": "assistant", "message": {"id": "m1", "content": [text("sorry")]}, key: True},
+                ("model", "model", "", "sorry", outcome, "failed"),
+            )
+            for key, outcome in (
+                *(("error", "the API reported an error"), ("isApiErrorMessage", "the API reported an error")),
+                ("is_api_error_message", ""),
+            )
+        ),
         (
             {"type": "assistant", "message": {"id": "m1", "content": [text("half")]}, "aborted": True},
             ("model", "model", "", "half", "interrupted", "failed"),
@@ -286,6 +296,30 @@ def test_questions_and_operations_end_with_their_answers(tmp_path: Path) -> None
     assert session.rules == [("set_permission_mode", "plan")]
     assert session.stop is not None
     assert ('No result: question elicitation {"message": "Which?"}', 2) in session.stop.evidence
+
+
+def test_a_reply_names_its_calls(tmp_path: Path) -> None:
+    tape = Tape()
+    calls = [call(name, f"t{number}") for number, name in enumerate(("Bash", "Read", "Edit"))]
+    usage = {"input_tokens": 1}
+    for blocks in (calls[:2], calls[2:], [text("So.")]):
+        tape.into({"type": "assistant", "message": {"id": "m1", "model": "m", "content": blocks, "usage": usage}})
+    model, *tools = read(tape, tmp_path).builder.items
+    assert row(model) == ("model", "model", "m", "So.", "calls Bash, Read, Edit", "ok")
+    assert [tool.refs for tool in tools] == [[("call", 1, 0)], [("call", 1, 1)], [("call", 2, 0)]]
+    assert model.refs == [("block", 1, 0), ("block", 1, 1), ("block", 2, 0), ("block", 3, 0)]
+
+
+def test_what_goes_on_is_open_and_has_all_its_lines(tmp_path: Path) -> None:
+    tape = Tape()
+    tape.into(system("hook_started", hook_id="one", hook_event="Stop", hook_name="lint"))
+    tape.into(system("task_started", task_id="b1", task_type="local_bash", is_backgrounded=True))
+    for subtype in ("task_progress", "task_updated"):
+        tape.into(system(subtype, task_id="b1"))
+    hook, task = read(tape, tmp_path).builder.items
+    assert [(item.status, item.end) for item in (hook, task)] == [("open", None)] * 2
+    assert hook.refs == [("ask", 1, -1)]
+    assert task.refs == [("task", 2, -1), ("task", 3, -1), ("task", 4, -1)]
 
 
 @pytest.mark.parametrize(("status", "ends"), [("failed", "failed"), ("completed", "ok"), ("running", "open")])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,12 +57,6 @@ def test_tokens_cost_rules_and_facts(tmp_path: Path) -> None:
     assert session.failed == 3  # the denied permission, its call, and what was on stderr
 
 
-def ending(tape: Tape, tmp_path: Path) -> tuple[str, str]:
-    stop = read_trace(tape.write(tmp_path / "end.jsonl")).builder.sessions[0].finished().stop
-    assert stop is not None
-    return stop.level, stop.title
-
-
 def begun() -> Tape:
     tape = Tape()
     tape.put("start", arguments=[])
@@ -68,34 +64,234 @@ def begun() -> Tape:
     return tape
 
 
-def test_why_it_stopped(tmp_path: Path) -> None:
-    assert ending(everything(), tmp_path) == ("ok", "The turn ended normally")
-    tape = begun()
-    assert ending(tape, tmp_path) == ("bad", "The recording was interrupted before a result")
+Step = Callable[[Tape], object]
+End = tuple[str, str, str, int]
+
+
+def failing(reason: str) -> Step:
+    return lambda tape: tape.result("error", terminal_reason=reason, errors=["It broke."])
+
+
+def calling(tape: Tape) -> None:
     tape.reply(1, call("Bash", "t1", command="sleep 9"))
-    tape.put("exit", code=137)
-    assert ending(tape, tmp_path) == ("bad", "The CLI exited with 137 before a result")
-    stop = read_trace(tmp_path / "end.jsonl").builder.sessions[0].finished().stop
-    assert stop is not None
-    assert stop.text.startswith("SIGKILL ended it")
-    assert ("No result: tool Bash sleep 9", 3) in stop.evidence
-    tape = begun()
-    tape.result("error_max_turns")
-    assert ending(tape, tmp_path) == ("bad", "The limit of turns was reached")
-    tape = begun()
-    tape.put("stop", turn_open=True)
-    assert ending(tape, tmp_path) == ("warn", "The host stopped the session before a result")
-    tape = Tape()
-    tape.put("start", arguments=[])
-    tape.put("start_error", error="CLINotFoundError", message="no CLI")
-    assert ending(tape, tmp_path) == ("bad", "The CLI could not be started: CLINotFoundError")
-    tape = begun()
-    tape.result("error_during_execution", terminal_reason="aborted_tools", errors=["stopped by hand"])
-    assert ending(tape, tmp_path) == ("bad", "The turn was interrupted while a tool ran")
-    tape = begun()
+
+
+def done(tape: Tape) -> None:
     tape.result()
-    tape.put("exit", code=1)
-    assert ending(tape, tmp_path) == ("warn", "The turn succeeded, then the CLI exited with 1")
+
+
+def exits(code: int | None) -> Step:
+    return lambda tape: tape.put("exit", code=code)
+
+
+def stopping(tape: Tape) -> None:
+    tape.put("stop", turn_open=True)
+
+
+KILLED = "another process, or the system, stopped it. See stderr and the last frames."
+RESULT, WAITS = ("Last result: success", 2), "Prompts without a result: 1"
+INTERRUPTED = "The recording was interrupted before a result"
+TURNS = ("The limit of turns was reached", " Raise `max_turns`, or send another prompt.")
+BUDGET = ("The budget of the CLI was spent", " Raise `max_budget_usd`.")
+ENDS: list[tuple[list[Step], End, list[tuple[str, int]]]] = [
+    (
+        [],
+        (
+            *("bad", INTERRUPTED),
+            *("The host was killed, or the file was cut. The last item shows the state at that moment.", 1),
+        ),
+        [(WAITS, 1)],
+    ),
+    (
+        [calling, exits(137)],
+        ("bad", "The CLI exited with 137 before a result", f"SIGKILL ended it: {KILLED}", 4),
+        [("No result: tool Bash sleep 9", 3), (WAITS, 1), ("Exit code: 137", 4)],
+    ),
+    (
+        [exits(-15)],
+        ("bad", "The CLI exited with -15 before a result", f"SIGTERM ended it: {KILLED}", 2),
+        [(WAITS, 1), ("Exit code: -15", 2)],
+    ),
+    (
+        [exits(1), lambda tape: tape.put("stderr", text="no key"), lambda tape: tape.put("stderr", text="more")],
+        ("bad", "The CLI exited with 1 before a result", "See stderr and the last frames.", 2),
+        [(WAITS, 1), ("Exit code: 1", 2), ("stderr: no key", 3)],
+    ),
+    (
+        [exits(None)],
+        ("bad", "The CLI exited with None before a result", "See stderr and the last frames.", 2),
+        [(WAITS, 1), ("Exit code: None", 2)],
+    ),
+    (
+        [stopping],
+        ("warn", "The host stopped the session before a result", "stopped in the middle of a turn", 2),
+        [(WAITS, 1), ("Host: stopped in the middle of a turn", 2)],
+    ),
+    (
+        [lambda tape: tape.put("start_error", error="CLINotFoundError", message="no CLI")],
+        ("bad", "The CLI could not be started: CLINotFoundError", "no CLI", 2),
+        [(WAITS, 1)],
+    ),
+    *(
+        ([failing(reason)], ("bad", head, f"It broke.{text}", 2), [(f"Last result: error, {reason}", 2)])
+        for reason, (head, text) in {
+            "max_turns": TURNS,
+            "error_max_turns": TURNS,
+            "error_max_budget_usd": BUDGET,
+            "max_budget": BUDGET,
+            "aborted_streaming": ("The turn was interrupted while the model wrote", ""),
+            "aborted_tools": ("The turn was interrupted while a tool ran", ""),
+            "api_error": ("The API reported an error", " The last model item has its text."),
+            "hook_stopped": ("A hook stopped the turn", " The hook lane shows which one."),
+            "error_during_execution": ("The turn failed", ""),
+            "prompt_too_long": ("The context is full", " Compact the conversation, or start another one."),
+            "of tomorrow": ("The turn ended with of tomorrow", ""),
+        }.items()
+    ),
+    (
+        [done, exits(0)],
+        ("ok", "The turn ended normally", "The model ended its turn, and no tool call was open.", 2),
+        [RESULT, ("Exit code: 0", 3)],
+    ),
+    (
+        [lambda tape: tape.result(terminal_reason="hook_stopped")],
+        ("ok", "A hook stopped the turn", "The hook lane shows which one.", 2),
+        [("Last result: success, hook_stopped", 2)],
+    ),
+    (
+        [done, exits(1)],
+        (
+            *("warn", "The turn succeeded, then the CLI exited with 1"),
+            *("The last turn succeeded. After an interrupt, the CLI exits with 1 although nothing failed.", 2),
+        ),
+        [RESULT, ("Exit code: 1", 3)],
+    ),
+    (
+        [done, lambda tape: tape.prompt("And?"), stopping],
+        ("warn", "The host stopped the session in the middle of a turn", "A prompt has no result.", 3),
+        [RESULT, (WAITS, 3), ("Host: stopped in the middle of a turn", 4)],
+    ),
+    (
+        [done, calling],
+        ("bad", "The recording was interrupted during a turn", "Calls have no result.", 4),
+        [RESULT, ("No result: tool Bash sleep 9", 4)],
+    ),
+    (
+        [done, calling, lambda tape: tape.put("end")],
+        ("ok", "The turn ended normally", "The model ended its turn, and no tool call was open.", 2),
+        [RESULT, ("No result: tool Bash sleep 9", 4)],
+    ),
+    (
+        [done, lambda tape: tape.prompt("And?"), exits(0)],
+        ("warn", "A prompt has no result", "The session ended before the CLI answered it.", 3),
+        [RESULT, (WAITS, 3), ("Exit code: 0", 4)],
+    ),
+]
+
+
+@pytest.mark.parametrize(("steps", "end", "evidence"), ENDS)
+def test_why_it_stopped(tmp_path: Path, steps: list[Step], end: End, evidence: list[tuple[str, int]]) -> None:
+    tape = begun()
+    for step in steps:
+        step(tape)
+    path = tape.write(tmp_path / "end.jsonl")
+    stop = read_trace(path).builder.sessions[0].finished().stop
+    assert stop is not None
+    assert (stop.level, stop.title, stop.text, stop.item) == end
+    assert stop.evidence == evidence
+
+
+@pytest.mark.parametrize(
+    ("steps", "end"),
+    [
+        ([], ("open", "The session is running", "No result was received yet.", 1)),
+        ([done], ("open", "The session is running", "The last turn succeeded.", 2)),
+        ([done, calling], ("open", "The session is running", "The last turn succeeded.", 2)),
+        ([exits(0)], ("bad", "The CLI exited with 0 before a result", "See stderr and the last frames.", 2)),
+    ],
+)
+def test_a_session_that_is_followed_runs_until_its_end(tmp_path: Path, steps: list[Step], end: End) -> None:
+    tape = begun()
+    for step in steps:
+        step(tape)
+    session = GrowingTrace(tape.write(tmp_path / "run.jsonl")).trace.builder.sessions[0]
+    session.live = True
+    stop = session.finished().stop
+    assert stop is not None
+    assert (stop.level, stop.title, stop.text, stop.item) == end
+
+
+DISK = "A conversation on the disk has no results and no exit code."
+
+
+@pytest.mark.parametrize(
+    ("lines", "end"),
+    [
+        ([("user", {"content": "go"}, {"isMeta": True})], ("warn", "The conversation ends with: message", DISK, 0)),
+        ([("user", {"content": "go"}, {"isReplay": True})], ("warn", "The conversation is empty", "", -1)),
+        ([("user", {"content": "go"}, {})], ("warn", "The last prompt has no reply", DISK, 0)),
+        (
+            [("user", {"content": "[Request interrupted by user]"}, {})],
+            ("bad", "The user interrupted the turn", DISK, 0),
+        ),
+        (
+            [("assistant", {"content": [text("Yes.")]}, {})],
+            ("ok", "The conversation ends with a reply", DISK, 0),
+        ),
+        (
+            [("assistant", {"content": [text("No key.")]}, {"isApiErrorMessage": True})],
+            ("bad", "The API reported an error", "No key.", 0),
+        ),
+        (
+            [("assistant", {"content": [call("Bash", "t1", command="ls")]}, {})],
+            ("warn", "A tool call has no result", f"The CLI was stopped while it ran. {DISK}", 1),
+        ),
+    ],
+)
+def test_how_a_conversation_ends(tmp_path: Path, lines: list[tuple[str, Any, dict[str, Any]]], end: End) -> None:
+    path = tmp_path / "talk.jsonl"
+    path.write_text(
+        "".join(
+            json.dumps(entry(kind, number, message={"id": "m1", **message}, **more)) + "\n\n"
+            for number, (kind, message, more) in enumerate(lines, 1)
+        )
+    )
+    stop = read_trace(path).builder.sessions[0].finished().stop
+    assert stop is not None
+    assert (stop.level, stop.title, stop.text, stop.item) == end
+
+
+def test_every_line_has_a_label_and_its_place_in_time(tmp_path: Path) -> None:
+    tape = begun()
+    tape.into({"type": "system", "subtype": "init"})
+    tape.into({"type": "stream_event", "event": {"type": "message_start"}})
+    tape.asked("p1", "can_use_tool", tool_name="Bash")
+    tape.answered("p1", {"behavior": "allow"})
+    tape.into({"type": "keep_alive", "subtype": "x"})
+    tape.put("in", x="not JSON")
+    tape.put("in", after=1, oversized=9_000)
+    tape.result()
+    lines = read_trace(tape.write(tmp_path / "run.jsonl")).builder.lines
+    assert [lines.labels[label] for label in lines.table[2::4]] == [
+        ("other", "header"),
+        ("other", "start"),
+        ("out", "user"),
+        ("in", "system · init"),
+        ("in", "stream_event · message_start"),
+        ("in", "control_request · can_use_tool"),
+        ("out", "control_response"),
+        ("in", "keep_alive"),
+        ("in", "no frame"),
+        ("in", "no frame"),
+        ("in", "result · success"),
+    ]
+    assert [lines.about(number) for number in (3, 10)] == [(0, 0.3, "system · init"), (0, 1.9, "result · success")]
+    assert lines.table[3::4] == [len(lines.line(number)) for number in range(len(lines))]
+    talk = read_trace(conversation(tmp_path / "talk.jsonl")).builder.lines
+    assert [talk.labels[label] for label in talk.table[2::4]] == [
+        *(("out", "user"), ("in", "assistant"), ("in", "assistant")),
+        *(("out", "user"), ("in", "assistant")),
+    ]
 
 
 def test_sessions_of_one_file_are_apart(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+import pydantic
 import pytest
 
 import bridle
@@ -100,6 +101,19 @@ def test_typed_output(making: Making) -> None:
     assert [row.output for row in fleet.results()] == [4]
 
 
+class Even(pydantic.BaseModel):
+    """A type that asks for more than its schema says."""
+
+    value: int
+
+    @pydantic.field_validator("value")
+    @classmethod
+    def is_even(cls, value: int) -> int:
+        if value % 2:
+            raise ValueError("it must be even")
+        return value
+
+
 class TestChecks:
     def test_a_refused_answer_is_corrected_in_the_same_session(self, making: Making) -> None:
         script = Script().user("Do the work 0").says("Wrong.").user(contains="it is not right").says("Right.")
@@ -117,6 +131,14 @@ class TestChecks:
         assert second.resumed
         assert first.session_id == second.session_id
         assert [answer.attempt for answer in seen] == [1, 2]
+
+    def test_output_that_does_not_fit_is_corrected_in_the_same_session(self, making: Making) -> None:
+        script = Script().user("What is 2 + 2?").calls("StructuredOutput", {"value": 5})
+        fleet = making(script.user(contains="must be even").calls("StructuredOutput", {"value": 4}))
+        row = finished(fleet, [Task("sum", "What is 2 + 2?", output_type=Even)])["sum"]
+        assert (row.state, row.output, row.attempt, row.failures) == ("succeeded", Even(value=4), 2, 1)
+        first, second = fleet.attempts("sum")
+        assert (first.cause, second.resumed) == ("output", True)
 
     @pytest.mark.parametrize("verify", [lambda _: False, lambda _: "no", ["false"]])
     def test_a_task_whose_answers_are_refused_fails(self, making: Making, verify: Any) -> None:

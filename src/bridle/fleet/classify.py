@@ -36,12 +36,12 @@ def cause_of(error: BaseException) -> Cause:
             return Cause.MODEL if error.status == _NOT_PERMITTED else Cause.CLI
         case RateLimitedError():
             return Cause.THROTTLED if error.retryable else Cause.MODEL
+        case OutputError():
+            return Cause.OUTPUT
         case ResultError():
             if error.result.subtype == _LIMIT_OF_THE_ATTEMPT:
                 return Cause.BUDGET
             return Cause.OVERLOADED if error.retryable else Cause.MODEL
-        case OutputError():
-            return Cause.OUTPUT
         case TurnTimeoutError():
             return Cause.TIMEOUT if error.kind == "turn" else Cause.STALL
         case BudgetExceededError():

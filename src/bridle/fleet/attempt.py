@@ -475,8 +475,9 @@ class AttemptRun:
                 return Cause.VERIFY, str(error)
             case CommandError():
                 return Cause.BUG, str(error)
-            case BudgetExceededError() if error.key == "" and not self._own_budget():
-                return Cause.SPENT, str(error)
+            case BudgetExceededError() if error.key == "":
+                own = "budget" in self.order.task.options and error.spent >= error.limit
+                return Cause.BUDGET if own else Cause.SPENT, str(error)
         if self._stop_cause is not None and isinstance(error, BridleError):
             return self._stop_cause, "The attempt was interrupted."
         cause = cause_of(error)
@@ -491,9 +492,6 @@ class AttemptRun:
             )
             return cause, text
         return cause, str(error)
-
-    def _own_budget(self) -> bool:
-        return "budget" in self.order.task.options
 
     def _settle_self(self, cause: Cause) -> None:
         """After a process was killed or crashed, take from its transcript what it spent: its result, with the exact numbers, never came."""

@@ -154,6 +154,13 @@ def test_a_compaction_begins_again_with_its_summary(tmp_path: Path) -> None:
     assert [message.text for message in transcript.branches[1].messages] == ["early", "answer"]
 
 
+def test_a_session_without_a_message_has_no_turns(tmp_path: Path) -> None:
+    writer = Writer()
+    writer.note("file-history-snapshot", snapshot={})
+    transcript = opened(tmp_path, writer)
+    assert (len(transcript.messages), transcript.turns, transcript.leaf) == (0, [], None)
+
+
 def test_turns_begin_with_prompts(tmp_path: Path) -> None:
     writer, _ = parallel(2)
     writer.user([{"type": "text", "text": "[Request interrupted by user]"}])

@@ -70,11 +70,11 @@ def recover(
         wants_output: True if an answer is structured output.
 
     Returns:
-        Its costs and answer; None if this machine has no transcript of the session.
+        Its costs and answer; None if this machine has no message of the session.
     """
     try:
         transcript = read(session_id, config_dir=folder)
-        return _recovered(transcript, prompt, prices, wants_output=wants_output)
+        return _recovered(transcript, prompt, prices, wants_output=wants_output) if transcript.leaf else None
     except (SessionNotFoundError, TranscriptError):
         return None
 

@@ -495,7 +495,7 @@ class _Conversation:
         ends = [*starts[1:], len(nodes)]
         return [
             TranscriptTurn(self._view(nodes[start:end]), nodes[start].prompt)
-            for start, end in zip(starts, ends, strict=True)
+            for start, end in zip(starts, ends, strict=bool(nodes))
         ]
 
 

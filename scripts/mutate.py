@@ -112,6 +112,7 @@ MORE_TESTS = {
     ),
     "traces": ("tests/transports/recording/test_linear.py",),
     "telemetry": ("tests/fleet/test_telemetry.py",),
+    "fleet": ("tests/cli/test_fleet_display.py",),
     "errors.py": ("tests/test_errors.py",),
     "dialogs.py": ("tests/answering/test_dialogs.py",),
 }
@@ -119,6 +120,10 @@ MORE_TESTS = {
 NOT_HERE = (
     "tests/contract/test_behaviours.py",
     "tests/contract/test_host_ends.py",
+    "tests/fleet/test_lost_cluster.py",
+    "tests/fleet/test_lost_workers.py",
+    "tests/fleet/test_storm.py",
+    "tests/fleet/test_workspace_kills.py",
     "tests/session/test_many.py",
     "tests/session/test_random_stops.py",
     "tests/storage/test_storms.py",

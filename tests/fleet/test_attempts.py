@@ -16,6 +16,7 @@ from bridle.errors import JournalError
 from bridle.fleet import Answer, Task
 from bridle.fleet import attempt as module
 from bridle.fleet.attempt import AttemptRun, insist, trace_path
+from bridle.fleet.checking import CommandError, Refused, check
 from bridle.fleet.classify import cause_of
 from bridle.fleet.journal import Journal, Lease, open_journal
 from bridle.fleet.orders import Ended, Order
@@ -24,6 +25,7 @@ from bridle.fleet.task import spec_of
 from bridle.messages import AuthenticationError, RateLimitedError, ResultError, ResultMessage
 from bridle.testing import Script, SimulatedCLI
 from tests.fleet.conftest import NOW, finished, tasks
+from tests.support.leaks import wait_gone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -82,6 +84,102 @@ def again(error: errors.BridleError, retryable: bool = True) -> errors.BridleErr
 )
 def test_causes_of_errors(error: BaseException, cause: Cause) -> None:
     assert cause_of(error) is cause
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "cause", "failures"),
+    [
+        (RateLimitedError(ended(api_error_status=429)), "waiting", "throttled", 0),
+        (ResultError(ended(api_error_status=529)), "waiting", "overloaded", 1),
+        (errors.SlowConsumerError(2, 1), "waiting", "crash", 1),
+        (errors.TurnTimeoutError("turn", 1), "waiting", "timeout", 1),
+        (errors.TurnTimeoutError("idle", 1), "waiting", "stall", 1),
+        (ResultError(ended(api_error_status=400)), "failed", "model", 1),
+        (OutputError(ended(is_error=False), "wrong", b"{}"), "waiting", "output", 1),
+        (AssertionError("wrong"), "waiting", "verify", 1),
+        (errors.UnknownPriceError("new"), "failed", "budget", 1),
+        (errors.BudgetExceededError(spent=1, limit=1), "queued", "spent", 0),
+        (errors.OptionsError("x"), "failed", "start", 1),
+        (errors.CLINotFoundError(), "queued", "cli", 0),
+        (errors.WorkspaceError("no folder"), "failed", "workspace", 1),
+        (ZeroDivisionError(), "failed", "bug", 1),
+    ],
+)
+def test_what_follows_a_failure(opened: Journal, error: Exception, state: str, cause: str, failures: int) -> None:
+    """The next attempt, the end of the task, or the end of the run, with the task in the queue."""
+
+    def verify(_: Answer) -> None:
+        raise error
+
+    found = run_of(opened, order_of(opened, Task("a", "Do it", verify=verify))).run()
+    assert state_of(opened) == (state, cause, 1, failures)
+    assert found.ends_fleet is (error if state == "queued" else None)
+    [row] = opened.rows()
+    assert (row.text, row.not_before is None) == ("Done.", state != "waiting")
+    if state == "waiting":  # the last of two attempts that count
+        last = order_of(
+            opened,
+            Task("a", "Do it", verify=verify),
+            retry=Retry(attempts=failures + 1, backoff=0, rate_limit_wait=None),
+        )
+        run_of(opened, last).run()
+        assert state_of(opened) == ("failed" if failures else "waiting", cause, 2, 2 * failures)
+
+
+# -- checks ------------------------------------------------------------------------------------------------------------
+
+
+async def asynchronous(answer: Answer) -> str:
+    return f"{answer.text} is wrong"
+
+
+@pytest.mark.parametrize(
+    ("verify", "reason"),
+    [
+        (lambda _: True, None),
+        (lambda _: None, None),
+        (lambda _: 1, None),
+        (lambda _: False, "the check refused it without a reason"),
+        (lambda _: 0, "the check refused it without a reason"),
+        (lambda _: "", "the check refused it without a reason"),
+        (lambda _: "No.", "No."),
+        (asynchronous, "Done. is wrong"),
+        (("true",), None),
+        (("test", "-e", "there"), None),
+        (
+            ("sh", "-c", "echo out; echo err >&2; exit 3"),
+            "`sh -c echo out; echo err >&2; exit 3` failed with exit code 3.\nout\nerr",
+        ),
+        (
+            ("sh", "-c", "printf 'a\\033[2J'; kill -9 $$"),
+            "`sh -c printf 'a\\033[2J'; kill -9 $$` failed with exit code -9.\na\\x1b[2J",
+        ),
+        (("sh", "-c", "read x || exit 4"), "`sh -c read x || exit 4` failed with exit code 4.\n"),
+    ],
+)
+def test_reasons_of_checks(verify: Any, reason: str | None, tmp_path: Path) -> None:
+    (tmp_path / "there").touch()
+    answer = Answer(task="a", attempt=1, text="Done.", output=None, folder=str(tmp_path), branch=None, session_id="s")
+    if reason is None:
+        check(verify, answer, 60)
+        return
+    with pytest.raises(Refused) as caught:
+        check(verify, answer, 60)
+    assert str(caught.value) == reason
+
+
+def test_a_command_that_checks_leaves_nothing_behind(tmp_path: Path) -> None:
+    answer = Answer(task="a", attempt=1, text="Done.", output=None, folder=str(tmp_path), branch=None, session_id="s")
+    check(("sh", "-c", "sleep 600 > /dev/null 2>&1 & echo $! > pid"), answer, 60)
+    assert wait_gone(int((tmp_path / "pid").read_text()))
+    with pytest.raises(Refused) as caught:
+        check(("sh", "-c", "head -c 200000 /dev/zero | tr '\\0' x; echo END; exit 1"), answer, 60)
+    assert str(caught.value).endswith("xEND")
+    assert 4_000 < len(str(caught.value)) < 4_200
+    with pytest.raises(
+        CommandError, match=r"The check `no-such-program -x` cannot be run in .*: No such file or directory\. Make it"
+    ):
+        check(("no-such-program", "-x"), answer, 60)
 
 
 # -- traces ------------------------------------------------------------------------------------------------------------

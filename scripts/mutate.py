@@ -113,6 +113,12 @@ MORE_TESTS = {
     "traces": ("tests/transports/recording/test_linear.py",),
     "telemetry": ("tests/fleet/test_telemetry.py",),
     "fleet": ("tests/cli/test_fleet_display.py",),
+    "transcripts": (
+        "tests/cli/test_sessions_command.py",
+        "tests/pool/test_keys.py",
+        "tests/session/test_storing.py",
+        "tests/transcripts/test_migration.py",
+    ),
     "errors.py": ("tests/test_errors.py",),
     "dialogs.py": ("tests/answering/test_dialogs.py",),
 }

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import io
+import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
+import boto3  # type: ignore[import-untyped]
+import psycopg
 import pytest
+import redis
+from botocore.exceptions import ClientError  # type: ignore[import-untyped]
 
 from bridle import StoreConflictError, StoreError
 from bridle.testing import check_session_store
-from bridle.transcripts.stores import MemoryStore, PostgresStore
+from bridle.transcripts import stores
+from bridle.transcripts.stores import MemoryStore, PostgresStore, RedisStore, S3Store
+from bridle.transcripts.stores.keys import Positions
 from tests.support.forking import Baton, Fork
+from tests.support.servers import Postgres, Redis
 from tests.transcripts.stores.conftest import Make
 
 KEY: Any = {"project_key": "-work", "session_id": "11111111-2222-4333-8444-555555555555"}
@@ -106,8 +116,9 @@ def test_appends_at_the_same_time_come_one_after_the_other(
     anyio.run(scenario)
 
 
-def test_both_processes_of_a_fork_append(making: Callable[[str], Make]) -> None:
-    store = making("sqlite")()
+@pytest.mark.parametrize("place", ["sqlite", "redis", "postgres"])
+def test_both_processes_of_a_fork_append(making: Callable[[str], Make], place: str) -> None:
+    store = making(place)()
     others: Any = {**KEY, "session_id": "99999999-2222-4333-8444-555555555555"}
     anyio.run(store.append, KEY, [entry(1)])
 
@@ -132,11 +143,20 @@ def test_a_file_that_is_lost_is_an_error_until_it_is_closed(making: Callable[[st
     store = making("sqlite")()
     anyio.run(store.append, KEY, [entry(1)])
     (tmp_path / "sessions.db").rename(tmp_path / "moved.db")
-    for call in (partial(store.append, KEY, [entry(2)]), partial(store.load, KEY), partial(store.delete, KEY)):
+    calls = {
+        "append": partial(store.append, KEY, [entry(2)]),
+        "load": partial(store.load, KEY),
+        "delete": partial(store.delete, KEY),
+        "list_sessions": partial(store.list_sessions, "-work"),
+        "list_subkeys": partial(store.list_subkeys, KEY),
+        "find_session": partial(store.find_session, KEY["session_id"]),
+    }
+    for operation, call in calls.items():
         with pytest.raises(
             StoreError, match=r"sessions\.db' cannot be used any more: it was deleted or moved"
         ) as caught:
             anyio.run(call)
+        assert caught.value.operation == operation
         assert not caught.value.retryable
     (tmp_path / "moved.db").rename(tmp_path / "sessions.db")
     store.close()
@@ -248,15 +268,14 @@ def kind(request: pytest.FixtureRequest) -> str:
     ("package", "name", "extra"),
     [("redis", "RedisStore", "redis"), ("psycopg", "PostgresStore", "postgres"), ("boto3", "S3Store", "s3")],
 )
-def test_a_missing_package_is_named_with_its_extra(package: str, name: str, extra: str) -> None:
-    code = (
-        f"import sys; sys.modules[{package!r}] = None\n"
-        f"from bridle.transcripts.stores import {name}\n"
-        f"try: {name}('x')\n"
-        "except ImportError as error: print(error)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert f"pip install 'bridle[{extra}]'" in done.stdout, done.stderr
+def test_a_missing_package_is_named_with_its_extra(
+    monkeypatch: pytest.MonkeyPatch, package: str, name: str, extra: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError) as caught:
+        getattr(stores, name)("x")
+    assert str(caught.value) == f"`{package}` is not installed; run: pip install 'bridle[{extra}]'"
+    assert caught.value.name == package
 
 
 def test_the_adapters_are_loaded_when_they_are_used() -> None:
@@ -271,21 +290,217 @@ def test_the_adapters_are_loaded_when_they_are_used() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "error"),
+    ("wrong", "error", "text"),
     [
-        ({"project_key": "-work\0"}, ValueError),
-        ({"subpath": "subagents/\0"}, ValueError),
-        ({"session_id": ""}, ValueError),
-        ({"project_key": ""}, ValueError),
-        ({"session_id": 7}, TypeError),
+        ({"project_key": "-work\0"}, ValueError, "a key must not contain a NUL character"),
+        ({"subpath": "subagents/\0"}, ValueError, "a key must not contain a NUL character"),
+        ({"session_id": ""}, ValueError, "a key needs `project_key` and `session_id`"),
+        ({"project_key": ""}, ValueError, "a key needs `project_key` and `session_id`"),
+        ({"session_id": 7}, TypeError, "a part of a key must be a str, got 7 (int)"),
     ],
 )
 def test_a_key_that_servers_cannot_keep_is_refused(
-    making: Callable[[str], Make], wrong: Any, error: type[Exception]
+    making: Callable[[str], Make], wrong: Any, error: type[Exception], text: str
 ) -> None:
     for place in ("memory", "sqlite"):
-        with pytest.raises(error, match="key"):
+        with pytest.raises(error) as caught:
             anyio.run(making(place)().append, {**KEY, **wrong}, [entry(1)])
+        assert str(caught.value) == text
+
+
+def test_a_deletion_forgets_what_was_seen_of_the_deleted_alone() -> None:
+    main, part, other = ("-p", "s", ""), ("-p", "s", "a"), ("-p", "s", "b")
+    elsewhere = [("-q", "s", ""), ("-p", "t", ""), ("-p", "t", "a")]
+    positions = Positions()
+    places = [main, part, other, *elsewhere]
+    for position, place in enumerate(places):
+        positions.saw(place, position)
+    positions.forget(part)
+    assert [positions.seen(place) for place in places] == [0, None, 2, 3, 4, 5]
+    positions.forget(main)
+    assert [positions.seen(place) for place in places] == [None, None, None, 3, 4, 5]
+
+
+def test_the_tables_of_postgres_may_be_in_a_schema(postgres_server: Postgres) -> None:
+    schema = f"agents{secrets.token_hex(6)}"
+    with psycopg.connect(postgres_server.url, autocommit=True) as admin:
+        admin.execute(f"CREATE SCHEMA {schema}")
+        for prefix in ("one_", "two_"):
+            with PostgresStore(postgres_server.url, prefix=f"{schema}.{prefix}") as store:
+                anyio.run(store.append, KEY, [entry(1)])
+            with PostgresStore(postgres_server.url, prefix=f"{schema}.{prefix}") as store:  # the tables are there
+                assert numbers(anyio.run(store.load, KEY)) == [1]
+        names = "SELECT indexname FROM pg_indexes WHERE schemaname = %s AND indexname NOT LIKE '%%pkey'"
+        found = sorted(name for (name,) in admin.execute(names, (schema,)))
+    assert found == [
+        f"{prefix}{name}" for prefix in ("one_", "two_") for name in ("entries_uuid", "transcripts_session")
+    ]
+
+
+@pytest.mark.parametrize("count", [999, 1_000, 1_001, 2_001])
+def test_a_long_transcript_comes_in_order_from_redis(making: Callable[[str], Make], count: int) -> None:
+    store = making("redis")()
+    entries: list[Any] = [{"n": number} for number in range(count)]
+    anyio.run(store.append, KEY, entries)
+    assert numbers(anyio.run(store.load, KEY)) == [*range(count)]
+
+
+def test_a_client_of_redis_may_decode_what_it_reads(redis_server: Redis) -> None:
+    part: Any = {**KEY, "subpath": "subagents/agent-1"}
+    with redis.Redis.from_url(redis_server.url, decode_responses=True) as client:
+        store = RedisStore(client=client, prefix=secrets.token_hex(6))
+        for key in (KEY, part):
+            anyio.run(store.append, key, [entry(1)])
+        assert numbers(anyio.run(store.load, KEY)) == [1]
+        assert [each["session_id"] for each in anyio.run(store.list_sessions, "-work")] == [KEY["session_id"]]
+        assert anyio.run(store.list_subkeys, KEY) == [part["subpath"]]
+        assert anyio.run(store.find_session, KEY["session_id"]) == [KEY]
+
+
+class Bucket:
+    """A client of S3 that keeps objects in memory: two on a page, each a second later than the one before."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, tuple[bytes, dict[str, str], datetime]] = {}
+        self.deletions: list[int] = []
+        self.refusal = "PreconditionFailed"
+        self.stuck: list[str] = []
+        self.clock = 0
+
+    def put_object(self, *, Bucket: str, Key: str, Body: bytes, IfNoneMatch: str = "", Metadata: Any = None) -> None:
+        assert (Bucket, IfNoneMatch) in {("bucket", "*"), ("bucket", "")}
+        if IfNoneMatch and Key in self.objects:
+            raise ClientError({"Error": {"Code": self.refusal}}, "PutObject")
+        self.clock += 1
+        self.objects[Key] = Body, Metadata or {}, datetime.fromtimestamp(self.clock, UTC)
+
+    def head_object(self, *, Bucket: str, Key: str) -> dict[str, Any]:
+        return {"Metadata": self.objects[Key][1]}
+
+    def get_object(self, *, Bucket: str, Key: str) -> dict[str, Any]:
+        return {"Body": io.BytesIO(self.objects[Key][0])}
+
+    def get_paginator(self, name: str) -> Bucket:
+        assert name == "list_objects_v2"
+        return self
+
+    def paginate(self, *, Bucket: str, Prefix: str, Delimiter: str = "") -> Iterator[dict[str, Any]]:
+        found = sorted((name, kept[2]) for name, kept in self.objects.items() if name.startswith(Prefix))
+        if Delimiter:
+            folders = {Prefix + name[len(Prefix) :].partition(Delimiter)[0] + Delimiter for name, _ in found}
+            yield {"CommonPrefixes": [{"Prefix": each} for each in sorted(folders)]}
+        for start in range(0, len(found), 2):
+            yield {"Contents": [{"Key": name, "LastModified": at} for name, at in found[start : start + 2]]}
+        yield {}
+
+    def delete_objects(self, *, Bucket: str, Delete: dict[str, Any]) -> dict[str, Any]:
+        names = [each["Key"] for each in Delete["Objects"]]
+        self.deletions.append(len(names))
+        for name in names:
+            if name not in self.stuck:
+                self.objects.pop(name, None)
+        return {"Errors": [{"Key": name} for name in names if name in self.stuck]} if self.stuck else {}
+
+
+def test_s3_keeps_an_append_as_a_numbered_object() -> None:
+    bucket = Bucket()
+    other: Any = {**KEY, "project_key": "-late in/the alphabet"}
+    store = S3Store("bucket", client=bucket)
+    anyio.run(store.append, other, [entry(1)])
+    anyio.run(store.append, KEY, [entry(1)])
+    anyio.run(store.append, KEY, [entry(2), entry(3)])
+    session = KEY["session_id"]
+    assert [*bucket.objects] == [
+        f"bridle/parts/-late%20in%2Fthe%20alphabet/{session}/_/000000000000",
+        f"bridle/sessions/-late%20in%2Fthe%20alphabet/{session}",
+        f"bridle/projects/{session}/-late%20in%2Fthe%20alphabet",
+        f"bridle/parts/-work/{session}/_/000000000000",
+        f"bridle/sessions/-work/{session}",
+        f"bridle/projects/{session}/-work",
+        f"bridle/parts/-work/{session}/_/000000000001",
+    ]
+    assert anyio.run(store.find_session, session) == [KEY, other]
+    anyio.run(store.append, other, [entry(2)])
+    assert anyio.run(store.find_session, session) == [other, KEY]
+    (listed,) = anyio.run(store.list_sessions, "-work")
+    kept = bucket.objects[f"bridle/sessions/-work/{session}"][2]
+    assert listed == {"session_id": session, "mtime": int(kept.timestamp()) * 1_000}
+    assert numbers(anyio.run(store.load, KEY)) == [1, 2, 3]
+
+
+def test_a_writer_to_s3_that_has_read_is_refused_behind_another_one() -> None:
+    bucket = Bucket()
+    reader, writer = S3Store("bucket", client=bucket), S3Store("bucket", client=bucket, prefix="/bridle")
+    anyio.run(writer.append, KEY, [entry(1)])
+    assert numbers(anyio.run(reader.load, KEY)) == [1]
+    anyio.run(writer.append, KEY, [entry(2)])
+    with pytest.raises(StoreConflictError) as caught:
+        anyio.run(reader.append, KEY, [entry(3)])
+    assert caught.value.session_id == KEY["session_id"]
+    assert numbers(anyio.run(reader.load, KEY)) == [1, 2]
+    for number, bucket.refusal in enumerate(("ConditionalRequestConflict", "412", "409"), 3):
+        tags: list[Any] = [{"type": "tag", "n": number * factor} for factor in (1, 10)]
+        anyio.run(S3Store("bucket", client=bucket).append, KEY, tags[:1])
+        anyio.run(reader.append, KEY, tags[1:])  # behind the tag of the other one
+    assert numbers(anyio.run(reader.load, KEY)) == [1, 2, 3, 30, 4, 40, 5, 50]
+    bucket.refusal = "AccessDenied"
+    with pytest.raises(ClientError, match="AccessDenied"):
+        anyio.run(writer.append, KEY, [entry(4)])
+
+
+def test_a_session_in_s3_is_deleted_a_thousand_objects_at_a_time() -> None:
+    bucket = Bucket()
+    store = S3Store("bucket", client=bucket)
+    part: Any = {**KEY, "subpath": "subagents/agent-1"}
+    another: Any = {**part, "subpath": "subagents/agent-10"}
+    for key in (part, part, KEY, another):
+        anyio.run(store.append, key, [entry(len(bucket.objects))])
+    folder = f"bridle/parts/-work/{KEY['session_id']}/_"
+    for number in range(1, 1_000):
+        bucket.put_object(Bucket="bucket", Key=f"{folder}/{number:012d}", Body=b"{}")
+    anyio.run(store.delete, part)
+    assert anyio.run(store.list_subkeys, KEY) == ["subagents/agent-10"]
+    bucket.stuck = [f"{folder}/000000000007"]
+    with pytest.raises(OSError, match=f"^1 objects could not be deleted, such as '{bucket.stuck[0]}'$"):
+        anyio.run(store.delete, KEY)
+    assert anyio.run(store.list_sessions, "-work") == []  # what is left is not listed
+    bucket.stuck = []
+    anyio.run(store.delete, KEY)
+    assert bucket.objects == {}
+    assert bucket.deletions == [2, 1_000, 6]
+
+
+class Closing:
+    """A client that does nothing."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    def register_script(self, script: str) -> None:
+        pass
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_client_is_closed_by_the_one_who_made_it(monkeypatch: pytest.MonkeyPatch, *, given: bool) -> None:
+    client = Closing()
+    asked: list[Any] = []
+
+    def make(where: str, **options: Any) -> Closing:
+        asked.append((where, options))
+        return client
+
+    monkeypatch.setattr(boto3, "client", make)
+    monkeypatch.setattr(redis.Redis, "from_url", make)
+    with S3Store("bucket", client=client) if given else S3Store("bucket", region_name="here"):
+        pass
+    with RedisStore(client=client) if given else RedisStore(socket_timeout=3):
+        pass
+    assert client.closed == (0 if given else 2)
+    made = [("s3", {"region_name": "here"}), ("redis://localhost:6379/0", {"socket_timeout": 3})]
+    assert asked == ([] if given else made)
 
 
 def test_a_prefix_of_tables_must_be_a_name() -> None:

@@ -13,7 +13,7 @@ import pytest
 from bridle import McpHttpServerConfig, McpStdioServerConfig, Options, StoreError, sync
 from bridle.checked.fields import without_passwords
 from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
-from bridle.transcripts.stores import MemoryStore, PostgresStore, RedisStore
+from bridle.transcripts.stores import MemoryStore, PostgresStore, RedisStore, S3Store
 from tests.conftest import RealCLI
 from tests.transcripts.stores.conftest import KINDS, Make
 from tests.transcripts.stores.hosts import options
@@ -164,12 +164,26 @@ def test_neither_the_log_nor_an_error_has_the_password_of_a_store(
 
 
 def test_an_address_that_is_wrong_is_refused_without_being_shown() -> None:
-    with pytest.raises(ValueError, match="`conninfo` is not") as postgres:
+    with pytest.raises(
+        ValueError, match=r"`conninfo` is not a connection string of PostgreSQL\..*percent-encode"
+    ) as postgres:
         PostgresStore("postgres:/agents:CANARY@db")
     with pytest.raises(ValueError, match="`conninfo` is not") as escaped:
         PostgresStore("postgresql://agents:CANARY%zz@db")
-    with pytest.raises(ValueError, match="`url` is not") as redis:
+    with pytest.raises(
+        ValueError, match=r"`url` is not the URL of a Redis server\. Write `redis://`.*percent-encode"
+    ) as redis:
         RedisStore("redis://agents:CANARY/1@cache:6379/0")
     for caught in (postgres, escaped, redis):
         assert "CANARY" not in str(caught.value)
         assert caught.value.__suppress_context__
+
+
+def test_the_representation_of_a_store_shows_no_address() -> None:
+    made = (
+        PostgresStore("postgresql://agents:CANARY@db/name", prefix="a.b_", password="CANARY"),
+        RedisStore("redis://agents:CANARY@cache:6379/0", prefix="b"),
+        S3Store("bucket", region_name="r", aws_access_key_id="x", aws_secret_access_key="CANARY"),
+    )
+    shown = ["PostgresStore(prefix='a.b_')", "RedisStore(prefix='b')", "S3Store('bucket', prefix='bridle')"]
+    assert [repr(store) for store in made] == shown

@@ -155,6 +155,43 @@ def test_memory_is_bounded_while_the_store_is_slow_and_when_it_fails() -> None:
     assert not mirror.full
 
 
+@pytest.mark.parametrize(("most", "full", "given_up"), [(100, True, True), (101, False, True), (199, False, True)])
+def test_the_limits_of_what_waits(most: int, *, full: bool, given_up: bool) -> None:
+    mirror = Mirror("eager", most)
+    mirror.take(MAIN, b'["' + b"x" * 96 + b'"]')
+    assert mirror.waiting == 100
+    mirror.begin()
+    assert mirror.full is full
+    mirror.failed("no", again=False)
+    (problem,) = mirror.problems
+    assert problem.given_up is given_up
+    assert problem.error == "no; 100 bytes wait, and nothing more of this transcript is copied"
+    assert problem.key == key_of(MAIN)
+
+
+def test_half_of_the_limit_may_wait_for_another_try() -> None:
+    mirror = Mirror("eager", 200)
+    mirror.take(MAIN, b'["' + b"x" * 96 + b'"]')
+    mirror.begin()
+    mirror.failed("no", again=False)
+    assert [(problem.error, problem.given_up) for problem in mirror.problems] == [("no", False)]
+    assert (mirror.waiting, mirror.full) == (100, False)
+    mirror.take(MAIN, entries(2))
+    append = mirror.begin()
+    assert append is not None
+    assert append.size == mirror.waiting == 100 + len(entries(2))  # all of them count in the next try
+    mirror.took()
+    assert mirror.waiting == 0
+
+
+def test_an_empty_report_is_nothing() -> None:
+    mirror = Mirror("eager", LARGE)
+    for nothing in (b"", b"[]"):
+        mirror.take(MAIN, nothing)
+    assert (mirror.begin(), mirror.happens(Occasion.END), [*mirror.problems]) == (None, 0, [])
+    assert mirror.settled(0)
+
+
 def test_what_is_left_at_the_end_is_told() -> None:
     mirror = Mirror("batched", LARGE)
     mirror.take(MAIN, entries(1))
@@ -164,8 +201,11 @@ def test_what_is_left_at_the_end_is_told() -> None:
     mirror.abandon("no time")
     assert mirror.idle
     assert mirror.waiting == 0
-    assert {problem.error for problem in mirror.problems} == {"no time"}
-    assert len(mirror.problems) == 2
+    assert [(problem.key, problem.error, problem.given_up) for problem in mirror.problems] == [
+        (key_of(path), "no time", True) for path in (MAIN, SUB)
+    ]
+    mirror.take(MAIN, entries(3))
+    assert mirror.begin() is None  # nothing is appended behind a hole
 
 
 @pytest.mark.parametrize("raw", [b"[1, {", b"{}", b"null"])
@@ -184,7 +224,9 @@ def test_a_file_that_is_no_transcript_is_told_once() -> None:
     mirror.take("/etc/passwd", entries(2))
     mirror.take(None, entries(2))
     assert mirror.begin() is None
-    assert len(mirror.problems) == 2
+    assert [(problem.key, problem.error, problem.given_up) for problem in mirror.problems] == [
+        (None, f"{path!r} is not the path of a transcript", True) for path in ("/etc/passwd", "")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -198,6 +240,11 @@ def test_a_file_that_is_no_transcript_is_told_once() -> None:
         ("/c/projects/s.jsonl", None),
         ("/c/projects/-w/s/../x.jsonl", None),
         ("/c/projects/-w/s//x.jsonl", None),
+        ("/c/projects/-w/s/./x.jsonl", None),
+        ("/c/projects//s.jsonl", None),
+        ("/c/projects/-w/.jsonl", None),
+        ("projects/-w/s.jsonl", ("-w", "s", None)),
+        ("-w/s.jsonl", None),
         ("", None),
     ],
 )

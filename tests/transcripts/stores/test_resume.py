@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import shutil
 import stat
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 import bridle.sync
 from bridle import Options, StoreError
+from bridle.errors import escape_terminal
 from bridle.transcripts.places import project_key
 from bridle.transcripts.stores import MemoryStore
 from bridle.transcripts.stores.keys import milliseconds
@@ -23,10 +25,12 @@ from bridle.transcripts.stores.resume import (
     missing_entries,
     resume_steps,
     safe_subpath,
+    user_config,
     wants_store,
 )
 
 SESSION = "11111111-2222-4333-8444-555555555555"
+OTHER = "99999999-2222-4333-8444-555555555555"
 
 
 def entry(number: int, **more: Any) -> dict[str, Any]:
@@ -60,6 +64,8 @@ class Home:
         try:
             step = next(steps)
             while True:
+                of_store = getattr(step.function, "__self__", None) is self.store
+                assert step.operation == (step.function.__name__ if of_store else "")  # errors and timeouts name it
                 outcome = step.function(*step.arguments)
                 step = steps.send(finished(outcome) if hasattr(outcome, "send") else outcome)
         except StopIteration as end:
@@ -134,6 +140,47 @@ def test_the_configuration_comes_along_and_the_refresh_token_does_not(home: Home
     assert "CANARY" not in json.dumps(home.stored())
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "kept"),
+    [
+        ("settings.local.json", '{"env": {"CLAUDE_CONFIG_DIR": "/elsewhere", "Y": "2"}}', '{"env": {"Y": "2"}}'),
+        ("settings.json", '{"env": 7}', '{"env": 7}'),
+        ("settings.json", "[1]", "[1]"),
+        ("settings.json", "{ broken", "{ broken"),
+        ("settings.json", "[" * 100_000, "[" * 100_000),
+        (".credentials.json", '{"env": {"refreshToken": "x"}}', '{"env": {"refreshToken": "x"}}'),
+        (".claude.json", '{"env": {"CLAUDE_CONFIG_DIR": "x"}}', None),  # that of the home counts
+        ("other.json", "{}", None),
+    ],
+)
+def test_files_of_the_configuration_come_as_they_are_but_for_the_folder(
+    home: Home, name: str, text: str, kept: str | None
+) -> None:
+    home.store_has(entry(1))
+    (home.config / name).write_text(text)
+    assert home.resume() is not None
+    copy = home.folder / name
+    assert (copy.read_text() if copy.exists() else None) == kept
+
+
+def test_the_configuration_is_that_of_the_environment_of_the_cli(
+    home: Home, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    named = tmp_path / "named"
+    given = {"HOME": str(tmp_path), "CLAUDE_CONFIG_DIR": str(named)}
+    assert user_config(home.options(env=given)) == (named, named / ".claude.json")
+    assert user_config(home.options()) == (home.config, home.config.parent / ".claude.json")
+    monkeypatch.setenv("HOME", str(tmp_path / "mine"))
+    nothing = home.options(env={"HOME": ""})
+    assert user_config(nothing) == (tmp_path / "mine" / ".claude", tmp_path / "mine" / ".claude.json")
+
+
+def test_a_private_folder_that_was_removed_meanwhile_stays_so(home: Home) -> None:
+    with pytest.raises(FileNotFoundError):
+        materialise(str(home.folder), home.options(), "-p", SESSION, {"": [entry(1)]})
+    assert not home.folder.exists()
+
+
 def test_a_session_of_another_directory_is_found_and_continued_where_it_is(home: Home) -> None:
     home.store_has(entry(1), project_key="-on-another-host")
     private = home.resume()
@@ -143,7 +190,7 @@ def test_a_session_of_another_directory_is_found_and_continued_where_it_is(home:
 
 
 def test_continue_takes_the_session_with_the_last_append(home: Home) -> None:
-    home.store_has(entry(0), session_id="99999999-2222-4333-8444-555555555555")
+    home.store_has(entry(0), session_id=OTHER)
     before = milliseconds()
     while milliseconds() == before:
         pass
@@ -151,6 +198,31 @@ def test_continue_takes_the_session_with_the_last_append(home: Home) -> None:
     private = home.resume(resume=None, continue_conversation=True)
     assert private is not None
     assert private.session_id == SESSION
+
+
+@pytest.mark.parametrize(
+    ("listed", "chosen"),
+    [
+        ([{"session_id": SESSION, "mtime": 1.5}, {"session_id": OTHER, "mtime": 1}], SESSION),
+        (({"session_id": SESSION, "mtime": 1}, {"session_id": OTHER, "mtime": "9"}), SESSION),
+        ([{"session_id": SESSION, "mtime": 1}, {"session_id": "../x", "mtime": 9}], SESSION),
+        ([{"session_id": SESSION, "mtime": 1}, {"mtime": 9}, {"session_id": OTHER}, OTHER, None], SESSION),
+        (None, None),
+        (5, None),
+        ([OTHER], None),
+    ],
+)
+def test_continue_leaves_out_what_is_no_session(home: Home, listed: Any, chosen: str | None) -> None:
+    class Odd(MemoryStore):
+        async def list_sessions(self, project_key: str) -> Any:
+            assert project_key == home.key["project_key"]
+            return listed
+
+    home.store = Odd()
+    for session_id in (SESSION, OTHER):
+        home.store_has(entry(1), session_id=session_id)
+    private = home.resume(resume=None, continue_conversation=True)
+    assert (private and private.session_id) == chosen
 
 
 def test_a_store_without_the_session_changes_nothing(home: Home) -> None:
@@ -209,6 +281,27 @@ def test_a_file_of_metadata_that_is_damaged_is_left_out(home: Home) -> None:
     assert home.stored("subagents/agent-a") == [entry(10)]
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_all_of_the_folder_is_given_to_the_user_and_nothing_else(
+    home: Home, monkeypatch: pytest.MonkeyPatch, *, named: bool
+) -> None:
+    given: list[tuple[str, int, int, bool]] = []
+    monkeypatch.setattr(
+        os,
+        "chown",
+        lambda path, user, group, follow_symlinks=True: given.append((str(path), user, group, follow_symlinks)),
+    )
+    home.store_has(entry(1))
+    home.store_has(entry(2), subpath="subagents/agent-a")
+    (home.config / "skills").mkdir()
+    (home.config / "skills" / "mine").touch()
+    assert home.resume(user=pwd.getpwuid(os.getuid()).pw_name if named else 12345) is not None
+    here = [home.folder, *home.folder.rglob("*")]
+    user = os.getuid() if named else 12345
+    assert sorted(given) == sorted((str(path), user, -1, path == home.folder) for path in here)
+    assert f"{home.folder}/skills" in [path for path, *_ in given]  # the link, and not what it leads to
+
+
 def test_an_unknown_user_is_an_error_and_leaves_nothing(home: Home) -> None:
     home.store_has(entry(1))
     with pytest.raises(OSError, match="no user 'bridle-nobody'"):
@@ -222,7 +315,46 @@ def test_a_session_that_was_continued_elsewhere_is_not_mixed_with_the_disk(home:
     private = home.resume()
     assert private is not None
     assert [warning.code for warning in private.warnings] == ["STORE_INCOMPLETE"]
+    (warning,) = private.warnings
+    assert warning.context == {"session_id": SESSION, "subpath": "", "count": 1}
+    assert f"The transcript of session {SESSION} on this host has 1 messages that" in str(warning)
     assert [each["n"] for each in home.stored()] == [1, 5]
+
+
+def test_a_subagent_that_was_continued_elsewhere_is_named(home: Home) -> None:
+    home.on_disk(entry(1))
+    home.on_disk(entry(10), entry(11), entry(12), subpath="subagents/agent-a")
+    home.store_has(entry(1))
+    home.store_has(entry(10), entry(15), subpath="subagents/agent-a")
+    private = home.resume()
+    assert private is not None
+    (warning,) = private.warnings
+    assert warning.context == {"session_id": SESSION, "subpath": "subagents/agent-a", "count": 2}
+    assert f"session {SESSION} (subagents/agent-a) on this host has 2 messages" in str(warning)
+
+
+META = {"type": "agent_metadata", "agentType": "x"}
+NOTE, REQUEST = {"type": "last-prompt"}, {"type": "api-request", "n": 0}
+
+
+@pytest.mark.parametrize(
+    ("stored", "on_disk", "missing", "diverged"),
+    [
+        ([], [], [], 0),
+        ([], [NOTE, REQUEST, entry(1)], [NOTE, entry(1)], 0),
+        ([NOTE, entry(1)], [NOTE, entry(1), NOTE], [], 0),  # notes behind the last message are written again and again
+        ([entry(1)], [REQUEST, entry(1), REQUEST, NOTE, entry(2)], [NOTE, entry(2)], 0),
+        ([entry(1)], [entry(1), META], [META], 0),
+        ([entry(1), META], [entry(1), META], [], 0),
+        ([entry(1)], [META, entry(1), entry(2)], [entry(2), META], 0),
+        ([entry(1)], [META, entry(1), {"n": 1}, {"type": 7}, entry(2)], [{"n": 1}, {"type": 7}, entry(2), META], 0),
+        ([entry(1), entry(2)], [entry(1)], [], 0),
+        ([entry(1), entry(2)], [entry(3), entry(2), entry(4), entry(4)], [], 2),
+        ([entry(2)], [entry(1), entry(2)], [], 1),
+    ],
+)
+def test_what_a_copy_lacks(stored: list[Any], on_disk: list[Any], missing: list[Any], diverged: int) -> None:
+    assert missing_entries(stored, on_disk) == (missing, diverged)
 
 
 def test_a_copy_that_is_ahead_of_the_disk_is_taken_as_it_is(home: Home) -> None:
@@ -268,19 +400,34 @@ def test_names_from_a_store_do_not_lead_out_of_the_folder(home: Home, subpath: s
     assert private is not None
     assert [warning.code for warning in private.warnings] == ["STORE_INCOMPLETE"]
     assert [warning.context for warning in private.warnings] == [{"session_id": SESSION}]
+    shown = escape_terminal(repr(subpath), 200)
+    assert f"The session store has a part with an unsafe name, {shown}. It was left out." in str(private.warnings[0])
     written = [path for path in home.folder.rglob("*") if path.is_file()]
     assert [path.name for path in written] == [f"{SESSION}.jsonl"]
 
 
-@pytest.mark.parametrize("loaded", ["text", {"a": 1}, [1], [None]])
-def test_a_store_that_loads_something_else_is_an_error(home: Home, loaded: Any) -> None:
+@pytest.mark.parametrize(
+    ("loaded", "text"),
+    [
+        ("text", "it returned a str, and not a list of entries or None"),
+        ({"a": 1}, "it returned a dict, and not a list of entries or None"),
+        ([1], "an entry is a int, and not a dict"),
+        ([{}, None], "an entry is a NoneType, and not a dict"),
+    ],
+)
+@pytest.mark.parametrize("part", [True, False])
+def test_a_store_that_loads_something_else_is_an_error(home: Home, loaded: Any, text: str, *, part: bool) -> None:
     class Odd(MemoryStore):
         async def load(self, key: Any) -> Any:
-            return loaded
+            return loaded if ("subpath" in key) is part else [entry(1)]
+
+        async def list_subkeys(self, key: Any) -> list[str]:
+            return ["subagents/agent-a"]
 
     home.store = Odd()
-    with pytest.raises(StoreError):
+    with pytest.raises(StoreError, match=text) as caught:
         home.resume()
+    assert (caught.value.operation, caught.value.session_id, caught.value.retryable) == ("load", SESSION, False)
     assert not home.folder.exists()
 
 
@@ -346,8 +493,9 @@ def test_a_store_that_finds_something_else_is_an_error(home: Home, found: Any) -
             return found
 
     home.store = Odd()
-    with pytest.raises(StoreError, match="`find_session`"):
+    with pytest.raises(StoreError, match=r"`find_session`.*it did not return a list of keys") as caught:
         home.resume()
+    assert (caught.value.session_id, caught.value.retryable) == (SESSION, False)
 
 
 def test_a_store_that_lists_no_list_is_an_error(home: Home) -> None:
@@ -357,8 +505,9 @@ def test_a_store_that_lists_no_list_is_an_error(home: Home) -> None:
 
     home.store = Odd()
     home.store_has(entry(1))
-    with pytest.raises(StoreError, match="it returned a int, and not a list"):
+    with pytest.raises(StoreError, match=r"`list_subkeys`.*it returned a int, and not a list") as caught:
         home.resume()
+    assert (caught.value.session_id, caught.value.retryable) == (SESSION, False)
 
 
 @pytest.mark.parametrize("plain", [True, False], ids=["plain", "async"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import pytest
 from bridle import transcripts
 from bridle.transcripts import Price, Tokens
 from tests.contract import shows
-from tests.transcripts.disk import Writer, tool_use
+from tests.transcripts.disk import Writer, some_id, tool_use
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +34,7 @@ def test_a_reply_in_several_entries_counts_once_with_its_last_numbers(tmp_path: 
     writer.assistant("part", id="m1", usage={**USED, "output_tokens": 1})
     writer.assistant(tool_use("t"), id="m1", usage=USED)
     writer.assistant("Failed", id="m2", model="<synthetic>")
-    writer.save(tmp_path)
+    os.utime(writer.save(tmp_path), (0, 0))
     report = transcripts.usage(config_dir=tmp_path)
     assert report.total.tokens == TOKENS
     assert TOKENS.total == 1160
@@ -95,6 +96,11 @@ def test_rows_by_each_key(tmp_path: Path) -> None:
     assert rows("day", until=noon) == {"2026-11-01": 112}
     later = transcripts.usage("day", config_dir=tmp_path, zone=timezone(timedelta(hours=1)))
     assert {row.key: row.tokens.input for row in later.rows} == {"2026-11-01": 2, "2026-11-02": 110, "2026-11-03": 220}
+    assert [*rows("model")] == ["m-small", "m-large", "m-sub"]
+    assert [[*rows(by)] for by in ("day", "project")] == [["2026-11-01", "2026-11-02"], ["/b", "/a"]]
+    exact = datetime(2026, 11, 2, 23, 30, tzinfo=UTC)
+    assert rows("day", since=exact) == {"2026-11-02": 220}
+    assert rows("day", until=exact) == {"2026-11-01": 112}
     with pytest.raises(ValueError, match="`by` must be"):
         transcripts.usage("week", config_dir=tmp_path)  # type: ignore[arg-type]
     assert transcripts.usage(config_dir=tmp_path / "nothing").rows == []
@@ -129,3 +135,70 @@ def test_prices_come_from_the_caller_or_from_recorded_costs(tmp_path: Path) -> N
     assert report.unpriced == {"new": TOKENS}
     assert report.total.unpriced == ("new",)
     assert report.total.cost == pytest.approx(rows["known"].cost + rows["given"].cost)
+
+
+def test_each_number_of_a_reply_is_the_largest_of_its_entries(tmp_path: Path) -> None:
+    writer = Writer()
+    writer.assistant("x", id="m", usage={"input_tokens": 5, "output_tokens": 1, "cache_read_input_tokens": 9})
+    writer.assistant("y", id="m", usage={"input_tokens": 4, "output_tokens": 7})
+    writer.lines += ['{"type":"assistant","usage', '{"type":"user","message":{"usage":{"input_tokens":1}}}', '"usage"']
+    for number in (1, 2):
+        writer.assistant("z", uuid=some_id(number), usage={"input_tokens": 100})
+        writer.lines[-1] = writer.lines[-1].replace('"id":"msg_', '"no":"')
+    writer.save(tmp_path)
+    tokens = transcripts.usage(config_dir=tmp_path).total.tokens
+    assert tokens == Tokens(input=205, output=7, cache_read=9, replies=3)
+    assert transcripts.read(writer.session_id, config_dir=tmp_path).usage == tokens
+
+
+def test_replies_without_a_time_count_without_a_day(tmp_path: Path) -> None:
+    writer = Writer()
+    for number, stamp in enumerate(("yesterday", "", "2026-11-01T12:00:00")):
+        writer.assistant("x", id=f"m{number}", timestamp=stamp, usage={"input_tokens": 10**number})
+    writer.save(tmp_path)
+    rows = transcripts.usage("day", config_dir=tmp_path).rows
+    assert [(row.key, row.tokens.input) for row in rows] == [("", 11), ("2026-11-01", 100)]
+    limits: Any
+    for limits in ({"since": datetime(2000, 1, 1)}, {"until": datetime(2100, 1, 1)}):
+        assert transcripts.usage("day", config_dir=tmp_path, **limits).total.tokens.input == 100
+
+
+def test_rows_of_the_same_cost_are_in_the_order_of_tokens_and_then_of_names(tmp_path: Path) -> None:
+    for cwd, used in (("/c", 5), ("/b", 5), ("/a", 5), ("/z", 6)):
+        writer = Writer(cwd=cwd)
+        writer.assistant("x", id=cwd, usage={"input_tokens": used})
+        writer.assistant("x", id=f"{cwd}2", model="priced", usage={"input_tokens": 1})
+        writer.save(tmp_path)
+    expensive = Writer(cwd="/y")
+    expensive.assistant("x", id="y", model="priced", usage={"input_tokens": 2})
+    expensive.save(tmp_path)
+    report = transcripts.usage("project", prices={"priced": Price(input=1, output=1)}, config_dir=tmp_path)
+    assert [row.key for row in report.rows] == ["/y", "/z", "/a", "/b", "/c"]
+    assert [row.unpriced for row in report.rows] == [(), *[("claude-opus-5-5",)] * 4]
+    assert (report.total.key, report.total.unpriced) == ("total", ("claude-opus-5-5",))
+
+
+def test_recorded_costs_of_all_conversations_make_the_price(tmp_path: Path) -> None:
+    def recorded(cost: float, tokens: int, **more: Any) -> dict[str, Any]:
+        return {"inputTokens": tokens, "outputTokens": 0, "costUSD": cost, **more}
+
+    for number, (model, *states) in enumerate(
+        [
+            ("known", recorded(9.0, 1), recorded(2.0, 1_000_000)),  # the last one of a file counts
+            ("alias", recorded(4.0, 1_000_000, canonicalModel="known")),
+            ("free", recorded(0, 1_000_000)),
+            ("searches", recorded(0.01, 1_000_000, webSearchRequests=1)),
+            ("nothing", recorded(1.0, 0)),
+        ]
+    ):
+        writer = Writer()
+        writer.assistant("x", id=f"m{number}", model=model, usage={"input_tokens": 1_000_000})
+        for state in states:
+            writer.note("cost-state", totalCostUSD=1, modelUsage={model: state})
+        writer.lines += ['{"type":"x","of":"cost-state"}'] * (model == "free")
+        writer.save(tmp_path)
+    report = transcripts.usage("model", config_dir=tmp_path)
+    costs = {row.key: pytest.approx(row.cost) for row in report.rows}
+    assert costs == {"known": 3.0, "alias": 4.0, "free": 0, "searches": 0, "nothing": 0}
+    assert report.unpriced.keys() == {"free", "searches", "nothing"}
+    assert {name: price.output / price.input for name, price in report.prices.items()} == {"known": 5, "alias": 5}

@@ -14,12 +14,12 @@ import pytest
 
 import bridle.sync
 from bridle import Options, transcripts
-from bridle.errors import SessionInUseError, SessionNotFoundError, StreamWarning, TranscriptError
+from bridle.errors import SessionInUseError, SessionNotFoundError, StreamWarning, TranscriptError, escape_terminal
 from bridle.testing import Repeat, Reply, ScriptedModel, ToolCall
 from bridle.transcripts import changes, forking, project_key
 from bridle.transcripts.running import running_sessions
 from tests.conftest import RealCLI
-from tests.transcripts.disk import Writer, line, tool_use
+from tests.transcripts.disk import Writer, line, some_id, tool_use
 from tests.transcripts.picker import Picker
 from tests.transcripts.versions import VERSIONS, program
 
@@ -65,14 +65,19 @@ def test_a_title_is_written_as_the_cli_writes_it(tmp_path: Path, talk: Writer) -
     assert (found.title, found.title_source) == ("My title \u00e9", "custom")
 
 
-@pytest.mark.parametrize("title", ["", " \n ", "\u200b\u202e", "\u200d", "\ud800", "\U000e0041"])
+@pytest.mark.parametrize("title", ["", " \n ", "\u200b\u202e", "\u200d", "\ud800", "\U000e0041", " " * 300])
 def test_a_title_needs_a_visible_character(tmp_path: Path, talk: Writer, title: str) -> None:
     before = file_of(talk, tmp_path).read_bytes()
-    with pytest.raises(ValueError, match="visible character"):
+    shown = escape_terminal(repr(title), 200)
+    with pytest.raises(ValueError, match="visible character") as caught:
         transcripts.rename(talk.session_id, title, config_dir=tmp_path)
-    if title:
-        with pytest.raises(ValueError, match="visible character"):
-            transcripts.fork(talk.session_id, title=title, config_dir=tmp_path)
+    assert str(caught.value) == f"`title` must have a visible character, got {shown}."
+    with pytest.raises(ValueError, match="visible character") as caught:
+        transcripts.fork(talk.session_id, title=title, config_dir=tmp_path)
+    assert str(caught.value) == f"`title` must have a visible character, got {shown}."
+    with pytest.raises(ValueError, match="visible character") as caught:
+        transcripts.tag(talk.session_id, title, config_dir=tmp_path)
+    assert str(caught.value).endswith(f"None to remove the tag; got {shown}.")
     assert file_of(talk, tmp_path).read_bytes() == before
 
 
@@ -166,6 +171,47 @@ def test_a_file_that_is_not_regular_is_not_written(tmp_path: Path, talk: Writer)
         changes.append(files, [{"type": "tag", "tag": "a"}])
 
 
+TITLES = [
+    ("a\u200db", "a\u200db"),  # a joiner inside of an emoji
+    ("x" * 199 + " y", "x" * 199),
+    ("x" * 201, "x" * 200),
+    (" a \n\t b ", "a b"),
+]
+
+
+@pytest.mark.parametrize(("text", "kept"), TITLES)
+def test_a_title_is_cleaned(tmp_path: Path, talk: Writer, text: str, kept: str) -> None:
+    transcripts.rename(talk.session_id, text, config_dir=tmp_path)
+    assert transcripts.info(talk.session_id, config_dir=tmp_path).title == kept
+
+
+def test_what_cannot_be_written_is_an_error_and_leaves_nothing(
+    tmp_path: Path, talk: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = file_of(talk, tmp_path)
+    full = f"^{path} could not be written: {os.strerror(errno.ENOSPC)}\\.$"
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", lambda _, data: len(data) - 1)
+        with pytest.raises(TranscriptError, match=full):
+            transcripts.tag(talk.session_id, "a", config_dir=tmp_path)
+
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    beside = path.with_suffix("")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", refuse)
+        with pytest.raises(TranscriptError, match=f"^{beside}/archived.json could not be written: No space"):
+            transcripts.archive(talk.session_id, config_dir=tmp_path)
+    assert os.listdir(beside) == []
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", refuse)
+        with pytest.raises(TranscriptError, match=f"^{path} could not be written: No space"):
+            forking.create_file(path, [b"{}"])
+    with pytest.raises(TranscriptError, match="could not be written: No such file"):
+        forking.create_file(tmp_path / "none" / "x.jsonl", [b"{}"])
+
+
 # -- archive ----------------------------------------------------------------------------------------------------------
 
 
@@ -189,6 +235,11 @@ def test_an_archived_conversation_comes_back_with_a_prompt(tmp_path: Path, talk:
     talk.clock = 10**8
     talk.result("t")
     talk.user("hidden", isMeta=True)
+    talk.user("side", isSidechain=True)
+    mark = json.loads((path.with_suffix("") / "archived.json").read_bytes())
+    talk.user("at the same time", timestamp=mark["at"])
+    talk.user("without a zone", timestamp="2001-01-01T00:00:00")
+    talk.lines += ['{"type":"user","timestamp":"soon"}', '{"type":"user"']
     talk.save(tmp_path)
     os.utime(path, (2**31, 2**31))
     assert archived()
@@ -250,8 +301,14 @@ def test_a_running_session_is_not_deleted(tmp_path: Path, talk: Writer) -> None:
     with pytest.raises(SessionInUseError, match=f"the process {os.getpid()} works on it") as caught:
         transcripts.delete(talk.session_id, config_dir=tmp_path)
     assert (caught.value.pid, caught.value.session_id) == (os.getpid(), talk.session_id)
-    with pytest.warns(StreamWarning, match="SESSION_IN_USE"):
+    with pytest.warns(
+        StreamWarning, match=f"SESSION_IN_USE.*process {os.getpid()} works on .*{talk.session_id}"
+    ) as told:
         transcripts.rename(talk.session_id, "title", config_dir=tmp_path)
+    (warning,) = [each.message for each in told]
+    assert isinstance(warning, StreamWarning)
+    assert warning.context == {"pid": os.getpid()}
+    assert told[0].filename == __file__
     found = transcripts.prune(older_than=timedelta(0), project=talk.cwd, config_dir=tmp_path)
     assert ([each.session_id for each in found.running], found.sessions) == ([talk.session_id], ())
     # A process of the same id that started at another time, one that is gone, files that are no entries.
@@ -377,9 +434,11 @@ def texts(session_id: str, config: Path) -> list[str]:
 def test_a_fork_is_a_line_of_new_ids(tmp_path: Path) -> None:
     writer, ids = parallel()
     writer.add("attachment", attachment={"type": "note", "about": ids[2]}, parent=ids[2])
+    writer.add("progress", data={"x": 1}, parent=ids[-1])
     writer.user("a subagent", isSidechain=True, parent=ids[0])
     writer.user("later", parent=ids[-1], sourceToolAssistantUUID=ids[2], near={"uuid": ids[1], "other": "x"})
-    writer.assistant("end", requestRef="r1")
+    writer.assistant("end", requestRef="r1", toolUseResult={"id": ids[1]})
+    writer.assistant("last", requestRef="r2", requestSessionId="s0")
     path = writer.save(tmp_path)
     before = path.read_bytes()
     copy = transcripts.fork(writer.session_id, config_dir=tmp_path)
@@ -394,10 +453,19 @@ def test_a_fork_is_a_line_of_new_ids(tmp_path: Path) -> None:
     old = {each["forkedFrom"]["messageUuid"]: each["uuid"] for each in messages}
     assert old.keys() >= set(ids)
     assert not set(old) & set(old.values())
-    later = messages[-2]
+    later = messages[-3]
     assert later["sourceToolAssistantUUID"] == old[ids[2]]
     assert later["near"] == {"uuid": old[ids[1]], "other": "x"}
-    assert messages[-1]["requestSessionId"] == writer.session_id
+    assert [each["requestSessionId"] for each in messages[-2:]] == [writer.session_id, "s0"]
+    assert messages[-2]["toolUseResult"] == {"id": ids[1]}  # content
+    assert {each["type"] for each in messages} == {"user", "assistant", "attachment"} - {"attachment"}
+    (last,) = [each for each in found if each["type"] == "last-prompt"]
+    assert last == {
+        "type": "last-prompt",
+        "lastPrompt": "later",
+        "leafUuid": messages[-1]["uuid"],
+        "sessionId": copy,
+    }
     assert "a subagent" not in new.path.read_text(encoding="utf-8")
     assert texts(copy, tmp_path) == texts(writer.session_id, tmp_path)
     # A fork of a fork is one as well.
@@ -428,8 +496,76 @@ def test_a_fork_at_another_branch_and_at_a_message_object(tmp_path: Path) -> Non
     message = transcripts.read(writer.session_id, config_dir=tmp_path).messages[1]
     copy = transcripts.fork(writer.session_id, at=message, config_dir=tmp_path)
     assert [each.split(": ")[1] for each in texts(copy, tmp_path)] == ["one", "new way"]
-    with pytest.raises(TranscriptError, match=r"has no message 'no\\x1bne'"):
-        transcripts.fork(writer.session_id, at="no\x1bne", config_dir=tmp_path)
+    for name in ("no\x1bne", "x" * 300):
+        with pytest.raises(TranscriptError) as caught:
+            transcripts.fork(writer.session_id, at=name, config_dir=tmp_path)
+        assert f"{writer.session_id} has no message {escape_terminal(repr(name), 200)}. Its" in str(caught.value)
+
+
+SUMMARY, UNKNOWN = some_id(7), some_id(8)
+EARLY, KEPT = some_id(5), some_id(6)
+AFTER = ["the summary", "later", "end"]
+
+
+@pytest.mark.parametrize(
+    ("preserved", "order"),
+    [
+        ({"anchorUuid": SUMMARY, "uuids": [KEPT]}, ["the summary", "kept", "later", "end"]),
+        (
+            {"anchorUuid": SUMMARY, "uuids": [], "allUuids": [EARLY, KEPT]},
+            ["the summary", "early", "kept", "later", "end"],
+        ),
+        ({"anchorUuid": SUMMARY, "uuids": [UNKNOWN, EARLY, SUMMARY]}, ["the summary", "early", "later", "end"]),
+        ({"anchorUuid": UNKNOWN, "uuids": [KEPT]}, AFTER),
+        (None, AFTER),
+        ("odd", AFTER),
+    ],
+)
+def test_a_fork_has_the_messages_that_a_compaction_kept(tmp_path: Path, preserved: Any, order: list[str]) -> None:
+    writer = Writer()
+    writer.user("early", uuid=EARLY)
+    writer.assistant("kept", uuid=KEPT)
+    notes = {"trigger": "manual", "preservedSegment": {"headUuid": KEPT}, "preservedMessages": preserved}
+    boundary = writer.add("system", parent=None, logicalParentUuid=KEPT, compactMetadata=notes)
+    writer.user("the summary", uuid=SUMMARY, isCompactSummary=True, parent=boundary)
+    later = writer.user("later")
+    writer.assistant("end")
+    writer.save(tmp_path)
+
+    def said(copy: str) -> list[str]:
+        return [each.split(": ")[1] for each in texts(copy, tmp_path)]
+
+    copy = transcripts.fork(writer.session_id, config_dir=tmp_path)
+    assert said(copy) == order
+    system = entries(transcripts.info(copy, config_dir=tmp_path).path)[0]
+    assert (system["compactMetadata"], "logicalParentUuid" in system) == ({"trigger": "manual"}, False)
+    assert said(transcripts.fork(copy, config_dir=tmp_path)) == order
+    assert said(transcripts.fork(writer.session_id, at=later, config_dir=tmp_path)) == order[:-1]
+    assert said(transcripts.fork(writer.session_id, at=KEPT, config_dir=tmp_path)) == ["early", "kept"]
+
+
+def test_notes_of_a_compaction_that_are_odd_are_copied_as_they_are(tmp_path: Path) -> None:
+    writer = Writer()
+    boundary = writer.add("system", parent=None, compactMetadata=7)
+    writer.user("go", parent=boundary)
+    writer.save(tmp_path)
+    copy = transcripts.fork(writer.session_id, config_dir=tmp_path)
+    assert entries(transcripts.info(copy, config_dir=tmp_path).path)[0]["compactMetadata"] == 7
+
+
+@pytest.mark.parametrize(
+    ("prompt", "title"),
+    [("t" * 160, "t" * 150 + " (fork)"), ("\u00e9 two\nlines", "\u00e9 two lines (fork)")],
+)
+def test_a_copy_is_named_after_its_original(tmp_path: Path, prompt: str, title: str) -> None:
+    writer = Writer()
+    writer.user([{"type": "text", "text": prompt}, {"type": "text", "text": 7}, {"type": "text", "text": "more"}])
+    path = writer.save(tmp_path)
+    copy = transcripts.fork(writer.session_id, config_dir=tmp_path)
+    assert transcripts.info(copy, config_dir=tmp_path).title == title
+    assert json.loads((path.parent / copy / "custom-title.json").read_bytes()) == {"customTitle": title}
+    last = [each for each in entries(path.with_name(f"{copy}.jsonl")) if each["type"] == "last-prompt"]
+    assert [each["lastPrompt"] for each in last] == [f"{prompt} more"]
 
 
 def test_a_fork_without_messages_is_refused(tmp_path: Path) -> None:
@@ -454,6 +590,12 @@ def test_a_fork_carries_what_the_next_request_depends_on(tmp_path: Path) -> None
     found = {each["type"]: each for each in entries(path)}
     assert found["content-replacement"]["replacements"] == [kept]
     assert found["relocated"]["relocatedCwd"] == "/new"
+    for odd in ({}, {"replacements": [7, {"x": 1}, {"toolUseId": "later"}]}, {"replacements": 7}):
+        writer.note("content-replacement", **odd)
+    writer.save(tmp_path)
+    path = transcripts.info(transcripts.fork(writer.session_id, config_dir=tmp_path), config_dir=tmp_path).path
+    shortened = [each["replacements"] for each in entries(path) if each["type"] == "content-replacement"]
+    assert shortened == [[kept], [], [7, {"x": 1}], 7]
     assert "secret" not in path.read_text(encoding="utf-8")
 
 

@@ -105,6 +105,36 @@ def test_a_tag_can_be_taken_away(tmp_path: Path) -> None:
     assert only(tmp_path, writer).tag is None
 
 
+def test_the_model_is_that_of_the_last_reply(tmp_path: Path) -> None:
+    writer = talk()
+    writer.assistant("other", model="the-last")
+    writer.assistant("Failed", model="<synthetic>")
+    writer.user("x", toolUseResult={"type": "assistant", "message": {"model": "evil"}})
+    writer.lines += ['{"type":"assistant","message":{"model":7}}', '{"type":"assistant","message":{"model":""}}']
+    assert only(tmp_path, writer).model == "the-last"
+    writer.add("attachment", attachment={"type": "file", "content": "x" * 300_000})
+    assert only(tmp_path, writer).model == "the-last"  # far from the end of the file
+    other = Writer()
+    other.user("no reply")
+    assert only(tmp_path, other).model is None
+
+
+@pytest.mark.parametrize(
+    ("half", "tag"),
+    [
+        ('{"type":"tag","tag":"b\\u00e9","sessionId":"5e', "b\u00e9"),
+        ('{"type":"tag", "tag": "b\\"c", "ses', 'b"c'),
+        ('{"type":"tag","tag":"","ses', None),
+        ('[{"type":"tag","tag":"b"}]', "a"),
+        ('{"type":"tagged","tag":"b"}', "a"),
+    ],
+)
+def test_a_half_written_tag_counts_if_it_is_there(tmp_path: Path, half: str, tag: str | None) -> None:
+    writer = talk()
+    writer.lines.append('{"type":"tag","tag":"a"}')
+    assert only(tmp_path, writer, writer.text + half).tag == tag
+
+
 @pytest.mark.parametrize("cut", range(1, 60, 7))
 def test_a_half_written_last_line_changes_nothing_else(tmp_path: Path, cut: int) -> None:
     writer = talk()
@@ -248,6 +278,66 @@ def test_a_session_that_vanishes_is_not_an_error_of_the_list(tmp_path: Path) -> 
     assert info_of(files) is None
     path.symlink_to(path)
     assert transcripts.list(Writer().cwd, config_dir=tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("stamp", "created"),
+    [
+        ("2026-11-01T10:00:00+02:00", datetime(2026, 11, 1, 8, tzinfo=UTC)),
+        ("2026-11-01T10:00:00", datetime(2026, 11, 1, 10).astimezone()),
+        ("yesterday", None),
+        ("", None),
+    ],
+)
+def test_the_time_of_the_first_entry(tmp_path: Path, stamp: str, created: datetime | None) -> None:
+    writer = Writer()
+    writer.user("x", timestamp=stamp)
+    assert only(tmp_path, writer).created == created
+
+
+def test_a_list_of_many_has_few_files_open_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(100):
+        writer = talk()
+        writer.session_id = some_id(number)
+        os.utime(writer.save(tmp_path), (number, number))
+    opened, most = set(), 0
+    really_open, really_close = os.open, os.close
+
+    def count(*arguments: Any) -> int:
+        nonlocal most
+        opened.add(descriptor := really_open(*arguments))
+        most = max(most, len(opened))
+        return descriptor
+
+    def close(descriptor: int) -> None:
+        opened.discard(descriptor)
+        really_close(descriptor)
+
+    monkeypatch.setattr(os, "open", count)
+    monkeypatch.setattr(os, "close", close)
+    found = transcripts.list(all_projects=True, config_dir=tmp_path)
+    assert [each.session_id for each in found] == [some_id(number) for number in reversed(range(100))]
+    assert len(transcripts.list(all_projects=True, limit=1, config_dir=tmp_path)) == 1
+    assert (opened, most <= 32) == (set(), True)
+
+
+@pytest.mark.parametrize("space", ["", " "])
+def test_a_conversation_of_a_subagent_is_known_by_its_first_line(tmp_path: Path, space: str) -> None:
+    side, main = Writer(), talk()
+    side.user("x", isSidechain=True)
+    side.lines[0] = side.lines[0].replace('"isSidechain":', f'"isSidechain":{space}')
+    main.user("x", isSidechain=True)
+    assert (only(tmp_path, side).sidechain, only(tmp_path, main).sidechain) == (True, False)
+
+
+def test_a_field_of_a_line_that_a_window_cuts_counts_where_it_is_found(tmp_path: Path) -> None:
+    size = places.HEAD_BYTES
+    writer = Writer()
+    start = '{"type":"user","cwd":"/a \\"b","timestamp":"2026-11-01T00:00:00Z","gitBranch":7,"x":"'
+    end = '","gitBranch":"the \\u00e9nd","customTitle": "cut"}\n'
+    found = only(tmp_path, writer, start + "x" * (3 * size) + end)
+    assert (found.cwd, found.git_branch, found.title) == ('/a "b', "the \u00e9nd", "cut")
+    assert found.created == datetime(2026, 11, 1, tzinfo=UTC)
 
 
 def test_local_times_count_as_local(tmp_path: Path) -> None:

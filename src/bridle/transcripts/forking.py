@@ -242,12 +242,12 @@ def _prompt_text(line: bytes) -> str:
     return " ".join(text for text in texts if isinstance(text, str))[:PROMPT_LENGTH]
 
 
-def fields_of(raw: bytes) -> dict[str, Raw]:
+def fields_of(raw: bytes | Raw) -> dict[str, Raw]:
     """Return the undecoded fields of a line that is a JSON object, by name. Bytes that are not UTF-8 become U+FFFD."""
     try:
         return _decode(raw)
     except ValueError:
-        return _decode(raw.decode("utf-8", "replace").encode())
+        return _decode(bytes(raw).decode("utf-8", "replace").encode())
 
 
 def create_file(path: Path, lines: Iterable[bytes]) -> None:

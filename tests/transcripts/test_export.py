@@ -6,6 +6,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 import pytest
 
 import bridle.sync
@@ -13,7 +14,7 @@ from bridle import transcripts
 from bridle.errors import SessionExistsError, TranscriptError
 from bridle.testing import Repeat, Reply, ScriptedModel
 from bridle.transcripts import ExportFormat
-from tests.transcripts.disk import Writer, tool_use
+from tests.transcripts.disk import Writer, some_id, tool_use
 from tests.transcripts.test_changes import BOTH, config_of, options, shown
 
 if TYPE_CHECKING:
@@ -83,6 +84,138 @@ def test_hostile_contents_stay_inside_of_their_block_in_markdown(tmp_path: Path)
     assert own[5:] == ["## Result", "## Tool: Write", "## Result", "## Content: image", "## Content: odd\\<i\\>"]
 
 
+DOCUMENT = """# Look, \\*please\\*
+
+- session: `00000000-0000-4000-8000-000000000001`
+- folder: `` /home/me/a`b ``
+- branch: `main`
+- model: `claude-opus-5-5`
+- tag: `billed`
+- created: `2026-11-01 00:00:01 UTC`
+- modified: `2027-01-15 08:00:00 UTC`
+
+## User
+
+```text
+Look, *please*
+```
+
+## Thinking
+
+```text
+Hm.
+```
+
+## Assistant
+
+I **look**.
+
+## Tool: Bash
+
+```text
+ls
+```
+
+## Tool: mcp\\_\\_x\\_\\_y
+
+```text
+{
+  "a": 1,
+  "b": "\u00e9"
+}
+```
+
+## Result
+
+````text
+a
+```b
+````
+
+## Result \\(error\\)
+
+```text
+no
+```
+
+## Content: document
+
+
+
+## Subagent explore a1
+
+### User
+
+```text
+inner
+```
+
+## Subagent a2
+
+### Assistant
+
+found
+"""
+
+
+def whole(tmp_path: Path) -> tuple[Writer, Path]:
+    writer = Writer(some_id(1), cwd="/home/me/a`b")
+    writer.user("Look, *please*")
+    calls = (tool_use("t1", command="ls"), tool_use("t2", "mcp__x__y", a=1, b="\u00e9"))
+    writer.assistant({"type": "thinking", "thinking": "Hm."}, "I **look**.", *calls, id="m")
+    writer.result("t1", "\na\n```b\n")
+    writer.user([{"type": "tool_result", "tool_use_id": "t2", "content": "no", "is_error": True}])
+    writer.user([{"type": "document", "source": {}}], isCompactSummary=True)
+    writer.lines.append('{"type":"tag","tag":"billed"}')
+    path = writer.save(tmp_path)
+    folder = path.with_suffix("") / "subagents"
+    folder.mkdir(parents=True)
+    for agent_id, said in (("a1", Writer.user), ("a2", Writer.assistant)):
+        agent = Writer(writer.session_id)
+        said(agent, "inner" if agent_id == "a1" else "found", isSidechain=True, agentId=agent_id)
+        (folder / f"agent-{agent_id}.jsonl").write_text(agent.text)
+    (folder / "agent-a1.meta.json").write_text('{"agentType":"explore","toolUseId":"t1"}')
+    os.utime(path, (1_800_000_000, 1_800_000_000))
+    return writer, path
+
+
+def test_a_document_to_read(tmp_path: Path) -> None:
+    writer, _ = whole(tmp_path)
+    assert transcripts.export(writer.session_id, config_dir=tmp_path) == DOCUMENT
+
+
+def test_a_document_for_programs(tmp_path: Path) -> None:
+    writer, path = whole(tmp_path)
+    found = json.loads(transcripts.export(writer.session_id, "json", config_dir=tmp_path))
+
+    def messages(lines: list[str]) -> list[dict[str, Any]]:
+        names = ("type", "uuid", "parentUuid", "timestamp", "isMeta", "message")
+        new = ("type", "uuid", "parent_uuid", "timestamp", "is_meta", "message")
+        read = [json.loads(each) for each in lines if "uuid" in each]
+        return [{own: each.get(name) for name, own in zip(names, new, strict=True)} for each in read]
+
+    def agent(agent_id: str) -> list[dict[str, Any]]:
+        return messages((path.with_suffix("") / "subagents" / f"agent-{agent_id}.jsonl").read_text().splitlines())
+
+    assert found == {
+        "session_id": writer.session_id,
+        "title": "Look, *please*",
+        "tag": "billed",
+        "cwd": "/home/me/a`b",
+        "git_branch": "main",
+        "model": "claude-opus-5-5",
+        "created": "2026-11-01T00:00:01Z",
+        "modified": "2027-01-15T08:00:00Z",
+        "bytes": path.stat().st_size,
+        "usage": msgspec.to_builtins(transcripts.read(writer.session_id, config_dir=tmp_path).usage),
+        "messages": messages(writer.lines),
+        "subagents": [
+            {"agent_id": "a1", "agent_type": "explore", "tool_use_id": "t1", "messages": agent("a1")},
+            {"agent_id": "a2", "agent_type": None, "tool_use_id": None, "messages": agent("a2")},
+        ],
+    }
+
+
 def test_json_has_facts_messages_and_subagents(tmp_path: Path) -> None:
     writer = hostile()
     path = writer.save(tmp_path)
@@ -107,6 +240,8 @@ def test_an_unknown_format_and_a_missing_session(tmp_path: Path) -> None:
     writer.save(tmp_path)
     with pytest.raises(ValueError, match=r"must be one of markdown, json, jsonl, got 'pdf\\x1b'"):
         transcripts.export(writer.session_id, cast("ExportFormat", "pdf\x1b"), config_dir=tmp_path)
+    with pytest.raises(ValueError, match=r"got \[\.\.\. 102 characters left out\] x{99}'\.$"):
+        transcripts.export(writer.session_id, cast("ExportFormat", "x" * 200), config_dir=tmp_path)
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -229,6 +364,34 @@ def test_a_subagent_that_comes_twice_leaves_nothing(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
     with pytest.raises(TranscriptError, match="could not be imported: No such file"):
         transcripts.import_(tmp_path / "no", project="/p", config_dir=tmp_path)
+
+
+def test_an_error_of_an_import_shows_the_file_escaped_and_cut(tmp_path: Path) -> None:
+    source = tmp_path / ("n" * 120) / ("n" * 120) / ("\x1b" + "n" * 100)
+    source.parent.mkdir(parents=True)
+    source.write_text("")
+    shown = str(source)[-300:].replace("\x1b", r"\x1b")
+    with pytest.raises(TranscriptError) as caught:
+        transcripts.import_(source, project="/p", config_dir=tmp_path)
+    assert str(caught.value).startswith(f"[... {len(str(source)) - 300} characters left out] {shown} holds no")
+
+
+def test_a_file_of_another_host_gets_the_id_of_its_session(tmp_path: Path) -> None:
+    other, session = some_id(2), "5e551011-0000-4000-8000-000000000000"
+    source = tmp_path / "in.jsonl"
+    head = '{"type":"bridle-subagent","agentId":"x","folder":"subagents/deep"}'
+    odd = '{"type":"note","about":"bridle-subagent"}'
+    source.write_text("\n".join(['{"type":"mode"}', GOOD, odd, GOOD.replace(session, other), head, GOOD, ""]))
+    assert transcripts.import_(source, project=tmp_path / "p", config_dir=tmp_path) == session
+    (path,) = (tmp_path / "projects").glob(f"*/{session}.jsonl")
+    assert path.parent.name == transcripts.project_key(tmp_path / "p")
+    assert path.read_text() == "\n".join(['{"type":"mode"}', GOOD, odd, GOOD, ""])
+    files = [each for each in path.with_suffix("").rglob("*") if each.is_file()]
+    assert [(each.name, each.parent.name, each.read_text()) for each in files] == [
+        ("agent-x.jsonl", "deep", GOOD + "\n")
+    ]
+    for folder in (path.parent, *(each.parent for each in files)):
+        assert folder.stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.timeout(120)

@@ -102,6 +102,47 @@ def test_worktrees_belong_to_a_project(tmp_path: Path) -> None:
     assert found(trees[3], include_worktrees=False) == [str(trees[3])]
 
 
+@pytest.mark.parametrize(("bare", "relative"), [(False, False), (False, True), (True, False)])
+def test_names_that_are_not_utf_8_are_names_of_worktrees(tmp_path: Path, *, bare: bool, relative: bool) -> None:
+    """As git writes its files. A worktree that was removed by hand stays in the list."""
+    main = tmp_path / ("main.git" if bare else "main")
+    common = main if bare else main / ".git"
+    tree = os.fsdecode(os.fsencode(tmp_path) + b"/tree-\xff")
+    os.makedirs(tree)
+    entry = common / "worktrees" / "tree"
+    entry.mkdir(parents=True)
+    to_tree = os.path.relpath(tree, entry) if relative else tree
+    (entry / "gitdir").write_bytes(os.fsencode(to_tree) + b"/.git\n")
+    (entry / "commondir").write_text("../..\n")
+    (common / "worktrees" / "broken").mkdir()
+    gone = common / "worktrees" / "gone"
+    gone.mkdir()
+    (gone / "gitdir").write_text(f"{tmp_path}/gone/.git\n")
+    with open(os.path.join(tree, ".git"), "wb") as file:
+        file.write(b"gitdir: " + os.fsencode(os.path.relpath(entry, tree) if relative else entry) + b"\n")
+    for folder in (main, tree, tmp_path / "gone"):
+        writer = Writer(cwd=os.fspath(folder))
+        writer.note("custom-title", customTitle="x")
+        writer.save(tmp_path / "config", folder)
+    found = [folder for _, folder in places.project_folders(tree, config_dir=tmp_path / "config")]
+    assert found == [tree, str(main), str(tmp_path / "gone")]
+
+
+def test_a_git_folder_without_a_common_one_is_its_own(tmp_path: Path) -> None:
+    """As that of a submodule."""
+    (tmp_path / "modules" / "worktrees" / "w").mkdir(parents=True)
+    (tmp_path / "modules" / "worktrees" / "w" / "gitdir").write_text(f"{tmp_path}/tree/.git\n")
+    (tmp_path / "sub" / "deep").mkdir(parents=True)
+    (tmp_path / "sub" / ".git").write_text("gitdir: ../modules\n")
+    (tmp_path / "sub" / "deep" / ".git").write_text("no line of git\n")
+    for folder in ("sub/deep", "tree"):
+        writer = Writer(cwd=str(tmp_path / folder))
+        writer.note("custom-title", customTitle="x")
+        writer.save(tmp_path / "config")
+    found = places.project_folders(tmp_path / "sub" / "deep", config_dir=tmp_path / "config")
+    assert [folder for _, folder in found] == [str(tmp_path / "sub" / "deep"), str(tmp_path / "tree")]
+
+
 def test_a_session_is_located_in_any_project(tmp_path: Path) -> None:
     old, new = Writer(some_id(1), cwd="/a"), Writer(some_id(1), cwd="/b")
     for writer in (old, new):
@@ -118,6 +159,13 @@ def test_a_session_is_located_in_any_project(tmp_path: Path) -> None:
         assert caught.value.session_id == missing
     with pytest.raises(SessionNotFoundError):
         places.locate(some_id(1), project="/c", config_dir=tmp_path)
+    path.write_bytes(b"")  # the newer one
+    assert places.locate(some_id(1), config_dir=tmp_path).project_key == "-a"
+    with pytest.raises(SessionNotFoundError):
+        places.locate(some_id(1), project="/b", config_dir=tmp_path)
+    assert places.find_files("00", project="/a", config_dir=tmp_path).directory == "/a"
+    with pytest.raises(SessionNotFoundError):
+        places.find_files("00", project="/c", config_dir=tmp_path)
 
 
 def test_a_prefix_has_to_match_one_session(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import time
 import tracemalloc
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bridle import AssistantMessage, SessionNotFoundError, TranscriptError, UserMessage, transcripts
+from bridle.transcripts import entries
+from bridle.transcripts import transcript as transcript_module
 from tests.contract import shows
 from tests.support.patience import patience
 from tests.transcripts.disk import Writer, some_id, tool_use
@@ -83,9 +86,7 @@ def test_a_view_of_messages_is_a_sequence(tmp_path: Path) -> None:
 @pytest.mark.parametrize("count", [2, 3, 5])
 def test_parallel_calls_come_back_with_all_results(tmp_path: Path, count: int) -> None:
     writer, expected = parallel(count)
-    assert ids(opened(tmp_path, writer).messages)[: count + 1] == expected[: count + 1]
-    assert set(ids(opened(tmp_path, writer).messages)) == set(expected)
-    assert ids(opened(tmp_path, writer).messages)[-1] == expected[-1]
+    assert ids(opened(tmp_path, writer).messages) == expected
     assert len(opened(tmp_path, writer).branches) == 1
 
 
@@ -106,6 +107,34 @@ def test_a_result_that_follows_another_entry_is_found_by_its_call(tmp_path: Path
     assert taken in seen or writer.last == repeated
 
 
+@shows("transcripts.read.parallel")
+@pytest.mark.parametrize(
+    ("stray", "claimed", "belongs"),
+    [
+        ({}, False, True),
+        ({"isSidechain": True}, False, False),
+        ({"agentId": "a1"}, False, False),
+        ({}, True, False),  # two replies have a call of this id
+        ({"isMeta": True}, False, False),
+    ],
+)
+def test_a_result_behind_another_entry_belongs_to_the_one_call_of_its_conversation(
+    tmp_path: Path, stray: dict[str, Any], *, claimed: bool, belongs: bool
+) -> None:
+    writer = Writer()
+    before = [writer.user("go")]
+    if claimed:
+        before.append(writer.assistant(tool_use("t2"), id="m0"))
+    one = writer.assistant(tool_use("t1"), id="m1")
+    two = writer.assistant(tool_use("t2"), id="m1")
+    note = writer.add("attachment", attachment={}, parent=two)
+    found = writer.result("t2", parent=note, **stray)
+    writer.result("t2", "again", parent=note, agentId="a1")
+    taken = writer.result("t1", parent=one)
+    end = writer.assistant("done")
+    assert ids(opened(tmp_path, writer).messages) == [*before, one, two, *([found] * belongs), taken, end]
+
+
 @shows("transcripts.read.branches")
 def test_a_rewound_conversation_has_branches(tmp_path: Path) -> None:
     writer = Writer()
@@ -122,8 +151,10 @@ def test_a_rewound_conversation_has_branches(tmp_path: Path) -> None:
     assert [message.text for message in other.messages] == ["start", "answer", "first way", "old end"]
     assert ids(opened(tmp_path, writer, leaf=old).messages) == ids(other.messages)
     assert ids(opened(tmp_path, writer, leaf=start).messages) == [start]
-    with pytest.raises(TranscriptError, match="has no message 'x'"):
-        opened(tmp_path, writer, leaf="x")
+    for name, shown in (("x", "'x'"), ("\x1b" + "y" * 300, f"[... 106 characters left out] {'y' * 199}'")):
+        with pytest.raises(TranscriptError) as caught:
+            opened(tmp_path, writer, leaf=name)
+        assert f"{writer.session_id} has no message {shown}. `branches`" in str(caught.value)
 
 
 @shows("transcripts.read.branches")
@@ -348,6 +379,50 @@ def test_a_file_that_vanishes_or_is_replaced_is_an_error_with_a_fix(tmp_path: Pa
         transcripts.read(writer.session_id, config_dir=tmp_path)
 
 
+def test_what_is_shown_of_a_conversation(tmp_path: Path) -> None:
+    writer = Writer(some_id(1))
+    own = writer.user("one")
+    path = writer.save(tmp_path)
+    (path.with_suffix("") / "subagents").mkdir(parents=True)
+    (path.with_suffix("") / "subagents" / "agent-a1.jsonl").write_text(writer.text)
+    (path.with_suffix("") / "subagents" / "agent-a1.meta.json").write_text('{"agentType":7}')
+    transcript = transcripts.read(writer.session_id, config_dir=tmp_path)
+    (entry,) = transcript.entries
+    assert [repr(each) for each in (transcript, transcript.messages, transcript.subagents["a1"], entry)] == [
+        f"<Transcript {writer.session_id}: 1 messages>",
+        f"<Messages: 1 of session {writer.session_id}>",
+        "<Subagent a1 (None): 1 messages>",
+        f"Entry(type='user', uuid='{own}', {len(entry.raw)} bytes)",
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 700, 5_000])
+def test_messages_are_the_same_however_much_is_read_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(transcript_module, "READ_BYTES", size)
+    writer = Writer()
+    sent = ["x" * (number % 7 * 300) + str(number) for number in range(30)]
+    for text in sent:
+        writer.user(text)
+    messages = opened(tmp_path, writer).messages
+    assert [message.text for message in messages] == sent
+    assert [message.text for message in reversed(messages)] == sent[::-1]
+
+
+@pytest.mark.parametrize("size", [*range(1, 24), 1 << 20])
+def test_lines_are_the_same_however_much_is_read_at_a_time(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(entries, "CHUNK_BYTES", size)
+    text = b'{"a":1}\n\n  \n [1] \n{"b":"longer"}\r\nx\n'
+    lines = [(0, b'{"a":1}'), (12, b"[1]"), (18, b'{"b":"longer"}\r'), (34, b"x")]
+    for end, last in ((b"", []), (b'{"half', []), (b'{"c":3}', [(36, b'{"c":3}')])):
+        for start in (0, 12, 18):
+            file = io.BytesIO(text + end)
+            file.seek(start)
+            found = [(each.offset, each.raw) for each in entries.lines_of(file, start)]
+            assert found == [each for each in lines if each[0] >= start] + last
+
+
 def test_files_that_tools_changed(tmp_path: Path) -> None:
     writer = Writer()
     writer.user("go")
@@ -362,8 +437,24 @@ def test_files_that_tools_changed(tmp_path: Path) -> None:
     call("3", "Edit", None, file_path="/failed")
     call("4", "NotebookEdit", {}, notebook_path="/n")
     call("5", "Bash", {}, command="touch /b")
+    call("6", "MultiEdit", {"type": "create"}, file_path="/m")
+    call("7", "Write", {"type": "create"}, file_path=7)
+    call("8", "Write", "no object", file_path="/a")
+    writer.user([{"type": "tool_result", "tool_use_id": "1", "content": "again"}])
+    writer.assistant(tool_use("9", "Write", file_path="/no-result"))
+    path = writer.save(tmp_path)
+    agent = Writer()
+    agent.assistant(tool_use("1", "Write", file_path="/of-the-subagent"), isSidechain=True)
+    agent.result("1", isSidechain=True)
+    (path.with_suffix("") / "subagents").mkdir(parents=True)
+    (path.with_suffix("") / "subagents" / "agent-a1.jsonl").write_text(agent.text)
     changes = opened(tmp_path, writer).files_changed
-    assert [(change.path, change.changes, change.created) for change in changes] == [("/a", 2, True), ("/n", 1, False)]
+    assert [(change.path, change.changes, change.created) for change in changes] == [
+        ("/a", 3, True),
+        ("/n", 1, False),
+        ("/m", 1, True),
+        ("/of-the-subagent", 1, False),
+    ]
 
 
 @shows("transcripts.read.memory")

@@ -568,6 +568,14 @@ def test_a_copy_is_named_after_its_original(tmp_path: Path, prompt: str, title: 
     assert [each["lastPrompt"] for each in last] == [f"{prompt} more"]
 
 
+def test_a_copy_of_an_original_without_a_title_is_a_fork(
+    tmp_path: Path, talk: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forking, "info_of", lambda _: None)  # it vanished, and is still open
+    copy = transcripts.fork(talk.session_id, config_dir=tmp_path)
+    assert transcripts.info(copy, config_dir=tmp_path).title == "(fork)"
+
+
 def test_a_fork_without_messages_is_refused(tmp_path: Path) -> None:
     writer = Writer()
     writer.note("custom-title", customTitle="empty")

@@ -183,8 +183,7 @@ def test_a_file_of_an_older_bridle_is_refused_as_it_is(tmp_path: Path) -> None:
         assert connection.execute("PRAGMA user_version").fetchone() == (1,)
 
 
-def test_a_file_of_another_program_is_used_as_it_is(tmp_path: Path) -> None:
-    """Programs that share a budget may have different versions of Bridle."""
+def test_a_file_of_an_older_version_is_brought_up_to_date(tmp_path: Path) -> None:
     path = tmp_path / "budget.db"
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.executescript(VERSION_2)
@@ -194,4 +193,4 @@ def test_a_file_of_another_program_is_used_as_it_is(tmp_path: Path) -> None:
         assert budget.account().reserved == Spend(0.25, 4)
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT * FROM accounts").fetchall() == [("", 3_000_000_000, 8, -1, 5)]
-        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (3,)

@@ -13,6 +13,7 @@ from bridle.fleet.journal import Journal, Lease
 from bridle.fleet.states import HELD, OVER, TASK, Cause, Happening, State
 from bridle.fleet.task import Spec
 from bridle.storage.holders import holder_name
+from tests.support.journals import open_tasks
 
 FAR = "linux:elsewhere:pid:[4026531836]|{}|9|0badcafe"
 HOLDERS = [holder_name(), holder_name(), FAR.format(7), FAR.format(8)]
@@ -295,4 +296,4 @@ class Model:
         tries = [each for item in items for each in item.tries]
         assert (round(usd * 1e9), tokens) == (sum(each.usd for each in tries), sum(each.tokens for each in tries))
         assert [(each.task, each.attempt, each.state) for each in journal.changes(most=10_000)] == self.log
-        assert journal.open_tasks() == {item.name: item.not_before for item in items if item.state not in OVER}
+        assert open_tasks(journal) == {item.name: item.not_before for item in items if item.state not in OVER}

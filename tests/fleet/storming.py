@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridle.fleet.journal import Journal, open_journal
 from bridle.storage.holders import identity_in, is_running
+from tests.support.journals import open_tasks
 from tests.support.patience import patience
 from tests.support.seeds import seeded
 
@@ -121,7 +122,7 @@ class Storm:
                         journal is not None
                         and reader is not None
                         and any(journal.counts().values())
-                        and not journal.open_tasks()
+                        and not open_tasks(journal)
                     ):
                         self._end_reader(reader)
                         return

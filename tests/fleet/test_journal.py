@@ -26,6 +26,7 @@ from bridle.fleet.worker import BEAT_SECONDS
 from bridle.storage.holders import holder_name
 from tests.fleet import racing
 from tests.support.forking import Baton, Fork
+from tests.support.journals import open_tasks
 from tests.support.patience import patience
 from tests.support.seeds import seeded
 
@@ -249,7 +250,7 @@ def test_leases_keep_the_order_of_the_tasks(journal: Journal) -> None:
     assert len(journal.lease(ME, 1_000, set(names), time.time())) == 300 - 8
     assert journal.held(OTHER) == {lease.task: (lease.attempt, None) for lease in last}
     assert journal.next_due() is None
-    assert journal.open_tasks().keys() == set(names)
+    assert open_tasks(journal).keys() == set(names)
 
 
 def test_leases_pass_over_tasks_that_the_caller_cannot_run(journal: Journal) -> None:
@@ -623,7 +624,7 @@ def test_over_states_are_final(journal: Journal) -> None:
     ):
         journal.finish(answered(journal, state.name), ME, ending)
     assert journal.lease(ME, 9, {state.name for state in OVER}, LATER) == []
-    assert journal.open_tasks() == {}
+    assert open_tasks(journal) == {}
     assert journal.cancel(None) == 0
     journal.halt([state.name for state in OVER])
     assert journal.held(ME) == {}

@@ -31,6 +31,7 @@ from bridle.fleet.task import Spec
 from tests.contract import shows
 from tests.fleet.journal_model import HOLDERS
 from tests.support.forking import Baton, Fork
+from tests.support.journals import open_tasks
 from tests.support.patience import patience
 
 if TYPE_CHECKING:
@@ -575,7 +576,7 @@ def test_the_order_is_that_of_the_tasks_whatever_the_server_plans(postgres_addre
         assert [change.task for change in journal.changes(last)] == every
     mix()
     assert names(journal) == every
-    assert list(journal.open_tasks()) == every
+    assert list(open_tasks(journal)) == every
     last = journal.last_change()
     journal.cancel(None)
     mix("changes")

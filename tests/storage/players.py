@@ -18,6 +18,7 @@ from bridle.pool.registry import Record
 from bridle.storage.holders import holder_name
 from bridle.transcripts.stores import SQLiteStore
 from tests.support.forking import Fork
+from tests.support.journals import open_tasks
 from tests.support.patience import patience
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ class InJournal(Kept):
         self.file.add([(str(number), Spec(prompt="x"))])
 
     def kept(self) -> list[int]:
-        return sorted(int(task) for task in self.file.open_tasks())
+        return sorted(int(task) for task in open_tasks(self.file))
 
 
 KINDS: dict[str, Any] = {"registry": InRegistry, "budget": InBudget, "store": InStore, "journal": InJournal}

@@ -270,13 +270,14 @@ def usage(
         row = sums.setdefault((key, counted.model), [0] * len(KINDS))
         for place, name in enumerate(KINDS):
             row[place] += getattr(counted.tokens, name)
-    parts = {where: Tokens(**dict(zip(KINDS, row, strict=True))) for where, row in sums.items()}
-    keys = dict.fromkeys(key for key, _ in parts)
-    rows = [_row(key, {model: part for (own, model), part in parts.items() if own == key}, known) for key in keys]
-    rows.sort(key=(lambda row: row.key) if by == "day" else (lambda row: (-row.cost, -row.tokens.total, row.key)))
+    keys: dict[str, dict[str, Tokens]] = {}
     models: dict[str, Tokens] = {}
-    for (_, model), part in parts.items():
+    for (key, model), row in sums.items():
+        part = Tokens(**dict(zip(KINDS, row, strict=True)))
+        keys.setdefault(key, {})[model] = part
         models[model] = models.get(model, Tokens()) + part
+    rows = [_row(key, parts, known) for key, parts in keys.items()]
+    rows.sort(key=(lambda row: row.key) if by == "day" else (lambda row: (-row.cost, -row.tokens.total, row.key)))
     return UsageReport(
         rows=rows,
         total=_row("total", models, known),

@@ -746,17 +746,6 @@ class Journal:
         gone = {holder: self._is_gone(holder, beat) for _, holder, beat in found}
         return [task for task, holder, _ in found if gone[holder]]
 
-    def open_tasks(self) -> dict[str, float]:
-        """Return the tasks that are not over, with the time before which they do not start, in seconds since 1970."""
-        return dict(
-            self.store.look(
-                lambda cursor: cursor.rows(
-                    "SELECT id, not_before FROM tasks WHERE state IN ('queued', 'leased', 'running', 'verifying', 'waiting') "
-                    "ORDER BY number"
-                )
-            )
-        )
-
     def spent(self) -> tuple[float, int]:
         """Return what all attempts spent: US dollars and tokens."""
         found = self.store.look(lambda cursor: cursor.rows("SELECT usd, tokens FROM totals"))

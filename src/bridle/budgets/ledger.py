@@ -172,10 +172,12 @@ class Ledger:
                     return row
             mean = connection.execute("SELECT usd, tokens FROM calls").fetchone() or first
             usd, tokens = int(mean[0]) if fixed is None else fixed, int(mean[1])
-            connection.execute("DELETE FROM reservations WHERE turn = ?", (turn,))
+            # Not INSERT OR REPLACE: no trigger sees what it deletes.
+            pairs = [(turn, key) for key, _ in limits]
+            connection.executemany("DELETE FROM reservations WHERE turn = ? AND key = ?", pairs)
             connection.executemany(
                 "INSERT INTO reservations VALUES (?, ?, ?, ?, ?, ?)",
-                [(turn, key, usd, tokens, self._holder, sign()) for key, _ in limits],
+                [(*pair, usd, tokens, self._holder, sign()) for pair in pairs],
             )
             return None
 

@@ -13,6 +13,7 @@ from bridle import Budget, BudgetError
 from bridle.budgets import Spend
 from bridle.budgets import ledger as module
 from bridle.budgets.ledger import Bounds, Ledger, Row
+from tests.support.forking import Baton, Fork
 
 # What a Bridle of version 2 of the tables has left.
 VERSION_2 = """
@@ -163,6 +164,39 @@ def test_no_other_program_comes_in_between_and_a_call_that_fails_changes_nothing
         assert reserved(ledger, "next") == FIRST
         call(ledger)
         assert ledger.rows() != before
+
+
+@pytest.mark.parametrize("name", ["budget.db", None])
+def test_an_error_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str | None) -> None:
+    def fail() -> int:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    path = name and str(tmp_path / name)
+    with closing(Ledger(path)) as ledger:
+        monkeypatch.setattr(module, "sign", fail)
+        with pytest.raises(BudgetError) as caught:
+            ledger.charge(["turn"], [("", FREE)], 1, 1)
+        assert str(caught.value).startswith(f"The budget file {path or ':memory:'!r} cannot be used: disk I/O error. ")
+        assert isinstance(caught.value.__cause__, sqlite3.OperationalError)
+        assert ledger.rows() == []
+
+
+def test_a_reservation_of_a_forked_process_ends_with_it_and_not_with_its_parent(tmp_path: Path) -> None:
+    with closing(Ledger(str(tmp_path / "budget.db"))) as ledger:
+        assert ledger.reserve("parent", [("", FREE)], 1, FIRST) is None
+
+        def child(baton: Baton) -> None:
+            assert ledger.reserve("child", [("", FREE)], 1, FIRST) is None
+            assert ledger.rows()[0].turns == 2
+            baton.pass_on()
+            baton.take()
+
+        fork = Fork(child)
+        fork.baton.take()
+        assert ledger.rows()[0].turns == 2
+        fork.baton.pass_on()
+        fork.wait()
+        assert ledger.rows()[0].turns == 1
 
 
 def test_spending_is_looked_up_while_another_program_writes(tmp_path: Path) -> None:

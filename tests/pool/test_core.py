@@ -763,6 +763,79 @@ def test_the_end() -> None:
     assert bench.core.live == 0
 
 
+def told(bench: Bench) -> list[tuple[Any, ...]]:
+    """Return what has happened: kind, key and session of each event, and its reason or source."""
+    return [
+        (type(event).__name__, event.key, event.session_id, getattr(event, "reason", getattr(event, "source", None)))
+        for event in bench.core.take_events()
+    ]
+
+
+def test_what_happens_is_told() -> None:
+    bench = Bench(idle=5.0)
+    waiter = bench.ask("a")
+    bench.end_all()
+    bench.give_back(waiter.slot, spoiled=True, session_id="named")
+    assert told(bench) == [
+        ("ProcessStarted", "a", "me-0", None),
+        ("SessionCheckedOut", "a", "me-0", "started"),
+        ("SessionReturned", "a", "named", None),
+        ("ConversationHibernated", "a", "named", "settings"),
+    ]
+    bench.end_all()
+    waiter = bench.ask("a")
+    bench.end_all()
+    bench.give_back(waiter.slot)
+    other = bench.ask("a", Split({}, {"title": "t"}))
+    assert told(bench) == [
+        ("ProcessStarted", "a", "named", None),
+        ("SessionCheckedOut", "a", "named", "resumed"),
+        ("SessionReturned", "a", "named", None),
+        ("ConversationHibernated", "a", "named", "settings"),
+    ]
+    bench.end_all()
+    assert other.slot is not None
+    bench.give_back(other.slot)
+    bench.core.died(other.slot, bench.now)
+    bench.ask("a")
+    bench.end(bench.jobs[0], StartError("no"))
+    assert told(bench)[2:] == [
+        ("SessionReturned", "a", "named", None),
+        ("ProcessDied", "a", "named", None),
+        ("ProcessStartFailed", "a", "named", None),
+    ]
+    for key in ("b", "c"):
+        waiter = bench.ask(key)
+        bench.end_all()
+        bench.give_back(waiter.slot)
+        if key == "b":
+            bench.now += 5.0
+            bench.take()
+            bench.end_all()
+        bench.core.close() if key == "c" else None
+    assert [event for event in told(bench) if event[0] == "ConversationHibernated"] == [
+        ("ConversationHibernated", "b", "me-1", "idle"),
+        ("ConversationHibernated", "c", "me-2", "drain"),
+    ]
+
+
+@shows("pool.warm.refilled")
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_caller_that_waits_for_a_holder_keeps_no_warm_process_from_being_replaced(elsewhere: bool) -> None:
+    registry = MemoryRegistry()
+    bench = Bench(registry, warm=1, max_live=4)
+    bench.take()
+    bench.end_all()
+    if elsewhere:
+        assert registry.acquire("a", "he").taken
+    else:
+        bench.ask("a")
+        bench.end_all()
+    assert bench.ask("a").slot is None
+    assert bench.ask().slot is not None
+    assert bench.kinds() == ["Start"]
+
+
 def near(value: float) -> Any:
     return pytest.approx(value)
 

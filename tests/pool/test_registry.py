@@ -217,6 +217,7 @@ def test_one_who_stopped_waiting_keeps_nobody_out(opened: Opened, clock: Clock) 
     assert not registry.acquire("a", "three").taken
     clock.now += 3.1
     assert registry.acquire("a", "three").taken
+    assert opened().beat("three", ["a"]) == Beat(), "an old request does not count again for a new program"
 
 
 def test_each_conversation_is_waited_for_by_itself(opened: Opened, clock: Clock) -> None:

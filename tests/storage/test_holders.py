@@ -141,7 +141,8 @@ def test_a_platform_without_proc(elsewhere: pytest.MonkeyPatch, node: int, space
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         assert start_time(child.pid) is None
 
-    def ps(*_: Any, **__: Any) -> Any:  # that of Linux counts from the present time, and may be off by a second
+    def ps(*_: Any, env: dict[str, str], **__: Any) -> Any:  # that of Linux may be off by a second
+        assert env == {"LC_ALL": "C"}, "a name has to be the same in all languages"
         return SimpleNamespace(stdout=b"Ss   Mon Nov  9 18:42:49 2026    \n")
 
     elsewhere.setattr(subprocess, "run", ps)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from bridle import ConversationInUseError, Options, PoolClosedError, RegistryError, StartError
+from bridle import ConversationInUseError, Options, OptionsError, PoolClosedError, RegistryError, StartError
 from bridle.pool import CallerQueued, ConversationHibernated, PoolStats, PoolWarned, ProcessStarted
 from bridle.pool.core import (
     AFFINITY_SECONDS,
@@ -26,7 +27,7 @@ from bridle.pool.core import (
     Stop,
     Waiter,
 )
-from bridle.pool.differences import APPLIED, HARMLESS, Split, changes, split
+from bridle.pool.differences import APPLIED, HARMLESS, Split, changes, check_base, checked, split
 from bridle.pool.registry import Beat, Held, MemoryRegistry
 from bridle.pool.states import LIVE, SLOT, Happening, State
 from bridle.pool.stats import Meter, WaitTimes
@@ -600,6 +601,40 @@ def test_differences() -> None:
         bypass = {"permission_mode": "bypassPermissions"}
         found = split(base, base.replace(**bypass), ("permission_mode",))
         assert found == (Split(bypass, {}) if allowed else Split({}, bypass)), "the CLI has to be started for it"
+
+
+OWNED = {
+    "session_id": "The pool chooses session ids.",
+    "resume": "`pool.conversation(key)` resumes by key.",
+    "continue_conversation": "`pool.conversation(key)` continues by key.",
+    "fork_session": "A conversation of a pool has one session.",
+    "resume_session_at": "`pool.conversation(key)` resumes at the end.",
+    "resume_drops_turn": "`pool.conversation(key)` resumes at the end.",
+}
+
+
+@pytest.mark.parametrize(("name", "why"), OWNED.items())
+def test_sessions_are_chosen_by_the_pool_alone(name: str, why: str) -> None:
+    check_base(Options())
+    given: Any = SimpleNamespace(**{**dict.fromkeys(OWNED), name: "x"})
+    with pytest.raises(OptionsError) as caught:
+        check_base(given)
+    assert (str(caught.value), caught.value.field) == (
+        f"`{name}` must not be set in the options of a pool. {why}",
+        name,
+    )
+    with pytest.raises(OptionsError) as caught:
+        checked(Options(), {name: "x"}, keyed=False)
+    assert (str(caught.value), caught.value.field) == (f"`{name}` must not differ in a pool. {why}", name)
+
+
+def test_a_conversation_needs_a_transcript() -> None:
+    base = Options(persist_session=False)
+    assert checked(base, {}, keyed=False) is base
+    with pytest.raises(OptionsError, match="the CLI would keep no transcript to resume from") as caught:
+        checked(base, {"model": "x"}, keyed=True)
+    assert caught.value.field == "persist_session"
+    assert checked(base, {"persist_session": True}, keyed=True).persist_session
 
 
 @shows("pool.differences.cold")

@@ -382,6 +382,15 @@ def test_registries_say_what_they_are(path: Path) -> None:
     assert (repr(memory), memory.lease_seconds, memory.blocking) == ("MemoryRegistry()", 3600.0, False)
 
 
+@pytest.mark.parametrize(
+    ("value", "name"), [(ONE, "said"), (Held(taken=True), "taken"), (Beat(), "lost"), (RegistryRow("a", ONE), "holder")]
+)
+def test_answers_of_a_registry_do_not_change(value: object, name: str) -> None:
+    with pytest.raises(AttributeError):
+        setattr(value, name, None)
+    assert len({value, value}) == 1
+
+
 @pytest.mark.parametrize("seconds", [0, -1, None])
 def test_lease_seconds_are_checked(path: Path, seconds: float | None) -> None:
     with pytest.raises((ValueError, TypeError), match=f"must be a positive number, got {seconds}"):

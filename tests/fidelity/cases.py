@@ -288,6 +288,16 @@ CASES: list[Case] = [
         {"permission_mode": "acceptEdits"},
     ),
     Case("mode acceptEdits, touch", touch, {"permission_mode": "acceptEdits"}),
+    Case(
+        "mode acceptEdits, touch and another command",
+        one_call("Bash", {"command": "touch made && node -e 1"}),
+        {"permission_mode": "acceptEdits"},
+    ),
+    Case(
+        "a rule for another domain",
+        one_call("WebFetch", {"url": "https://one.invalid/?two.invalid", "prompt": "What is there?"}),
+        {"allowed_tools": ["WebFetch(domain:two.invalid)"]},
+    ),
     Case("files outside, nobody to ask", outside),
     Case("files outside, edits accepted", outside, {"permission_mode": "acceptEdits"}),
     Case("files outside, the host decides", outside, denying()),

@@ -102,15 +102,13 @@ def judge(
         return Verdict("allow", "subcommandResults" if of_command else "rule")
     open_parts = _parts_to_ask_about(str(arguments.get("command", ""))) if tool == "Bash" else []
     outside = outside_path(tool, arguments, folders)
+    edits = mode == "acceptEdits" and outside is None
+    no_edits = [part for part in open_parts if not edits or part.partition(" ")[0] not in _FILE_COMMANDS]
     if tool == "Bash" and not open_parts and outside is None:
         return Verdict("allow", "subcommandResults")
     if tool in UNASKED and outside is None:
         return Verdict("allow", "mode" if tool in ("Glob", "Grep", "Read") else None)
-    if (
-        mode == "acceptEdits"
-        and outside is None
-        and (tool in EDITS or (tool == "Bash" and _words(arguments) and _words(arguments)[0] in _FILE_COMMANDS))
-    ):
+    if edits and (tool in EDITS or (tool == "Bash" and not no_edits)):
         return Verdict("allow", "subcommandResults" if tool == "Bash" else "mode")
     if mode == "dontAsk":
         message = f"Permission to use {tool} has been denied because Claude Code is running in don't ask mode. {_NO_WAY_AROUND}"
@@ -124,10 +122,8 @@ def judge(
             return Verdict("ask", "other", why="This command requires approval")
         return Verdict("ask", reason, why=why)
     if compound:
-        parts = "parts require" if len(open_parts) > 1 else "part requires"
-        what = (
-            f"This Bash command contains multiple operations. The following {parts} approval: {', '.join(open_parts)}"
-        )
+        parts = "parts require" if len(no_edits) > 1 else "part requires"
+        what = f"This Bash command contains multiple operations. The following {parts} approval: {', '.join(no_edits)}"
     elif outside is not None and tool == "Bash":
         what = _OUTSIDE[not open_parts].format(
             command=_words(arguments)[0], path=outside, does=_DOES.get(_words(arguments)[0], "read"), folder=folders[0]
@@ -158,7 +154,7 @@ def rule_matches(rule: str, tool: str, arguments: Mapping[str, Any]) -> bool:
     if tool == "Bash":
         return fnmatch.fnmatchcase(value, content) or value == content.removesuffix(" *")
     if tool == "WebFetch" and content.startswith("domain:"):
-        return content[7:] in value
+        return content[7:] == urlsplit(value).hostname
     pattern = content[1:] if content.startswith("//") else content
     return fnmatch.fnmatchcase(value, pattern) or fnmatch.fnmatchcase(value, f"*/{pattern.removeprefix('./')}")
 

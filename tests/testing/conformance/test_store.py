@@ -389,6 +389,16 @@ def test_an_optional_method_may_be_missing(method: str, checks: list[str]) -> No
     assert not report.of("fails")
 
 
+def test_a_store_conforms_if_it_has_what_sessions_need() -> None:
+    check_session_store(KeepsWhatIsGiven).raise_for_failures()  # sessions work with it
+    for store in (Replaces, object):
+        with pytest.raises(AssertionError, match="Session store does not conform"):
+            check_session_store(store).raise_for_failures()
+    assert check_session_store(object, only=["order"]).findings[0].detail == (
+        "it must be an object with the methods `append(key, entries)` and `load(key)`; `append` is missing"
+    )
+
+
 def test_one_check_that_hangs_is_given_up() -> None:
     async def hangs(self: Right, key: Any) -> Any:
         await anyio.sleep_forever()

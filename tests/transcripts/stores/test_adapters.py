@@ -24,7 +24,7 @@ from botocore.exceptions import ClientError  # type: ignore[import-untyped]
 from bridle import StoreConflictError, StoreError
 from bridle.testing import check_session_store
 from bridle.transcripts import stores
-from bridle.transcripts.stores import MemoryStore, PostgresStore, RedisStore, S3Store
+from bridle.transcripts.stores import PostgresStore, RedisStore, S3Store
 from bridle.transcripts.stores.keys import Positions
 from tests.support.forking import Baton, Fork
 from tests.support.servers import Postgres, Redis
@@ -506,79 +506,3 @@ def test_a_client_is_closed_by_the_one_who_made_it(monkeypatch: pytest.MonkeyPat
 def test_a_prefix_of_tables_must_be_a_name() -> None:
     with pytest.raises(ValueError, match="letters, digits"):
         PostgresStore("", prefix="x; DROP TABLE users; --")
-
-
-class _Wrong(MemoryStore):
-    pass
-
-
-class _Reversing(_Wrong):
-    async def load(self, key: Any) -> list[Any] | None:
-        found = await super().load(key)
-        return None if found is None else found[::-1]
-
-
-class _Forgetful(_Wrong):
-    async def delete(self, key: Any) -> None:
-        if "subpath" in key:
-            await super().delete(key)
-
-
-class _Seconds(_Wrong):
-    async def list_sessions(self, project_key: str) -> Any:
-        return [{**each, "mtime": each["mtime"] // 1_000} for each in await super().list_sessions(project_key)]
-
-
-class _Aliasing:
-    def __init__(self) -> None:
-        self.kept: dict[Any, Any] = {}
-
-    def append(self, key: Any, entries: list[Any]) -> None:
-        self.kept.setdefault(tuple(sorted(key.items())), []).extend(entries)
-
-    def load(self, key: Any) -> Any:
-        return self.kept.get(tuple(sorted(key.items())))
-
-
-class _Raising(_Wrong):
-    async def append(self, key: Any, entries: list[Any]) -> None:
-        raise OSError("down")
-
-
-@pytest.mark.parametrize(
-    ("wrong", "fails"),
-    [
-        (_Reversing, "order"),
-        (_Forgetful, "deleted"),
-        (_Seconds, "listed"),
-        (_Aliasing, "own-copy"),
-        (_Raising, "order"),
-        (object, "order"),
-    ],
-)
-def test_the_suite_finds_what_is_wrong(wrong: Any, fails: str) -> None:
-    report = check_session_store(wrong)
-    assert fails in {finding.check for finding in report.of("fails")}
-    if fails == "own-copy":
-        report.raise_for_failures()  # sessions work without it
-        return
-    with pytest.raises(AssertionError):
-        report.raise_for_failures()
-
-
-def test_a_blocking_store_may_leave_out_what_is_optional() -> None:
-    class Least(_Aliasing):
-        def append(self, key: Any, entries: list[Any]) -> None:
-            import copy
-
-            super().append(key, copy.deepcopy(entries)) if entries else None
-
-        def load(self, key: Any) -> Any:
-            found = super().load(key)
-            return None if found is None else list(found)
-
-    report = check_session_store(Least)
-    report.raise_for_failures()
-    assert len(report.of("skipped")) == 5
-    with pytest.raises(ValueError, match="no check"):
-        check_session_store(Least, only=["nonsense"])

@@ -77,7 +77,8 @@ def play(step: "list[Any]") -> None:
         os._exit(arguments[0])
 
 
-steps: "list[list[Any]]" = json.loads(sys.argv[1])
-for _step in steps:
-    play(_step)
-os._exit(0)
+if __name__ == "__main__":
+    steps: "list[list[Any]]" = json.loads(sys.argv[1])
+    for _step in steps:
+        play(_step)
+    os._exit(0)

@@ -160,6 +160,7 @@ def test_a_task_has_its_own_settings_or_those_of_the_fleet(tmp_path: Path) -> No
             "are the same thing here: give one",
         ),
         ({"stall": 0}, OptionsError, "stall"),
+        ({"stall": 1e12}, OptionsError, "stall"),
         ({"traces": 5}, OptionsError, "traces"),
     ],
 )

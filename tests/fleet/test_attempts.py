@@ -154,7 +154,6 @@ async def asynchronous(answer: Answer) -> str:
             ("sh", "-c", "printf 'a\\033[2J'; kill -9 $$"),
             "`sh -c printf 'a\\033[2J'; kill -9 $$` failed with exit code -9.\na\\x1b[2J",
         ),
-        (("sh", "-c", "read x || exit 4"), "`sh -c read x || exit 4` failed with exit code 4.\n"),
     ],
 )
 def test_reasons_of_checks(verify: Any, reason: str | None, tmp_path: Path) -> None:
@@ -180,6 +179,20 @@ def test_a_command_that_checks_leaves_nothing_behind(tmp_path: Path) -> None:
         CommandError, match=r"The check `no-such-program -x` cannot be run in .*: No such file or directory\. Make it"
     ):
         check(("no-such-program", "-x"), answer, 60)
+
+
+def test_a_command_that_checks_does_not_read_the_input_of_the_program(tmp_path: Path) -> None:
+    answer = Answer(task="a", attempt=1, text="Done.", output=None, folder=str(tmp_path), branch=None, session_id="s")
+    (tmp_path / "typed").write_text("yes\n")
+    before = os.dup(0)
+    try:
+        with (tmp_path / "typed").open() as file:
+            os.dup2(file.fileno(), 0)
+        with pytest.raises(Refused, match="exit code 4"):
+            check(("sh", "-c", "read x || exit 4"), answer, 60)
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
 
 
 # -- traces ------------------------------------------------------------------------------------------------------------

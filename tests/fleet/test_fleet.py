@@ -155,7 +155,9 @@ class TestChecks:
         assert row.error is not None
         assert "it must be right" in row.error
 
-    def test_a_bug_in_a_check_is_shown_and_not_tried_again(self, making: Making) -> None:
+    def test_a_bug_in_a_check_is_shown_and_not_tried_again(
+        self, making: Making, caplog: pytest.LogCaptureFixture
+    ) -> None:
         def verify(_: Answer) -> None:
             raise ZeroDivisionError("a bug of mine")
 
@@ -164,6 +166,7 @@ class TestChecks:
         assert row.error is not None
         assert "a bug of mine" in row.error
         assert "test_fleet.py" in row.error
+        assert [vars(record)["code"] for record in caplog.records] == ["CHECK_FAILED", "ATTEMPT_FAILED"]
 
     def test_an_async_check(self, making: Making) -> None:
         async def verify(answer: Answer) -> bool:

@@ -502,6 +502,8 @@ def test_retry(journal: Journal) -> None:
     assert a.session_id == journal.attempts("a")[0].session_id
     [row] = journal.rows(task="a")
     assert (row.cost, row.tokens, row.cause, row.error) == (4e-9, 2, None, None)
+    journal.leave(ME)
+    assert (journal.cancel(None), journal.retry(None)) == (3, 3)
 
 
 def test_an_answer_is_kept_for_its_check(journal: Journal) -> None:

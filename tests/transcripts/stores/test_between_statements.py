@@ -92,7 +92,7 @@ def test_programs_make_the_tables_of_postgres_one_after_the_other(
 def test_an_append_to_postgres_waits_for_the_one_that_has_begun(
     on_postgres: Callable[..., PostgresStore], postgres_server: Postgres, threads: ThreadPoolExecutor, known: bool
 ) -> None:
-    stop = Stop("SELECT position")
+    stop = Stop("INSERT INTO")
     begun, other, reader = on_postgres(stop), on_postgres(), on_postgres()
     if known:
         anyio.run(reader.append, KEY, [entry(1)])
@@ -110,6 +110,24 @@ def test_an_append_to_postgres_waits_for_the_one_that_has_begun(
     else:
         second.result(patience(30))
         assert numbers(anyio.run(reader.load, KEY)) == [2, 3]
+
+
+def test_a_deletion_in_postgres_comes_before_an_append_or_behind_it(
+    on_postgres: Callable[..., PostgresStore], postgres_server: Postgres, threads: ThreadPoolExecutor
+) -> None:
+    stop = Stop("INSERT INTO")
+    begun, other = on_postgres(stop), on_postgres()
+    anyio.run(other.append, KEY, [entry(1)])
+    first = threads.submit(anyio.run, begun.append, KEY, [entry(2)])
+    assert stop.reached.wait(patience(30))
+    second = threads.submit(anyio.run, other.delete, KEY)
+    wait_for_lock(postgres_server, second)
+    stop.released.set()
+    first.result(patience(30))
+    second.result(patience(30))
+    assert anyio.run(other.load, KEY) is None
+    anyio.run(other.append, KEY, [entry(3)])
+    assert numbers(anyio.run(other.load, KEY)) == [3]
 
 
 def test_a_load_from_postgres_sees_one_state(

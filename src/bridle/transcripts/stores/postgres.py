@@ -155,17 +155,14 @@ class PostgresStore(Adapter):
     def _append(self, place: Place, entries: list[Any]) -> None:
         batch = Batch(entries)
         with self._transaction() as connection:
-            connection.execute(
-                self._sql("INSERT INTO {prefix}transcripts VALUES (%s, %s, %s, 0, 0, 0, '') ON CONFLICT DO NOTHING"),
-                place,
-            )
-            row = connection.execute(
+            # One statement: a deletion between two would leave entries without their transcript.
+            ((position, number, digest),) = connection.execute(
                 self._sql(
-                    f"SELECT position, next, digest FROM {{prefix}}transcripts WHERE {_OF_TRANSCRIPT} FOR UPDATE"
+                    "INSERT INTO {prefix}transcripts AS known VALUES (%s, %s, %s, 0, 0, 0, '') "
+                    "ON CONFLICT (project, session, part) DO UPDATE SET next = known.next RETURNING position, next, digest"
                 ),
                 place,
-            ).fetchone()
-            position, number, digest = row if row is not None else (0, 0, "")
+            ).fetchall()
             if batch.talks and digest == batch.digest:
                 self._positions.saw(place, position)  # the last append, whose answer was lost
                 return
@@ -213,6 +210,7 @@ class PostgresStore(Adapter):
         where = _OF_TRANSCRIPT if place[2] else "project = %s AND session = %s"
         values = place if place[2] else place[:2]
         with self._transaction() as connection:
-            connection.execute(self._sql(f"DELETE FROM {{prefix}}entries WHERE {where}"), values)
+            # The transcript first: it waits for an append.
             connection.execute(self._sql(f"DELETE FROM {{prefix}}transcripts WHERE {where}"), values)
+            connection.execute(self._sql(f"DELETE FROM {{prefix}}entries WHERE {where}"), values)
         self._positions.forget(place)

@@ -448,6 +448,14 @@ def test_a_writer_to_s3_that_has_read_is_refused_behind_another_one() -> None:
         anyio.run(writer.append, KEY, [entry(4)])
 
 
+def test_an_entry_that_comes_in_two_appends_to_s3_counts_once() -> None:
+    store = S3Store("bucket", client=Bucket())
+    unnamed: Any = [{"type": "tag", "uuid": uuid, "n": 9} for uuid in ("", 7, None)]
+    for batch in ([entry(1), entry(2)], [entry(2), entry(3)], [entry(1), *unnamed], unnamed):
+        anyio.run(store.append, KEY, batch)
+    assert numbers(anyio.run(store.load, KEY)) == [1, 2, 3, *[9] * 6]
+
+
 def test_a_session_in_s3_is_deleted_a_thousand_objects_at_a_time() -> None:
     bucket = Bucket()
     store = S3Store("bucket", client=bucket)

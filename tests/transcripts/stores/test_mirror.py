@@ -257,6 +257,17 @@ def test_a_path_becomes_a_key(path: str, key: tuple[str, str, str | None] | None
         assert moved["project_key"] == "-other"
 
 
+@pytest.mark.parametrize("project", [None, "-other"])
+def test_a_session_is_kept_in_the_project_that_it_was_resumed_from(project: str | None) -> None:
+    mirror = Mirror("eager", LARGE, project)
+    for path in (MAIN, SUB):
+        mirror.take(path, entries(1))
+        append = mirror.begin()
+        assert append is not None
+        assert append.key == key_of(path, project or "-work")
+        mirror.took()
+
+
 IDLE, WRITING, RESTING = Writer
 BEGIN, TOOK, FAILED, RESTED, GIVEN_UP = Happening
 CALLS: dict[str, tuple[Callable[[Mirror], object], Happening]] = {

@@ -189,6 +189,26 @@ def test_a_session_of_another_directory_is_found_and_continued_where_it_is(home:
     assert home.lines(f"{SESSION}.jsonl") == [entry(1)]  # in the folder of this directory
 
 
+def test_the_session_of_this_directory_comes_first(home: Home) -> None:
+    home.store_has(entry(1))
+    home.store_has(entry(1), entry(2), project_key="-on-another-host")
+    private = home.resume()
+    assert private is not None
+    assert private.project_key == home.key["project_key"]
+    assert home.lines(f"{SESSION}.jsonl") == [entry(1)]
+
+
+@pytest.mark.parametrize("damage", ['{"type":"user","mess', "[1]", "[" * 100_000, ""])
+def test_a_damaged_line_on_the_disk_is_left_out(home: Home, damage: str) -> None:
+    home.on_disk(entry(1), entry(2))
+    path = home.config / "projects" / home.key["project_key"] / f"{SESSION}.jsonl"
+    first, second = path.read_text().splitlines()
+    path.write_text(f"{first}\n{damage}\n{second}\n{damage}")
+    home.store_has(entry(1))
+    assert home.resume() is not None
+    assert home.stored() == [entry(1), entry(2)]
+
+
 def test_continue_takes_the_session_with_the_last_append(home: Home) -> None:
     home.store_has(entry(0), session_id=OTHER)
     before = milliseconds()
@@ -318,6 +338,7 @@ def test_a_session_that_was_continued_elsewhere_is_not_mixed_with_the_disk(home:
     (warning,) = private.warnings
     assert warning.context == {"session_id": SESSION, "subpath": "", "count": 1}
     assert f"The transcript of session {SESSION} on this host has 1 messages that" in str(warning)
+    assert "The copy in the store is used." in str(warning)
     assert [each["n"] for each in home.stored()] == [1, 5]
 
 

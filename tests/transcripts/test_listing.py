@@ -95,6 +95,11 @@ def test_a_field_inside_of_a_tool_call_is_not_a_field_of_the_session(tmp_path: P
     found = only(tmp_path, writer)
     assert "evil" not in repr(found)
     assert (found.title, found.cwd, found.git_branch) == ("first", writer.cwd, "main")
+    first = line({"type": "note", "nested": nested}) + "\n\n"
+    found = only(tmp_path, writer, "\n" + first + writer.text)
+    assert "evil" not in repr(found)
+    assert (found.title, found.cwd, found.git_branch) == ("first", writer.cwd, "main")
+    assert found.created == datetime(2026, 11, 1, 0, 0, 0, 500_000, tzinfo=UTC)
 
 
 def test_a_tag_can_be_taken_away(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import unicodedata
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,6 +15,7 @@ from tests.contract import shows
 from tests.transcripts.disk import Writer, some_id
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 LONG = "/srv/project/" + "/".join(f"verylongname_{number:02}_{'x' * 40}" for number in range(5))
@@ -29,6 +30,8 @@ LONG = "/srv/project/" + "/".join(f"verylongname_{number:02}_{'x' * 40}" for num
         (unicodedata.normalize("NFD", "/srv/\u00e9x"), "-srv--x"),
         ("/srv/a\U0001f600b", "-srv-a--b"),  # two UTF-16 units
         (LONG, project_key(LONG)[:200] + "-yhshpk"),  # the hash that CLI 2.1.330 made
+        ("/srv/" + "\u4e2d\u6587\u00e9" * 80, "-srv-" + "-" * 195 + "-jg18vt"),
+        ("/" + "x" * 199, "-" + "x" * 199),
         ("/", "-"),
     ],
 )
@@ -166,6 +169,50 @@ def test_a_session_is_located_in_any_project(tmp_path: Path) -> None:
     assert places.find_files("00", project="/a", config_dir=tmp_path).directory == "/a"
     with pytest.raises(SessionNotFoundError):
         places.find_files("00", project="/c", config_dir=tmp_path)
+
+
+CALLS: dict[str, Callable[..., object]] = {
+    "archive": transcripts.archive,
+    "delete": transcripts.delete,
+    "fork": transcripts.fork,
+    "rename": lambda session_id, **place: transcripts.rename(session_id, "title", **place),
+    "tag": lambda session_id, **place: transcripts.tag(session_id, "tag", **place),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_change_is_made_in_the_project_that_is_named(tmp_path: Path, name: str) -> None:
+    """Two projects have the session; the other one is newer."""
+
+    def content(folder: Path) -> dict[str, bytes]:
+        return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
+
+    folders = []
+    for age, cwd in enumerate(("/b", "/a")):
+        writer = Writer(some_id(1), cwd=cwd)
+        writer.user(f"in {cwd}")
+        path = writer.save(tmp_path)
+        os.utime(path, (1_000_000_000 - age, 1_000_000_000 - age))
+        folders.append(path.parent)
+    newer, named = folders
+    before = content(newer), content(named)
+    CALLS[name](some_id(1), project="/a", config_dir=tmp_path)
+    assert content(newer) == before[0]
+    assert content(named) != before[1]
+
+
+def test_a_conversation_is_read_in_the_project_that_is_named(tmp_path: Path) -> None:
+    for age, cwd in enumerate(("/b", "/a")):
+        writer = Writer(some_id(1), cwd=cwd)
+        writer.user(f"in {cwd}")
+        path = writer.save(tmp_path)
+        os.utime(path, (1_000_000_000 - age, 1_000_000_000 - age))
+    for project in ("/a", "/b"):
+        place: Any = {"project": project, "config_dir": tmp_path}
+        assert transcripts.read(some_id(1), **place).messages[0].text == f"in {project}"
+        assert transcripts.info(some_id(1), **place).title == f"in {project}"
+        assert transcripts.find("00", **place).title == f"in {project}"
+        assert f"in {project}" in transcripts.export(some_id(1), **place)
 
 
 def test_a_prefix_has_to_match_one_session(tmp_path: Path) -> None:

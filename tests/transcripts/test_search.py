@@ -333,6 +333,7 @@ def test_a_new_index_does_not_take_the_name_of_a_damaged_one_that_is_in_use(find
         user.execute("SELECT count(*) FROM texts").fetchall()
         assert len(find("anchor")) == 3
         assert find.database != damaged
+        assert [*find.cache.glob(f"{damaged.name}*")] == []  # its log is gone too
         user.close()
         assert len(find("anchor", refresh=False)) == 3
 

@@ -133,6 +133,8 @@ NOT_HERE = (
     "tests/session/test_many.py",
     "tests/session/test_random_stops.py",
     "tests/storage/test_storms.py",
+    "tests/transcripts/stores/test_kills.py",
+    "tests/transcripts/test_real_cli.py",
 )
 ARGUMENTS = ("-q", "--capture=no", "--shell=asyncio", "-pno:cacheprovider", "-pno:xdist", "-m", "not real_cli")
 OUTCOMES = ("killed", "survived", "no tests", "timeout", "equivalent", "not valid")

@@ -671,6 +671,7 @@ def bash(command: str) -> ToolCall:
 BOTH = Reply(bash("echo hi"), bash("echo ho"))
 
 
+@pytest.mark.real_cli
 @pytest.mark.timeout(180)
 def test_a_fork_resumes_with_exactly_the_history_up_to_each_message(any_cli: RealCLI) -> None:
     with ScriptedModel(
@@ -720,6 +721,7 @@ def test_a_fork_resumes_with_exactly_the_history_up_to_each_message(any_cli: Rea
             assert "Tool call interrupted" in text or "No response requested" in text
 
 
+@pytest.mark.real_cli
 @pytest.mark.timeout(180)
 def test_the_cli_shows_the_title_and_the_tag(any_cli: RealCLI) -> None:
     with ScriptedModel(Repeat("more")) as model:

@@ -239,7 +239,7 @@ def test_an_archived_conversation_comes_back_with_a_prompt(tmp_path: Path, talk:
     mark = json.loads((path.with_suffix("") / "archived.json").read_bytes())
     talk.user("at the same time", timestamp=mark["at"])
     talk.user("without a zone", timestamp="2001-01-01T00:00:00")
-    talk.lines += ['{"type":"user","timestamp":"soon"}', '{"type":"user"']
+    talk.lines += ['{"type":"user","timestamp":"soon"}', '{"type":"user"', '{"type":"user","x":' + "[" * 100_000]
     talk.save(tmp_path)
     os.utime(path, (2**31, 2**31))
     assert archived()

@@ -204,6 +204,8 @@ def test_the_index_follows_files(find: Finder) -> None:
         file.flush()
         (hit,) = find("kraken")
         assert hit.tool == "Read"  # the call came in an earlier search
+        with closing(sqlite3.connect(find.database)) as database:  # what was read before was not read again
+            assert database.execute("SELECT count(*) FROM files").fetchone() == (1,)
     other = Writer(writer.session_id)
     other.user("only a dolphin " + "x" * path.stat().st_size)
     other.save(find.config)

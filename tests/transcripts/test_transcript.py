@@ -255,6 +255,16 @@ def test_entries_keep_everything(tmp_path: Path) -> None:
 
 
 @shows("transcripts.read.damage")
+def test_a_name_that_is_not_utf_8_costs_no_other_field(tmp_path: Path) -> None:
+    writer = Writer()
+    writer.user("one")
+    path = writer.save(tmp_path)
+    path.write_bytes(path.read_bytes() + b'{"type":"mode","\xff":1,"cwd":"/a"}\n')
+    _, entry = transcripts.read(writer.session_id, config_dir=tmp_path).entries
+    assert (entry.type, entry.cwd) == ("mode", "/a")
+
+
+@shows("transcripts.read.damage")
 @pytest.mark.parametrize(
     "damage",
     [

@@ -489,3 +489,42 @@ def test_a_description_is_complete_and_has_an_end() -> None:
             "warning: OPTION_CONFLICT: `system_prompt` wins over `append_system_prompt`, which is not sent.",
         ]
     assert len(plan_of(Options(add_dirs=["x" * 70] * 1_000)).describe()) < 21_000
+
+
+@pytest.mark.parametrize(
+    ("options", "changes", "field", "problem"),
+    [
+        (Options(), {"prompt": "a\0b"}, "prompt", "NUL character"),
+        (Options(), {"prompt": "a\ud800"}, "prompt", "lone surrogate"),
+        (Options(), {"cli_path": "/bin/cl\0ude"}, "cli_path", "`cli_path` must not contain a NUL character."),
+        (Options(), {"cli_path": "/bin/cl\ud800"}, "cli_path", "`cli_path` must not contain lone surrogates."),
+        (
+            Options(prompt_channel="argv"),
+            {"prompt": "\u00e9" * 100_000},
+            "prompt",
+            "is too long for a command line: 200,001 bytes; one argument may have 131,072. Use prompt_channel='stdin'.",
+        ),
+    ],
+)
+def test_an_argument_that_cannot_be_passed_names_its_option(
+    options: Options, changes: dict[str, Any], field: str, problem: str
+) -> None:
+    with pytest.raises(OptionsError) as caught:
+        plan_of(options, **changes)
+    assert caught.value.field == field
+    assert problem in str(caught.value)
+
+
+def test_arguments_and_variables_may_have_what_the_system_takes_and_no_byte_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from bridle.launch import plan as module
+
+    plan = plan_of(Options(model="caf\u00e9"))
+    texts = [*plan.argv, *(f"{name}={value}" for name, value in plan.environment.items())]
+    total = sum(len(text.encode()) + 1 + 8 for text in texts)  # each has its end, and a pointer to it
+    monkeypatch.setattr(module, "argument_space", lambda: total)
+    assert plan_of(Options(model="caf\u00e9")).argv == plan.argv
+    monkeypatch.setattr(module, "argument_space", lambda: total - 1)
+    with pytest.raises(OptionsError, match=f"have {total} bytes together, and the operating system takes {total - 1}"):
+        plan_of(Options(model="caf\u00e9"))

@@ -405,7 +405,7 @@ def test_output_is_thrown_away_until_its_end() -> None:
 
 
 def test_the_output_of_a_process_that_has_exited_ends_though_a_grandchild_holds_it() -> None:
-    code = "import os, subprocess; subprocess.Popen(['sleep', '60']); os.write(1, b'last')"
+    code = "import os, subprocess; subprocess.Popen(['sleep', '600']); os.write(1, b'last')"
     child = start(code)
     assert read_to_the_end(child) == b"last"
     assert child.exit is not None

@@ -160,6 +160,8 @@ def test_a_value_under_another_name_stays(name: str) -> None:
 def test_the_account_is_masked_but_not_everything_named_so(name: str) -> None:
     line = json.dumps({name: "Acme", "organizations": "Acme", "accounts": "one"}).encode()
     assert redactor().line(line, inbound=True)[0] == line.replace(b'"Acme"', b'"<bridle-account-1>"', 1)
+    alone = json.dumps({name: "Acme"}).encode()
+    assert redactor().line(alone, inbound=True)[0] == alone.replace(b"Acme", b"<bridle-account-1>")
     assert redactor().text("Acme", name) == "<bridle-account-1>"
 
 
@@ -319,6 +321,8 @@ def test_arguments_in_lists() -> None:
     server = {"command": "serve", "args": ["--api-key", "abcdefgh123", "--port", "abcdefgh"]}
     kept, _ = redactor().line(json.dumps(server).encode(), inbound=False)
     assert json.loads(kept)["args"] == ["--api-key", "<bridle-key-1>", "--port", "abcdefgh"]
+    kept, _ = redactor().line(b'["ann@example.com", {"type": "text"}, ["kept", 7]]', inbound=True)
+    assert json.loads(kept) == ["<bridle-email-1>", {"type": "text"}, ["kept", 7]]
 
 
 def test_variables_that_hold_secrets_under_longer_names() -> None:
@@ -399,7 +403,8 @@ def test_places() -> None:
         shown("/tmp/pytest-of-me/pytest-12/x /tmp/tmp.Ab3dE6/y /tmp/tmpab_de6 /tmp/tmpab /tmp/x")
         == "<bridle-folder-1>/x <bridle-folder-2>/y <bridle-folder-3> <bridle-temp>/tmpab <bridle-temp>/x"
     )
-    assert shown("/home/anna /mnt/home/ann2") == "/home/anna /mnt/home/ann2"
+    for other in ("/home/anna", "/mnt/home/ann2", "./home/ann", "x-/home/ann", "x_/home/ann"):
+        assert shown(other).replace("<bridle-user>", "ann") == other
     made = Redactor(Vault())
     made.prepare(LaunchPlan(argv=("claude",), environment={"HOME": "/ann/"}, cwd="/srv"))
     assert made.text("ls -ann / /ann/x /ann") == "ls -ann / <bridle-home>/x <bridle-home>"

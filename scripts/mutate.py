@@ -82,7 +82,6 @@ MORE_TESTS = {
     "options": ("tests/launch",),
     "transports": (
         "tests/options/test_canaries.py",
-        "tests/queries/test_one_shot.py",
         "tests/session/test_limits.py",
         "tests/testing/cassettes/test_cassettes.py",
         "tests/testing/conformance/test_transport.py",

@@ -350,3 +350,23 @@ def test_a_turn_is_one_round_of_the_event_loop(backend: str) -> None:
             over.cancel()
 
     anyio.run(scenario, backend=backend)
+
+
+def test_a_task_that_has_ended_is_not_kept(caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        return None
+
+    async def scenario() -> weakref.ref[asyncio.Task[None]]:
+        ended: list[str] = []
+        here = asyncio.current_task()
+        Loop().spawn(work, contextvars.copy_context(), lambda: ended.append("done"))
+        (task,) = asyncio.all_tasks() - {here}
+        async with asyncio.timeout(patience(20)):
+            while not ended:
+                await Loop().turn()
+        return weakref.ref(task)
+
+    kept = asyncio.run(scenario())
+    gc.collect()
+    assert kept() is None
+    assert caplog.records == []

@@ -249,6 +249,7 @@ def test_a_sandbox_in_settings_is_not_replaced_in_silence() -> None:
     [
         (Options(sandbox={"enable": True}), "sandbox.enable", "`enabled`"),
         (Options(sandbox={"network": {"allowedDomain": ["a"]}}), "sandbox.network.allowedDomain", "`allowedDomains`"),
+        (Options(sandbox={"filesystem": {"allowWrites": ["a"]}}), "sandbox.filesystem.allowWrites", "`allowWrite`"),
         (Options(agents={"r": {"description": "d", "prompt": "p", "tool": ["Read"]}}), "agents.r.tool", "`tools`"),
         (Options(mcp_servers={"s": {"command": "c", "arg": ["-x"]}}), "mcp_servers.s.arg", "`args`"),
         (

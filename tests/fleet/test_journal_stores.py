@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 import secrets
@@ -10,6 +11,7 @@ import shutil
 import socket
 import socketserver
 import sqlite3
+import sys
 import tempfile
 import threading
 import traceback
@@ -17,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import psycopg
 import pytest
@@ -32,6 +34,7 @@ from tests.contract import shows
 from tests.fleet.journal_model import HOLDERS
 from tests.support.forking import Baton, Fork
 from tests.support.journals import open_tasks
+from tests.support.leaks import open_descriptors
 from tests.support.patience import patience
 
 if TYPE_CHECKING:
@@ -58,7 +61,7 @@ def refusal(address: str, **more: Any) -> JournalError:
 def test_a_journal_that_is_not_there(address: str) -> None:
     for _ in range(2):
         error = refusal(address, create=False)
-        assert "There is no journal" in str(error)
+        assert f"There is no journal {address!r}" in str(error)
         assert error.retryable is False
     journal = open_journal(address)
     add(journal, "a")
@@ -83,7 +86,10 @@ def test_a_newer_version_is_refused(address: str, journal: Journal) -> None:
     add(journal, "a")
     set_version(journal, VERSION + 1)
     for error in (refusal(address), refusal(address, create=False)):
-        assert f"has version {VERSION + 1}, and this Bridle knows up to {VERSION}. Update Bridle" in str(error)
+        assert (
+            f"journal {address!r} has version {VERSION + 1}, and this Bridle knows up to {VERSION}. Update Bridle"
+            in str(error)
+        )
         assert not error.retryable
     with pytest.raises(JournalError, match="Update Bridle"):
         add(journal, "b")  # this one was opened before
@@ -130,6 +136,15 @@ def test_a_failing_call_changes_nothing(journal: Journal) -> None:
             journal.store.look(lambda cursor: cursor.rows("SELECT x FROM nothing"))
         assert journal.fact("lost") is None
     add(journal, "a")
+
+
+def test_a_statement_with_half_of_a_surrogate_pair(journal: Journal) -> None:
+    for call in (journal.store.transaction, journal.store.look):
+        with pytest.raises(JournalError) as caught:
+            call(lambda cursor: cursor.rows("SELECT :text", text="\ud83c"))
+        text = f"The journal {journal.store.title!r} cannot store a text with half of a surrogate pair: '\\ud83c'."
+        assert str(caught.value) == text
+        assert not caught.value.retryable
 
 
 # -- SQLite ------------------------------------------------------------------------------------------------------------
@@ -283,9 +298,14 @@ def test_a_connection_that_was_lost_between_calls(pg: Journal, admin: psycopg.Co
     add(pg, "b")
     end(admin, backend(pg))
     assert names(pg) == ["a", "b"]
+    end(admin, backend(pg))
+    pg.close()
+    assert names(pg) == ["a", "b"]
 
 
-def test_a_connection_that_is_lost_inside_a_transaction(pg: Journal, admin: psycopg.Connection[Any]) -> None:
+def test_a_connection_that_is_lost_inside_a_transaction(
+    pg: Journal, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def work(cursor: store.Cursor) -> None:
         cursor.rows("INSERT INTO facts (name, value) VALUES ('lost', 'x')")
         [(pid,)] = cursor.rows("SELECT pg_backend_pid()")
@@ -295,6 +315,14 @@ def test_a_connection_that_is_lost_inside_a_transaction(pg: Journal, admin: psyc
     with pytest.raises(JournalError, match="Check that the server can be reached") as caught:
         pg.store.transaction(work)
     assert caught.value.retryable
+    ignored: list[object] = []  # errors in functions that run at a fork
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+
+    def child(baton: Baton) -> None:
+        assert ignored == []
+        assert pg.fact("child", "x") == "x"
+
+    Fork(child).wait()
     assert pg.fact("lost") is None
     assert pg.fact("kept", "x") == "x"
 
@@ -319,14 +347,14 @@ class Wire(socketserver.ThreadingTCPServer):
     Attributes:
         target: the port of the server.
         cut: None, "before" or "after": where the next commit loses its connection.
-        closed: True refuses connections.
+        refuses: how many connections it refuses.
         cuts: how many connections were cut.
     """
 
     def __init__(self, target: int) -> None:
         self.target = target
         self.cut: str | None = None
-        self.closed = False
+        self.refuses = 0.0
         self.cuts = 0
         super().__init__(("127.0.0.1", 0), _Ends)
 
@@ -338,7 +366,9 @@ class _Ends(socketserver.BaseRequestHandler):
     answer_is_lost = False
 
     def handle(self) -> None:
-        if not self.server.closed:
+        if self.server.refuses:
+            self.server.refuses -= 1
+        else:
             with suppress(ConnectionError), socket.create_connection(("127.0.0.1", self.server.target)) as target:
                 while self.pass_on(self.request, target):
                     pass
@@ -376,21 +406,27 @@ def wired(server: Postgres, address: str) -> Iterator[tuple[Wire, Journal]]:
             thread.join()
 
 
-def test_a_commit_whose_answer_is_lost_counts_once(postgres_server: Postgres, postgres_address: str) -> None:
-    other = open_journal(postgres_address)
-    other.fact("other", "x")
+def test_a_commit_whose_answer_is_lost_counts_once(
+    postgres_server: Postgres, postgres_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "_RECONNECT_SECONDS", 0.01)
+    others = [open_journal(postgres_address) for _ in range(2)]
+    for number, other in enumerate(others):
+        other.fact(f"other {number}", "x")
     with wired(postgres_server, postgres_address) as (wire, journal):
         for number in range(3):
-            wire.cut = "after"
+            wire.cut, wire.refuses = "after", number  # a server that starts again refuses some
             add(journal, f"task-{number}")
             assert names(journal) == [f"task-{each}" for each in range(number + 1)]
         assert wire.cuts == 3
-        other.close()  # it forgets its own commits, and no others
-        assert journal.store.look(lambda cursor: cursor.rows("SELECT count(*) FROM clients")) == [(1,)]
+        for left in (2, 1):
+            others.pop().close()  # it forgets its own commits, and no others
+            assert journal.store.look(lambda cursor: cursor.rows("SELECT count(*) FROM clients")) == [(left,)]
 
 
 def test_a_commit_that_did_not_arrive(postgres_server: Postgres, postgres_address: str) -> None:
     with wired(postgres_server, postgres_address) as (wire, journal):
+        journal.fact("before", "x")
         wire.cut = "before"
         with pytest.raises(JournalError, match="Check that the server can be reached") as caught:
             add(journal, "a")
@@ -407,14 +443,35 @@ def test_a_commit_of_which_nothing_can_be_known(
     with wired(postgres_server, postgres_address) as (wire, journal):
         monkeypatch.setattr(postgres, "BUSY_SECONDS", 0.1)
         wire.cut = "after"
-        wire.closed = True
+        wire.refuses = math.inf
         with pytest.raises(
-            JournalError, match=r"was lost during a commit .* cannot report whether it was done"
+            JournalError,
+            match=r"was lost during a commit \(.*connection.*\), and the server cannot report whether it was done: .*connection",
         ) as caught:
             add(journal, "a")
         assert not caught.value.retryable
-        wire.closed = False
+        wire.refuses = 0
         assert names(journal) == ["a"]
+
+
+def test_what_is_lost_before_the_commit_was_not_done(
+    postgres_server: Postgres, postgres_address: str, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with wired(postgres_server, postgres_address) as (wire, journal):
+        monkeypatch.setattr(postgres, "BUSY_SECONDS", 0.1)
+
+        def work(cursor: store.Cursor) -> None:
+            cursor.rows("INSERT INTO facts (name, value) VALUES ('lost', 'x')")
+            [(pid,)] = cursor.rows("SELECT pg_backend_pid()")
+            wire.refuses = math.inf
+            end(admin, pid)
+            cursor.rows("SELECT 1")
+
+        with pytest.raises(JournalError, match="Check that the server can be reached") as caught:
+            journal.store.transaction(work)
+        assert caught.value.retryable
+        wire.refuses = 0
+        assert journal.fact("lost") is None
 
 
 def test_a_transaction_that_idles_loses_its_turn(postgres_address: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -452,20 +509,23 @@ def test_a_transaction_that_idles_loses_its_turn(postgres_address: str, monkeypa
     ("state", "text", "retryable"),
     [
         ("25P03", "It was not used for too long inside a transaction. The same call may be made again.", True),
-        ("53100", "Free some space: nothing was lost", True),
+        ("53100", "Free some space: nothing was lost, and the same call continues from the journal.", True),
         ("55P03", "Another program held it for more than 30 s.", True),
-        ("57P01", "Check that the server can be reached.", True),
-        ("22003", "cannot be used", False),
-        ("42501", "Check that the user of the URL owns the schema", False),
+        ("57P01", "Check that the server can be reached. The same call continues from the journal.", True),
+        ("22003", "at RAISE.", False),
+        ("42501", "Check that the user of the URL owns the schema, and that nothing but a journal is in it.", False),
     ],
 )
 def test_errors_of_the_server_say_what_to_do(pg: Journal, state: str, text: str, *, retryable: bool) -> None:
-    with pytest.raises(JournalError, match=text) as caught:
+    before = backend(pg)
+    with pytest.raises(JournalError, match="cannot be used: ") as caught:
         pg.store.transaction(
             lambda cursor: cursor.rows(f"DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{state}'; END $$")
         )
+    assert str(caught.value).endswith(text)
     assert caught.value.retryable is retryable
     add(pg, "a")
+    assert backend(pg) == before  # nothing is wrong with the connection
 
 
 def test_a_call_does_not_wait_for_ever_for_another_program(
@@ -495,6 +555,68 @@ def test_a_server_that_cannot_be_reached_is_noticed_within_half_a_minute(monkeyp
     assert found["fallback_application_name"] == "bridle"
     refusal("postgresql://tester@db.example/agents?connect_timeout=3&keepalives_idle=7")
     assert (found["connect_timeout"], found["keepalives_idle"]) == ("3", "7")
+
+
+@pytest.mark.parametrize(
+    ("url", "settings", "title"),
+    [
+        ("//tester@db.example/agents", {"user": "tester", "host": "db.example", "dbname": "agents"}, ""),
+        ("//db.example:7/agents", {"host": "db.example", "port": "7", "dbname": "agents"}, ""),
+        ("///agents?schema=nightly", {"dbname": "agents"}, ""),
+        ("//?schema=nightly", {}, "///?schema=nightly"),
+        ("///agents?schema=bridle_fleet", {"dbname": "agents"}, "///agents"),
+        # libpq takes this password as it is.
+        (
+            "//me:a?b=c@db.example?schema=nightly",
+            {"user": "me", "password": "a?b=c", "host": "db.example"},
+            "//me@db.example/?schema=nightly",
+        ),
+        (
+            "///agents?user=me&schema=first&application_name=x&schema=%4Eightly_2",
+            {"user": "me", "application_name": "x", "dbname": "agents"},
+            "//me@/agents?schema=Nightly_2",
+        ),
+    ],
+)
+@pytest.mark.parametrize("said", ["no route to host X.", ""])
+def test_urls(monkeypatch: pytest.MonkeyPatch, url: str, settings: dict[str, str], title: str, said: str) -> None:
+    found: dict[str, Any] = {}
+
+    def connect(**settings: Any) -> None:
+        found.update(settings)
+        raise psycopg.OperationalError(said)
+
+    monkeypatch.setattr(psycopg, "connect", connect)
+    text = f"The journal 'postgresql:{title or url}' cannot be used: {said or 'OperationalError.'} Check that the server can be "
+    assert str(refusal(f"postgresql:{url}")) == text + "reached. The same call continues from the journal."
+    named = {name: value for name, value in found.items() if name in {"user", "password", "host", "port", "dbname"}}
+    assert found == found | settings
+    assert named == {name: value for name, value in settings.items() if name != "application_name"}
+
+
+@pytest.mark.parametrize("schema", ["", "a b", "1a", "ä", "a%22b", "pg_temp", "x" * 64])
+def test_names_that_no_schema_of_a_journal_has(schema: str) -> None:
+    error = refusal(f"postgresql://db.example/agents?schema={schema}")
+    name = unquote(schema)
+    assert str(error) == f"The `schema` of a journal must be a name of letters, digits and underscores, got {name!r}."
+    assert not error.retryable
+
+
+def test_psycopg_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(ImportError) as caught:
+        open_journal("postgresql://db.example/agents")
+    text = "a journal in PostgreSQL needs `psycopg`; run: pip install 'bridle[postgres]'"
+    assert (str(caught.value), caught.value.name) == (text, "psycopg")
+
+
+@pytest.mark.parametrize(("of_the_server", "used"), [("off", "on"), ("local", "local")])
+def test_a_commit_is_on_the_disk_whatever_the_server_prefers(
+    postgres_address: str, of_the_server: str, used: str
+) -> None:
+    journal = open_journal(f"{postgres_address}&options={quote(f'-c synchronous_commit={of_the_server}')}")
+    assert journal.store.look(lambda cursor: cursor.rows("SELECT current_setting('synchronous_commit')")) == [(used,)]
+    journal.close()
 
 
 def test_journals_of_one_database_are_independent(postgres_server: Postgres, postgres_address: str) -> None:
@@ -540,7 +662,10 @@ def test_a_schema_of_something_else(postgres_address: str, admin: psycopg.Connec
     admin.execute(f"CREATE SCHEMA {schema}")
     admin.execute(f"CREATE TABLE {schema}.tasks (id TEXT)")
     error = refusal(postgres_address)
-    assert "holds tables that are not those of a journal. Name another schema: `?schema=NAME`" in str(error)
+    assert (
+        f"{postgres_address!r} holds tables that are not those of a journal. Name another schema: `?schema=NAME`"
+        in str(error)
+    )
     admin.execute(f"DROP TABLE {schema}.tasks")
     add(open_journal(postgres_address), "a")
 
@@ -603,8 +728,15 @@ def test_threads_share_one_connection(pg: Journal, postgres_address: str, admin:
     assert len(names(pg)) == 16
 
 
+def sockets() -> set[str]:
+    return {name for name in open_descriptors().values() if name.startswith("socket:")}
+
+
 def test_a_fork_leaves_the_connection_to_its_parent(pg: Journal, postgres_address: str) -> None:
+    pg.close()
+    before = sockets()
     mine = backend(pg)
+    its_own = sockets() - before
     began, over = threading.Event(), threading.Event()
 
     def work(cursor: store.Cursor) -> None:
@@ -617,11 +749,13 @@ def test_a_fork_leaves_the_connection_to_its_parent(pg: Journal, postgres_addres
     assert began.wait(patience(30))
 
     def child(baton: Baton) -> None:
+        assert not sockets() & its_own  # else the server would not notice the end of the parent
         assert backend(pg) != mine  # the lock of the parent's thread is not its own
         assert pg.fact("parent") is None
         baton.pass_on()
         assert pg.fact("child", "x") == "x"
         assert pg.fact("parent") == "x"
+        pg.close()
 
     fork = Fork(child)
     fork.baton.take()
@@ -630,6 +764,7 @@ def test_a_fork_leaves_the_connection_to_its_parent(pg: Journal, postgres_addres
     fork.wait()
     assert backend(pg) == mine
     assert pg.fact("child") == "x"
+    assert pg.store.look(lambda cursor: cursor.rows("SELECT count(*) FROM clients")) == [(1,)]
 
 
 def test_a_call_inside_a_call_is_refused(pg: Journal) -> None:
@@ -659,6 +794,7 @@ def test_no_text_has_the_password(
         address.replace("/postgres?", "/missing?"),
         f"postgresql://tester:hun/ter2@127.0.0.1:{port}/postgres",
         f"postgresql://tester:ter2@hun@127.0.0.1:{port}/postgres",
+        "postgresql://tester:s@hun:ter2@127.0.0.1/postgres",
         f"postgresql://tester:%zz{SECRET}@127.0.0.1:{port}/postgres",
         f"postgresql://tester:{SECRET}@127.0.0.1:{port}/postgres?nonsense=1",
         f"{address}&application_name=x&sslmode=nonsense",
@@ -675,6 +811,10 @@ def test_no_text_has_the_password(
     with pytest.raises(JournalError) as caught:
         journal.store.transaction(work)
     errors.append(caught.value)
+    how = (
+        "Write `postgresql://user:password@host:port/database`, and percent-encode special characters of the password."
+    )
+    assert str(errors[2]) == f"The URL of the journal is not one of PostgreSQL. {how}"
     texts = [repr(journal), repr(journal.store), journal.store.title]
     texts += ["".join(traceback.format_exception(error)) for error in errors]
     for text in texts:
@@ -686,10 +826,13 @@ def test_no_text_has_the_password(
 def test_settings_of_libpq_are_passed_on(pg: Journal, postgres_address: str) -> None:
     journal = open_journal(postgres_address.replace("?", "?application_name=night%20shift&") + "&connect_timeout=3")
     assert isinstance(journal.store, PostgresStore)
-    [(name, timeout)] = journal.store.look(
-        lambda cursor: cursor.rows("SELECT current_setting('application_name'), current_setting('lock_timeout')")
+    found = journal.store.look(
+        lambda cursor: cursor.rows(
+            "SELECT current_setting('application_name'), current_setting('lock_timeout'), "
+            "current_setting('idle_in_transaction_session_timeout')"
+        )
     )
-    assert (name, timeout) == ("night shift", "30s")
+    assert found == [("night shift", "30s", "10s")]
     assert journal.id == pg.id
     assert journal.store.title == pg.store.title == postgres_address
     journal.close()

@@ -223,12 +223,16 @@ class Source:
     def of(path: Path) -> Source:
         """Return the file with all its mutations inside of functions."""
         from libcst import FunctionDef
-        from mutations import extra_changes  # type: ignore[import-not-found]
+        from mutations import changes_only_case_of_sql, extra_changes  # type: ignore[import-not-found]
         from mutmut.mutation.file_mutation import create_mutations
 
         text = path.read_text(encoding="utf-8")
         module, mutations, *_ = create_mutations(str(path), text)
-        inner = [one for one in mutations if isinstance(one.contained_by_top_level_function, FunctionDef)]
+        inner = [
+            one
+            for one in mutations
+            if isinstance(one.contained_by_top_level_function, FunctionDef) and not changes_only_case_of_sql(one)
+        ]
         dialect = "postgres" if "postgres" in path.name else "sqlite"
         return Source(path, text, module, [*inner, *extra_changes(module, dialect)])
 

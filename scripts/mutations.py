@@ -18,9 +18,12 @@ from sqlglot.errors import SqlglotError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["Change", "extra_changes", "regex_changes", "sql_changes"]
+__all__ = ["Change", "changes_only_case_of_sql", "extra_changes", "regex_changes", "sql_changes"]
 
 _STATEMENT = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|CREATE|BEGIN|PRAGMA|SET|WITH|COMMIT|ROLLBACK) ")
+_WORDS = re.compile(
+    r"\b(SELECT|INSERT INTO|UPDATE|DELETE FROM|CREATE|PRAGMA|SET|WHERE|FROM|VALUES|ORDER BY)\b|\w = excluded\."
+)
 _CONDITION = re.compile(r"\s*\(?[\w.]+ (=|<>|!=|<=?|>=?|IS|IN|LIKE) ")
 _FRAGMENTS = (  # how a part of a statement begins, and what makes it a whole one
     (re.compile(r"\s*,\s*\w+ = "), "UPDATE t SET z = 0"),
@@ -74,6 +77,14 @@ class Change:
 
 
 # -- SQL ---------------------------------------------------------------------------------------------------------------
+
+
+def changes_only_case_of_sql(change: Any) -> bool:
+    """Return whether a change of mutmut writes SQL in upper or lower case: no database makes a difference."""
+    old, new = change.original_node, change.mutated_node
+    if not isinstance(old, cst.SimpleString) or not isinstance(new, cst.SimpleString):
+        return False
+    return old.value.casefold() == new.value.casefold() and _WORDS.search(old.value) is not None
 
 
 def sql_changes(text: str, dialect: str = "sqlite") -> list[str]:

@@ -146,3 +146,17 @@ def test_rates_of_several_runs_are_pooled(mutate: Any, tmp_path: Path, monkeypat
     assert "| `a` | 4 of 9 | 1 | 2 of 4 (50 %) | 0 of 1 (0 %) | 1 of 2 (50 %) |  | 1 of 1 (100 %) |" in text
     assert "`none`" not in text
     assert "old" not in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        ('"SELECT a FROM t"', '"select a from t"', True),
+        ('"SELECT a FROM t"', '"XXSELECT a FROM tXX"', False),
+        ('"a = excluded.a"', '"A = EXCLUDED.A"', True),
+        ('"selected from a list"', '"SELECTED FROM A LIST"', False),
+    ],
+)
+def test_sql_in_upper_or_lower_case_is_no_change(mutations: Any, old: str, new: str, same: bool) -> None:
+    change = mutations.Change(libcst.parse_expression(old), libcst.parse_expression(new), None, "code")
+    assert mutations.changes_only_case_of_sql(change) is same

@@ -160,8 +160,8 @@ def test_a_value_under_another_name_stays(name: str) -> None:
 def test_the_account_is_masked_but_not_everything_named_so(name: str) -> None:
     line = json.dumps({name: "Acme", "organizations": "Acme", "accounts": "one"}).encode()
     assert redactor().line(line, inbound=True)[0] == line.replace(b'"Acme"', b'"<bridle-account-1>"', 1)
-    alone = json.dumps({name: "Acme"}).encode()
-    assert redactor().line(alone, inbound=True)[0] == alone.replace(b"Acme", b"<bridle-account-1>")
+    for alone in (json.dumps({name: "Acme"}).encode(), json.dumps({name: "Acme", "x": "\u00e9"}).encode()):
+        assert redactor().line(alone, inbound=True)[0] == alone.replace(b"Acme", b"<bridle-account-1>")
     assert redactor().text("Acme", name) == "<bridle-account-1>"
 
 
@@ -979,7 +979,9 @@ def test_a_text_that_ends_inside_of_masked_settings_switches_nothing_off(begin: 
     )
 
 
-@pytest.mark.parametrize("begin", ['"apiKeyHelper":"say', '"apiKeyHelper":', '"env":{"A":"say', '"env":{"A":7,'])
+@pytest.mark.parametrize(
+    "begin", [f'"apiKeyHelper":"{PLAIN}', '"apiKeyHelper":', f'"env":{{"A":"{PLAIN}', '"env":{"A":7,']
+)
 def test_the_mark_that_ends_a_quoted_text_may_begin_the_next_name(begin: str) -> None:
     """The text was cut off: the first mark that is not quoted belongs to what follows."""
     quoted = begin.replace('"', '\\"')

@@ -225,7 +225,6 @@ def test_the_price_list() -> None:
     }
 
 
-@shows("budgets.metering.prices")
 @pytest.mark.parametrize("kind", ["cache_read", "cache_write_5m", "cache_write_1h"])
 def test_a_price_of_the_cache_replaces_the_usual_part_of_the_input(kind: str) -> None:
     tokens = Tokens(**{kind: 1_000_000})

@@ -275,12 +275,12 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(at=programs, turn=turns, seconds=times)
     def work(self, at: int, turn: str, seconds: float) -> None:
-        """A turn goes on for a while."""
+        """A turn goes on for a while, after one that has ended."""
         self.both(at, 0, "reserve", turn, [("", FREE)], None, FIRST)
         for _ in range(2):
             self.look_from(list(self.programs))
             self.model.now += seconds
-            self.both(at, 0, "charge", [turn], [("", FREE)], 1, 1, None)
+            self.both(at, 0, "charge", ["ended", turn], [("", FREE)], 1, 1, None)
         self.pass_time(seconds, list(self.programs))
 
     @rule(at=programs, ends=st.booleans())

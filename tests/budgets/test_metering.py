@@ -107,6 +107,18 @@ def test_partial_messages_have_the_written_tokens() -> None:
     assert meter.tokens == 60
 
 
+@shows("budgets.metering.partial")
+def test_partial_messages_of_subagents_come_between_those_of_the_conversation() -> None:
+    meter = Meter({})
+    for key, parent in (("a", None), ("b", "toolu_1"), ("c", "toolu_2")):
+        usage = {"input_tokens": 10, "output_tokens": 1}
+        take(meter, event({"type": "message_start", "message": {"id": key, "model": OPUS, "usage": usage}}, parent))
+    for parent, written in (("toolu_1", 100), (None, 500), ("toolu_2", 20)):
+        take(meter, event({"type": "message_delta", "usage": {"output_tokens": written}}, parent))
+    assert meter.tokens == 3 * 10 + 100 + 500 + 20
+    assert meter.usd == pytest.approx((30 * 4 + 620 * 20) / 1e6)
+
+
 @shows("budgets.metering.result")
 def test_a_result_replaces_estimates() -> None:
     meter = Meter({})

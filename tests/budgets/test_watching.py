@@ -69,6 +69,18 @@ def test_a_block_ends_and_leaves_those_around_it() -> None:
     assert reserved == {"": 0.75, "day=1": 0.75, "tenant=a": 0.5, "tenant=b": 0.25, "user=u": 0.25}
 
 
+def test_a_key_that_is_named_twice_counts_once() -> None:
+    budget = Budget(per={"tenant": 1.0}, reserve=0.25)
+    watch = budget.keyed(tenant="a").observe(Talk())
+    with budget.keyed(tenant="a"), budget.keyed(tenant="a"):
+        watch.prompt_sending("turn", "go")
+    watch.messages_received([calls("m")], ("turn",))
+    account = budget.account(tenant="a")
+    assert (account.reserved.usd, account.turns) == (0.25, 1)
+    assert account.spent == budget.spent
+    assert budget.spent.usd > 0
+
+
 def test_turns_that_are_over_leave_nothing() -> None:
     budget = Budget(tokens=1)
     talk = Talk()

@@ -405,6 +405,23 @@ def test_prune_says_what_it_could_not_delete(tmp_path: Path, monkeypatch: pytest
     assert path.exists()
 
 
+def test_prune_keeps_a_conversation_that_goes_on_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    oldest, old = aged(tmp_path, 50), aged(tmp_path, 40)
+    unlink = os.unlink
+
+    def resume(path: Any, **more: Any) -> None:
+        os.utime(old)  # while the oldest one is deleted
+        unlink(path, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", resume)
+        done = transcripts.prune(older_than=timedelta(days=30), all_projects=True, dry_run=False, config_dir=tmp_path)
+    assert [each.path for each in done.sessions] == [oldest]
+    assert not oldest.exists()
+    assert old.exists()
+    assert done.failed == ()
+
+
 def test_prune_refuses_what_it_cannot_mean(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="must not be negative"):
         transcripts.prune(older_than=timedelta(days=-1), config_dir=tmp_path)

@@ -212,6 +212,8 @@ def test_in_running_text() -> None:
     assert shown("Authorization: Basic dXNlcjpwYXNz") == "Authorization: Basic <bridle-key-3>"
     assert shown("run --shop-token abcdefgh456 --verbose") == "run --shop-token <bridle-key-4> --verbose"
     assert shown("the --token option, --api-key --verbose") == "the --token option, --api-key --verbose"
+    for before in ("the token token=", "mytoken token=", "secret api_key="):  # the first name has no value
+        assert shown(f"{before}abcdefgh123") == f"{before}<bridle-key-1>"
 
 
 @pytest.mark.parametrize(

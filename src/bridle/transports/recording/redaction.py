@@ -258,7 +258,8 @@ _BEHIND = (
     # <name>value</name>; "name": "DB_PASSWORD", "value": "..."; --name value
     r"|>([^\s<>]{8,}+)(?=</)"
     r"|\\*+[\"']\s*+,\s*+\\*+[\"']value\\*+[\"']\s*+:\s*+\\*+[\"']([^\"'\\]{8,})"
-    rf"|\s++[\"']?+(?!-)(?P<flag>[^\s\"'`,;<>(){{}}\[\]\\]{{8,}}))"
+    # It is not consumed: behind a word that is no flag the next word may be a name with a value.
+    rf"|\s++[\"']?+(?!-)(?={_VALUE.replace('(', '(?P<flag>', 1)}))"
 )
 _KINDS_OF_KEYS = ("api", "access", "private", "secret", "account", "signing", "encryption")
 _NAMED: list[tuple[bytes, re.Pattern[bytes]]] = [

@@ -98,11 +98,11 @@ def test_partners_stay_partners() -> None:
 
 
 def test_output_gets_the_ids_and_values_of_today() -> None:
-    one = matcher(**{"<bridle-secret-1>": 'a"b\\', "<bridle-cwd>": "/work"})
+    one = matcher(**{"<bridle-secret-1>": 'a"b\\', "<bridle-cwd>": "/repo"})
     assert one.same([ONE, "<bridle-secret-1>", REQUEST], [TWO, "<bridle-secret-2>", OTHER])
     line = f'{{"of":"{TWO}","request":"{OTHER}","key":"<bridle-secret-2>","other":"{THREE}","at":"<bridle-cwd>/x"}}'
     assert one.incoming(line.encode(), is_json=True).decode() == (
-        f'{{"of":"{ONE}","request":"{REQUEST}","key":"a\\"b\\\\","other":"{THREE}","at":"/work/x"}}'
+        f'{{"of":"{ONE}","request":"{REQUEST}","key":"a\\"b\\\\","other":"{THREE}","at":"/repo/x"}}'
     )
     assert one.incoming(b"<bridle-secret-2> <bridle-unknown>", is_json=False) == b'a"b\\ <bridle-unknown>'
     assert one.incoming(OTHER.encode(), is_json=True) == REQUEST.encode()

@@ -8,8 +8,8 @@ import pytest
 
 from bridle.testing.simulation.rules import blocked_path, judge, rule_matches, suggestions
 
-FOLDERS = ("/work", "/more/")
-READS = ("ls", "ls -l src", "cat a | grep b && pwd; wc -l c", "find . -name x || true", "head /work/a", "cat /dev/null")
+FOLDERS = ("/repo", "/more/")
+READS = ("ls", "ls -l src", "cat a | grep b && pwd; wc -l c", "find . -name x || true", "head /repo/a", "cat /dev/null")
 CHANGES = ("touch a", "rm -r src", "mkdir -p x/y", "sed -i s/a/b/ c", "cp a /more/b", "mv a ./b")
 
 
@@ -54,7 +54,7 @@ def test_commands_that_change_files_are_asked_about(command: str) -> None:
         *(("ls; curl x", "subcommandResults"), ("touch a && curl x", "subcommandResults")),
         *(("ls $(curl x)", "other"), ("echo `curl x`", "other"), ("echo a > b", "other"), ("cat < b", "other")),
         *(("ls\ncurl x", "other"), ("echo 'a", None), ("", None)),
-        *(("rm ../a", None), ("rm /etc/a", None), ("touch ~/a", None), ("cat ../a", None), ("ls /workshop", None)),
+        *(("rm ../a", None), ("rm /etc/a", None), ("touch ~/a", None), ("cat ../a", None), ("ls /reposhop", None)),
     ],
 )
 def test_all_else_is_asked_about(command: str, reason: str | None) -> None:
@@ -76,7 +76,7 @@ def test_several_changes_of_files_are_edits() -> None:
 
 @pytest.mark.parametrize("tool", ["Edit", "NotebookEdit", "Write"])
 def test_edits(tool: str) -> None:
-    inside, outside = {"file_path": "/work/a"}, {"file_path": "/etc/a"}
+    inside, outside = {"file_path": "/repo/a"}, {"file_path": "/etc/a"}
     assert verdict(tool, inside) == ("ask", None)
     assert verdict(tool, inside, mode="acceptEdits") == ("allow", "mode")
     assert verdict(tool, outside, mode="acceptEdits") == ("ask", "workingDir")
@@ -90,9 +90,9 @@ def test_edits(tool: str) -> None:
     [
         ("Read", {"file_path": "a"}, ("allow", "mode")),
         ("Read", {}, ("allow", "mode")),
-        ("Read", {"file_path": "/work"}, ("allow", "mode")),
+        ("Read", {"file_path": "/repo"}, ("allow", "mode")),
         ("Read", {"file_path": "/etc/passwd"}, ("ask", "workingDir")),
-        ("Read", {"file_path": "/work/../etc/passwd"}, ("ask", "workingDir")),
+        ("Read", {"file_path": "/repo/../etc/passwd"}, ("ask", "workingDir")),
         ("Read", {"file_path": "~/key"}, ("ask", "workingDir")),
         ("Glob", {"path": "a"}, ("allow", "mode")),
         ("Grep", {"path": "a"}, ("allow", "mode")),
@@ -123,9 +123,9 @@ def test_other_tools(tool: str, arguments: dict[str, Any], expected: tuple[str, 
         ("Bash(git *)", "Read", {"command": "git push"}, False),
         ("Read(//etc/**)", "Read", {"file_path": "/etc/a/b"}, True),
         ("Read(//etc/**)", "Read", {"file_path": "/home/a"}, False),
-        ("Read(./src/*)", "Read", {"file_path": "/work/src/a"}, True),
-        ("Edit(src/*.py)", "Edit", {"file_path": "/work/src/a.py"}, True),
-        ("Edit(src/*.py)", "Edit", {"file_path": "/work/src/a.js"}, False),
+        ("Read(./src/*)", "Read", {"file_path": "/repo/src/a"}, True),
+        ("Edit(src/*.py)", "Edit", {"file_path": "/repo/src/a.py"}, True),
+        ("Edit(src/*.py)", "Edit", {"file_path": "/repo/src/a.js"}, False),
         ("WebFetch(domain:a.example)", "WebFetch", {"url": "https://a.example/x"}, True),
         ("WebFetch(domain:a.example)", "WebFetch", {"url": "https://b.example/?a.example"}, False),
         ("WebFetch(domain:a.example)", "WebFetch", {"url": "https://a.example.evil/"}, False),
@@ -171,23 +171,23 @@ def test_the_reason_of_an_allowed_command() -> None:
         ),
         (
             *("Bash", {"command": "touch a"}),
-            "touch in '/work/a' needs approval. The path is inside the working directories for this session ('/work'), and "
+            "touch in '/repo/a' needs approval. The path is inside the working directories for this session ('/repo'), and "
             "Claude Code asks before a shell command creates, changes or removes files there.",
         ),
         (
             *("Bash", {"command": "touch /etc/a"}),
-            "touch in '/etc/a' needs approval. The path is outside the working directories for this session ('/work'). "
+            "touch in '/etc/a' needs approval. The path is outside the working directories for this session ('/repo'). "
             "Allowing runs the command as written.",
         ),
         (
             *("Bash", {"command": "cat /etc/a"}),
             "cat in '/etc/a' was blocked. For security, Claude Code may only concatenate files from the allowed working "
-            "directories for this session: '/work'.",
+            "directories for this session: '/repo'.",
         ),
         (
             *("Bash", {"command": "wc /etc/a"}),
             "wc in '/etc/a' was blocked. For security, Claude Code may only read the allowed working directories for this "
-            "session: '/work'.",
+            "session: '/repo'.",
         ),
         (
             *("Bash", {"command": "ls; curl x"}),
@@ -232,7 +232,7 @@ def folder(path: str) -> dict[str, Any]:
         ("Bash", {"command": "python a.py"}, [rules("Bash", "python a.py")], None),
         ("Bash", {"command": "A=1 make all"}, [rules("Bash", "A=1 make all")], None),
         ("Bash", {"command": "ls; curl x; make all"}, [rules("Bash", "curl x *", "make all *")], None),
-        ("Bash", {"command": "rm A"}, [rules("Bash", "rm A"), folder("/work"), ACCEPT], "/work/A"),
+        ("Bash", {"command": "rm A"}, [rules("Bash", "rm A"), folder("/repo"), ACCEPT], "/repo/A"),
         (
             "Bash",
             {"command": "rm /nowhere/A"},

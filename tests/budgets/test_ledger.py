@@ -13,6 +13,7 @@ from bridle import Budget, BudgetError
 from bridle.budgets import Spend
 from bridle.budgets import ledger as module
 from bridle.budgets.ledger import Bounds, Ledger, Row
+from tests.support.connections import opened
 from tests.support.forking import Baton, Fork
 
 # What a Bridle of version 2 of the tables has left.
@@ -28,6 +29,8 @@ VERSION_2 = """
     INSERT INTO reservations VALUES ('turn', '', 250000000, 4, 'machine|boot|space|1|1|abc', 1);
     PRAGMA user_version = 2;
 """
+__all__ = ["opened"]
+
 FREE = Bounds(None, None)
 FIRST = (40, 4)
 
@@ -228,3 +231,34 @@ def test_a_file_of_an_older_version_is_brought_up_to_date(tmp_path: Path) -> Non
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT * FROM accounts").fetchall() == [("", 3_000_000_000, 8, -1, 5)]
         assert connection.execute("PRAGMA user_version").fetchone() == (3,)
+
+
+def test_the_cost_of_a_reservation_does_not_grow_with_the_open_turns(opened: list[sqlite3.Connection]) -> None:
+    limits = [("", FREE), ("tenant=a", FREE)]
+
+    def work() -> None:
+        spending.reserve("one", limits, 10, FIRST)
+        spending.charge(["one"], limits, 3, 4)
+        spending.release("one")
+        spending.rows(["", "tenant=a"])
+
+    def steps() -> int:
+        """Count the steps of SQLite's machine, in tens."""
+        count = 0
+
+        def one() -> int:
+            nonlocal count
+            count += 1
+            return 0
+
+        opened[0].set_progress_handler(one, 10)
+        work()
+        opened[0].set_progress_handler(None, 0)
+        return count
+
+    with closing(Ledger(None)) as spending:
+        work()
+        few = steps()
+        for number in range(2_000):
+            spending.reserve(str(number), limits, 10, FIRST)
+        assert steps() < few * 1.5

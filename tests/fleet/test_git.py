@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -87,7 +89,8 @@ def test_a_lock_that_is_released_is_waited_for(
     fake: Callable[[str], Git], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr("bridle.fleet.git.time.sleep", pauses.append)
+    # Not `time.sleep` itself: `subprocess` waits with it too, for a git that has closed its pipes and not ended yet.
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=time.monotonic, sleep=pauses.append))
     script = f"echo x >> {tmp_path}/tries; [ $(wc -l < {tmp_path}/tries) -gt 7 ] && exit 0; echo \"'a.lock': File exists\" >&2; exit 128"
     assert fake(script).run("x") == b""
     assert pauses == pytest.approx([0.01, 0.02, 0.04, 0.08, 0.16, 0.25, 0.25])

@@ -7,7 +7,9 @@ import pickle
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -558,7 +560,7 @@ def test_a_worktree_that_another_git_makes_at_the_moment_is_waited_for(
         pauses.append(seconds)
         half.write_text("../..\n")
 
-    monkeypatch.setattr("bridle.fleet.git.time.sleep", pause)
+    monkeypatch.setattr("bridle.fleet.git.time", SimpleNamespace(monotonic=time.monotonic, sleep=pause))
     assert tree.prepare("one", fresh=True).branch == "fleet/one"
     assert pauses
 

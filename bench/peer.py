@@ -2,6 +2,7 @@
 
 Run as a program. A prompt is JSON: `{"kind": "hook", "count": 500}`. The clock runs here, from before the request is written until the
 line of its answer has been read; the result's text is the list of seconds. The requests are those of the real CLI, field by field.
+The kind `turn` asks nothing: it answers with a short message.
 It blocks while it waits, so it takes no processor from the client.
 """
 
@@ -16,6 +17,15 @@ from typing import Any
 SESSION = "0b4a1a52-1111-4222-8333-444455556666"
 VERSION = "2.1.330"
 CALL = f"toolu_{0:024d}"
+ANSWER = {
+    "id": f"msg_{0:024d}",
+    "type": "message",
+    "role": "assistant",
+    "model": "claude-sonnet-5",
+    "content": [{"type": "text", "text": "Three files have changed."}],
+    "stop_reason": "end_turn",
+    "usage": {"input_tokens": 12, "output_tokens": 6},
+}
 COMMAND = {"command": "git status --short", "description": "Show what has changed"}
 
 
@@ -134,7 +144,11 @@ class Peer:
         self.write({**state, "state": "running"})
         if wanted["kind"] == "tool":
             self.connect()
-        seconds = [getattr(self, wanted["kind"])(number) for number in range(1, wanted["count"] + 1)]
+        seconds: list[float] = []
+        if wanted["kind"] == "turn":
+            self.write({"type": "assistant", "message": ANSWER, "parent_tool_use_id": None, "session_id": SESSION})
+        else:
+            seconds = [getattr(self, wanted["kind"])(number) for number in range(1, wanted["count"] + 1)]
         result: dict[str, Any] = {
             "type": "result",
             "subtype": "success",

@@ -180,7 +180,23 @@ class Folder(Checked):
         return Place(self.path)
 
 
-class Copy(Checked):
+class _Apart(Checked):
+    if TYPE_CHECKING:
+        to: str | None
+
+    def under(self, folder: str) -> Self:
+        """Return this workspace with a folder for its tasks, unless it has one.
+
+        Args:
+            folder: the folder.
+
+        Returns:
+            The workspace.
+        """
+        return self if self.to is not None else self.replace(to=folder)
+
+
+class Copy(_Apart):
     """A copy of a folder for each task.
 
     Symbolic links stay links; sockets and pipes are left out. A fleet keeps each copy: `row.folder` is its place.
@@ -220,17 +236,6 @@ class Copy(Checked):
             keep: Keep = "all",
             ignore: Sequence[str] = (),
         ) -> None: ...
-
-    def under(self, folder: str) -> Self:
-        """Return this workspace with a folder for its copies, unless it has one.
-
-        Args:
-            folder: the folder.
-
-        Returns:
-            The workspace.
-        """
-        return self if self.to is not None else self.replace(to=folder)
 
     def prepare(self, task_id: str, *, fresh: bool) -> Place:
         """Return the copy of a task; make it if it does not exist.
@@ -340,7 +345,7 @@ def _copy_file(source: str, target: str, *, follow_symlinks: bool = True) -> Non
         # It was removed in the meantime, as lock files and temporary files are.
 
 
-class Worktree(Checked):
+class Worktree(_Apart):
     """A git worktree and a branch for each task.
 
     When a task succeeds, its work is committed on the branch and the worktree is removed; a branch without changes is deleted. The worktree
@@ -392,17 +397,6 @@ class Worktree(Checked):
             commit: bool = True,
             timeout: float = 120.0,
         ) -> None: ...
-
-    def under(self, folder: str) -> Self:
-        """Return this workspace with a folder for its worktrees, unless it has one.
-
-        Args:
-            folder: the folder.
-
-        Returns:
-            The workspace.
-        """
-        return self if self.to is not None else self.replace(to=folder)
 
     def prepare(self, task_id: str, *, fresh: bool) -> Place:
         """Return the worktree of a task; make or repair it if needed.

@@ -17,7 +17,7 @@ import msgspec
 from bridle.budgets.prices import KINDS, SEARCH, SYNTHETIC, Price, Tokens, larger, sum_of, tokens_of
 from bridle.messages import AssistantMessage, ModelUsage
 from bridle.transcripts.entries import lines_of
-from bridle.transcripts.places import StrPath, all_project_folders, conversation_files, directory_of, project_folders
+from bridle.transcripts.places import StrPath, chosen_folders, conversation_files, directory_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -307,10 +307,7 @@ def _files(
     project: StrPath | None, since: datetime | None, config_dir: StrPath | None
 ) -> Iterator[tuple[str, str, str]]:
     """Yield the files that changed since then, the oldest first, with the directory and the session that each belongs to."""
-    if project is None:
-        folders = all_project_folders(config_dir)
-    else:
-        folders = [folder for folder, _ in project_folders(project, config_dir=config_dir)]
+    folders = [folder for folder, _ in chosen_folders(project, project is None, config_dir=config_dir)]
     earliest = since.timestamp() * 1e9 if since is not None else 0
     dated = [
         (file.modified, file.path, directory, file.session_id)

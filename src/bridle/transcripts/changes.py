@@ -27,9 +27,8 @@ from bridle.transcripts.listing import TranscriptInfo, info_of
 from bridle.transcripts.places import (
     SessionFiles,
     StrPath,
-    all_project_folders,
+    chosen_folders,
     locate,
-    project_folders,
     sessions_in,
 )
 from bridle.transcripts.running import running_sessions
@@ -265,13 +264,7 @@ def prune(
     """
     if older_than < timedelta(0):
         raise ValueError(f"`older_than` must not be negative, got {older_than}.")
-    if all_projects and project is not None:
-        raise ValueError("`project` and `all_projects=True` exclude each other: leave one of them out.")
-    folders: Iterable[tuple[Path, str | None]]
-    if all_projects:
-        folders = [(folder, None) for folder in all_project_folders(config_dir)]
-    else:
-        folders = project_folders(project, include_worktrees=include_worktrees, config_dir=config_dir)
+    folders = chosen_folders(project, all_projects, include_worktrees=include_worktrees, config_dir=config_dir)
     latest = datetime.now(UTC) - older_than
     running = running_sessions(config_dir)
     chosen: list[tuple[TranscriptInfo, int]] = []

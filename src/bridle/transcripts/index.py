@@ -28,10 +28,9 @@ from bridle.transcripts.entries import lines_of
 from bridle.transcripts.places import (
     ConversationFile,
     StrPath,
-    all_project_folders,
+    chosen_folders,
     config_folder,
     conversation_files,
-    project_folders,
 )
 
 if TYPE_CHECKING:
@@ -157,10 +156,7 @@ def search(
         raise ValueError(f"`limit` must be at least 0, got {limit}.")
     if role is not None and role not in ROLES:
         raise ValueError(f"`role` must be 'user', 'assistant', 'tool' or None, got {role!r}.")
-    if project is None:
-        folders = all_project_folders(config_dir)
-    else:
-        folders = [folder for folder, _ in project_folders(project, config_dir=config_dir)]
+    folders = [folder for folder, _ in chosen_folders(project, project is None, config_dir=config_dir)]
     where = ["files.path IS NOT NULL"]
     values: list[Any] = [" AND ".join(f'"{_spaced(phrase)}"' for phrase in phrases)]
     if project is not None:

@@ -27,10 +27,9 @@ from bridle.transcripts.places import (
     HEAD_BYTES,
     SessionFiles,
     StrPath,
-    all_project_folders,
+    chosen_folders,
     find_files,
     locate,
-    project_folders,
     sessions_in,
 )
 
@@ -139,13 +138,7 @@ def list_sessions(
         raise ValueError(f"`limit` must be at least 0, or None for all, got {limit}.")
     if offset < 0:
         raise ValueError(f"`offset` must be at least 0, got {offset}.")
-    if all_projects and project is not None:
-        raise ValueError("`project` and `all_projects=True` exclude each other: leave one of them out.")
-    folders: Iterable[tuple[Path, str | None]]
-    if all_projects:
-        folders = [(folder, None) for folder in all_project_folders(config_dir)]
-    else:
-        folders = project_folders(project, include_worktrees=include_worktrees, config_dir=config_dir)
+    folders = chosen_folders(project, all_projects, include_worktrees=include_worktrees, config_dir=config_dir)
     found: list[TranscriptInfo] = []
     wanted = None if limit is None else offset + limit
     seen: set[str] = set()

@@ -27,6 +27,7 @@ __all__ = [
     "SessionFiles",
     "SubagentFiles",
     "all_project_folders",
+    "chosen_folders",
     "config_folder",
     "conversation_files",
     "directory_of",
@@ -347,9 +348,14 @@ def conversation_files(folder: Path) -> Iterator[ConversationFile]:
                     waiting.append((entry.path, session_id or name))
 
 
-def _everywhere(project: StrPath | None, config_dir: StrPath | None) -> list[tuple[Path, str | None]]:
+def chosen_folders(
+    project: StrPath | None, everywhere: bool, *, include_worktrees: bool = True, config_dir: StrPath | None = None
+) -> list[tuple[Path, str | None]]:
+    """Return the folders of a project, or of all, each with the working directory that it is for, where that is known."""
+    if not everywhere:
+        return [*project_folders(project, include_worktrees=include_worktrees, config_dir=config_dir)]
     if project is not None:
-        return [*project_folders(project, config_dir=config_dir)]
+        raise ValueError("`project` and `all_projects=True` exclude each other: leave one of them out.")
     return [(folder, None) for folder in all_project_folders(config_dir)]
 
 
@@ -367,7 +373,7 @@ def locate(session_id: str, *, project: StrPath | None = None, config_dir: StrPa
     """
     if is_session_id(session_id):
         newest: tuple[int, SessionFiles] | None = None
-        for folder, directory in _everywhere(project, config_dir):
+        for folder, directory in chosen_folders(project, project is None, config_dir=config_dir):
             files = SessionFiles(session_id, folder / f"{session_id}.jsonl", directory)
             with suppress(OSError):
                 status = files.path.stat()
@@ -394,7 +400,7 @@ def find_files(prefix: str, *, project: StrPath | None = None, config_dir: StrPa
     """
     ids: set[str] = set()
     if prefix:
-        for folder, directory in _everywhere(project, config_dir):
+        for folder, directory in chosen_folders(project, project is None, config_dir=config_dir):
             names = (files.session_id for files in sessions_in(folder, directory))
             ids.update(name for name in names if name.lower().startswith(prefix.lower()))
     if len(ids) > 1:

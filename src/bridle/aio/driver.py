@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextvars
 import inspect
+import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -42,6 +43,17 @@ _MISSED_READS = 3
 """How often in a row a writer may end the wait for output; then output is read, for `_READ_SECONDS` at least."""
 _READ_SECONDS = 0.002
 
+_forks = 0
+
+
+def _after_fork() -> None:
+    global _forks  # noqa: PLW0603 - a fact about the process
+    _forks += 1
+
+
+# trio waits for each event once, in an epoll object that a forked copy shares: the copy may have taken the event, so the wait begins anew.
+os.register_at_fork(after_in_parent=_after_fork)
+
 
 class Driver:
     """Drives one session, from the start of the process to its end.
@@ -63,6 +75,7 @@ class Driver:
         self._until: float | None = None  # its time limit
         self._woken = False
         self._missed = 0
+        self._forks = _forks
         self._pauses = False  # the store is behind, and no output is read
         self._output_ended = self._exited = False
         self._exit_code: int | None = None
@@ -94,6 +107,11 @@ class Driver:
         self._woken = True
         if self._scope is not None:
             self._scope.cancel()
+
+    def look(self) -> bool:
+        """Look at the core again, in the middle of the wait for output; return False where that wait has to end (see `wake`)."""
+        callbacks = self._core.callbacks
+        return not (self._serving or callbacks.to_run or callbacks.to_stop) and self._looks()
 
     def post(self, function: Callable[[], None]) -> None:
         """Call a function in the loop's thread and look at the core afterwards; from any thread."""
@@ -218,7 +236,7 @@ class Driver:
         if hasty:
             deadline = min(deadline, anyio.current_time() + _READ_SECONDS)
         with anyio.CancelScope(deadline=deadline) as scope:
-            self._scope = None if hasty else scope
+            self._scope, self._forks = (None if hasty else scope), _forks
             self._pauses = core.storing is not None and core.storing.full
             try:
                 if self._pauses:
@@ -253,6 +271,11 @@ class Driver:
         self._core.received(now)
         self._core.connection.receive_data(data)
         return self._may_wait_on(now)
+
+    def _looks(self) -> bool:
+        """Do what the core asks for while the driver waits for output; return False where the driver has to do it."""
+        waits = self._scope is not None and not self._woken and self._forks == _forks
+        return waits and self._may_wait_on(time.monotonic())
 
     def _may_wait_on(self, now: float) -> bool:
         """Have the core hand out what happened, start callbacks and send; return whether the wait for output may continue."""
@@ -294,11 +317,10 @@ class Driver:
 
     def _finish(self, job: Job, outcome: object, error: BaseException | None) -> None:
         """Answer a callback; where it can be sent while the driver waits, the driver is not woken."""
-        now = time.monotonic()
-        self._core.callback_ended(job, outcome, error, now)
+        self._core.callback_ended(job, outcome, error, time.monotonic())
         if self._serving:
             self._answered = True  # whoever serves callbacks sends the answer
-        elif self._push is None or self._woken or self._scope is None or not self._may_wait_on(now):
+        elif not self._looks():
             self.wake()
 
 

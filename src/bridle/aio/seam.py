@@ -104,6 +104,8 @@ class Seam:
 
     def wake(self) -> None:
         """Let the driver send what the core has to send."""
+        if self.driver is not None and self.driver.look():
+            return
         self._core.pump(time.monotonic())
         if self.driver is not None:
             self.driver.wake()

@@ -318,7 +318,7 @@ class Readers:
 
     def messages(self, messages: list[Message], turn_ids: tuple[str, ...], *, to_cursors: bool = True) -> None:
         """Give messages to their turns, and to all message cursors."""
-        inboxes = list(self._messages) if to_cursors else []
+        inboxes = list(self._messages) if to_cursors and self._messages else []
         turns = [turn for turn_id in turn_ids if (turn := self._turns.get(turn_id)) is not None]
         if not inboxes and not turns:
             return
@@ -388,8 +388,8 @@ class Readers:
 
     def happened(self, event: SessionEvent) -> None:
         """Tell the event cursors."""
-        inboxes = list(self._events)
-        if inboxes:
+        if self._events:
+            inboxes = list(self._events)
             size = size_of(event)
             for inbox in inboxes:
                 inbox.add((event,), size)

@@ -46,7 +46,10 @@ AT_RANDOM = (
 )
 # These need npm packages, which `./dev test --thorough` and `./dev ci` install.
 NODE = ("tools/test_conformance", "cli/test_other_sdks")
-SLOW = ("cli/test_untrusted_text", "testing/plugin", "session/test_many", "project/test_imports", "traces/test_browser")
+SLOW = (
+    "cli/test_untrusted_text", "testing/plugin", "session/test_many", "project/test_imports", "traces/test_browser",
+    "project/test_generated_modules", "project/test_typing", "fleet/test_dask", "protocol/test_real_cli_sessions",
+)  # fmt: skip
 
 
 class Described(NamedTuple):
@@ -73,7 +76,7 @@ def left_out(test: Described) -> str | None:
     if test.among(NODE):
         return "tests of npm packages"
     if test.among(SLOW):
-        return "slow tests: plugins, imports, hundreds of sessions, a browser, untrusted text in every command"
+        return "slow tests: plugins, imports, generated modules, type checkers, hundreds of sessions, a browser, Dask, untrusted text"
     if test.real_cli and not test.among(MAIN_PATHS):
         return "tests of the real CLI beyond its main paths"
     if test.shell in OTHER_SHELLS and not test.among(ON_EVERY_SHELL):

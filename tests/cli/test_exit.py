@@ -103,7 +103,7 @@ def test_cli_that_cannot_be_started(bridle: Command, tmp_path: Path, kind: str) 
         ran = bridle(command, "--cli-path", str(path), *(["hi"] if command == "run" else []))
         assert ran.code == 3, ran
         assert "Traceback" not in ran.errors
-    assert bridle("run", "hi", "--cli-path", str(path)).text == ""
+        assert command != "run" or ran.text == ""
 
 
 # -- endings -------------------------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from tests.storage import forking_in_c
 from tests.storage.noting import TABLES, note, notes
 from tests.support.forking import Baton, Fork
 from tests.support.patience import patience
+from tests.support.sizes import size
 
 
 @pytest.fixture
@@ -617,7 +618,7 @@ def test_files_are_deleted_and_made_again_while_they_are_opened(path: str) -> No
     thread.start()
     try:
         outcomes = set()
-        for _ in range(300):
+        for _ in range(size("deletions of databases")):
             database = Database(path, TABLES, 1, patience(5))
             try:
                 note(database, "here")

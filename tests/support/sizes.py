@@ -29,6 +29,7 @@ SIZES = {
     "kills of a cluster": Size(8, 60, 120),
     "kills of agents": Size(4, 8, 40),
     "interleavings of objects": Size(8, 250, 1000),
+    "deletions of databases": Size(60, 300, 1000),
     "interleavings of holders": Size(12, 500, 1000),
     "conversations": Size(10, 60, 200),
     "runs of the real CLI": Size(50, 200, 1000),

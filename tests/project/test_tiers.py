@@ -28,7 +28,9 @@ NAMED = (
 
 @pytest.mark.parametrize("name", NAMED)
 def test_a_rule_names_tests_that_there_are(name: str) -> None:
-    assert [path for path in TESTS.rglob("test_*.py") if path.relative_to(TESTS).as_posix().startswith(name)]
+    place, _, test = name.partition("::")
+    named = [path for path in TESTS.rglob("test_*.py") if path.relative_to(TESTS).as_posix().startswith(place)]
+    assert any(f"def {test}" in path.read_text(encoding="utf-8") for path in named)
 
 
 @pytest.mark.parametrize(
@@ -41,6 +43,8 @@ def test_a_rule_names_tests_that_there_are(name: str) -> None:
         (Described("real_cli/test_sessions.py", "trio", real_cli=True), False),
         (Described("real_cli/test_endings.py", "asyncio", real_cli=True), False),
         (Described("fidelity/test_page.py", None, real_cli=False), False),
+        (Described("cli/test_real_cli.py", None, real_cli=True, name="test_demo_interrupted[here]"), False),
+        (Described("cli/test_real_cli.py", None, real_cli=True, name="test_demo[True]"), True),
     ],
 )
 def test_the_quick_tier(test: Described, runs: bool) -> None:

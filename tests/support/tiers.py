@@ -49,6 +49,8 @@ NODE = ("tools/test_conformance", "cli/test_other_sdks")
 SLOW = (
     "cli/test_untrusted_text", "testing/plugin", "session/test_many", "project/test_imports", "traces/test_browser",
     "project/test_generated_modules", "project/test_typing", "fleet/test_dask", "protocol/test_real_cli_sessions",
+    "real_cli/test_one_shot.py::test_awkward_prompts_arrive_as_they_are", "cli/test_real_cli.py::test_demo_interrupted",
+    "contract/test_behaviours.py::test_ci_insists_that_they_ran",
 )  # fmt: skip
 
 
@@ -61,8 +63,8 @@ class Described(NamedTuple):
     name: str = ""
 
     def among(self, paths: tuple[str, ...]) -> bool:
-        """True if its file is one of these, or in one of these folders."""
-        return self.path.startswith(paths)
+        """True if it is one of these, in one of these files, or in one of these folders."""
+        return f"{self.path}::{self.name}".startswith(paths)
 
 
 def left_out(test: Described) -> str | None:

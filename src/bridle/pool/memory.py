@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from bridle.errors import OptionsError
@@ -31,19 +32,27 @@ def resident(pids: Mapping[int, int]) -> dict[int, int]:
     """
     import psutil
 
+    children: dict[int, list[int]] | None = None
+    if not os.path.exists(f"/proc/self/task/{os.getpid()}/children"):  # one look at all processes, for all trees
+        children = {}
+        for process in psutil.process_iter(["ppid"]):
+            children.setdefault(process.info["ppid"], []).append(process.pid)
     sizes = {}
     for number, pid in pids.items():
-        try:
-            root = psutil.Process(pid)
-            family = [root, *root.children(recursive=True)]
-        except psutil.Error:
-            family = []
-        sizes[number] = sum(_size(process, psutil.Error) for process in family)
+        sizes[number], family = 0, [pid]
+        for member in family:
+            try:
+                sizes[number] += psutil.Process(member).memory_info().rss
+                family += _children(member) if children is None else children.get(member, ())
+            except (psutil.Error, OSError):
+                continue  # it has ended
     return sizes
 
 
-def _size(process: object, gone: type[Exception]) -> int:
-    try:
-        return int(process.memory_info().rss)  # type: ignore[attr-defined]
-    except gone:
-        return 0
+def _children(pid: int) -> list[int]:
+    """Return the children of a process as Linux lists them, by the thread that started each."""
+    found: list[int] = []
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{thread}/children", "rb", buffering=0) as file:
+            found += map(int, file.read().split())
+    return found

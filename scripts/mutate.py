@@ -135,7 +135,9 @@ NOT_HERE = (
     "tests/transcripts/stores/test_kills.py",
     "tests/transcripts/test_real_cli.py",
 )
-ARGUMENTS = ("-q", "--capture=no", "--shell=asyncio", "-pno:cacheprovider", "-pno:xdist", "-m", "not real_cli")
+# The tests of other packages run on asyncio only: what shells have of their own is here, and is generated elsewhere.
+ON_EVERY_SHELL = ("transports", "waiting")
+ARGUMENTS = ("-q", "--capture=no", "-pno:cacheprovider", "-pno:xdist", "-m", "not real_cli")
 OUTCOMES = ("killed", "survived", "no tests", "timeout", "equivalent", "not valid")
 KILLED, SURVIVED, NO_TESTS, TIMEOUT, EQUAL, BROKEN = OUTCOMES
 EXIT = {0: SURVIVED, 1: KILLED, 3: BROKEN}
@@ -174,6 +176,12 @@ def tests_of(path: Path) -> list[str]:
         users = (file.relative_to(PROJECT).as_posix() for file in importers(path))  # tables, which no test executes
         own += sorted(name for name in users if Path(name).name.startswith("test_"))
     return own
+
+
+def shells(paths: Sequence[Path]) -> list[str]:
+    """Return the arguments of pytest that choose on which shells the tests of files and packages run."""
+    packages = {path.relative_to(PROJECT / "src" / "bridle").parts[0] for path in paths}
+    return [] if packages.intersection(ON_EVERY_SHELL) else ["--shell=asyncio"]
 
 
 @functools.cache
@@ -787,7 +795,7 @@ def main() -> int:
 
     told()
     trial = Trial(mutants, chosen, told)
-    status = pytest.main([*ARGUMENTS, *ignored, *folders], [trial]) if mutants else pytest.ExitCode.OK
+    status = pytest.main([*ARGUMENTS, *shells(paths), *ignored, *folders], [trial]) if mutants else pytest.ExitCode.OK
     listed = equivalent()
     for path, (group, _) in by_path.items():
         report(path, group, listed)

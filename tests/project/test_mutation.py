@@ -120,6 +120,12 @@ def test_a_module_of_tables_has_the_tests_that_import_it(mutate: Any) -> None:
     assert direct <= set(found)
 
 
+def test_the_loops_of_trio_and_threads_are_measured_on_their_shells(mutate: Any) -> None:
+    waiting, launch = (PROJECT / "src" / "bridle" / name for name in ("waiting/event_loops.py", "launch"))
+    assert mutate.shells([waiting]) == mutate.shells([launch, waiting]) == []
+    assert mutate.shells([launch]) == ["--shell=asyncio"]
+
+
 def test_rates_of_several_runs_are_pooled(mutate: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page, listed = tmp_path / "page.md", tmp_path / "equivalent.toml"
     page.write_text(f"Before.\n\n{mutate.TABLE_BEGINS}\n\nold\n\n{mutate.TABLE_ENDS}\n\nAfter.\n", encoding="utf-8")

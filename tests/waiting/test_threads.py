@@ -8,7 +8,9 @@ import gc
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 import anyio
 import pytest
@@ -88,7 +90,7 @@ def test_no_function_waits_for_another_one() -> None:
 
 
 def test_one_that_runs_at_the_end_ends_when_it_returns() -> None:
-    threads = Threads()
+    threads = Threads(idle_seconds=1e6)
     go, runs = threading.Event(), threading.Event()
 
     found: list[threading.Thread] = []
@@ -105,6 +107,20 @@ def test_one_that_runs_at_the_end_ends_when_it_returns() -> None:
     go.set()
     found[0].join(patience(WAIT))
     assert not found[0].is_alive()
+
+
+def test_one_that_goes_to_rest_during_the_end_ends_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = Threads(idle_seconds=1e6)
+
+    class Late(deque[Any]):
+        def append(self, inbox: object) -> None:
+            threads.end()
+            super().append(inbox)
+
+    monkeypatch.setattr(threads, "_idle", Late())
+    thread = run(threads)
+    thread.join(patience(WAIT))
+    assert not thread.is_alive()
 
 
 def test_an_idle_thread_holds_on_to_nothing() -> None:
@@ -192,6 +208,9 @@ def test_the_main_thread_looks_for_signals_while_it_waits(seconds: float | None)
     event = Waited()
     assert wait_for(event, seconds)
     assert event.waits == [1.0] * 4
+    short = Waited()
+    assert wait_for(short, 0.9)
+    assert all(wait is not None and wait <= 0.9 for wait in short.waits)
     there = Waited()
     thread = threading.Thread(target=wait_for, args=(there, seconds))
     thread.start()

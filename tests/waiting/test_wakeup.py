@@ -37,6 +37,26 @@ def test_a_flag_stays_raised_until_it_is_cleared_and_never_blocks() -> None:
         wakeup.close()
 
 
+@pytest.mark.usefixtures("kind")
+def test_a_program_without_stdin_has_flags_too() -> None:
+    """There the first descriptor that is free is 0."""
+    kept = os.dup(0)
+    try:
+        os.close(0)
+        wakeup = Wakeup()
+        assert wakeup.fileno() == 0
+        wakeup.set()
+        assert raised(wakeup)
+        wakeup.clear()
+        assert not raised(wakeup)
+        wakeup.close()
+        with pytest.raises(OSError, match="Bad file"):
+            os.fstat(0)
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
+
+
 def test_what_is_written_never_goes_to_whoever_has_the_descriptor_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """The eight bytes of a flag in the pipe in which `Popen` waits for the error of a start made that wait for ever."""
     wakeup = Wakeup()

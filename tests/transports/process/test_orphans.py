@@ -106,6 +106,7 @@ def test_one_that_stays_is_ended_with_its_descendants(started: Making, caplog: p
         "ORPHAN_ENDED",
         process.pid,
     )
+    assert f"CLI {process.pid} of a program that is gone" in record.getMessage()
 
 
 @pytest.mark.usefixtures("at_once")

@@ -98,11 +98,12 @@ def test_names_with_brackets_and_spaces(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/bin/ps").exists(), reason="there is no /bin/ps here")
-def test_where_there_is_no_proc() -> None:
+def test_where_there_is_no_proc(monkeypatch: pytest.MonkeyPatch) -> None:
     """The way of macOS, as far as Linux can show it."""
     with started(PARENT) as process:
         ((child, start_time),) = descendants(process.pid, linux=False)
         assert " " not in start_time
+        monkeypatch.setenv("TZ", "XYZ-5")  # a program that changes its time zone still knows its processes
         assert identity(child, linux=False) == (child, start_time)
         assert marked_with("x", linux=False) == []
         process.communicate(b"")

@@ -104,7 +104,7 @@ def files(tmp_path: Path) -> Path:
             ["its first line names the interpreter '/nowhere/python', which", "Install the"],
         ),
         (errno.ENOENT, "bare", None, ["its first line names the interpreter '', which does not exist"]),
-        (errno.ENOENT, "binary", None, ["the loader that it needs does not", "another C library", "`-musl` on Alpine"]),
+        (errno.ENOENT, "binary", None, ["loader that it needs does not", "another C library. Install the", "`-musl`"]),
         (errno.ENOENT, "folder", "absent", ["absent' does not exist", "Create it or pass another `cwd`."]),
         (errno.ENOTDIR, "script", "script", ["script' is not a directory", "Create it or pass another `cwd`."]),
         (errno.EACCES, "folder", "folder", ["(it is a directory)", "must be the path of the program itself"]),

@@ -16,6 +16,7 @@ from typing import IO
 
 import pytest
 
+from bridle.transports.process import watchdog as watchdog_module
 from bridle.transports.process import watchdog_main
 from bridle.transports.process.processes import CHILD_ID_VARIABLE, identity
 from bridle.transports.process.watchdog import Watchdog
@@ -187,7 +188,12 @@ def test_a_watchdog_that_was_stopped_costs_no_time(dog: Watchdog) -> None:
 
 
 @shows("process.host-ends")
-def test_a_list_that_became_long_holds_who_is_there_and_nobody_else(dog: Watchdog) -> None:
+def test_a_list_that_became_long_holds_who_is_there_and_nobody_else(
+    dog: Watchdog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchdog_module, "_LONGEST_LIST", 1000)
+    folder = tmp_path / "private"
+    folder.mkdir()
     with sleeper(ONE) as process, sleeper(TWO) as removed:
         who = identity(process.pid)
         assert who is not None
@@ -195,7 +201,8 @@ def test_a_list_that_became_long_holds_who_is_there_and_nobody_else(dog: Watchdo
         dog.started(ONE, who)
         dog.add(TWO)
         dog.remove(TWO)
-        for number in range(20_000):
+        dog.add_folder(str(folder))
+        for number in range(100):
             dog.add(f"{number}-gone")
             dog.remove(f"{number}-gone")
         pid = dog.pid
@@ -204,6 +211,7 @@ def test_a_list_that_became_long_holds_who_is_there_and_nobody_else(dog: Watchdo
         assert process.wait(patience(5)) == -15
         os.waitpid(pid, 0)
         assert removed.poll() is None
+        assert not folder.exists()
         removed.communicate(b"")
 
 

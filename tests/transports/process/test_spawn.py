@@ -111,7 +111,7 @@ def files(tmp_path: Path) -> Path:
         (errno.EACCES, "script", "folder", ["chmod +x", "who may become `user`"]),
         (errno.EPERM, "script", None, ["chmod +x", "who may become `user`"]),
         (errno.ENOEXEC, "script", None, ["not a program for this machine", "platform and processor"]),
-        (errno.E2BIG, "script", None, ["arguments and the environment together are too long", "use files"]),
+        (errno.E2BIG, "script", None, ["The arguments and the environment together are too long", "use files"]),
         (errno.EMFILE, "absent", "absent", ["This process has too many open files", "ulimit -n"]),
         (errno.EIO, "script", None, ["Input/output error"]),
     ],

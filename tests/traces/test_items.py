@@ -10,7 +10,7 @@ import pytest
 
 from bridle.traces.items import LANES, Item
 from bridle.traces.reading import Trace, read_trace
-from tests.traces.written import Tape, call, everything, text
+from tests.traces.written import HEADER, Tape, call, everything, text
 
 Row = tuple[str, str, str, str, str, str]
 
@@ -131,6 +131,7 @@ def test_every_item_of_a_run_has_its_times_and_its_place(tmp_path: Path) -> None
             system("task_notification", task_id="unknown", status="completed", summary="done"),
             ("session", "task", "", "done", "completed", "note"),
         ),
+        (system("task_notification", task_id="unknown", summary="gone"), ("session", "task", "", "gone", "", "note")),
         (
             user("[Request interrupted by user]"),
             ("session", "interrupt", "", "[Request interrupted by user]", "", "failed"),
@@ -142,6 +143,10 @@ def test_every_item_of_a_run_has_its_times_and_its_place(tmp_path: Path) -> None
         (
             {"type": "assistant", "message": {"id": "m1", "content": [text("sorry")]}, "error": "rate_limit"},
             ("model", "model", "", "sorry", "rate_limit", "failed"),
+        ),
+        *(
+            ({"type": "assistant", "message": {"content": content}}, ("model", "model", "", title, "", "ok"))
+            for content, title in (("plain", "plain"), ([{"type": "text"}], ""))
         ),
         *(
             (
@@ -302,12 +307,12 @@ def test_a_reply_names_its_calls(tmp_path: Path) -> None:
     tape = Tape()
     calls = [call(name, f"t{number}") for number, name in enumerate(("Bash", "Read", "Edit"))]
     usage = {"input_tokens": 1}
-    for blocks in (calls[:2], calls[2:], [text("So.")]):
+    for blocks in (calls[:2], calls[2:], [text("So."), text("Then.")]):
         tape.into({"type": "assistant", "message": {"id": "m1", "model": "m", "content": blocks, "usage": usage}})
     model, *tools = read(tape, tmp_path).builder.items
     assert row(model) == ("model", "model", "m", "So.", "calls Bash, Read, Edit", "ok")
     assert [tool.refs for tool in tools] == [[("call", 1, 0)], [("call", 1, 1)], [("call", 2, 0)]]
-    assert model.refs == [("block", 1, 0), ("block", 1, 1), ("block", 2, 0), ("block", 3, 0)]
+    assert model.refs == [("block", 1, 0), ("block", 1, 1), ("block", 2, 0), ("block", 3, 0), ("block", 3, 1)]
 
 
 def test_what_goes_on_is_open_and_has_all_its_lines(tmp_path: Path) -> None:
@@ -316,8 +321,9 @@ def test_what_goes_on_is_open_and_has_all_its_lines(tmp_path: Path) -> None:
     tape.into(system("task_started", task_id="b1", task_type="local_bash", is_backgrounded=True))
     for subtype in ("task_progress", "task_updated"):
         tape.into(system(subtype, task_id="b1"))
-    hook, task = read(tape, tmp_path).builder.items
-    assert [(item.status, item.end) for item in (hook, task)] == [("open", None)] * 2
+    tape.reply(1, call("Bash", "t1", command="ls"))
+    hook, task, _, bash = read(tape, tmp_path).builder.items
+    assert [(item.status, item.end) for item in (hook, task, bash)] == [("open", None)] * 3
     assert hook.refs == [("ask", 1, -1)]
     assert task.refs == [("task", 2, -1), ("task", 3, -1), ("task", 4, -1)]
 
@@ -349,6 +355,7 @@ def test_the_end_by_the_host_is_an_item_and_a_reason(
     tape.put(kind, **fields)
     trace = read(tape, tmp_path)
     assert row(trace.builder.items[1]) == ("session", "stop", "", how, "", "note")
+    assert trace.builder.items[1].refs == [("entry", 2, -1)]
     stop = trace.builder.sessions[0].finished().stop
     assert stop is not None
     assert (stop.level, stop.text, stop.item) == ("warn", how, 1)
@@ -366,6 +373,10 @@ def test_the_end_by_the_host_is_an_item_and_a_reason(
             "denied by hologram (rule)",
         ),
         ({"decision": "accept", "source": "hologram"}, False, "ok", "allowed by hologram"),
+        (
+            {"decision": "accept", "source": "x" * 50, "reason_type": "y" * 50},
+            *(False, "ok", f"allowed by {'x' * 39}… ({'y' * 39}…)"),
+        ),
         ({"decision": "accept", "source": "hologram"}, True, "failed", "allowed by hologram"),
         ({"decision": "accept", "source": "config"}, False, "ok", "allowed by a rule or setting"),
         (
@@ -389,6 +400,183 @@ def test_a_result_says_who_decided(
         tape.result_of("t1", "x", failed=failed, **more)
         bash = read(tape, tmp_path).builder.items[1]
         assert (bash.status, bash.decision, bash.outcome) == (status, decision, "x")
+
+
+def test_a_reply_is_shown_while_it_is_written(tmp_path: Path) -> None:
+    def stream(kind: str, agent: str | None = None, **fields: Any) -> None:
+        tape.into({"type": "stream_event", "event": {"type": kind, **fields}, "parent_tool_use_id": agent})
+
+    def begins(message_id: str, agent: str | None = None) -> None:
+        message = {"id": message_id, "model": "m", "usage": {"input_tokens": 7, "output_tokens": 1}}
+        stream("message_start", agent, message=message)
+
+    tape = Tape()
+    stream("content_block_delta")  # of a reply whose beginning is not in the file
+    tape.into(system("status", status="requesting", permissionMode="plan"))
+    begins("m1")
+    stream("content_block_delta", usage={"output_tokens": 500})
+    begins("m2", "t1")  # of a subagent, at the same time
+    stream("message_delta", usage={"output_tokens": 40})
+    stream("message_delta", usage={"output_tokens": 30})  # what was counted is not counted again
+    content = [text("Done.")]
+    usage = {"input_tokens": 7, "output_tokens": 2}
+    tape.into({"type": "assistant", "message": {"id": "m1", "model": "m", "content": content, "usage": usage}})
+    builder = read(tape, tmp_path).builder
+    assert [(row(item), item.start, item.end) for item in builder.items] == [
+        (("model", "model", "m", "Done.", "", "ok"), 0.2, 0.8),
+        (("model", "model", "m", "", "", "ok"), 0.5, 0.5),
+    ]
+    assert [(sample.item, sample.at, sample.input, sample.output) for sample in builder.samples] == [
+        (0, 0.3, 7, 40),
+        (1, 0.5, 7, 1),
+    ]
+    session = builder.sessions[0].finished()
+    assert session.rules == [("set_permission_mode", "plan")]
+    assert session.usage == {"input": 14, "output": 41, "cache_read": 0, "cache_write": 0}
+    assert session.seconds == 0.8
+
+
+def test_what_is_not_said_is_empty(tmp_path: Path) -> None:
+    tape = Tape()
+    tape.lines[0] = json.dumps({"format": HEADER["format"], "version": HEADER["version"]})
+    tape.put("prompt")
+    tape.put("stderr")
+    tape.into({"type": "assistant", "message": {"content": [{"type": "tool_use", "id": "t1"}]}})
+    tape.asked("h1", "hook_callback")
+    tape.answered("h1", {})
+    tape.asked("p1", "can_use_tool", tool_name="Bash")
+    tape.answered("p1", {})
+    tape.asked("s1", "mcp_message", server_name="shop", message={"method": "tools/call"})
+    tape.into(system("task_started", task_id="b1"))
+    tape.into(system("compact_boundary"))
+    tape.into(system("api_retry", attempt=1, max_retries=2))
+    tape.into(system("news"))
+    trace = read(tape, tmp_path)
+    assert [row(item) for item in trace.builder.items] == [
+        ("session", "prompt", "", "", "", "ok"),
+        ("session", "stderr", "", "", "", "failed"),
+        ("model", "model", "", "", "calls ", "ok"),
+        ("tools", "tool", "", "", "", "open"),
+        ("hooks", "hook", "", "", "continue", "ok"),
+        ("permissions", "permission", "Bash", "", "", "ok"),
+        ("tools", "mcp", "shop: tools/call", "", "", "open"),
+        ("background", "task", "", "b1", "", "open"),
+        ("session", "compaction", "", "", "", "note"),
+        ("session", "retry", "", "try 1 of 2", "", "failed"),
+        ("session", "notice", "", "news", "", "note"),
+    ]
+    assert (trace.reader.facts, trace.builder.sessions[0].info.facts) == ([], [])
+    assert {item.parent for item in trace.builder.items} == {-1}
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "expected"),
+    [
+        ("in", {"x": "y", "text": "not JSON"}, ("session", "no frame", "", "not JSON", "", "failed")),
+        ("in", {"oversized": 9000}, ("session", "no frame", "", "a line of 9000 bytes or more", "", "failed")),
+        ("in", {"base64": "/zE="}, ("session", "no frame", "", "\ufffd1", "", "failed")),
+        (
+            *("start_error", {"error": "CLINotFoundError", "message": "no CLI"}),
+            ("session", "start", "", "no CLI", "CLINotFoundError", "failed"),
+        ),
+        ("exit", {"code": 3}, ("session", "exit", "", "exit code 3", "", "failed")),
+        ("exit", {"code": None}, ("session", "exit", "", "no status", "", "note")),
+        ("start", {"arguments": ["--print", "go"]}, ("session", "start", "", "--print go", "", "ok")),
+    ],
+)
+def test_an_entry_becomes_its_item(tmp_path: Path, kind: str, fields: dict[str, Any], expected: Row) -> None:
+    tape = Tape()
+    tape.put(kind, **fields)
+    trace = read(tape, tmp_path)
+    assert [(row(item), item.refs, item.start, item.end) for item in trace.builder.items] == [
+        (expected, [("entry", 1, -1)], 0.1, 0.1)
+    ]
+    assert trace.builder.sessions[0].finished().failed == (expected[-1] == "failed")
+
+
+@pytest.mark.parametrize(
+    ("fields", "title"),
+    [
+        ({"command": "ls", "file_path": "/a", "description": "List"}, "ls"),
+        ({"prompt": "Go.", "description": "Look"}, "Look"),
+        ({"prompt": "Go.", "skill": "pdf"}, "pdf"),
+        ({"query": "tea", "url": "https://shop.example"}, "https://shop.example"),
+        ({"pattern": "def", "path": "/src"}, "/src"),
+        ({"notebook_path": "/a.ipynb", "pattern": "x"}, "/a.ipynb"),
+        ({"query": 7, "prompt": "Go."}, "Go."),
+        ({"article": "Käse"}, '{"article": "Käse"}'),
+        ({"command": "a\n  b\tc"}, "a b c"),
+        ({"command": "x" * 240}, "x" * 240),
+        ({"command": "x" * 241}, "x" * 239 + "…"),
+        ({"article": "x" * 2000}, '{"article": "' + "x" * 226 + "…"),
+    ],
+)
+def test_a_call_is_called_by_its_most_telling_argument(tmp_path: Path, fields: dict[str, Any], title: str) -> None:
+    tape = Tape()
+    tape.reply(1, call("Tool", "t1", **fields))
+    tape.asked("p1", "can_use_tool", tool_name="Tool", input=fields)
+    _, made, asked = read(tape, tmp_path).builder.items
+    assert (made.title, asked.title) == (title, title)
+
+
+def test_rules_and_modes_that_the_permission_callback_sets_are_noted_once(tmp_path: Path) -> None:
+    added = {"rules": [{"toolName": "Read"}, {"toolName": "Bash", "ruleContent": "ls"}], "behavior": "allow"}
+    updates = [{**added, "destination": "session"}, {"mode": "acceptEdits", "destination": "localSettings"}]
+    tape = Tape()
+    tape.put(
+        "start",
+        arguments=["--tools", "Read,Bash", "--disallowed-tools=WebFetch", "--dangerously-skip-permissions", "go"],
+    )
+    for request in ("p1", "p2"):
+        tape.asked(request, "can_use_tool", tool_name="Bash", input={})
+        tape.answered(request, {"behavior": "allow", "updatedPermissions": updates})
+    assert read(tape, tmp_path).builder.sessions[0].info.rules == [
+        ("--tools", "Read,Bash"),
+        ("--disallowed-tools", "WebFetch"),
+        ("--dangerously-skip-permissions", "all tools run without asking"),
+        ("permission callback, allow (session)", "Read"),
+        ("permission callback, allow (session)", "Bash(ls)"),
+        ("permission callback (localSettings)", "acceptEdits"),
+    ]
+
+
+def test_an_agent_in_the_background_is_an_item_of_its_own(tmp_path: Path) -> None:
+    tape = Tape()
+    tape.reply(1, call("Agent", "t1", prompt="Count it."))
+    started = {"task_id": "a1", "tool_use_id": "t1", "task_type": "local_agent", "is_backgrounded": True}
+    tape.into(system("task_started", **started, description="Count"))
+    hook = {"hook_event_name": "PreToolUse", "tool_name": "Bash", "agent_id": "a1"}
+    tape.asked("h1", "hook_callback", input=hook)
+    tape.asked("p1", "can_use_tool", tool_name="Bash", agent_id="a1")
+    tape.into(system("task_notification", task_id="a1", status="stopped"))
+    _, agent, task, *asked = read(tape, tmp_path).builder.items
+    assert (row(agent), agent.end) == (("subagents", "subagent", "Agent", "Count it.", "", "open"), None)
+    assert agent.refs == [("call", 1, 0), ("task", 2, -1)]
+    assert row(task) == ("background", "task", "local_agent", "Count", "stopped", "failed")
+    assert (task.parent, [item.parent for item in asked]) == (1, [1, 1])
+
+
+def test_a_turn_that_failed_has_its_reason_and_its_errors(tmp_path: Path) -> None:
+    tape = Tape()
+    for prompt in ("One", "Two", "Three"):
+        tape.prompt(prompt)
+    tape.result("error_during_execution", errors=["It broke.", 7], terminal_reason="api_error", total_cost_usd=0.5)
+    tape.result(result=None, terminal_reason=None, total_cost_usd=None)
+    trace = read(tape, tmp_path)
+    *prompts, failed, done = trace.builder.items
+    assert row(failed) == (
+        *("session", "result", "api_error", "It broke.; 7", "error_during_execution, api_error", "failed"),
+    )
+    assert row(done) == ("session", "result", "success", "success", "success", "ok")
+    assert [(prompt.end, prompt.outcome) for prompt in prompts] == [
+        (0.4, "answered: error_during_execution"),
+        (0.5, "answered: success"),
+        (0.3, ""),
+    ]
+    session = trace.builder.sessions[0].finished()
+    assert (session.cost, session.failed) == (0.5, 1)
+    assert session.usage == {"input": 80, "output": 40, "cache_read": 600, "cache_write": 120}
+    assert [(sample.at, sample.item, sample.cost) for sample in trace.builder.samples] == [(0.4, 3, 0.5)]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from bridle.errors import SessionNotFoundError
+from bridle.traces import reading
 from bridle.traces.items import LANES, Item
 from bridle.traces.page import write_page
 from bridle.traces.reading import GrowingTrace, Trace, read_trace
@@ -300,9 +301,24 @@ def test_sessions_of_one_file_are_apart(tmp_path: Path) -> None:
     (tmp_path / "two.jsonl").write_text("\n".join(mixed) + "\n")
     builder = read_trace(tmp_path / "two.jsonl").builder
     assert len(builder.sessions) == 2
+    names = [session.info.name for session in builder.sessions]
+    assert names == ["session", "session"]
     kinds = [[item.kind for item in builder.items if item.session == number] for number in (0, 1)]
     assert kinds[0] == kinds[1]
     assert all(builder.items[item.parent].session == item.session for item in builder.items if item.parent >= 0)
+
+
+def test_a_session_that_starts_again_is_another_one(tmp_path: Path) -> None:
+    tape = Tape()
+    tape.put("start", name="shop")
+    tape.prompt("One")
+    tape.at = 0.0
+    tape.put("start", one_shot=True)
+    tape.prompt("Two")
+    builder = read_trace(tape.write(tmp_path / "run.jsonl")).builder
+    assert [session.info.name for session in builder.sessions] == ["shop", "query"]
+    assert [(item.session, item.title) for item in builder.items] == [(0, ""), (0, "One"), (1, ""), (1, "Two")]
+    assert [builder.lines.about(number)[0] for number in range(5)] == [0, 0, 0, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -381,6 +397,24 @@ def test_damaged_files_are_read_as_far_as_possible(tmp_path: Path) -> None:
     assert items(trace, "prompt")
     assert [problem.split(":")[0] for problem in trace.builder.problems[:3]] == [
         f"line {number} cannot be read" for number in (1, 2, 3)
+    ]
+    assert trace.reader.facts == [
+        ("Bridle", "0.1.0"),
+        ("Claude Code", "2.1.330"),
+        ("recorded", "2026-01-01T00:00:00+00:00"),
+    ]
+    lines = trace.builder.lines
+    assert [lines.about(number) for number in (0, 3)] == [(0, 0.0, "line"), (0, 0.0, "header")]
+
+
+def test_the_problems_of_a_file_have_a_limit(tmp_path: Path) -> None:
+    path = tmp_path / "rubbish.jsonl"
+    path.write_text("\n\n" + "rubbish\n" * 60)
+    problems = read_trace(path).builder.problems
+    assert problems[0] == "it has no header: it is not a trace, or its beginning is lost"
+    assert problems[-1] == "and more like these"
+    assert [problem.partition(" cannot")[0] for problem in problems[1:-1]] == [
+        f"line {number}" for number in range(3, 53)
     ]
 
 
@@ -469,13 +503,67 @@ def test_names_that_are_not_utf_8_do_not_break_the_page(tmp_path: Path) -> None:
     assert read_trace(talk).builder.problems == ["subagent \\udcfc: No such file or directory"]
 
 
+def test_the_facts_and_moments_of_a_conversation(tmp_path: Path) -> None:
+    moments = ["2026-01-01T00:00:05Z", "2026-01-01T00:00:02Z", "not a moment", "2026-01-01T00:00:06.25Z", None]
+    lines = [
+        {
+            **entry("assistant", number, message={"id": f"m{number}", "model": f"model-{number}", "content": "x"}),
+            "timestamp": moment,
+            "cwd": f"/srv/{number}",
+            "gitBranch": "main",
+            "sessionId": f"s{number}",
+        }
+        for number, moment in enumerate(moments)
+    ]
+    lines.append({"type": "system", "subtype": "compact_boundary", "timestamp": "2026-01-01T00:00:08Z"})
+    lines.append({"type": "attachment", "attachment": {"type": "file"}})
+    lines.append({"type": "queue-operation", "operation": "enqueue"})
+    path = tmp_path / "talk.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines) + "[]\n")
+    trace = read_trace(path)
+    session = trace.builder.sessions[0].finished()
+    assert session.facts == [
+        ("source", "a conversation on the disk: it has no control frames"),
+        ("started", "2026-01-01T00:00:05Z"),
+        ("folder", "/srv/0"),
+        ("branch", "main"),
+        ("Claude Code", "2.1.330"),
+        ("session", "s0"),
+        ("model", "model-4"),
+    ]
+    assert (session.name, session.seconds, trace.title) == ("talk.jsonl", 3.0, "talk.jsonl")
+    assert [item.end for item in trace.builder.items] == [0.0, 0.0, 0.0, 1.25, 1.25, 3.0]
+    table = trace.builder.lines
+    assert [table.about(number) for number in (3, 5, 6, 7)] == [
+        (0, 1.25, "assistant"),
+        (0, 3.0, "system · compact_boundary"),
+        (0, 3.0, "attachment · file"),
+        (0, 3.0, "queue-operation · enqueue"),
+    ]
+    assert [table.labels[table.table[4 * number + 2]][0] for number in (0, 5, 7)] == ["in", "other", "other"]
+    assert trace.builder.problems == ["line 9 is not a JSON object"]
+
+
+def test_a_subagent_without_its_call_comes_last(tmp_path: Path) -> None:
+    path = conversation(tmp_path / "talk.jsonl")
+    (tmp_path / "talk" / "subagents" / "agent-a1.meta.json").unlink()
+    trace = read_trace(path)
+    assert [(item.kind, item.start, item.parent) for item in trace.builder.items][-2:] == [
+        ("model", 2.0, -1),
+        ("tool", 2.0, -1),
+    ]
+    assert dict(trace.builder.sessions[0].info.facts)["folder"] == "/home/me"
+
+
 def test_a_session_id_opens_its_conversation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
     folder = tmp_path / "projects" / "-work"
     folder.mkdir(parents=True)
     session = "00000000-0000-4000-8000-000000000001"
     conversation(folder / f"{session}.jsonl")
-    assert len(read_trace(session).builder.items) == 6
+    trace = read_trace(session)
+    assert (trace.title, len(trace.builder.items)) == ("Hello nothing secret", 6)
+    assert read_trace(session, title="Mine").title == "Mine"
     with pytest.raises(SessionNotFoundError):
         read_trace("00000000-0000-4000-8000-000000000002")
 
@@ -497,3 +585,32 @@ def test_a_growing_file_is_read_on(tmp_path: Path) -> None:
     growing.update()
     assert growing.epoch == 2
     assert items(growing.trace, "prompt")[0].title == "Again."
+    path.write_bytes(whole[:900].encode().replace(b"\n", b"\r\n"))  # the same file, shorter
+    growing.update()
+    assert growing.epoch == 3
+    assert items(growing.trace, "prompt")[0].title == "Look at <b>this</b>."
+    assert all(b"\r" not in growing.trace.builder.lines.line(n) for n in range(len(growing.trace.builder.lines)))
+
+
+def test_a_growing_file_is_read_in_parts(tmp_path: Path) -> None:
+    path = everything().write(tmp_path / "run.jsonl")
+    growing = GrowingTrace(path)
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes() * 2)
+    known = len(growing.trace.builder.lines)
+    counts = []
+    for _ in range(3):
+        growing.update(size // 2 + 1)
+        counts.append(len(growing.trace.builder.lines))
+    assert known < counts[0] < counts[1] == counts[2] == 2 * known
+    assert growing.epoch == 1
+
+
+def test_a_line_of_a_growing_file_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_LONGEST", 1000)
+    path = everything().write(tmp_path / "run.jsonl")
+    with path.open("a") as file:
+        file.write("x" * 1001)
+    growing = GrowingTrace(path)
+    assert growing.trace.builder.problems == ["a line of more than 1000 bytes was left out"]
+    assert growing.trace.builder.items == read_trace(path).builder.items

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import partial
 from pathlib import Path
 
@@ -63,12 +64,16 @@ def test_prompts_replies_tools_decisions_and_results_count(tmp_path: Path) -> No
         tape.result()
         return tape
 
-    same = ("Go.", "I go.", "ls", "allow", "a.txt")
+    long = "Go. " * 80 + "\n"
+    same = (long, "I go.", "ls", "allow", "a.txt")
     changes = {
-        ("Stop.", *same[1:]): ["-prompt: Go.", "+prompt: Stop."],
+        (f"{long}Stop.", *same[1:]): ["+    Stop."],
         (*same[:1], "I run.", *same[2:]): ["-reply: I go.", "+reply: I run."],
         (*same[:2], "pwd", *same[3:]): ["-    command: ls", "+    command: pwd"],
         (*same[:4], "b.txt"): ["-  result: a.txt", "+  result: b.txt"],
+        (*same[:4], "a.txt "): ["-  result: a.txt", "+  result: a.txt "],
+        (*same[:4], "a.txt\n\n"): [],
+        (*same[:4], "in 20 ms"): ["-  result: a.txt", "+  result: in <time>"],
     }
     for changed, expected in changes.items():
         assert diff(tmp_path, run(*same), run(*changed)) == expected
@@ -76,6 +81,76 @@ def test_prompts_replies_tools_decisions_and_results_count(tmp_path: Path) -> No
     assert denied[0] == "-  decision: allowed by the permission callback"
     assert "+  decision: denied by the permission callback" in denied
     assert diff(tmp_path, run(*same), run(*same[:4], "b.txt"), results=False) == []
+
+
+def test_the_outline_of_a_run(tmp_path: Path) -> None:
+    tape = everything(said="x")
+    tape.out({"type": "control_request", "request_id": "o1", "request": {"subtype": "set_model", "model": "m2"}})
+    tape.out({"type": "control_request", "request_id": "o2", "request": {"subtype": "initialize"}})
+    tape.out({"type": "control_request", "request_id": "o3", "request": {"subtype": "interrupt"}})
+    tape.into(
+        {"type": "system", "subtype": "compact_boundary", "compact_metadata": {"trigger": "auto", "pre_tokens": 5}}
+    )
+    tape.into({"type": "system", "subtype": "api_retry", "attempt": 1, "max_retries": 3})
+    tape.into({"type": "user", "message": {"content": "a note"}, "isSynthetic": True})
+    hook = {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": "rm"}}
+    tape.asked("h2", "hook_callback", input=hook)
+    tape.answered("h2", {"decision": "block", "reason": "no"})
+    tape.reply(9, call("Bash", "t9", command="ls", timeout=5, background=False))
+    tape.put("prompt", text="of one shot")
+    for line in everything(Tape("s2"), said="y").lines[2:3]:
+        tape.lines.append(line)
+    trace = read_trace(tape.write(tmp_path / "run.jsonl"))
+    assert outline(trace) == [
+        "session 0 session",
+        "prompt: x",
+        "reply: I say x",
+        *("tool: Bash", "    command: echo x", "  decision: allowed by the permission callback", "  result: it said x"),
+        *(
+            "tool: Edit",
+            "    file_path: /home/me/a.py",
+            "    new_string: one",
+            "    three",
+            "    ",
+            "    old_string: one",
+        ),
+        *("    two", "  decision: denied by the permission callback: No: x", "  failed: No: x"),
+        *("subagent: Agent", "    description: Count", "    prompt: Count it.", "    subagent_type: general-purpose"),
+        "  result: There are 12.",
+        *("  tool: Bash", "      command: wc", "    result: 12"),
+        "reply: All is done.",
+        *("outcome: success", "exit: exit code 0"),
+        'operation: set_model {"model": "m2"}',
+        "interrupt: ",
+        *("compaction: auto 5", "retry: try 1 of 3", "message: a note"),
+        "hook: PreToolUse block: no",
+        *("tool: Bash", "    background: false", "    command: ls", "    timeout: 5", "  no result: "),
+        "prompt: of one shot",
+        "session 1 session",
+        "prompt: y",
+    ]
+    assert [line for line in outline(trace, results=False) if "result:" in line or "failed:" in line] == [
+        "  no result: "
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("x" * 200, ["x" * 200]),
+        ("x" * 201, [f"{'x' * 200} ... [hash]"]),
+        ("\n".join("x" * 40), ["x"] * 40),
+        ("\n".join("x" * 42), [*["x"] * 40, "... 2 more lines [hash]"]),
+    ],
+    ids=["longest line", "long line", "most lines", "many lines"],
+)
+def test_long_texts_are_cut(tmp_path: Path, said: str, shown: list[str]) -> None:
+    tape = Tape()
+    tape.prompt(said)
+    trace = read_trace(tape.write(tmp_path / "run.jsonl"))
+    found = [re.sub(r"\[[0-9a-f]{8}\]$", "[hash]", line) for line in outline(trace)]
+    assert found == [f"prompt: {shown[0]}", *(f"    {line}" for line in shown[1:])]
+    assert len(outline(trace, full=True)) == len(said.split("\n"))
 
 
 def test_what_is_not_shown_is_compared(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import json
 import re
 import stat
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,13 @@ def test_the_data_is_the_trace(tmp_path: Path) -> None:
     index: dict[str, Any] = json.loads(part(page, "index"))
     lines = part(page, "chunk-0").decode().split("\n")
     assert lines == tape.lines
+    assert (index["title"], index["kind"], index["problems"]) == ("run.jsonl", "recording", [])
+    assert index["facts"][0] == ["Bridle", "0.1.0"]
+    assert [(session["name"], session["cost"], session["stop"]["level"]) for session in index["sessions"]] == [
+        ("session", 0.25, "ok")
+    ]
+    assert [sample[-1] for sample in index["samples"]] == [None] * 5 + [0.25]
+    assert json.loads(re.findall(r'id="config">(.*?)<', page)[0]) == {"live": False}
     assert index["starts"] == [0, len(lines)]
     assert len(index["table"]) == 4 * len(lines)
     assert [len(item) for item in index["items"]] == [12] * len(index["items"])
@@ -103,6 +111,19 @@ def test_only_the_owner_may_read_a_page(tmp_path: Path) -> None:
     page_of(tmp_path / "run.html", everything())
     assert stat.S_IMODE((tmp_path / "run.html").stat().st_mode) == 0o600
     assert {path.name for path in tmp_path.iterdir()} == {"run.html", "run.jsonl"}
+
+
+def test_a_page_that_cannot_be_written_leaves_the_earlier_one(tmp_path: Path) -> None:
+    path = tmp_path / "run.html"
+    assert write_page(path, [b"an earlier ", b"page"]) == 15
+
+    def pieces() -> Iterator[bytes]:
+        yield b"half"
+        raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="full"):
+        write_page(path, pieces())
+    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == {"run.html": b"an earlier page"}
 
 
 def test_the_page_of_a_hostile_conversation_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,8 @@ def test_a_trace_is_read_written_compared_and_served(tmp_path: Path) -> None:
     assert b"<title>again" in traces.html(trace, title="again")
     assert b"<title>one.jsonl" in traces.html(one)
     assert traces.diff(one, one) == traces.diff(trace, one) == []
-    changed = traces.diff(one, other)
+    changed = traces.diff(trace, other)
+    assert changed[:2] == ["--- <first>", f"+++ {other}"]
     assert "-reply: One." in changed
     assert "+reply: Other." in changed
     for server in (traces.inspect(one, follow=True), traces.inspect(trace)):

@@ -109,15 +109,47 @@ def test_tokens_of_a_live_page_are_those_of_the_file(served: Served, path: Path)
     assert usage() == {"input": 40, "output": 20, "cache_read": 300, "cache_write": 60}  # of the result alone
 
 
+def test_much_that_is_new_comes_in_parts(served: Served, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "_MOST_ITEMS", 6)
+    monkeypatch.setattr(serve, "_MOST_LINES", 10)
+    whole = read_trace(path).builder
+    items: dict[int, Any] = {}
+    table: list[int] = []
+    version, parts, more = 0, 0, True
+    while more:
+        answer = served.index(1, version, len(table) // 4)
+        assert len(answer["items"]) <= 6
+        assert len(answer["table"]) <= 40
+        items |= dict(zip(answer["numbers"], answer["items"], strict=True))
+        table += answer["table"]
+        version, more, parts = answer["version"], answer["more"], parts + 1
+    assert [items[number][5] for number in range(len(whole.items))] == [item.title for item in whole.items]
+    assert table == whole.lines.table
+    assert parts == 3
+    assert served.index(9, version, 5)["numbers"] == list(range(6))  # of another epoch, so from the beginning
+    assert served.get("index?epoch=1&samples=2")[1].count(b'"samples_from":2,') == 1
+
+
+def test_a_file_that_is_gone_for_a_while_is_a_problem(served: Served, path: Path) -> None:
+    known = len(served.index()["items"])
+    path.rename(path.with_name("away"))
+    answer = served.index()
+    assert (answer["problems"], len(answer["items"])) == (["the file cannot be read: No such file or directory"], known)
+    path.with_name("away").rename(path)
+    answer = served.index()
+    assert (answer["problems"], answer["epoch"], answer["title"], answer["kind"]) == ([], 1, "run.jsonl", "recording")
+    assert ["Bridle", "0.1.0"] in answer["facts"]
+
+
 @shows("traces.served")
 def test_others_are_refused(served: Served) -> None:
     port = served.server.port
     assert served.get()[0] == 200
     assert served.get(Host=f"localhost:{port}", Origin=f"http://localhost:{port}")[0] == 200
     for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", f"127.0.0.1:{port + 1}", f"[::1]:{port}", ""):
-        assert served.get(Host=host)[0] == 421, host
+        assert served.get(Host=host)[:2] == (421, b"The Host header must name the loopback address.\n"), host
     for origin in ("http://evil.example", "null", f"https://127.0.0.1:{port}", f"http://127.0.0.1:{port + 1}"):
-        assert served.get("index", Origin=origin)[0] == 403, origin
+        assert served.get("index", Origin=origin)[:2] == (403, b"Requests of other sites are refused.\n"), origin
     assert served.get("index", Sec_Fetch_Site="cross-site")[0] == 403
     token = served.server.token
     for whole in (
@@ -130,15 +162,32 @@ def test_others_are_refused(served: Served) -> None:
         "/%2e%2e/",
         f"/{token}",
     ):
-        assert served.get(whole=whole)[0] == 404, whole
+        status, body, _ = served.get(whole=whole)
+        hint = (
+            b""
+            if whole.startswith(f"/{token}") and token + "x" not in whole
+            else b" Use the address that `bridle trace inspect` printed."
+        )
+        assert (status, body) == (404, b"Not found.%s\n" % hint), whole
     for path in ("chunk/-1", "chunk/0/1", "chunk/%30", "chunk/99999999999", "page.css", "index/"):
-        assert served.get(path)[0] == 404, path
+        assert served.get(path)[:2] == (404, b"Not found.\n"), path
     assert served.server.server_address[0] == "127.0.0.1"
 
 
 def test_headers(served: Served) -> None:
-    for path in ("", "index", "chunk/0", "nothing"):
-        headers = served.get(path)[2]
+    kinds = {
+        "": "text/html; charset=utf-8",
+        "index": "application/json",
+        "chunk/0": "application/octet-stream",
+        "chunk/9": "text/plain; charset=utf-8",
+        "nothing": "text/plain; charset=utf-8",
+    }
+    for path, kind in kinds.items():
+        _, body, headers = served.get(path)
+        assert (headers["Content-Type"], headers["Content-Length"]) == (kind, str(len(body)))
+        assert headers["Server"].strip() == "bridle"  # and no version of Python
+        assert headers["Cross-Origin-Opener-Policy"] == "same-origin"
+        assert headers["X-Frame-Options"] == "DENY"
         assert "default-src 'none'" in headers["Content-Security-Policy"]
         assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
         assert headers["Cross-Origin-Resource-Policy"] == "same-origin"

@@ -115,6 +115,28 @@ def test_an_exit_code_that_is_not_known_is_not_told() -> None:
     assert "CLI ended before it was ready." in str(errors.CLIExitedDuringInitError(None))
 
 
+CONTROLS = [*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0)]
+DIRECTIONS = [0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+
+
+@shows("errors.untrusted")
+def test_control_characters_of_both_sets_are_escaped_for_a_terminal() -> None:
+    assert {code: errors.escape_terminal(f"a{chr(code)}[31mb") for code in CONTROLS} == {
+        code: f"a\\x{code:02x}[31mb" for code in CONTROLS
+    }
+    # So are marks that change the direction of text, and halves of characters, which cannot be printed.
+    for code in (*DIRECTIONS, 0xD800, 0xDFFF):
+        assert errors.escape_terminal(f"a{chr(code)}b") == f"a\\u{code:04x}b"
+    plain = " \t\n~\xa0\xe9\u2029\u2065\ud7ff\ue000\U0001f642"
+    assert errors.escape_terminal(plain) == plain
+
+
+def test_a_long_text_for_a_terminal_keeps_its_end() -> None:
+    assert errors.escape_terminal("x" * 3 + "\x9b" * 2, 3) == "[... 2 characters left out] x\\x9b\\x9b"
+    assert errors.escape_terminal("x" * 3, 3) == "xxx"
+    assert errors.escape_terminal("x" * 2001) == f"[... 1 characters left out] {'x' * 2000}"
+
+
 @shows("errors.untrusted")
 def test_control_characters_that_the_cli_says_are_escaped() -> None:
     assert "\x1b" not in str(errors.ControlRejectedError("o", "\x1b[2J", "\x1b[2J"))

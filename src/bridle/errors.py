@@ -77,7 +77,7 @@ __all__ = [
     "text_of",
 ]
 
-_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 INSTALL_HINT = (
     "Install it with `bridle install-cli` or `npm install -g @anthropic-ai/claude-code`, "

@@ -768,6 +768,20 @@ def test_a_background_agent_ends_with_its_task(collected: Collected, status: str
     assert attributes(collected.one("execute_tool Read"))["gen_ai.agent.name"] == "finder"
 
 
+@pytest.mark.parametrize(("kind", "name"), [("finder", "finder"), (None, "subagent"), (7, "subagent")])
+def test_an_agent_ends_with_its_call(collected: Collected, kind: object, name: str) -> None:
+    observed = begun(collected)
+    observed.messages_received([said("m1", called("a", "Task", subagent_type=kind))], ("t1",))
+    observed.messages_received([said("m2", called("b", "Read"), parent="a")], ("t1",))
+    observed.messages_received([outcome("b")], ("t1",))
+    observed.messages_received([outcome("a")], ("t1",))
+    observed.ended(None, 0)
+    agent = collected.one(f"invoke_agent {name}")
+    assert "error.type" not in attributes(agent)  # it was over before the session
+    assert parent(agent) == id_of(collected.one("execute_tool Task"))
+    assert attributes(collected.one("execute_tool Read"))["gen_ai.agent.name"] == name
+
+
 @shows("telemetry.context")
 @pytest.mark.parametrize("step", ["prepare", "finish", "verify"])
 def test_a_step_of_an_attempt_is_current_until_it_ends(collected: Collected, step: Any) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from bridle.traces.compare import difference, outline
+from bridle.traces.compare import block_at, difference, outline
 from bridle.traces.reading import read_trace
 from tests.conftest import RealCLI
 from tests.contract import shows
@@ -98,9 +98,11 @@ def test_the_outline_of_a_run(tmp_path: Path) -> None:
     tape.answered("h2", {"decision": "block", "reason": "no"})
     tape.reply(9, call("Bash", "t9", command="ls", timeout=5, background=False))
     tape.put("prompt", text="of one shot")
+    tape.put("prompt")
     for line in everything(Tape("s2"), said="y").lines[2:3]:
         tape.lines.append(line)
     trace = read_trace(tape.write(tmp_path / "run.jsonl"))
+    assert [block_at(trace, 2, place) for place in (0, 1, -1)] == [text("x"), {}, {}]
     assert outline(trace) == [
         "session 0 session",
         "prompt: x",
@@ -125,7 +127,7 @@ def test_the_outline_of_a_run(tmp_path: Path) -> None:
         *("compaction: auto 5", "retry: try 1 of 3", "message: a note"),
         "hook: PreToolUse block: no",
         *("tool: Bash", "    background: false", "    command: ls", "    timeout: 5", "  no result: "),
-        "prompt: of one shot",
+        *("prompt: of one shot", "prompt: "),
         "session 1 session",
         "prompt: y",
     ]

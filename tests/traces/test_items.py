@@ -579,6 +579,19 @@ def test_a_turn_that_failed_has_its_reason_and_its_errors(tmp_path: Path) -> Non
     assert [(sample.at, sample.item, sample.cost) for sample in trace.builder.samples] == [(0.4, 3, 0.5)]
 
 
+def test_a_call_that_was_denied_stays_denied(tmp_path: Path) -> None:
+    tape = Tape()
+    tape.reply(1, call("Bash", "t1", command="ls"))
+    meta = [{"id": "t1", "permission_decision": {"decision": "reject", "source": "config"}}]
+    tape.result_of("t1", "No.", tool_result_meta=meta)
+    tape.result_of("t1", "again")
+    trace = read(tape, tmp_path)
+    bash = trace.builder.items[1]
+    assert (bash.status, bash.decision, bash.outcome) == ("denied", "denied by a rule or setting", "again")
+    assert [role for role, *_ in bash.refs] == ["call", "result", "result"]
+    assert trace.builder.sessions[0].info.failed == 1
+
+
 @pytest.mark.parametrize(
     ("line", "title"),
     [

@@ -163,11 +163,8 @@ def test_others_are_refused(served: Served) -> None:
         f"/{token}",
     ):
         status, body, _ = served.get(whole=whole)
-        hint = (
-            b""
-            if whole.startswith(f"/{token}") and token + "x" not in whole
-            else b" Use the address that `bridle trace inspect` printed."
-        )
+        is_named = whole == f"/{token}" or whole.startswith(f"/{token}/")
+        hint = b"" if is_named else b" Use the address that `bridle trace inspect` printed."
         assert (status, body) == (404, b"Not found.%s\n" % hint), whole
     for path in ("chunk/-1", "chunk/0/1", "chunk/%30", "chunk/99999999999", "page.css", "index/"):
         assert served.get(path)[:2] == (404, b"Not found.\n"), path

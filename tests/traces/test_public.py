@@ -50,7 +50,7 @@ def test_a_trace_is_read_written_compared_and_served(tmp_path: Path) -> None:
 def test_a_port_that_is_taken_is_an_error(tmp_path: Path) -> None:
     path = recorded(tmp_path / "one.jsonl", "One.")
     with traces.inspect(path) as server:
-        taken = [(path, False), (path, True), (traces.read(path), False)]
+        taken: list[tuple[Path | traces.Trace, bool]] = [(path, False), (path, True), (traces.read(path), False)]
         for source, follow in taken:
             with pytest.raises(OSError, match="in use"):
                 traces.inspect(source, port=server.port, follow=follow)

@@ -15,7 +15,8 @@ from bridle.errors import SessionNotFoundError
 from bridle.traces import reading
 from bridle.traces.items import LANES, Item
 from bridle.traces.page import write_page
-from bridle.traces.reading import GrowingTrace, Trace, read_trace
+from bridle.traces.reading import GrowingTrace, Trace, read_session, read_trace
+from bridle.transcripts.places import SessionFiles
 from bridle.transports.recording.reading import read_recording
 from tests.traces.written import CANARY, Tape, call, everything, text
 
@@ -566,6 +567,13 @@ def test_a_session_id_opens_its_conversation(tmp_path: Path, monkeypatch: pytest
     assert read_trace(session, title="Mine").title == "Mine"
     with pytest.raises(SessionNotFoundError):
         read_trace("00000000-0000-4000-8000-000000000002")
+
+
+def test_a_conversation_that_is_gone_is_not_found_in_its_folder(tmp_path: Path) -> None:
+    with pytest.raises(SessionNotFoundError) as caught:
+        read_session(SessionFiles("s1", tmp_path / "s1.jsonl"), "Gone")
+    assert "s1" in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
 
 
 def test_a_growing_file_is_read_on(tmp_path: Path) -> None:

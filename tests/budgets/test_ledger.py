@@ -13,7 +13,7 @@ from bridle import Budget, BudgetError
 from bridle.budgets import Spend
 from bridle.budgets import ledger as module
 from bridle.budgets.ledger import Bounds, Ledger, Row
-from tests.support.connections import opened
+from tests.support.connections import opened, steps
 from tests.support.forking import Baton, Fork
 
 # What a Bridle of version 2 of the tables has left.
@@ -242,23 +242,9 @@ def test_the_cost_of_a_reservation_does_not_grow_with_the_open_turns(opened: lis
         spending.release("one")
         spending.rows(["", "tenant=a"])
 
-    def steps() -> int:
-        """Count the steps of SQLite's machine, in tens."""
-        count = 0
-
-        def one() -> int:
-            nonlocal count
-            count += 1
-            return 0
-
-        opened[0].set_progress_handler(one, 10)
-        work()
-        opened[0].set_progress_handler(None, 0)
-        return count
-
     with closing(Ledger(None)) as spending:
         work()
-        few = steps()
+        few = steps(opened[0], work)
         for number in range(2_000):
             spending.reserve(str(number), limits, 10, FIRST)
-        assert steps() < few * 1.5
+        assert steps(opened[0], work) < few * 1.5

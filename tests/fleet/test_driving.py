@@ -23,7 +23,7 @@ from tests.support.leaks import join_library_threads
 from tests.support.patience import patience
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from bridle.fleet import Fleet
@@ -182,7 +182,8 @@ def test_a_journal_that_fails_once(
     error = JournalError("It is locked.")
     error.retryable = retryable
 
-    def failing(*_: Any) -> Any:
+    def failing(_holder: str, _most: int, known: Iterable[str], *_: Any) -> Any:
+        list(known)  # what it looked at before it failed is not lost
         monkeypatch.setattr(journal, "lease", lease)
         raise error
 

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING
 
 from bridle.errors import BridleError, BudgetExceededError, JournalError
@@ -16,6 +17,7 @@ from bridle.fleet.gate import Gate
 from bridle.fleet.log import logger
 from bridle.fleet.mailbox import Mailbox
 from bridle.fleet.orders import Ended, Order
+from bridle.fleet.queue import TaskQueue
 from bridle.fleet.states import CAUSES, HELD, OVER, Cause, Happening, State
 from bridle.fleet.task import spec_of
 from bridle.fleet.watching import RunWatch
@@ -70,6 +72,7 @@ class Driver:
         self._accepts = tasks is None
         self._tasks: dict[str, Task] = {}
         self._open: set[str] = set()
+        self._queue = TaskQueue()
         self._running: set[tuple[str, int]] = set()
         self._last_leased: dict[str, int] = {}
         self._awaited: dict[tuple[str, int], float] = {}
@@ -230,11 +233,7 @@ class Driver:
         pause = _LOOK_SECONDS
         if self._gate.opens_at > now:
             return min(pause, self._gate.opens_at - now)
-        if (
-            not self._draining
-            and len(self._running) < self._gate.limit
-            and (due := self._journal.next_due()) is not None
-        ):
+        if not self._draining and len(self._running) < self._gate.limit and (due := self._queue.next_due()) is not None:
             pause = min(pause, max(0.005, due - now))
         return pause
 
@@ -262,8 +261,10 @@ class Driver:
         unfinished = journal.add(specs)
         self._open.update(unfinished)
         now = time.time()
-        for task in unfinished:
-            self._watch.queued(task, now)
+        for task in tasks:
+            if task.id in unfinished:
+                self._queue.put(task.id)
+                self._watch.queued(task.id, now)
 
     def _take_new(self) -> None:
         while self._new:
@@ -283,7 +284,15 @@ class Driver:
             return
         worker, engine = self._worker, self._engine
         assert worker is not None and engine is not None  # noqa: S101, PT018
-        for lease in self._journal.lease(worker.holder, free, self._open, now):
+        taken: list[str] = []
+        later: dict[str, float] = {}
+        try:
+            leases = self._journal.lease(worker.holder, free, self._queue.take(now, taken), now, later)
+            later |= {lease.task: inf for lease in leases}
+        finally:
+            for task in taken:
+                self._queue.put(task, later.get(task, 0.0))
+        for lease in leases:
             self._running.add((lease.task, lease.attempt))
             self._last_leased[lease.task] = lease.attempt
             self._watch.leased(lease.task, lease.attempt, now)
@@ -387,6 +396,7 @@ class Driver:
     def _changed(self, change: Change) -> None:
         if change.state not in _HELD and (change.task, change.attempt) in self._running:
             self._awaited[change.task, change.attempt] = time.monotonic()
+        self._queue.put(change.task, 0.0 if change.state in _WAITS else inf)
         if change.state in _OVER:
             if change.task in self._open:
                 self._open.discard(change.task)

@@ -6,12 +6,12 @@ given to another one cannot change anything any more. `TASK` of `states` decides
 
 from __future__ import annotations
 
-import heapq
 import os
 import secrets
 import time
 import uuid
 from itertools import islice
+from math import inf
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,7 +25,7 @@ from bridle.fleet.task import FleetRow, Spec
 from bridle.storage.leases import Sightings, sign
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from bridle.fleet.journal.store import Cursor, Store
 
@@ -39,6 +39,16 @@ MOST_LOSSES = 30
 """How often a task may lose its driver or worker, without a reply of the model between, before it has failed: it may be what ends them."""
 _SHOWN_CHANGED = 5
 _IDS_AT_ONCE = 500
+_LOOKED_AT = 16
+"""How many tasks a lease looks at first: other drivers may have taken some since the caller read the changes."""
+_WAITS = frozenset({State.QUEUED.word, State.WAITING.word})
+_DUE_COLUMNS = (
+    "number, id, state, not_before, attempt, session_id, said, resumes, feedback, answered, text, output, failures, "
+    + ", ".join(
+        f"(SELECT a.{name} FROM attempts a WHERE a.task = tasks.id AND a.attempt = tasks.attempt)"
+        for name in ("prompt", "process")
+    )
+)
 _HELD_COLUMNS = """t.id, t.attempt, t.state, t.cancel, t.losses, a.begun
     FROM tasks t JOIN attempts a ON a.task = t.id AND a.attempt = t.attempt"""
 _CANCEL, _HALT = 1, 2
@@ -212,59 +222,38 @@ class Journal:
 
         return self.store.transaction(work)
 
-    def lease(self, holder: str, most: int, known: Collection[str], now: float) -> list[Lease]:
+    def lease(
+        self, holder: str, most: int, known: Iterable[str], now: float, later: dict[str, float] | None = None
+    ) -> list[Lease]:
         """Take tasks that are due, and write down an attempt for each.
 
         Args:
-            known: the tasks that the caller can run.
+            known: the tasks that the caller can run, in their order. No more of them are looked at than needed: what else is in the journal
+                costs nothing.
             now: the time, in seconds since 1970.
-
-        Returns:
-            The attempts that were taken, in the order in which the tasks were added.
+            later: gets the tasks that were looked at and are not due, with the time from when they are; infinity if a change has to come.
         """
 
         def work(cursor: Cursor) -> list[Lease]:
-            due = (self._due(cursor, state, now, max(64, most)) for state in ("queued", "waiting"))
-            rows = (row for row in heapq.merge(*due, key=itemgetter(0)) if row[1] in known)
-            return [self._leased(cursor, row, holder, now) for row in list(islice(rows, most))]
+            leases: list[Lease] = []
+            missed: dict[str, float] = {} if later is None else later
+            names, size = iter(known), max(_LOOKED_AT, most)
+            while len(leases) < most and (page := list(islice(names, size))):
+                size = min(size * 2, _IDS_AT_ONCE)
+                for _, task, state, not_before, *row in sorted(_by_ids(cursor, _DUE_COLUMNS, page), key=itemgetter(0)):
+                    if state not in _WAITS:
+                        missed[task] = inf
+                    elif not_before > now:
+                        missed[task] = not_before
+                    elif len(leases) < most:
+                        leases.append(self._leased(cursor, (task, state, *row), holder, now))
+            return leases
 
         return self.store.transaction(work) if most > 0 else []
 
-    def _due(self, cursor: Cursor, state: str, now: float, size: int) -> Iterator[tuple[Any, ...]]:
-        """Iterate over the tasks in a state that are due, in their order; `size` at a time are read."""
-        after = 0
-        while True:
-            page = cursor.rows(
-                "SELECT t.number, t.id, t.state, t.attempt, t.session_id, t.said, t.resumes, t.feedback, t.answered, t.text, t.output, "
-                "t.failures, a.prompt, a.process FROM tasks t LEFT JOIN attempts a ON a.task = t.id AND a.attempt = t.attempt "
-                "WHERE t.state = :state AND t.number > :after AND t.not_before <= :now ORDER BY t.number LIMIT :size",
-                state=state,
-                after=after,
-                now=now,
-                size=size,
-            )
-            yield from page
-            if len(page) < size:
-                return
-            after = page[-1][0]
-
     def _leased(self, cursor: Cursor, row: tuple[Any, ...], holder: str, now: float) -> Lease:
-        (
-            _,
-            task,
-            state,
-            attempt,
-            session_id,
-            said,
-            resumes,
-            feedback,
-            answered,
-            text,
-            output,
-            failures,
-            before,
-            process,
-        ) = row
+        task, state, attempt, session_id, said, resumes, feedback, answered, text, output, *rest = row
+        failures, before, process = rest
         resumed = bool(session_id and said and resumes) or bool(answered)
         lease = Lease(
             task=task,
@@ -292,15 +281,8 @@ class Journal:
             prompt=before if lease.prompt is None and resumed else lease.prompt,
             now=now,
         )
-        cursor.rows(
-            "UPDATE tasks SET attempt = :attempt, session_id = :session_id, said = :said, feedback = NULL, driver = :driver "
-            "WHERE id = :task",
-            driver=holder,
-            attempt=lease.attempt,
-            session_id=lease.session_id,
-            said=int(resumed),
-            task=task,
-        )
+        changed = {"attempt": lease.attempt, "session_id": lease.session_id, "said": int(resumed), "feedback": None}
+        _set_task(cursor, task, driver=holder, **changed)
         self._move(cursor, (task, lease.attempt), _state(state), Happening.LEASED, now, holder=holder)
         return lease
 
@@ -318,14 +300,7 @@ class Journal:
             if held is None or held.state is not State.LEASED:
                 return False
             now = time.time()
-            cursor.rows(
-                "UPDATE attempts SET holder = :holder, begun = :now, trace = :trace WHERE task = :task AND attempt = :attempt",
-                holder=holder,
-                now=now,
-                trace=trace,
-                task=lease.task,
-                attempt=lease.attempt,
-            )
+            _set_attempt(cursor, (lease.task, lease.attempt), holder=holder, begun=now, trace=trace)
             self._move(cursor, (lease.task, lease.attempt), held.state, Happening.BEGUN, now, holder=holder)
             return True
 
@@ -363,39 +338,17 @@ class Journal:
             held = self._held(cursor, lease, holder)
             if held is None:
                 return Cause.LOST
-            here = {"task": lease.task, "attempt": lease.attempt}
-            if process is not None:
-                cursor.rows(
-                    "UPDATE attempts SET process = :process WHERE task = :task AND attempt = :attempt",
-                    process=process,
-                    **here,
-                )
+            attempt = lease.task, lease.attempt
             if folder is not None:
-                cursor.rows(
-                    "UPDATE attempts SET folder = :folder WHERE task = :task AND attempt = :attempt",
-                    folder=folder,
-                    **here,
-                )
-                cursor.rows("UPDATE tasks SET folder = :folder WHERE id = :task", folder=folder, task=lease.task)
+                _set_task(cursor, lease.task, folder=folder)
             if session_id is not None:
-                cursor.rows(
-                    "UPDATE attempts SET session_id = :session_id, resumed = 0, prompt = NULL WHERE task = :task AND attempt = :attempt",
-                    session_id=session_id,
-                    **here,
-                )
-                cursor.rows(
-                    "UPDATE tasks SET session_id = :session_id, said = 0 WHERE id = :task",
-                    session_id=session_id,
-                    task=lease.task,
-                )
-            if prompt is not None:
-                cursor.rows(
-                    "UPDATE attempts SET prompt = :prompt WHERE task = :task AND attempt = :attempt",
-                    prompt=prompt,
-                    **here,
-                )
+                _set_attempt(cursor, attempt, session_id=session_id, resumed=0, prompt=None)
+                _set_task(cursor, lease.task, session_id=session_id, said=0)
+            told = {"process": process, "folder": folder, "prompt": prompt}
+            if changed := {name: value for name, value in told.items() if value is not None}:
+                _set_attempt(cursor, attempt, **changed)
             if said:
-                cursor.rows("UPDATE tasks SET said = 1 WHERE id = :task", task=lease.task)
+                _set_task(cursor, lease.task, said=1)
             self._spend(cursor, lease.task, lease.attempt, usd, tokens)
             return _REQUESTS[held.cancel]
 
@@ -418,12 +371,8 @@ class Journal:
             held = self._held(cursor, lease, holder)
             if held is None:
                 return False
-            cursor.rows(
-                "UPDATE tasks SET text = :text, output = :output, answered = 1 WHERE id = :task",
-                text=text.replace("\0", "\ufffd"),  # which Postgres does not store
-                output=output,
-                task=lease.task,
-            )
+            stored = text.replace("\0", "\ufffd")  # Postgres does not store it
+            _set_task(cursor, lease.task, text=stored, output=output, answered=1)
             self._spend(cursor, lease.task, lease.attempt, usd, tokens)
             self._move(cursor, (lease.task, lease.attempt), held.state, Happening.ANSWERED, time.time(), holder=holder)
             return True
@@ -504,11 +453,7 @@ class Journal:
                 more_usd = 0 if usd is None else usd - before_usd
                 more_tokens = 0 if tokens is None else tokens - before_tokens
                 self._spend(cursor, task, attempt, more_usd, more_tokens)
-                cursor.rows(
-                    "UPDATE attempts SET settled = 1 WHERE task = :task AND attempt = :attempt",
-                    task=task,
-                    attempt=attempt,
-                )
+                _set_attempt(cursor, (task, attempt), settled=1)
                 cursor.rows(
                     "UPDATE tasks SET unknown_calls = unknown_calls + :count WHERE id = :task",
                     count=unknown_calls,
@@ -609,7 +554,7 @@ class Journal:
 
         def work(cursor: Cursor) -> bool:
             if found(cursor) is None:
-                cursor.rows("UPDATE tasks SET driver = :me WHERE id = :task", me=me, task=task)
+                _set_task(cursor, task, driver=me)
             return found(cursor) == me
 
         driver = self.store.look(found)
@@ -676,13 +621,9 @@ class Journal:
                     continue
                 count += 1
                 if state in HELD:
-                    cursor.rows("UPDATE tasks SET cancel = :cancel WHERE id = :task", cancel=_CANCEL, task=task)
+                    _set_task(cursor, task, cancel=_CANCEL)
                 else:
-                    cursor.rows(
-                        "UPDATE tasks SET cause = :cause, error = NULL WHERE id = :task",
-                        cause=Cause.CANCELLED.word,
-                        task=task,
-                    )
+                    _set_task(cursor, task, cause=Cause.CANCELLED.word, error=None)
                     self._move(cursor, (task, attempt), state, Happening.CANCELLED, time.time(), cause=Cause.CANCELLED)
             return count
 
@@ -781,23 +722,8 @@ class Journal:
                 task=task,
             )
         )
-        return [
-            Attempt(
-                task=row[0],
-                attempt=row[1],
-                session_id=row[2],
-                resumed=bool(row[3]),
-                begun=row[4],
-                ended=row[5],
-                cost=row[6] / NANO,
-                tokens=row[7],
-                cause=row[8],
-                error=row[9],
-                folder=row[10],
-                trace=row[11],
-            )
-            for row in found
-        ]
+        every = [dict(zip(Attempt.__struct_fields__, row, strict=True)) for row in found]
+        return [Attempt(**each | {"resumed": bool(each["resumed"]), "cost": each["cost"] / NANO}) for each in every]
 
     def changes(self, after: int = 0, most: int = 1000) -> list[Change]:
         """Return at most `most` changes in order, after the number of the last change that the caller knows."""
@@ -808,10 +734,7 @@ class Journal:
                 most=most,
             )
         )
-        return [
-            Change(number=row[0], at=row[1], task=row[2], attempt=row[3], state=row[4], cause=row[5], note=row[6])
-            for row in found
-        ]
+        return [Change(**dict(zip(Change.__struct_fields__, row, strict=True))) for row in found]
 
     def last_change(self) -> int:
         """Return the number of the last change."""
@@ -939,12 +862,7 @@ class Journal:
     ) -> None:
         task, number = attempt
         after = TASK[state, happening]
-        cursor.rows(
-            "UPDATE tasks SET state = :state, holder = :holder WHERE id = :task",
-            state=after.word,
-            holder=holder if after in HELD else None,
-            task=task,
-        )
+        _set_task(cursor, task, state=after.word, holder=holder if after in HELD else None)
         cursor.rows(
             "INSERT INTO changes (number, at, task, attempt, state, cause, note) "
             "SELECT coalesce(max(number), 0) + 1, :now, :task, :attempt, :state, :cause, :note FROM changes",
@@ -955,6 +873,21 @@ class Journal:
             cause=None if cause is None else cause.word,
             note=note,
         )
+
+
+def _set_task(cursor: Cursor, task: str, **values: object) -> None:
+    columns = ", ".join(f"{name} = :{name}" for name in values)
+    cursor.rows(f"UPDATE tasks SET {columns} WHERE id = :task", task=task, **values)
+
+
+def _set_attempt(cursor: Cursor, key: tuple[str, int], **values: object) -> None:
+    columns = ", ".join(f"{name} = :{name}" for name in values)
+    cursor.rows(
+        f"UPDATE attempts SET {columns} WHERE task = :its_task AND attempt = :its_number",
+        its_task=key[0],
+        its_number=key[1],
+        **values,
+    )
 
 
 def _row(row: tuple[Any, ...]) -> FleetRow:

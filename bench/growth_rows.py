@@ -58,7 +58,13 @@ def lease(count: int) -> float:
             return median(one)
 
 
-ROWS = {function.__name__: function for function in (lease,)}
+def progress(count: int) -> float:
+    """What `run.progress()` asks the journal of a fleet, with `count` tasks."""
+    with tempfile.TemporaryDirectory() as folder, closing(_filled(folder, [*map(str, range(count))])) as journal:
+        return median(lambda: (journal.counts(), journal.spent()))
+
+
+ROWS = {function.__name__: function for function in (lease, progress)}
 
 
 def main() -> None:

@@ -63,6 +63,7 @@ def fill(journal: Journal, first: int, count: int) -> None:
             for statement in (
                 "UPDATE attempts SET begun = :now, ended = :now, usd = 2000000, tokens = 2000, settled = 1 WHERE ended IS NULL",
                 "UPDATE tasks SET state = 'succeeded', holder = NULL, text = :text, usd = 2000000, tokens = 2000 WHERE state = 'leased'",
+                "UPDATE counts SET tasks = (SELECT count(*) FROM tasks WHERE tasks.state = counts.state)",
             ):
                 cursor.rows(statement, **({"now": now} if ":now" in statement else {"text": ANSWER}))  # type: ignore[attr-defined]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -277,6 +278,8 @@ class Model:
         assert [(round(row.cost * 1e9), row.tokens) for row in journal.rows()] == [
             (sum(each.usd for each in item.tries), sum(each.tokens for each in item.tries)) for item in items
         ]
+        states = Counter(item.state.word for item in items)
+        assert journal.counts() == {state.word: states[state.word] for state in State}
         for holder in HOLDERS:
             wanted = {item.name: (len(item.tries), item.cancel) for item in self.held(holder)}
             assert journal.held(holder) == wanted

@@ -14,9 +14,10 @@ import sqlite3
 import sys
 import tempfile
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
@@ -71,6 +72,10 @@ def test_a_journal_that_is_not_there(address: str) -> None:
 
 def set_version(journal: Journal, version: int) -> None:
     journal.store.transaction(lambda cursor: cursor.rows("ALTER TABLE tasks DROP COLUMN branch"))
+    mark_version(journal, version)
+
+
+def mark_version(journal: Journal, version: int) -> None:
     if "://" in journal.store.address:
         journal.fact("version", str(version))
     else:
@@ -100,22 +105,37 @@ def test_an_older_version_is_migrated_or_refused(
 ) -> None:
     add(journal, "a")
     before = columns(journal)
-    set_version(journal, VERSION - 1)
+    set_version(journal, 1)
     error = refusal(address)
-    assert f"has version {VERSION - 1}, which is too old for this Bridle" in str(error)
+    assert "has version 1, which is too old for this Bridle" in str(error)
     assert not error.retryable
-    broken = {VERSION - 1: ("ALTER TABLE tasks ADD COLUMN branch TEXT", "ALTER TABLE nothing ADD COLUMN x TEXT")}
+    steps = dict.fromkeys(range(2, VERSION), ("SELECT 1",))
+    broken = {**steps, 1: ("ALTER TABLE tasks ADD COLUMN branch TEXT", "ALTER TABLE nothing ADD COLUMN x TEXT")}
     for module in (store, postgres):
         monkeypatch.setattr(module, "MIGRATIONS", broken)
     assert "nothing" in str(refusal(address))  # all of it, or nothing
     for module in (store, postgres):
-        monkeypatch.setattr(module, "MIGRATIONS", {VERSION - 1: broken[VERSION - 1][:1]})
+        monkeypatch.setattr(module, "MIGRATIONS", {**steps, 1: broken[1][:1]})
     migrated = open_journal(address)
     assert columns(migrated) == before
     assert names(migrated) == ["a"]
     assert migrated.id == journal.id
     migrated.close()
     assert names(open_journal(address)) == ["a"]
+
+
+def test_the_counts_of_a_journal_of_version_2(address: str, journal: Journal) -> None:
+    add(journal, *"abcde")
+    journal.cancel(["b"])
+    journal.lease(HOLDERS[0], 2, ["a", "c"], time.time())
+    before = journal.counts()
+    journal.store.transaction(lambda cursor: cursor.rows("DROP TABLE counts"))
+    mark_version(journal, 2)
+    with closing(open_journal(address)) as migrated:
+        assert migrated.counts() == before
+        assert {state: count for state, count in before.items() if count} == {"queued": 2, "leased": 2, "cancelled": 1}
+        migrated.cancel(["a", "d"])
+        assert migrated.counts() == before | {"queued": 1, "cancelled": 2}
 
 
 def test_a_failing_call_changes_nothing(journal: Journal) -> None:

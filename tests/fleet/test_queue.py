@@ -86,3 +86,16 @@ def test_a_lease_costs_the_same_with_any_number_of_foreign_tasks(
             return steps(opened[-1], lease)
 
     assert cost(FOREIGN) < cost(0) * 1.5
+
+
+def test_the_progress_costs_the_same_with_any_number_of_tasks(tmp_path: Path, opened: list[sqlite3.Connection]) -> None:
+    with closing(open_journal(tmp_path / "fleet.journal")) as journal:
+
+        def look() -> None:
+            journal.counts()
+            journal.spent()
+
+        few = steps(opened[0], look)
+        journal.add([(str(number), Spec(prompt="Work")) for number in range(FOREIGN)])
+        assert journal.counts()["queued"] == FOREIGN
+        assert steps(opened[0], look) < few * 1.5 + 2

@@ -218,6 +218,7 @@ class Journal:
                     for at, (name, spec) in enumerate(new, 1)
                 ],
             )
+            cursor.rows("UPDATE counts SET tasks = tasks + :new WHERE state = 'queued'", new=len(new))
             return unfinished.union(name for name, _ in new)
 
         return self.store.transaction(work)
@@ -454,11 +455,8 @@ class Journal:
                 more_tokens = 0 if tokens is None else tokens - before_tokens
                 self._spend(cursor, task, attempt, more_usd, more_tokens)
                 _set_attempt(cursor, (task, attempt), settled=1)
-                cursor.rows(
-                    "UPDATE tasks SET unknown_calls = unknown_calls + :count WHERE id = :task",
-                    count=unknown_calls,
-                    task=task,
-                )
+                more = "UPDATE tasks SET unknown_calls = unknown_calls + :count WHERE id = :task"
+                cursor.rows(more, count=unknown_calls, task=task)
 
         self.store.transaction(work)
 
@@ -671,10 +669,8 @@ class Journal:
 
     def counts(self) -> dict[str, int]:
         """Return how many tasks are in each state."""
-        found: dict[str, int] = dict(
-            self.store.look(lambda cursor: cursor.rows("SELECT state, count(*) FROM tasks GROUP BY state"))
-        )
-        return {state.word: found.get(state.word, 0) for state in State}
+        found: dict[str, int] = dict(self.store.look(lambda cursor: cursor.rows("SELECT state, tasks FROM counts")))
+        return {state.word: found[state.word] for state in State}
 
     def lost(self) -> list[str]:
         """Return the tasks in the hands of drivers and workers that are known to be gone; the next run takes them."""
@@ -863,6 +859,8 @@ class Journal:
         task, number = attempt
         after = TASK[state, happening]
         _set_task(cursor, task, state=after.word, holder=holder if after in HELD else None)
+        counted = "UPDATE counts SET tasks = tasks + CASE state WHEN :after THEN 1 ELSE -1 END WHERE state IN (:before, :after)"
+        cursor.rows(counted, before=state.word, after=after.word)
         cursor.rows(
             "INSERT INTO changes (number, at, task, attempt, state, cause, note) "
             "SELECT coalesce(max(number), 0) + 1, :now, :task, :attempt, :state, :cause, :note FROM changes",

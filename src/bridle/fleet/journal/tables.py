@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bridle.fleet.states import State
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 __all__ = ["MIGRATIONS", "TABLES", "VERSION"]
 
-VERSION = 2
+VERSION = 3
 """The version of the tables. A change of `TABLES` after a release raises it, and adds the way from the last one to `MIGRATIONS`."""
 
-MIGRATIONS: Mapping[int, Sequence[str]] = {}
+_COUNTS = "CREATE TABLE IF NOT EXISTS counts (state TEXT PRIMARY KEY, tasks BIGINT NOT NULL)"
+MIGRATIONS: Mapping[int, Sequence[str]] = {
+    2: (_COUNTS, "INSERT INTO counts SELECT state, count(*) FROM tasks GROUP BY state")
+}
 """For each older version, the statements that lead to the next one. A journal older than all of them is refused."""
 
 TABLES = (
@@ -47,6 +52,9 @@ TABLES = (
     )""",
     "CREATE INDEX IF NOT EXISTS due ON tasks (state, number)",
     "CREATE INDEX IF NOT EXISTS holding ON tasks (holder) WHERE holder IS NOT NULL",
+    # How many tasks are in each state: `counts` is called for each event.
+    _COUNTS,
+    "INSERT INTO counts VALUES " + ", ".join(f"('{state.word}', 0)" for state in State) + " ON CONFLICT DO NOTHING",
     # The sums of all attempts, in one row: `spent` is called often.
     "CREATE TABLE IF NOT EXISTS totals (id INTEGER PRIMARY KEY, usd BIGINT NOT NULL, tokens BIGINT NOT NULL)",
     """CREATE TABLE IF NOT EXISTS attempts (

@@ -17,6 +17,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -366,7 +367,8 @@ class Wire(socketserver.ThreadingTCPServer):
 
     Attributes:
         target: the port of the server.
-        cut: None, "before" or "after": where the next commit loses its connection.
+        cut: None, "before", "after" or "late": where the next commit loses its connection.
+        arrives: lets a commit that is late arrive at the server.
         refuses: how many connections it refuses.
         cuts: how many connections were cut.
     """
@@ -374,6 +376,7 @@ class Wire(socketserver.ThreadingTCPServer):
     def __init__(self, target: int) -> None:
         self.target = target
         self.cut: str | None = None
+        self.arrives = threading.Event()
         self.refuses = 0.0
         self.cuts = 0
         super().__init__(("127.0.0.1", 0), _Ends)
@@ -401,6 +404,15 @@ class _Ends(socketserver.BaseRequestHandler):
                 where, self.server.cut = self.server.cut, None
                 self.server.cuts += 1
                 if where == "before":
+                    return False
+                if where == "late":
+                    client.shutdown(socket.SHUT_RDWR)
+                    self.server.arrives.wait(patience(60))
+                    target.sendall(data)
+                    target.shutdown(socket.SHUT_WR)  # or the server may wait for the rest of what the client sends
+                    target.settimeout(patience(60))
+                    while target.recv(65536):
+                        pass
                     return False
                 self.answer_is_lost = True
             if end is target and self.answer_is_lost:
@@ -453,6 +465,25 @@ def test_a_commit_that_did_not_arrive(postgres_server: Postgres, postgres_addres
         assert caught.value.retryable
         assert names(journal) == []
         add(journal, "a")
+        assert names(journal) == ["a"]
+        assert wire.cuts == 1
+
+
+def test_a_commit_that_arrives_after_the_connection_was_lost_is_waited_for(
+    postgres_server: Postgres, postgres_address: str, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "IDLE_SECONDS", int(patience(60)))
+    waiting = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    with wired(postgres_server, postgres_address) as (wire, journal), ThreadPoolExecutor(1) as threads:
+        wire.cut = "late"
+        adding = threads.submit(add, journal, "a")
+        until = time.monotonic() + patience(30)
+        while not adding.done() and admin.execute(waiting).fetchone() is None and time.monotonic() < until:
+            pass
+        gave_up = adding.done()
+        wire.arrives.set()
+        adding.result(patience(60))
+        assert not gave_up
         assert names(journal) == ["a"]
         assert wire.cuts == 1
 

@@ -14,6 +14,7 @@ from opentelemetry import baggage, context, trace
 
 import bridle
 from bridle import CLINotFoundError, Options, Retry
+from bridle.errors import BridleError, JournalError
 from bridle.fleet import Answer, Folder, Task, TaskChanged
 from bridle.options.observing import Observation, RunObservation, Subject
 from bridle.testing import Script, SimulatedCLI
@@ -129,6 +130,42 @@ def test_an_error_of_the_run(making: Making, collected: Collected, tmp_path: Pat
         fleet.run(tasks(1)).wait()
     assert attributes(collected.one("bridle.fleet.run"))["error.type"] == "CLINotFoundError"
     assert attributes(collected.one("bridle.fleet.attempt"))["bridle.fleet.task.state"] == "queued"
+
+
+@shows("telemetry.fleet-ends")
+@pytest.mark.parametrize(
+    ("step", "error", "failure", "text"),
+    [
+        (
+            "cause_of",
+            RuntimeError("Unforeseen."),
+            "error",
+            "of task 'task-0' broke off: RuntimeError: Unforeseen. Run the fleet again",
+        ),
+        ("check", JournalError("Gone."), "JournalError", "Gone."),
+    ],
+)
+def test_nothing_is_open_after_the_end_by_an_error_of_the_fleet_itself(
+    making: Making,
+    collected: Collected,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+    error: Exception,
+    failure: str,
+    text: str,
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise error
+
+    fleet = making(options=observed(collected))
+    monkeypatch.setattr(f"bridle.fleet.attempt.{step}", fail)
+    with pytest.raises(BridleError, match=text) as caught:
+        fleet.run(tasks(1, verify=lambda _: 1 / 0)).wait()
+    assert error in (caught.value, caught.value.__cause__)
+    assert [row.state for row in fleet.results()] == ["queued"]
+    span = collected.one("bridle.fleet.attempt")
+    assert (attributes(span)["error.type"], span.status.is_ok) == (failure, False)
+    assert attributes(collected.one("bridle.fleet.run"))["error.type"] == type(caught.value).__name__
 
 
 @shows("telemetry.fleet-ends")

@@ -23,17 +23,15 @@ __all__ = ["Engine", "ExecutorEngine", "LocalEngine"]
 
 _MOST_LOSSES = 10
 """How many attempts in a row an executor may lose before the fleet fails: it may lose all."""
+_CONTINUES = "Run the fleet again: it continues."
 _AGAIN = "Start another one, and run the fleet again: it continues."
 
 
 class Engine(Protocol):
-    """Runs attempts.
-
-    Attributes:
-        remote: True if attempts run in other processes.
-    """
+    """Runs attempts."""
 
     remote: bool
+    """True if attempts run in other processes."""
 
     def check(self, task: Task, options: Options) -> None:
         """Do nothing if a task can be sent to where attempts run; else raise `OptionsError`."""
@@ -69,8 +67,15 @@ class LocalEngine:
 
     def submit(self, order: Order, done: Callable[[Ended | BaseException], None]) -> None:
         """Start an attempt."""
-        worker = self._worker
-        self._threads.run(lambda: done(worker.run(order)))
+        self._threads.run(lambda: done(self._outcome(order)))
+
+    def _outcome(self, order: Order) -> Ended | BaseException:
+        try:
+            return self._worker.run(order)
+        except BaseException as error:  # nobody else notices it: the run would wait for ever
+            found = FleetError(f"The attempt of task {order.task.id!r} broke off: {_text(error)} {_CONTINUES}")
+            found.__cause__ = error
+            return found
 
     def forget(self, attempts: Collection[tuple[str, int]]) -> None:
         """Do nothing: every attempt was begun."""
@@ -138,10 +143,8 @@ class ExecutorEngine:
                 if forgotten
                 else FleetError(f"The executor cancelled task {task!r}: it was shut down, or is gone. {_AGAIN}")
             )
-        except BridleError as error:
-            outcome = error
         except BaseException as error:
-            outcome = self._lost(task, error)
+            outcome = error if isinstance(error, BridleError) else self._lost(task, error)
         done(outcome)
 
     def _lost(self, task: str, error: BaseException) -> BaseException:

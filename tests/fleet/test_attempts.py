@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -221,6 +222,9 @@ def test_traces_stay_in_their_folder_and_each_attempt_has_its_own() -> None:
         assert not os.path.basename(path).startswith(".")
         assert len(os.path.basename(path)) <= 80
     assert paths[:2] == ["/traces/fix-101.1.jsonl", "/traces/fix-101.2.jsonl"]
+    shown = [re.sub("-[0-9a-f]{8}[.]1[.]", "*", os.path.basename(path)) for path in paths[2::2]]
+    assert shown[:7] == ["a_b*jsonl", "a_b*jsonl", "a*jsonl", "task*jsonl", "a*jsonl", "a*jsonl", "task*jsonl"]
+    assert shown[7:] == ["A.1.jsonl", "x" * 60 + ".1.jsonl", *["x" * 60 + "*jsonl"] * 2, "etc_passwd*jsonl"]
 
 
 def test_each_attempt_leaves_a_trace(making: Making, tmp_path: Path) -> None:

@@ -201,8 +201,9 @@ def test_budgets_that_cannot_be_sent(never: Never, agents: Agents, fleet_on: Mak
     with pytest.raises(OptionsError, match="Give the fleet a `Budget` without keys"):
         fleet_on(never, options=agents.options(budget=budget.keyed(tenant="a")))
     fleet = fleet_on(never)
-    with pytest.raises(OptionsError, match="`options` of task 'own': a budget cannot be sent"):
+    with pytest.raises(OptionsError, match="`options` of task 'own': a budget cannot be sent") as caught:
         fleet.run([Task("own", "Do it", options={"budget": budget})]).wait()
+    assert caught.value.field == "budget"
 
 
 def test_a_transport_belongs_to_this_process(never: Never, tmp_path: Path) -> None:

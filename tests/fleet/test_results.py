@@ -69,6 +69,7 @@ class Sum(pydantic.BaseModel):
 
     value: int
     at: datetime
+    key: bytes = b"k"
 
 
 def test_csv_has_a_column_for_each_fact_and_tag(tmp_path: Path) -> None:
@@ -79,9 +80,10 @@ def test_csv_has_a_column_for_each_fact_and_tag(tmp_path: Path) -> None:
     assert write_results([waits, typed, msgspec.structs.replace(typed, output=None)], tmp_path / "r.CSV") == 3
     header, *found = csv.reader(io.StringIO((tmp_path / "r.CSV").read_text(), newline=""))
     assert header == [*COLUMNS, "tag.a", "tag.b"]
+    output = '{"value":4,"at":"2026-11-23T00:00:00Z","key":"k"}'
     assert found == [
         ["b", "waiting", "1", "0", "0.5", "7", "1.0", *[""] * 3, "crash", "", "2026-11-23T00:00:00+00:00", "0", "", '{"n":1}', "1", ""],
-        ["a", "succeeded", "1", "0", "0.5", "7", "1.0", *[""] * 4, "x", "", "0", "x", '{"value":4,"at":"2026-11-23T00:00:00Z"}', "", "2"],
+        ["a", "succeeded", "1", "0", "0.5", "7", "1.0", *[""] * 4, "x", "", "0", "x", output, "", "2"],
         ["a", "succeeded", "1", "0", "0.5", "7", "1.0", *[""] * 4, "x", "", "0", "x", "", "", "2"],
     ]  # fmt: skip
 

@@ -15,8 +15,8 @@ import msgspec
 import pytest
 
 from bridle import Options
-from bridle.errors import CLINotFoundError, FleetError
-from bridle.fleet import Task, remote
+from bridle.errors import CLINotFoundError, FleetError, OptionsError
+from bridle.fleet import Folder, Task, remote
 from bridle.fleet.attempt import AttemptRun
 from bridle.fleet.engines import ExecutorEngine
 from bridle.fleet.orders import Ended, Order
@@ -193,6 +193,30 @@ def test_functions_of_the_program_are_sent_to_workers_that_do_not_import_it(
     monkeypatch.setitem(sys.modules, "cloudpickle", None)
     with pytest.raises((pickle.PicklingError, AttributeError, FleetError, ValueError)):
         unpack(pack(given.task, given.options, given, shares_main=False))
+
+
+class Own:
+    """An object of a program that fails when it is sent."""
+
+    def __reduce__(self) -> Any:
+        raise ZeroDivisionError("of the object")
+
+
+def test_what_cannot_be_sent_is_named(opened: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    advice = "Workers are other processes: leave out objects with threads, locks, sockets or open files."
+    given = order(opened)
+    given = msgspec.structs.replace(given, prices={"model": Own()})
+    for module in (sys.modules.get("cloudpickle"), None):
+        monkeypatch.setitem(sys.modules, "cloudpickle", module)
+        with pytest.raises(OptionsError) as caught:
+            pack(given.task, given.options, given, shares_main=True)
+        assert str(caught.value) == f"Task 'a' cannot be sent to the executor: of the object. {advice}"
+        assert caught.value.field == "executor"
+        task = Task("b", "Do it", workspace=Folder("/srv/work"), verify=Own().__eq__)
+        with pytest.raises(OptionsError) as caught:
+            pack(task, Options(), task, shares_main=True)
+        assert str(caught.value) == f"`verify` of task 'b' cannot be sent to the executor: of the object. {advice}"
+        assert caught.value.field == "verify"
 
 
 # -- in the worker -----------------------------------------------------------------------------------------------------

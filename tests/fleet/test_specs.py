@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from bridle import Budget, McpStdioServerConfig, Options, OptionsError, Retry, Timeouts
+from bridle import Budget, McpStdioServerConfig, Options, OptionsError, Retry, SdkPluginConfig, Timeouts
 from bridle.fleet import Answer, Copy, Fleet, Task
 from bridle.fleet.differences import difference
 from bridle.fleet.plan import FleetPlan
 from bridle.fleet.task import Spec, spec_of
+from bridle.transcripts.stores import MemoryStore
 from tests.fleet.conftest import NOW, finished, tasks
 
 if TYPE_CHECKING:
@@ -81,6 +82,30 @@ def test_what_a_spec_has(tmp_path: Path) -> None:
     assert found.options == {"add_dirs": [str(tmp_path), "b"], "allowed_tools": ["Bash"], "max_turns": 3}
     assert found.output["properties"]["value"]["type"] == "integer"
     assert spec(resume="6f1f0c55-35b5-4d6b-8d55-2f0c1bdf2e1f", fork_session=True).options == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ({"debug_file": Path("/srv/debug.log")}, "/srv/debug.log"),
+        ({"add_dirs": (Path("/srv/a"), "/srv/b")}, ["/srv/a", "/srv/b"]),
+        ({"thinking": {"type": "adaptive"}}, {"type": "adaptive"}),
+        ({"plugins": [SdkPluginConfig(path="/srv/plugin")]}, [{"type": "local", "path": "/srv/plugin"}]),
+        ({"max_budget_usd": 2.5}, 2.5),
+        ({"strict_mcp_config": True}, True),
+    ],
+)
+def test_options_are_kept_as_json(options: dict[str, Any], kept: Any) -> None:
+    assert list(spec(**options).options.values()) == [kept]
+
+
+def test_objects_are_compared_by_their_kind_which_is_the_same_in_every_process() -> None:
+    class Other(MemoryStore):
+        """Another kind."""
+
+    first, again, other = (spec(session_store=store()) for store in (MemoryStore, MemoryStore, Other))
+    assert first == again
+    assert difference(first, other).startswith("`options.session_store` was '<hidden ")
 
 
 @pytest.mark.parametrize(

@@ -262,21 +262,18 @@ def _plain_options(options: Options, salt: bytes) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON has it; functions and other objects by their names, which are the same in every process."""
+    """Return a value as JSON has it; objects by the names of their classes, which are the same in every process."""
     match value:
         case None | bool() | int() | float() | str():
             return value
         case Mapping():
             return {str(name): _plain(part) for name, part in value.items()}
-        case list() | tuple():
+        case list():
             return [_plain(part) for part in value]
-        case set() | frozenset():
-            return sorted(map(str, value))
         case _ if (path := getattr(value, "__fspath__", None)) is not None:
             return str(path())
         case _:
-            kind = value if isinstance(value, type) or hasattr(value, "__qualname__") else type(value)
-            return f"<{kind.__module__}.{kind.__qualname__}>"
+            return f"<{type(value).__module__}.{type(value).__qualname__}>"
 
 
 def _digest(value: Any, salt: bytes) -> str:

@@ -25,7 +25,7 @@ _IDS = {
     "agent": r"\ba[0-9a-f]{16}\b",
     "run": r"\b[0-9a-z]{9}-[0-9a-f]{8}\b",
 }
-MARK = re.compile("\0([a-z]+):([^\0]*)\0")
+_MARK = re.compile("\0([a-z]+):([^\0]*)\0")
 _PLAIN = [
     (re.compile(r"127\.0\.0\.1:\d+"), "<address>"),
     (re.compile(r"duration_ms(: |>)\d+"), r"duration_ms\1<ms>"),
@@ -122,7 +122,7 @@ class Recording:
 
         def marked(value: Any) -> Any:
             if isinstance(value, dict):
-                return {MARK.sub(r"<\1>", marked(name)): marked(part) for name, part in value.items()}
+                return {_MARK.sub(r"<\1>", marked(name)): marked(part) for name, part in value.items()}
             if isinstance(value, list):
                 return [marked(part) for part in value]
             if isinstance(value, str):
@@ -150,9 +150,9 @@ class _Links:
 
     def same(self, real: str, simulated: str) -> str | None:
         """Return how two texts differ; None if they do not."""
-        if MARK.sub(r"<\1>", real) != MARK.sub(r"<\1>", simulated):
+        if _MARK.sub(r"<\1>", real) != _MARK.sub(r"<\1>", simulated):
             return f"is {_short(real)} and {_short(simulated)}"
-        for (kind, theirs), (_, ours) in zip(MARK.findall(real), MARK.findall(simulated), strict=True):
+        for (kind, theirs), (_, ours) in zip(_MARK.findall(real), _MARK.findall(simulated), strict=True):
             if not self.pair(theirs, ours):
                 return (
                     f"links to another {kind}: {theirs} is {self._there.get(theirs, 'new')} elsewhere, and not {ours}, "
@@ -346,5 +346,5 @@ USED: set[str] = set()
 
 
 def _short(value: Any) -> str:
-    text = MARK.sub(r"<\1>", json.dumps(value, ensure_ascii=False).replace("\\u0000", "\0"))
+    text = _MARK.sub(r"<\1>", json.dumps(value, ensure_ascii=False).replace("\\u0000", "\0"))
     return text if len(text) < 400 else text[:400] + "..."

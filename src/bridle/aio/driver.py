@@ -74,8 +74,7 @@ class Driver:
         self._scope: anyio.CancelScope | None = None  # the wait for output
         self._until: float | None = None  # its time limit
         self._woken = False
-        self._missed = 0
-        self._forks = _forks
+        self._missed, self._forks = 0, _forks
         self._pauses = False  # the store is behind, and no output is read
         self._output_ended = self._exited = False
         self._exit_code: int | None = None
@@ -111,7 +110,8 @@ class Driver:
     def look(self) -> bool:
         """Look at the core again, in the middle of the wait for output; return False where that wait has to end (see `wake`)."""
         callbacks = self._core.callbacks
-        return not (self._serving or callbacks.to_run or callbacks.to_stop) and self._looks()
+        busy = self._serving or callbacks.to_run or callbacks.to_stop or self._woken or self._forks != _forks
+        return not busy and self._scope is not None and self._may_wait_on(time.monotonic())
 
     def post(self, function: Callable[[], None]) -> None:
         """Call a function in the loop's thread and look at the core afterwards; from any thread."""
@@ -272,11 +272,6 @@ class Driver:
         self._core.connection.receive_data(data)
         return self._may_wait_on(now)
 
-    def _looks(self) -> bool:
-        """Do what the core asks for while the driver waits for output; return False where the driver has to do it."""
-        waits = self._scope is not None and not self._woken and self._forks == _forks
-        return waits and self._may_wait_on(time.monotonic())
-
     def _may_wait_on(self, now: float) -> bool:
         """Have the core hand out what happened, start callbacks and send; return whether the wait for output may continue."""
         core, connection = self._core, self._core.connection
@@ -320,7 +315,7 @@ class Driver:
         self._core.callback_ended(job, outcome, error, time.monotonic())
         if self._serving:
             self._answered = True  # whoever serves callbacks sends the answer
-        elif not self._looks():
+        elif not self.look():
             self.wake()
 
 

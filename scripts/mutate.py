@@ -3,11 +3,10 @@
 `./dev mutate PATH ... [--most N] [--seed N ...] [--each SECONDS]` prints the mutants that no test noticed, with their diffs, and the rate
 of each path. Progress goes to stderr. The changes of function bodies come from mutmut, those of SQL, tables, constants and regular
 expressions from `mutations.py`; `--kinds` chooses. No file is written: pytest collects once, and a forked copy of this process runs the
-tests of one mutant, the fastest first, until the first failure. Which tests execute a function, in this process or in a fork that they
-make of it, is recorded before; tests that fail then are named and left out. A mutant that needs more than `--each` seconds of tests
-counts as not noticed, so the rate is an upper bound. A failure or timeout counts only if the same tests pass without the change: for a
-quick test that is checked once, for others each time, because on a busy machine they may fail. `scripts/equivalent_mutants.toml` lists
-mutants that do not count.
+tests of one mutant, the fastest first, until the first failure. Which tests execute a function is recorded before; tests that fail then
+are named and left out. A mutant that needs more than `--each` seconds of tests counts as not noticed, so the rate is an upper bound. A
+failure or timeout counts only if the same tests pass without the change: for a quick test that is checked once, for others each time,
+because on a busy machine they may fail. `scripts/equivalent_mutants.toml` lists mutants that do not count.
 A change that takes effect at import runs in a process that imports the module from the changed source: a copy of one that has already
 imported all other packages. Its tests are those that execute functions of the module, and then those of modules that import it.
 A function that runs only while its module is imported, as those that build tables, has "no tests": its mutants also count as not noticed.
@@ -102,7 +101,6 @@ MORE_TESTS = {
         "tests/transports/process/test_orphans.py",
     ),
     "testing": (
-        "tests/fidelity/test_recorded.py",
         "tests/queries/test_map.py",
         "tests/queries/test_retry.py",
         "tests/session/test_ask.py",
@@ -510,14 +508,10 @@ class Trial:
         known = functions({str(file) for file in (*readers, *(mutant.source.path for mutant in self.mutants))})
         names = {id(one.__code__): name for name, group in known.items() for one in group}
         hits: set[tuple[str, str, int]] = set()
-        mine = os.getpid()
-        of_forks = path.with_suffix(".forks").open("a+b", buffering=0)
 
         def watch(frame: FrameType, event: str, _: object) -> None:
-            if event == "call" and (name := names.get(id(frame.f_code))) is not None and name not in hits:
+            if event == "call" and (name := names.get(id(frame.f_code))) is not None:
                 hits.add(name)
-                if os.getpid() != mine:  # a copy of this process, which a test has made
-                    of_forks.write(json.dumps(name).encode() + b"\n")
 
         threading.setprofile(watch)
         sys.setprofile(watch)
@@ -528,9 +522,6 @@ class Trial:
                 begun = time.monotonic()
                 following = items[number + 1] if number + 1 < len(items) else None
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-                of_forks.seek(0)
-                hits.update(tuple(json.loads(line)) for line in of_forks.read().splitlines())
-                of_forks.truncate(0)
                 file.write(json.dumps([number, self.failed, time.monotonic() - begun, sorted(hits)]) + "\n")
                 file.flush()
         return 0

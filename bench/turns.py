@@ -1,7 +1,8 @@
 """What a turn of an open session costs the program: a short prompt, a short answer, its result.
 
-Every client is a process of its own with a session of its own on the same stand-in (`peer.py`); their rounds are interleaved, so that the
-noise of the machine hits all of them. `python bench/turns.py` prints the time from prompt to result, and the processor time of the program.
+Every client runs in a process of its own, a new one for each round, with a session of its own on the same stand-in (`peer.py`): two
+processes of one program may differ by a tenth. The rounds are interleaved, so that the noise of the machine hits all of them.
+`python bench/turns.py` prints the time from prompt to result, and the processor time of the program.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import round_trips
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 TITLES = {
     "bridle": "Bridle, asyncio",
@@ -56,17 +60,16 @@ async def official_turns(path: str, turns: int) -> None:
                 pass
 
 
-def rounds(turns: int) -> Any:
-    """Yield after each line of stdin `turns` times, and print what one turn took: seconds, and those of this program's processor."""
+def rounds(turns: int) -> Iterator[int]:
+    """Yield for each turn, and print what one took: seconds, and those of this program's processor."""
     yield from range(WARM_UP)
-    for _ in sys.stdin:
-        began, used = time.perf_counter(), time.process_time()
-        yield from range(turns)
-        print((time.perf_counter() - began) / turns, (time.process_time() - used) / turns, flush=True)
+    began, used = time.perf_counter(), time.process_time()
+    yield from range(turns)
+    print((time.perf_counter() - began) / turns, (time.process_time() - used) / turns, flush=True)
 
 
 def client(name: str, path: str, turns: int) -> None:
-    """Serve one client until stdin ends."""
+    """Run one session of a client."""
     if name == "bridle-blocking":
         return blocking_turns(path, turns)
     talk = official_turns if name.startswith("official") else bridle_turns
@@ -84,25 +87,12 @@ def measure(turns: int, number: int) -> dict[str, list[tuple[float, float]]]:
     with tempfile.TemporaryDirectory() as folder:
         path = str(round_trips.peer(Path(folder)))
         found: dict[str, list[tuple[float, float]]] = {name: [] for name in TITLES}
-        workers = {
-            name: subprocess.Popen(
-                [sys.executable, __file__, "--client", name, path, "--turns", str(turns)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            for name in TITLES
-        }
         for _ in range(number):
-            for name, worker in workers.items():
-                assert worker.stdin is not None
-                assert worker.stdout is not None
-                worker.stdin.write("\n")
-                worker.stdin.flush()
-                seconds, used = worker.stdout.readline().split()
-                found[name].append((float(seconds), float(used)))
-        for worker in workers.values():
-            worker.communicate()
+            for name, figures in found.items():
+                command = [sys.executable, __file__, "--client", name, path, "--turns", str(turns)]
+                printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+                seconds, used = printed.split()
+                figures.append((float(seconds), float(used)))
     return found
 
 

@@ -29,7 +29,7 @@ from bridle.testing.faults import (
     Split,
     StalledWriter,
 )
-from bridle.testing.faults.flow import Ended, Flow, Pause
+from bridle.testing.faults.flow import Ended, Flow, Pause, frame_name
 from tests.support import stand_in_session
 from tests.support.memory import Memory
 from tests.support.patience import patience
@@ -377,3 +377,17 @@ def test_messages_have_their_classes(shell: Shell) -> None:
         assert len(collected.errors) == 1
 
     shell.play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("frame", "name"),
+    [
+        ({"type": "assistant"}, "assistant"),
+        ({"type": "system", "subtype": "init"}, "system/init"),
+        ({"type": "control_request", "request": {"subtype": "interrupt"}}, "control_request/interrupt"),
+        ({"type": "control_response", "response": {"subtype": "success"}}, "control_response/success"),
+        ({"type": "control_response", "response": 3, "subtype": "odd"}, "control_response/odd"),
+    ],
+)
+def test_the_names_of_frames_in_faults(frame: dict[str, Any], name: str) -> None:
+    assert frame_name(frame) == name

@@ -45,6 +45,14 @@ def test_steps_that_fail_have_a_reason() -> None:
     assert "[   unmet] expect_permission 'Bash'" in report.to_text()
 
 
+def test_a_step_before_which_the_turn_ended_is_missed() -> None:
+    cli = SimulatedCLI(Script().user("hi").calls("Bash", result="a").says("x"))
+    bridle.sync.run("hi", Options(max_turns=1), transport=cli, check=False)
+    report = cli.report()
+    assert [step.state for step in report.played[0].steps] == ["done", "done", "missed"]
+    assert "[  missed] says 'x'" in report.to_text()
+
+
 def test_what_is_not_in_the_script_is_unexpected() -> None:
     report = report_of(PLAYED, "ho")
     assert any("'ho'" in line for line in report.played[0].unexpected)

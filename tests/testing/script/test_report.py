@@ -46,9 +46,7 @@ def test_steps_that_fail_have_a_reason() -> None:
 
 
 def test_a_step_before_which_the_turn_ended_is_missed() -> None:
-    cli = SimulatedCLI(Script().user("hi").calls("Bash", result="a").says("x"))
-    bridle.sync.run("hi", Options(max_turns=1), transport=cli, check=False)
-    report = cli.report()
+    report = report_of(Script().user("hi").api_error(500).says("x"), "hi")
     assert [step.state for step in report.played[0].steps] == ["done", "done", "missed"]
     assert "[  missed] says 'x'" in report.to_text()
 

@@ -372,6 +372,7 @@ def test_settings_are_kept_without_secrets(playing: Fleets, tmp_path: Path) -> N
     first = run(
         bridle, tmp_path, write(tmp_path, THREE), "--option", json_option("env", {"ANTHROPIC_API_KEY": secret}),
         "--option", "effort=high", "--max-turns", "7", "--verify", "false", "--attempts", "1",
+        "--append-system-prompt", f"Sign with {secret}.",
     )  # fmt: skip
     assert first.code == 1
     for path in tmp_path.glob("j.db*"):
@@ -380,11 +381,14 @@ def test_settings_are_kept_without_secrets(playing: Fleets, tmp_path: Path) -> N
     refused = bridle("fleet", "resume", "-j", str(journal))
     assert (refused.code, "`env`, which the journal does not keep" in refused.errors) == (2, True)
     bridle("fleet", "retry", "--failed", "-j", str(journal))
-    again = json_option("env", {"ANTHROPIC_API_KEY": "another"})
-    resumed = bridle("fleet", "resume", "-j", str(journal), "--option", again, "--verify", "true")
+    again: tuple[str, ...] = ("--option", json_option("env", {"ANTHROPIC_API_KEY": "another"}))
+    refused = bridle("fleet", "resume", "-j", str(journal), *again)
+    assert (refused.code, "`append_system_prompt`, which the journal does not keep" in refused.errors) == (2, True)
+    again += ("--append-system-prompt", "Sign.")
+    resumed = bridle("fleet", "resume", "-j", str(journal), *again, "--verify", "true")
     # The check is a part of the task, as the prompt is.
     assert (resumed.code, "`verify` was" in resumed.errors) == (1, True)
-    assert bridle("fleet", "resume", "-j", str(journal), "--option", again, "--verify", "false").code == 1
+    assert bridle("fleet", "resume", "-j", str(journal), *again, "--verify", "false").code == 1
 
 
 def json_option(name: str, value: object) -> str:

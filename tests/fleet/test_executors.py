@@ -121,12 +121,13 @@ def test_a_budget_in_memory_stops_workers(agents: Agents, fleet_on: Making, tmp_
     agents.release()
     price = price_of_a_task(tmp_path)
     with pool("spawn") as executor:
-        options = agents.options(budget=Budget(usd=price * 2.5))
-        fleet = fleet_on(executor, options=options, concurrency=2)
+        budget = Budget(usd=price * 2.5)
+        fleet = fleet_on(executor, options=agents.options(budget=budget), concurrency=2)
         with pytest.raises(BudgetExceededError):
             fleet.run(tasks(30)).wait()
         rows = list(fleet.results())
     assert sum(row.state == "queued" for row in rows) >= 20
+    assert budget.spent.usd <= sum(row.cost for row in rows) * 1.001  # beyond the limit nothing is charged twice
     # What an interrupted agent wrote counts by its size; each of the two may have been at a reply that it had not written yet.
     unwritten = 2 * price / REPLIES
     assert sum(row.cost for row in rows) + unwritten >= sum(each.cost_usd for each in agents.cli.sessions())

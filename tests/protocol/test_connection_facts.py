@@ -291,6 +291,16 @@ def test_a_skipped_line_is_described() -> None:
     assert "`Limits.line_bytes` is 2,000" in warning.message
 
 
+def test_a_secret_at_the_end_of_what_is_shown_of_a_line_is_masked() -> None:
+    host = Host(limits=Limits(line_bytes=2_000))
+    host.connection.mask = lambda line: line.replace(b"hunter2-and-more", b"<masked>")
+    host.feed(b"y" * 190 + b"hunter2-and-more" + b"y" * 3_000)
+    [warning] = [event.warning for event in host.of(events.WarningRaised)]
+    head = warning.context["head"]
+    assert isinstance(head, bytes)
+    assert (head[:190], b"hunt" in head) == (b"y" * 190, False)
+
+
 def test_names_of_prompts_are_followed_wherever_they_stand() -> None:
     host = Host()
     one, two, three = (host.connection.send_prompt(str(number)) for number in range(3))

@@ -11,9 +11,11 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from sys import _current_frames  # documented, in spite of its name
 from types import FrameType, SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -186,7 +188,7 @@ def test_a_fork_inside_a_call_ends_its_transaction(database: Database) -> None:
 
 @contextmanager
 def interrupted(at: str) -> Iterator[None]:
-    """Raise `KeyboardInterrupt` as soon as SQLite has executed a statement, and again as soon as it is told to roll back."""
+    """Raise `KeyboardInterrupt` as soon as SQLite has begun a transaction, or is about to execute the next statement."""
 
     def look(frame: FrameType, event: str, called: object) -> None:
         connection = getattr(called, "__self__", None)
@@ -195,7 +197,7 @@ def interrupted(at: str) -> Iterator[None]:
         if event == "c_return" and at == "begin":
             sys.setprofile(None)
             raise KeyboardInterrupt
-        if event == "c_call" and at == "work and rollback":
+        if event == "c_call" and at == "work":
             raise KeyboardInterrupt
 
     before = sys.getprofile()
@@ -207,7 +209,7 @@ def interrupted(at: str) -> Iterator[None]:
             sys.setprofile(before)
 
 
-@pytest.mark.parametrize("at", ["begin", "work and rollback"])
+@pytest.mark.parametrize("at", ["begin", "work"])
 def test_an_interrupted_call_leaves_no_transaction(database: Database, path: str, at: str) -> None:
     note(database, "before")
     with interrupted(at):
@@ -217,6 +219,34 @@ def test_an_interrupted_call_leaves_no_transaction(database: Database, path: str
     note(other, "other")
     other.close()
     assert notes(database) == ["before", "after", "other"]
+
+
+def test_a_second_interrupt_in_the_roll_back_leaves_nothing(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted(sqlite3.Connection):
+        def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+            if statement == "ROLLBACK" and self is held and not twice:
+                twice.append(True)
+                raise KeyboardInterrupt
+            return super().execute(statement, *values)
+
+    held: sqlite3.Connection | None = None
+    twice: list[bool] = []
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Interrupted))
+    database = Database(path, TABLES, 1, patience(5))
+
+    def work(connection: sqlite3.Connection) -> None:
+        nonlocal held
+        held = connection
+        connection.execute("INSERT INTO notes VALUES ('interrupted')")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        database.transaction(work)
+    assert twice
+    assert notes(database) == []
+    note(database, "after")
+    assert notes(database) == ["after"]
+    database.close()
 
 
 def test_a_call_in_the_middle_of_another_one_is_refused(database: Database) -> None:

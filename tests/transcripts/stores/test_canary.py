@@ -176,7 +176,7 @@ def test_an_address_that_is_wrong_is_refused_without_being_shown() -> None:
         RedisStore("redis://agents:CANARY/1@cache:6379/0")
     for caught in (postgres, escaped, redis):
         assert "CANARY" not in str(caught.value)
-        assert caught.value.__suppress_context__
+        assert (caught.value.__cause__, caught.value.__suppress_context__) == (None, True)
 
 
 def test_the_representation_of_a_store_shows_no_address() -> None:

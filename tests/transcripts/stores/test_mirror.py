@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bridle import DecodeError
+from bridle.options.stores import FlushMode
 from bridle.transcripts.stores.mirror import (
     ATTEMPTS,
     BATCH_BYTES,
@@ -124,6 +125,18 @@ def test_a_timeout_is_not_tried_again_at_once() -> None:
     assert mirror.failed("late", again=False) is None
     assert not mirror.problems[0].given_up
     assert mirror.idle
+
+
+@pytest.mark.parametrize("flush", ["batched", "eager"])
+def test_what_could_not_be_appended_has_a_last_attempt_at_the_end(flush: FlushMode) -> None:
+    mirror = Mirror(flush, LARGE)
+    mirror.take(MAIN, entries(1))
+    mirror.happens(Occasion.RESULT)
+    mirror.begin()
+    mirror.failed("late", again=False)
+    assert mirror.begin() is None
+    mirror.happens(Occasion.END)
+    assert numbers(mirror.begin()) == [1]
 
 
 def test_a_conflict_gives_the_file_up_and_no_other() -> None:

@@ -34,7 +34,7 @@ S = TypeVar("S")
 _HOW_TO_START = "Write `session = await start_session(...)` or `async with start_session(...) as session:`."
 
 _TURN_SECONDS = 0.005
-"""How long a reader may take items that are already there before other tasks run."""
+"""How long a reader may take items that are already there, or a sender send, before other tasks run."""
 _POLL_SECONDS = 0.02
 """How often a stop from another event loop checks whether the session has ended."""
 
@@ -54,6 +54,7 @@ class Seam:
         self.connection: Connection
         self._transport: AsyncTransport
         self._changes: anyio.Lock | None = None
+        self._waited = 0.0  # when a task of the session last let others run
 
     def connect(self, core: SessionCore[Any], transport: AsyncTransport) -> None:
         """Set the core and the transport that belong to the session."""
@@ -136,6 +137,7 @@ class Seam:
         try:
             if seconds is None or self.launched:
                 await event.wait()
+                self._waited = time.monotonic()
                 return True
             with anyio.move_on_after(seconds):
                 await event.wait()
@@ -160,8 +162,13 @@ class Seam:
     # -- give way ------------------------------------------------------------------------------------------------------
 
     async def give_way(self) -> None:
-        """Let other tasks run once. A cancellation is not delivered here: the caller has something to return."""
-        await anyio.lowlevel.cancel_shielded_checkpoint()
+        """Let other tasks run if none could for a while: a program that only sends must not hold them up.
+
+        A cancellation is not delivered here: the caller has something to return.
+        """
+        if time.monotonic() - self._waited > _TURN_SECONDS:
+            await anyio.lowlevel.cancel_shielded_checkpoint()
+            self._waited = time.monotonic()
 
     async def pause(self, inbox: Inbox) -> None:
         """Let other tasks run if the reader of an inbox has kept them waiting: one of many unread items must not hold up the driver."""

@@ -57,10 +57,15 @@ class Loop:
     def is_current(self) -> bool:
         """True inside the loop; False inside another one, even in the same thread, and where none runs."""
         try:
-            here = Loop()
+            if _on_trio():
+                import trio
+
+                return self._token is trio.lowlevel.current_trio_token()
+            import asyncio
+
+            return self._loop is asyncio.get_running_loop()
         except RuntimeError:
             return False
-        return here._token is self._token and here._loop is self._loop
 
     def time(self) -> float:
         """Return the clock of the event loop; unlike anyio's it may also be read outside tasks."""

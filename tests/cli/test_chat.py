@@ -337,22 +337,11 @@ def test_what_was_typed_before_is_no_answer(bridle: Command, tmp_path: Path) -> 
         assert chat.code() == 0
 
 
-def test_what_is_typed_does_not_stand_in_the_output(bridle: Command, tmp_path: Path) -> None:
-    """The terminal shows it with the next prompt. Pasted lines are one prompt."""
-    go = tmp_path / "go"
+def test_pasted_lines_are_one_prompt(bridle: Command) -> None:
     with Talk(bridle) as chat:
         chat.until_prompt()
-        chat.say(prompt(["text", "before"], ["await_file", str(go)], ["text", "after"]))
-        chat.until("\nbefore\n")
-        chat.type('[["text", "sec')
-        go.touch()
-        shown = chat.until('\n> [["text", "sec')
-        assert shown.count("sec") == 1
-        chat.say('ond"]]')
-        chat.until("\nsecond")
-        chat.until_prompt()
         chat.type('[["text",\n"third"\n]]')
-        chat.until("\n. ]]")
+        chat.until("]]\n. ")
         chat.say("")
         chat.until("\nthird")
         chat.until_prompt()

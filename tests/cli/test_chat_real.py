@@ -230,13 +230,12 @@ def test_commands(talk: Talking) -> None:
     with ScriptedModel(Reply("Hello.", expect=lambda request: "sonnet" in request.model)) as model, talk(model) as chat:
         chat.until_prompt()
         for line, shown in (
-            ("/help", "/interrupt"),
+            ("/help", "/context"),
             ("/model", "sonnet"),
             ("/model sonnet", "Model: sonnet."),
             ("/mode", "needs one of"),
             ("/mode acceptEdit", "Did you mean `acceptEdits`"),
             ("/mode plan", "Permission mode: plan."),
-            ("/interrupt", ""),
             ("/context", "of 1,000,000 tokens"),
             ("/cost", "cost"),
             ("", ""),

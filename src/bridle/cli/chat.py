@@ -1,7 +1,7 @@
 """`bridle chat`: a conversation at a terminal, or with prompts from a pipe.
 
-Three tasks: one shows messages, one reads lines, one executes them. The chat ends with the first of them, and the session is stopped
-before the command returns.
+Three tasks: one shows messages, one reads lines, one executes them, a prompt after the other. The chat ends with the first of them, and
+the session is stopped before the command returns.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from bridle.errors import BridleError, OptionsError, TurnTimeoutError
 from bridle.messages import (
     AssistantMessage,
     AuthenticationError,
-    CommandLifecycleMessage,
     ResultMessage,
     TextBlock,
     ToolUseBlock,
@@ -32,9 +31,8 @@ from bridle.messages import (
 from bridle.protocol.states.session import SessionActivity, TurnState
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Mapping
 
-    from bridle.aio.session import MessageCursor, Turn
     from bridle.cli.terminal import Terminal
     from bridle.messages import Message
     from bridle.options.kinds import PermissionMode
@@ -48,6 +46,7 @@ _WRITE_SECONDS = 0.5
 """Seconds that a write may take after a signal, before its reader counts as gone."""
 _CATCH_UP_SECONDS = 0.5
 """Seconds that a question waits until its tool call is shown."""
+_WORKS = (SessionActivity.RUNNING, SessionActivity.REQUIRES_ACTION)
 
 
 def chat(given: Mapping[str, Any], terminal: Terminal) -> int:
@@ -85,15 +84,10 @@ class Chat:
         self._session: Session | None = None
         self._begun_channels = {terminal.aside}
         self._transcript = Transcript(terminal, inside=True, begun=self._begun_channels)
-        self._turns: set[Turn] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._presses = self._sending = self._undone = 0
-        self._spoken = False
-        self._failed = False
-        self._stuck = False
-        self._finishing = False
-        self._pasting = False
-        self._ended = False
+        self._interrupting: asyncio.Task[None] | None = None
+        self._presses = 0
+        self._failed = self._finishing = self._stuck = self._spoken = False
+        self._at_prompt = False
         self._begun: list[str] = []
 
     # -- signals: called between any two steps of the main thread ------------------------------------------------------
@@ -130,12 +124,22 @@ class Chat:
     def _interrupt(self) -> None:
         self._begun.clear()
         self._lines.forget()
-        if self._busy:
+        while not self._typed.empty():
+            self._typed.get_nowait()
+        if not self._at_prompt or self._questions.asked or self._live.activity in _WORKS:
             self._terminal.note("Interrupting; Ctrl-C again quits.", "yellow")
-            self._spawn(self.interrupt())
+            self._interrupting = asyncio.create_task(self._stop_turn())
         else:
             self._terminal.note("Ctrl-C again quits, as do Ctrl-D and /quit.", "yellow")
-            self.offer()
+            self._offer()
+
+    async def _stop_turn(self) -> None:
+        try:
+            await self._live.interrupt(cancel_queued=True)
+        except BridleError as error:
+            if not self._over:
+                self._terminal.error(str(error))
+        self._offer()  # the CLI had come to rest by itself
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -143,11 +147,10 @@ class Chat:
         """Hold the conversation and return the exit code."""
         self._loop, self._main = asyncio.get_running_loop(), asyncio.current_task()
         self._lines = Lines()
-        self._lines.hide()
+        # A pipe is read as fast as its prompts are answered; a person may type ahead.
+        self._typed: asyncio.Queue[str | None] = asyncio.Queue(0 if self._lines.interactive else 1)
         self._shown_calls: dict[str, asyncio.Event] = {}
-        self._quiet = asyncio.Event()
-        self._quiet.set()
-        self._entered: asyncio.Queue[str] = asyncio.Queue()
+        self._all_shown = asyncio.Event()
         self._questions = Questions(self._terminal, self._lines, say_yes=self._say_yes, called=self._call_shown)
         try:
             with self._terminal.spinning("Starting Claude Code"):
@@ -159,8 +162,6 @@ class Chat:
             if self.signal is None:
                 raise
             return 128 + self.signal
-        finally:
-            self._lines.restore()
 
     @property
     def _live(self) -> Session:
@@ -190,52 +191,37 @@ class Chat:
 
     async def _talk(self, session: Session) -> int:
         self._messages = session.messages()
-        tasks = {
-            asyncio.create_task(self._show(self._messages)),
-            asyncio.create_task(self._listen(session)),
-            asyncio.create_task(self._work()),
-        }
+        tasks = {asyncio.create_task(work) for work in (self._show(), self._listen(), self._work(session))}
         try:
-            if self._lines.interactive:
-                self._terminal.aside.line("/help lists the commands, Ctrl-D quits.", "dim")
-            if self._prompt:
-                self._terminal.aside.line(f"{_PROMPT}{self._prompt}", "bold")
-                await self.send(self._prompt)
-            self.offer()
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             # What was lost says more than that nothing is left to be read.
             return max((task.result() for task in done), default=0)
         finally:
-            for task in (*tasks, *self._tasks):
+            if self._interrupting is not None:
+                self._interrupting.cancel()
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, *self._tasks, return_exceptions=True)
-
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     # -- what comes ----------------------------------------------------------------------------------------------------
 
-    async def _show(self, messages: MessageCursor) -> int:
-        async for message in messages:
+    async def _show(self) -> int:
+        async for message in self._messages:
             self._show_one(message)
-            self._offer_if_quiet()
             if self._questions.asked and not self._terminal.asking:
-                self._terminal.ask(self._questions.asked + self._lines.show())
+                self._terminal.ask(self._questions.asked)
+            if not self._messages.unread:
+                self._all_shown.set()
         self._transcript.finish(None)
         if not self._finishing:
             self._terminal.note(f"The CLI exited without a request (exit code {self._live.exit_code}).", "yellow")
         return FAILED if self._failed else 0
 
     def _show_one(self, message: Message) -> None:
-        self._lines.hide()
         match message:
             case ResultMessage():
                 self._show_result(message)
-                self._settle()
-            case CommandLifecycleMessage():
-                self._settle()
+                self._offer()
             case UserMessage(is_replay=True):
                 pass  # the output of a command of the chat, which was shown
             case UserMessage(content=[TextBlock(text=text)]) if text.startswith("[Request interrupted"):
@@ -262,156 +248,106 @@ class Chat:
         with suppress(TimeoutError):
             await asyncio.wait_for(shown.wait(), _CATCH_UP_SECONDS)
 
-    @property
-    def _busy(self) -> bool:
-        session = self._session
-        running = session is not None and session.activity in (SessionActivity.RUNNING, SessionActivity.REQUIRES_ACTION)
-        return running or bool(self._questions.asked) or any(not turn.state.over for turn in self._turns)
-
-    def _settle(self) -> None:
-        """Record that a turn or command ended."""
-        self._ended = True
-        self._offer_if_quiet()
-
-    def _offer_if_quiet(self) -> None:
-        """Offer the next prompt if a turn ended, no prompt is open, and all messages are shown."""
-        if self._sending or self._messages.unread or not self._ended:
-            return
-        if all(turn.state.over for turn in self._turns):
-            self._ended = False
-            self._quiet.set()
-            self.offer()
-
-    def offer(self) -> None:
-        """Show the prompt, if no turn runs, no question is open, and all input is processed."""
-        if not self._lines.interactive or self._undone or self._questions.asked or self._terminal.asking:
-            return
-        if self._quiet.is_set():
-            self._terminal.aside.line()
-            self._terminal.ask((_MORE if self._begun else _PROMPT) + self._lines.show())
-
     # -- what is typed -------------------------------------------------------------------------------------------------
 
-    async def _listen(self, session: Session) -> int:
-        if not self._lines.interactive:
-            await self._quiet.wait()
+    async def _listen(self) -> int:
         while (line := await self._lines.next()) is not None:
             self._presses = 0
-            if self._lines.interactive:
-                self._line_ended(line)
-            if self._questions.give(line):
-                continue
-            if self._lines.interactive:
-                self._undone += 1  # a message that comes meanwhile does not offer a prompt, as if this line were done
-                await asyncio.sleep(_PASTE_SECONDS)
-                self._undone -= 1
-                if self._lines.waiting:
-                    self._begun.append(line)
-                    self._pasting = True
-                    continue
-            if line.endswith("\\") or self._pasting:
-                self._begun.append(line if self._pasting else line[:-1])
-                if self._pasting:
-                    self._pasting = False
-                    self._terminal.disturbed()  # the beginning of its last line may be shown already
-                if self._lines.interactive:
-                    self._terminal.ask(_MORE + self._lines.show())
-                continue
-            text = "\n".join([*self._begun, line] if line else self._begun)
-            self._begun.clear()
-            if text.strip() in ("/quit", "/exit"):
-                break
-            self._enter(text)
-            if not self._lines.interactive:
-                await self._entered.join()
-                await self._quiet.wait()
-        else:
-            if self._begun and not self._lines.interactive:
-                self._enter("\n".join(self._begun))
-                await self._entered.join()
+            if self._terminal.asking and self._lines.interactive:
+                self._terminal.answered()
+            if not self._questions.give(line):
+                await self._typed.put(line)
         if not self._lines.interactive:
-            await self._quiet.wait()
-            # What still runs in the background comes to its end, as after `bridle run`.
-            self._finishing = True
-            await session.finish(timeout=self._options.timeouts.background)
-            return FAILED if self._failed else 0
+            await self._typed.put(None)
+            await asyncio.Future()  # until the prompts are answered
         self._terminal.fresh_line()
         return 0
 
-    def _line_ended(self, line: str) -> None:
-        if not self._lines.hidden:
-            self._terminal.answered()
-            self._lines.hide()
-        elif not self._pasting:  # the terminal has shown what was pasted at a prompt
-            self._terminal.aside.line(f"{_PROMPT}{line}", "bold")
+    def _offer(self) -> None:
+        """Show the prompt, if one is read and no question is open."""
+        if self._at_prompt and self._lines.interactive and not (self._questions.asked or self._terminal.asking):
+            self._terminal.aside.line()
+            self._terminal.ask(_MORE if self._begun else _PROMPT)
 
-    def _enter(self, text: str) -> None:
-        self._undone += 1
-        self._entered.put_nowait(text)
+    async def _next_prompt(self) -> str | None:
+        """Return what was typed, or came out of the pipe; None at its end. Pasted lines are one prompt, a backslash continues a line."""
+        while (line := await self._typed.get()) is not None:
+            pasted = False
+            if self._lines.interactive:
+                await asyncio.sleep(_PASTE_SECONDS)
+                while not self._typed.empty():
+                    self._begun.append(line)
+                    line, pasted = self._typed.get_nowait() or "", True
+            if pasted:
+                self._begun.append(line)
+            elif line.endswith("\\"):
+                self._begun.append(line[:-1])
+            else:
+                return self._whole(line)
+            if pasted:
+                self._terminal.disturbed()  # the beginning of its last line is shown already
+            if self._lines.interactive:
+                self._terminal.ask(_MORE)
+        return self._whole("") if self._begun else None
 
-    async def _work(self) -> int:
+    def _whole(self, line: str) -> str:
+        text = "\n".join([*self._begun, line] if line else self._begun)
+        self._begun.clear()
+        return text
+
+    async def _work(self, session: Session) -> int:
+        if self._lines.interactive:
+            self._terminal.aside.line("/help lists the commands, Ctrl-D quits.", "dim")
+        text: str | None = self._prompt or ""
+        if text:
+            self._terminal.aside.line(f"{_PROMPT}{text}", "bold")
+            await self._send(text)
         while True:
-            text = await self._entered.get()
-            try:
+            self._at_prompt = True
+            self._offer()
+            text = await self._next_prompt()
+            self._at_prompt = False
+            if text is None or text.strip() in ("/quit", "/exit"):
+                break
+            if text.strip():
                 await self._do(text)
-            finally:
-                self._undone -= 1
-                self._entered.task_done()
-            if not self._over:
-                self.offer()
+        if self._lines.interactive:
+            return 0
+        # What still runs in the background comes to its end, as after `bridle run`.
+        self._finishing = True
+        await session.finish(timeout=self._options.timeouts.background)
+        return FAILED if self._failed else 0
 
     async def _do(self, text: str) -> None:
-        if not text.strip():
-            return
         if not self._lines.interactive:
             if self._spoken:
                 self._terminal.aside.line()
             self._terminal.aside.line(f"{_PROMPT}{text}", "bold")
         word, _, argument = text.strip().partition(" ")
         if word not in COMMANDS:
-            await self.send(text)
+            await self._send(text)
             return
         try:
-            await run_command(word, argument.strip(), self._live, self._terminal, self.interrupt)
+            await run_command(word, argument.strip(), self._live, self._terminal)
         except BridleError as error:
             if not self._over:
                 self._went_wrong(error)
 
-    async def send(self, text: str) -> None:
-        """Send a prompt."""
+    async def _send(self, text: str) -> None:
+        """Send a prompt, and return when its turn is over and shown."""
         self._spoken = True
-        self._sending += 1
-        self._quiet.clear()
-        try:
-            turn = await self._live.send(text)
-            self._turns.add(turn)
-        finally:
-            self._sending -= 1
-        self._spawn(self._watch(turn))
-
-    async def _watch(self, turn: Turn) -> None:
+        turn = await self._live.send(text)
         try:
             await turn.result()
-        except (AuthenticationError, TurnTimeoutError) as error:
-            self._went_wrong(error)
-        except BridleError:
-            return  # the session is over; `_show` reports it
-        if turn.state is TurnState.FAILED:
-            self._failed = True
-        self._turns.discard(turn)
-        self._settle()
-
-    async def interrupt(self) -> None:
-        """Stop the running turn and cancel waiting prompts."""
-        try:
-            receipt = await self._live.interrupt(cancel_queued=True)
         except BridleError as error:
-            if not self._over:
-                self._terminal.error(str(error))
-            return
-        if receipt.cancelled:
-            self._terminal.note(f"Cancelled prompts: {len(receipt.cancelled)}.", "yellow")
-        self._settle()
+            if self._over:
+                await asyncio.Future()  # `_show` reports it, and ends the chat
+            if isinstance(error, (AuthenticationError, TurnTimeoutError)):
+                self._went_wrong(error)
+        self._failed = self._failed or turn.state is TurnState.FAILED
+        while self._messages.unread:
+            self._all_shown.clear()
+            await self._all_shown.wait()
 
 
 COMMANDS = {
@@ -419,16 +355,13 @@ COMMANDS = {
     "/quit": "end the chat, like Ctrl-D",
     "/model": "NAME: change the model; without NAME: list the models",
     "/mode": "MODE: change the permission mode",
-    "/interrupt": "stop the turn and cancel waiting prompts, like Ctrl-C",
     "/cost": "show the cost",
     "/context": "show the use of the context window",
 }
 _MODES = tuple(sorted(MODES))
 
 
-async def run_command(
-    word: str, argument: str, session: Session, terminal: Terminal, interrupt: Callable[[], Awaitable[None]]
-) -> None:
+async def run_command(word: str, argument: str, session: Session, terminal: Terminal) -> None:
     """Run a command; raises the `BridleError` of a refusal."""
     match word:
         case "/help":
@@ -438,7 +371,9 @@ async def run_command(
             terminal.line(
                 "A line that ends with a backslash continues in the next line. After lines that you paste, press Enter."
             )
-            terminal.line("Ctrl-C stops the turn; a second one quits. You can type the next prompt while a turn runs.")
+            terminal.line(
+                "Ctrl-C stops the turn; a second one quits. What you type while a turn runs is the next prompt."
+            )
         case "/model":
             await _model(argument, session, terminal)
         case "/mode":
@@ -447,8 +382,6 @@ async def run_command(
                 raise OptionsError(f"/mode needs one of {', '.join(_MODES)}.{hint}", field="permission_mode")
             await session.set_permission_mode(cast("PermissionMode", argument))
             terminal.note(f"Permission mode: {argument}.", "dim")
-        case "/interrupt":
-            await interrupt()
         case "/cost":
             terminal.line((await session.get_session_cost()).text)
         case "/context":

@@ -53,53 +53,6 @@ class Lines:
         self._unread = bytearray()
         self._looked_at = 0
         self._ended = self._descriptor < 0
-        self._settings: Any = None  # of the terminal, while it does not show what is typed
-
-    @property
-    def hidden(self) -> bool:
-        """True while the terminal does not show what is typed."""
-        return self._settings is not None
-
-    @property
-    def waiting(self) -> bool:
-        """True if there is another line: it came together with the last one, as of a paste."""
-        return b"\n" in self._unread or (not self._ended and bool(select.select([self._descriptor], [], [], 0)[0]))
-
-    def hide(self) -> None:
-        """Do not show what is typed from now on: it would stand in the middle of output. It is kept for `show`."""
-        if self.interactive and not self.hidden:
-            with suppress(termios.error):
-                settings = termios.tcgetattr(self._descriptor)
-                self._set(settings, termios.ECHO)
-                self._settings = settings
-
-    def show(self) -> str:
-        """Show what is typed again; return the begun line, for the prompt. The terminal can no longer edit that part, but Ctrl-C drops it.
-
-        If a complete line waits, it is read next, and what is typed stays hidden.
-        """
-        self.hide()
-        if not self.hidden or self.waiting:
-            return ""
-        with suppress(OSError, termios.error):
-            # A terminal gives a begun line only while it does not edit lines.
-            self._set(self._settings, termios.ECHO | termios.ICANON)
-            if select.select([self._descriptor], [], [], 0)[0]:
-                self._unread += os.read(self._descriptor, _PIECE)
-        self.restore()
-        return self._unread.decode("utf-8", "replace")
-
-    def restore(self) -> None:
-        """Give the terminal the settings that it had before `hide`."""
-        settings, self._settings = self._settings, None
-        if settings is not None:
-            with suppress(termios.error):
-                termios.tcsetattr(self._descriptor, termios.TCSANOW, settings)
-
-    def _set(self, settings: Any, without: int) -> None:
-        changed = [*settings]
-        changed[3] &= ~without
-        termios.tcsetattr(self._descriptor, termios.TCSANOW, changed)
 
     async def next(self) -> str | None:
         """Return the next line without its end; None at the end of the input."""
@@ -377,7 +330,7 @@ class Questions:
         self._lines.forget()
         self._answer = asyncio.get_running_loop().create_future()
         self.asked = text
-        self._terminal.ask(text + self._lines.show())
+        self._terminal.ask(text)
         try:
             return await self._answer
         except asyncio.CancelledError:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 import secrets
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -24,7 +26,7 @@ from botocore.exceptions import ClientError  # type: ignore[import-untyped]
 from bridle import StoreConflictError, StoreError
 from bridle.testing import check_session_store
 from bridle.transcripts import stores
-from bridle.transcripts.stores import PostgresStore, RedisStore, S3Store
+from bridle.transcripts.stores import PostgresStore, RedisStore, S3Store, SQLiteStore
 from bridle.transcripts.stores.keys import Positions
 from tests.support.forking import Baton, Fork
 from tests.support.servers import Postgres, Redis
@@ -509,6 +511,74 @@ def test_a_client_is_closed_by_the_one_who_made_it(monkeypatch: pytest.MonkeyPat
     assert client.closed == (0 if given else 2)
     made = [("s3", {"region_name": "here"}), ("redis://localhost:6379/0", {"socket_timeout": 3})]
     assert asked == ([] if given else made)
+
+
+@pytest.mark.parametrize("at_once", [1, 25])
+def test_a_file_is_little_larger_than_its_entries(tmp_path: Path, at_once: int) -> None:
+    entries = [entry(number) | {"text": "x" * (1_000 + number * 997 % 2_000)} for number in range(200)]
+    entries += [entry(200 + number) | {"text": "x" * 10_000 * number} for number in range(3)]
+
+    async def scenario() -> None:
+        with SQLiteStore(tmp_path / "sessions.db") as store:
+            for start in range(0, len(entries), at_once):
+                await store.append(KEY, entries[start : start + at_once])
+            assert await store.load(KEY) == entries
+
+    anyio.run(scenario)
+    assert (tmp_path / "sessions.db").stat().st_size < 1.3 * len(json.dumps(entries))
+
+
+def test_a_file_of_the_first_version_is_migrated(tmp_path: Path) -> None:
+    part: Any = KEY | {"subpath": "subagents/agent-1"}
+    rows = [("", 0, entry(1)), ("", 1, {"type": "title", "n": 2}), ("", 2, entry(3)), (part["subpath"], 0, entry(1))]
+    of = KEY["project_key"], KEY["session_id"]
+    with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
+        connection.executescript(FIRST_VERSION)
+        for name, following in (("", 3), (part["subpath"], 1)):
+            connection.execute(
+                "INSERT INTO bridle_transcripts VALUES (?, ?, ?, 1, ?, 7, 'seen')", (*of, name, following)
+            )
+        for name, number, each in rows:
+            values = (*of, name, number, each.get("uuid"), json.dumps(each).encode())
+            connection.execute("INSERT INTO bridle_entries VALUES (?, ?, ?, ?, ?, ?)", values)
+        connection.commit()
+
+    async def scenario() -> None:
+        with SQLiteStore(tmp_path / "sessions.db") as store:
+            assert await store.list_sessions("-work") == [{"session_id": of[1], "mtime": 7}]
+            assert await store.load(KEY) == [each for name, _, each in rows if not name]
+            await store.append(KEY, [entry(3), entry(4)])
+            assert numbers(await store.load(KEY)) == [1, 2, 3, 4]
+            assert numbers(await store.load(part)) == [1]
+            await store.delete(part)
+            assert (await store.list_subkeys(KEY), numbers(await store.load(KEY))) == ([], [1, 2, 3, 4])
+
+    anyio.run(scenario)
+
+
+def test_a_file_may_have_tables_of_its_user(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "sessions.db")) as connection:
+        connection.executescript("CREATE TABLE mine (id); INSERT INTO mine VALUES (1)")
+        with SQLiteStore(tmp_path / "sessions.db") as store:
+            anyio.run(store.append, KEY, [entry(1)])
+            assert numbers(anyio.run(store.load, KEY)) == [1]
+        assert connection.execute("SELECT id FROM mine").fetchall() == [(1,)]
+
+
+FIRST_VERSION = """
+    CREATE TABLE bridle_transcripts (
+        project TEXT NOT NULL, session TEXT NOT NULL, part TEXT NOT NULL,
+        position INTEGER NOT NULL, next INTEGER NOT NULL, mtime INTEGER NOT NULL, digest TEXT NOT NULL,
+        PRIMARY KEY (project, session, part)
+    ) WITHOUT ROWID;
+    CREATE INDEX bridle_transcripts_session ON bridle_transcripts (session);
+    CREATE TABLE bridle_entries (
+        project TEXT NOT NULL, session TEXT NOT NULL, part TEXT NOT NULL, number INTEGER NOT NULL, uuid TEXT, entry BLOB NOT NULL,
+        PRIMARY KEY (project, session, part, number)
+    ) WITHOUT ROWID;
+    CREATE UNIQUE INDEX bridle_entries_uuid ON bridle_entries (project, session, part, uuid) WHERE uuid IS NOT NULL;
+    PRAGMA user_version = 1;
+"""
 
 
 def test_a_prefix_of_tables_must_be_a_name() -> None:

@@ -186,7 +186,7 @@ def test_a_load_from_sqlite_sees_one_state_and_holds_up_no_writer(
     with SQLiteStore(path) as reader, SQLiteStore(path, timeout=0.05) as writer:
         anyio.run(writer.append, KEY, [entry(1)])
         anyio.run(reader.load, KEY)
-        before(opened[1], "SELECT entry", lambda: anyio.run(writer.append, KEY, [entry(2)]))
+        before(opened[1], "SELECT piece", lambda: anyio.run(writer.append, KEY, [entry(2)]))
         assert numbers(anyio.run(reader.load, KEY)) == [1]
         with pytest.raises(StoreConflictError):
             anyio.run(reader.append, KEY, [entry(3)])

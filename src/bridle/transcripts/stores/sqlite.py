@@ -13,29 +13,53 @@ from bridle.transcripts.stores.keys import Adapter, Batch, Positions, millisecon
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from bridle.transcripts.stores.keys import Place
 
 __all__ = ["SQLiteStore"]
 
 T = TypeVar("T")
-_decode = msgspec.json.Decoder().decode
+_decode_lines = msgspec.json.Decoder().decode_lines
 
-_VERSION = 1
+_VERSION = 2
+_OVERFLOW, _LOCAL = 4_092, 450
+"""Of a row that is longer than a page, this many bytes are on each page of its own, and at most this many beside other rows."""
+_SHORT = 1_000
+"""The bytes of a row that has no page of its own: four fill a page."""
+_MOST_PAGES = 64
 _TABLES = (
     """CREATE TABLE IF NOT EXISTS bridle_transcripts (
-        project TEXT NOT NULL, session TEXT NOT NULL, part TEXT NOT NULL,
+        id INTEGER PRIMARY KEY, project TEXT NOT NULL, session TEXT NOT NULL, part TEXT NOT NULL,
         position INTEGER NOT NULL, next INTEGER NOT NULL, mtime INTEGER NOT NULL, digest TEXT NOT NULL,
-        PRIMARY KEY (project, session, part)
-    ) WITHOUT ROWID""",
+        UNIQUE (project, session, part)
+    )""",
     "CREATE INDEX IF NOT EXISTS bridle_transcripts_session ON bridle_transcripts (session)",
-    """CREATE TABLE IF NOT EXISTS bridle_entries (
-        project TEXT NOT NULL, session TEXT NOT NULL, part TEXT NOT NULL, number INTEGER NOT NULL, uuid TEXT, entry BLOB NOT NULL,
-        PRIMARY KEY (project, session, part, number)
+    # The lines of a transcript, cut without regard to where they end: rows in the order of their writing fill the pages.
+    """CREATE TABLE IF NOT EXISTS bridle_pieces (
+        transcript INTEGER NOT NULL, number INTEGER NOT NULL, piece BLOB NOT NULL, UNIQUE (transcript, number)
+    )""",
+    """CREATE TABLE IF NOT EXISTS bridle_uuids (
+        transcript INTEGER NOT NULL, uuid TEXT NOT NULL, PRIMARY KEY (transcript, uuid)
     ) WITHOUT ROWID""",
-    """CREATE UNIQUE INDEX IF NOT EXISTS bridle_entries_uuid ON bridle_entries (project, session, part, uuid)
-        WHERE uuid IS NOT NULL""",
+)
+# In a file with tables of the user, whose version is 0.
+_FROM_0 = (
+    "CREATE TABLE bridle_transcripts (project, session, part, position, next, mtime, digest)",
+    "CREATE INDEX bridle_transcripts_session ON bridle_transcripts (session)",
+    "CREATE TABLE bridle_entries (project, session, part, number, uuid, entry)",
+)
+_FROM_1 = (
+    "ALTER TABLE bridle_transcripts RENAME TO old_transcripts",
+    "DROP INDEX bridle_transcripts_session",
+    *_TABLES,
+    "INSERT INTO bridle_transcripts SELECT NULL, * FROM old_transcripts",
+    "INSERT INTO bridle_pieces SELECT id, number, CAST(CAST(entry AS TEXT) || char(10) AS BLOB) "
+    "FROM bridle_entries JOIN bridle_transcripts USING (project, session, part) ORDER BY id, number",
+    "INSERT INTO bridle_uuids SELECT id, uuid FROM bridle_entries JOIN bridle_transcripts USING (project, session, part) "
+    "WHERE uuid IS NOT NULL",
+    "DROP TABLE bridle_entries",
+    "DROP TABLE old_transcripts",
 )
 _OF_TRANSCRIPT = "project = ? AND session = ? AND part = ?"
 
@@ -59,7 +83,7 @@ class SQLiteStore(Adapter):
     def __init__(self, path: str | os.PathLike[str], *, timeout: float = 30.0) -> None:
         self._path = os.fspath(path)
         file = None if self._path == ":memory:" else self._path
-        self._database = Database(file, _TABLES, _VERSION, timeout, synchronous="FULL")
+        self._database = Database(file, _TABLES, _VERSION, timeout, "FULL", migrations={0: _FROM_0, 1: _FROM_1})
         self._positions = Positions()
 
     def __repr__(self) -> str:
@@ -104,27 +128,36 @@ class SQLiteStore(Adapter):
         batch = Batch(entries)
 
         def work(connection: sqlite3.Connection) -> int:
-            row = connection.execute(
-                f"SELECT position, next, digest, mtime FROM bridle_transcripts WHERE {_OF_TRANSCRIPT}", place
+            connection.execute(
+                "INSERT OR IGNORE INTO bridle_transcripts VALUES (NULL, ?, ?, ?, 0, 0, ?, '')", (*place, milliseconds())
+            )
+            transcript, position, number, digest = connection.execute(
+                f"SELECT id, position, next, digest FROM bridle_transcripts WHERE {_OF_TRANSCRIPT}", place
             ).fetchone()
-            position, number, digest, mtime = row if row is not None else (0, 0, "", 0)
             if batch.talks and digest == batch.digest:
                 return int(position)  # the last append, whose answer was lost
             if batch.talks:
                 self._positions.check(place, position)
+            known = "INSERT OR IGNORE INTO bridle_uuids VALUES (?, ?)"
+            lines = b"".join(
+                raw + b"\n"
+                for uuid, raw in batch.entries
+                if uuid is None or connection.execute(known, (transcript, uuid)).rowcount
+            )
+            pieces = [*_cut(lines)]
             connection.executemany(
-                "INSERT OR IGNORE INTO bridle_entries VALUES (?, ?, ?, ?, ?, ?)",
-                [(*place, number + count, uuid, raw) for count, (uuid, raw) in enumerate(batch.entries)],
+                "INSERT INTO bridle_pieces VALUES (?, ?, ?)",
+                [(transcript, at, piece) for at, piece in enumerate(pieces, number)],
             )
             position += batch.talks
             connection.execute(
-                "INSERT OR REPLACE INTO bridle_transcripts VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "UPDATE bridle_transcripts SET position = ?, next = ?, mtime = max(mtime, ?), digest = ? WHERE id = ?",
                 (
-                    *place,
                     position,
-                    number + len(batch.entries),
-                    max(mtime, milliseconds()),
+                    number + len(pieces),
+                    milliseconds(),
                     batch.digest if batch.talks else digest,
+                    transcript,
                 ),
             )
             return int(position)
@@ -136,14 +169,19 @@ class SQLiteStore(Adapter):
     def _load(self, place: Place) -> list[Any] | None:
         def work(connection: sqlite3.Connection) -> tuple[int, list[Any] | None]:
             row = connection.execute(
-                f"SELECT position FROM bridle_transcripts WHERE {_OF_TRANSCRIPT}", place
+                f"SELECT position, id FROM bridle_transcripts WHERE {_OF_TRANSCRIPT}", place
             ).fetchone()
             if row is None:
                 return 0, None
-            found = connection.execute(
-                f"SELECT entry FROM bridle_entries WHERE {_OF_TRANSCRIPT} ORDER BY number", place
-            )
-            return row[0], [_decode(entry) for (entry,) in found]
+            found = connection.execute("SELECT piece FROM bridle_pieces WHERE transcript = ? ORDER BY number", row[1:])
+            entries: list[Any] = []
+            pieces: list[bytes] = []
+            for (piece,) in found:
+                pieces.append(piece)
+                if piece.endswith(b"\n"):  # not once for all: that would hold everything twice
+                    entries += _decode_lines(b"".join(pieces))
+                    pieces.clear()
+            return row[0], entries
 
         position, entries = self._do("load", work, reads=True)
         self._positions.saw(place, position)
@@ -154,8 +192,20 @@ class SQLiteStore(Adapter):
         values = place if place[2] else place[:2]
 
         def work(connection: sqlite3.Connection) -> None:
-            connection.execute(f"DELETE FROM bridle_entries WHERE {where}", values)
+            for table in ("pieces", "uuids"):
+                of = f"transcript IN (SELECT id FROM bridle_transcripts WHERE {where})"
+                connection.execute(f"DELETE FROM bridle_{table} WHERE {of}", values)
             connection.execute(f"DELETE FROM bridle_transcripts WHERE {where}", values)
 
         self._do("delete", work)
         self._positions.forget(place)
+
+
+def _cut(lines: bytes) -> Iterator[bytes]:
+    """Cut lines into rows that leave little of their pages empty."""
+    at = 0
+    while at < len(lines):
+        pages = min((len(lines) - at) // _OVERFLOW, _MOST_PAGES)
+        size = pages * _OVERFLOW + _LOCAL if pages else _SHORT
+        yield lines[at : at + size]
+        at += size

@@ -129,12 +129,11 @@ def main() -> None:
             for lease in journal.lease(ME, 1, known, time.time()):
                 journal.finish(lease, ME, Happening.GIVEN_BACK)
 
-        for name, call in {
+        calls: dict[str, Callable[[], object]] = {
             "lease and give back": lease_and_return,
             "add one": lambda: journal.add([(f"more-{time.time()}", Spec(prompt=PROMPT))]),
             "counts": journal.counts,
             "spent": journal.spent,
-            "next_due": journal.next_due,
             "reclaim": lambda: journal.reclaim(ME),
             "held": lambda: journal.held(ME),
             "changes": lambda: journal.changes(journal.last_change() - 10),
@@ -142,7 +141,8 @@ def main() -> None:
             "one row": lambda: list(journal.rows(task="task-500")),
             "session_spending": lambda: journal.session_spending("task-500", "x", 2),
             "cancel one": lambda: journal.cancel(["task-500"]),
-        }.items():
+        }
+        for name, call in calls.items():
             print(f"{seconds(call) * 1000:10.2f} ms  {name}")
 
 

@@ -26,6 +26,7 @@ from bridle.fleet.task import spec_of
 from bridle.messages import AuthenticationError, RateLimitedError, ResultError, ResultMessage
 from bridle.testing import Script, SimulatedCLI
 from tests.fleet.conftest import NOW, finished, tasks
+from tests.support.journals import next_due
 from tests.support.leaks import wait_gone
 
 if TYPE_CHECKING:
@@ -335,6 +336,17 @@ def state_of(journal: Journal) -> tuple[str, str | None, int, int]:
     return row.state, row.cause, row.attempt, row.failures
 
 
+def test_an_attempt_writes_little_beside_many_tasks(opened: Journal, tmp_path: Path) -> None:
+    given = [Task(f"task-{number}", "Do it. " * 30) for number in range(2_000)]
+    opened.add([(task.id, spec_of(task, Options(), NOW, opened.salt)) for task in given])
+    opened.store.look(lambda cursor: cursor.rows("PRAGMA wal_checkpoint(TRUNCATE)"))
+    log = tmp_path / "journal.db-wal"
+    assert log.stat().st_size == 0
+    for task in given[500:510]:
+        assert run_of(opened, order_of(opened, task)).run().cause is None
+    assert log.stat().st_size < 10 * 35_000
+
+
 def test_waits_grow_until_the_longest(opened: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     spread: list[tuple[float, float]] = []
 
@@ -349,14 +361,14 @@ def test_waits_grow_until_the_longest(opened: Journal, monkeypatch: pytest.Monke
         before = time.time()
         found = run_of(opened, order, Script().user().crash(3)).run()
         assert (found.cause, found.until, found.ends_fleet) == (Cause.CRASH, None, None)
-        due = opened.next_due()
+        due = next_due(opened)
         assert due is not None
         assert before + seconds <= due <= time.time() + seconds
         assert state_of(opened) == ("waiting", "crash", number, number)
     assert spread == [(1, 2), (2, 4), (4, 8), (5, 10), (5, 10)]
     run_of(opened, order_of(opened, Task("a", "Do it"), retry=retry), Script().user().crash(3)).run()
     assert state_of(opened) == ("failed", "crash", 6, 6)
-    assert opened.next_due() is None
+    assert next_due(opened) is None
 
 
 def test_an_attempt_waits_for_room_in_a_budget_that_others_have_reserved(opened: Journal) -> None:
@@ -370,7 +382,7 @@ def test_an_attempt_waits_for_room_in_a_budget_that_others_have_reserved(opened:
     found = run_of(opened, order_of(opened, Task("a", "Do it", verify=verify))).run()
     assert (found.cause, found.ends_fleet) == (Cause.SPENT, None)
     assert state_of(opened) == ("waiting", "spent", 1, 0)
-    due = opened.next_due()
+    due = next_due(opened)
     assert due is not None
     assert before + 1 <= due <= time.time() + 1
     error = errors.BudgetExceededError(spent=1.0, limit=1.0)
@@ -401,7 +413,7 @@ def test_an_attempt_that_was_stopped_before_its_cli_starts_none(opened: Journal,
 def test_an_attempt_that_another_worker_got_writes_nothing_more(
     opened: Journal, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    order = order_of(opened, Task("a", "Do it"))
+    order = order_of(opened, Task("a", "Do it", verify=None if step == "answer" else lambda _: None))
     run = run_of(opened, order)
     method = getattr(opened, step)
 
@@ -430,7 +442,7 @@ def test_a_journal_that_cannot_be_used_ends_the_run(
     def gone(*_: Any, **__: Any) -> Any:
         raise error
 
-    run = run_of(opened, order_of(opened, Task("a", "Do it")))
+    run = run_of(opened, order_of(opened, Task("a", "Do it", verify=lambda _: None)))
     monkeypatch.setattr(opened, step, gone)
     found = run.run()
     assert (found.cause, found.ends_fleet, found.task, found.attempt) == (Cause.STOPPED, error, "a", 1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from bridle.fleet.journal import Journal
 
-__all__ = ["open_tasks"]
+__all__ = ["next_due", "open_tasks"]
 
 
 def open_tasks(journal: Journal) -> dict[str, float]:
@@ -18,3 +18,10 @@ def open_tasks(journal: Journal) -> dict[str, float]:
             lambda cursor: cursor.rows(f"SELECT id, not_before FROM tasks WHERE state NOT IN {over} ORDER BY number")
         )
     )
+
+
+def next_due(journal: Journal) -> float | None:
+    """Return when the next waiting task may start, in seconds since 1970; None if none waits."""
+    sql = "SELECT min(not_before) FROM tasks WHERE state = 'waiting'"
+    [(due,)] = journal.store.look(lambda cursor: cursor.rows(sql))
+    return None if due is None else float(due)

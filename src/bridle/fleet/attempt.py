@@ -203,14 +203,20 @@ class AttemptRun:
         answer = self._from_earlier()
         if answer is None:
             answer = self._ask()
+        else:
+            self._note(folder=self._folder)
         text, output = answer
-        spent = self._new_spending()
+        usd, tokens = self._new_spending()
+        self.finished = accepted = self.order.task.verify is None and self.order.workspace is None
         if not self._insist(
             lambda: self._journal.answer(
-                self._lease, self._holder, text=text, output=output, usd=spent[0], tokens=spent[1]
+                self._lease, self._holder, text=text, output=output, accepted=accepted, usd=usd, tokens=tokens
             )
         ):
             raise _Interrupted(Cause.LOST)
+        if accepted:
+            self._follows(Happening.ACCEPTED, written=True)
+            return
         self._check(text, output)
         self._accept()
 
@@ -262,7 +268,6 @@ class AttemptRun:
                 self._place = workspace.prepare(self._lease.task, fresh=fresh)
             folder = self._place.folder
         self._folder = folder
-        self._note(folder=folder)
 
     # -- the CLI -------------------------------------------------------------------------------------------------------
 
@@ -289,7 +294,7 @@ class AttemptRun:
             os.makedirs(os.path.dirname(self._trace), mode=0o700, exist_ok=True)
             chosen["trace"] = self._trace
         # Before the start: what may have been sent must never be sent again.
-        self._note(said=True, prompt=CONTINUE if prompt is CONTINUE else None)
+        self._note(said=True, folder=self._folder, prompt=CONTINUE if prompt is CONTINUE else None)
         stream = query(prompt, options.replace(**chosen), transport=self._transport)
         with self._lock:
             if self._stop_cause is not None:

@@ -68,6 +68,7 @@ class Database:
         migrations: for each older version, the statements that lead to the next one.
         application: marks the file as one of its kind; a database without this mark is refused. 0 for none.
         noun: the kind of file, for errors.
+        page: the bytes of a page of a new file. A transaction writes every page that it changes: small ones suit many small changes.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Database:
         migrations: Mapping[int, Sequence[str]] | None = None,
         application: int = 0,
         noun: str = "SQLite file",
+        page: int = 4_096,
     ) -> None:
         self.path: str | None = path
         self._file = "" if path is None else absolute(path)
@@ -91,6 +93,7 @@ class Database:
         self._migrations = migrations
         self._application = application
         self._noun = noun
+        self._page = page
         self._synchronous = synchronous
         self._lock = threading.RLock()  # a signal handler that forks may interrupt a call
         self._inside = False
@@ -151,6 +154,7 @@ class Database:
         try:
             made = self._check_kind(connection)
             if self._file:
+                connection.execute(f"PRAGMA page_size = {self._page}")
                 _use_write_ahead_log(connection, seconds)
                 connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             if not made or _version(connection) != self._version:

@@ -302,7 +302,8 @@ class Journal:
                 return False
             now = time.time()
             _set_attempt(cursor, (lease.task, lease.attempt), holder=holder, begun=now, trace=trace)
-            self._move(cursor, (lease.task, lease.attempt), held.state, Happening.BEGUN, now, holder=holder)
+            other = None if holder == lease.holder else holder
+            self._move(cursor, (lease.task, lease.attempt), held.state, Happening.BEGUN, now, holder=other)
             return True
 
         return self.store.transaction(work)
@@ -356,11 +357,20 @@ class Journal:
         return self.store.transaction(work)
 
     def answer(
-        self, lease: Lease, holder: str, *, text: str, output: str | None, usd: int = 0, tokens: int = 0
+        self,
+        lease: Lease,
+        holder: str,
+        *,
+        text: str,
+        output: str | None,
+        accepted: bool = False,
+        usd: int = 0,
+        tokens: int = 0,
     ) -> bool:
         """Write down the answer of an attempt, before it is checked.
 
         Args:
+            accepted: True if nothing is left to check or to clean up: it is the end of the attempt as well.
             usd: billionths of a dollar since the last call.
             tokens: tokens since the last call.
 
@@ -375,7 +385,11 @@ class Journal:
             stored = text.replace("\0", "\ufffd")  # Postgres does not store it
             _set_task(cursor, lease.task, text=stored, output=output, answered=1)
             self._spend(cursor, lease.task, lease.attempt, usd, tokens)
-            self._move(cursor, (lease.task, lease.attempt), held.state, Happening.ANSWERED, time.time(), holder=holder)
+            attempt = lease.task, lease.attempt
+            self._move(cursor, attempt, held.state, Happening.ANSWERED, time.time())
+            if accepted:
+                held = held._replace(state=State.VERIFYING)
+                self._ended(cursor, attempt, held, Happening.ACCEPTED, cause=None, error=None)
             return True
 
         return self.store.transaction(work)
@@ -575,13 +589,6 @@ class Journal:
             )
 
         self.store.transaction(work)
-
-    def next_due(self) -> float | None:
-        """Return when the next waiting task may start, in seconds since 1970; None if none waits."""
-        [(due,)] = self.store.look(
-            lambda cursor: cursor.rows("SELECT min(not_before) FROM tasks WHERE state = 'waiting'")
-        )
-        return None if due is None else float(due)
 
     def _leave(self, cursor: Cursor, holder: str, cause: Cause, error: str | None) -> int:
         everything = self._all_held(cursor, holder)
@@ -858,7 +865,8 @@ class Journal:
     ) -> None:
         task, number = attempt
         after = TASK[state, happening]
-        _set_task(cursor, task, state=after.word, holder=holder if after in HELD else None)
+        # An index has the holder: it is written if it changes.
+        _set_task(cursor, task, state=after.word, **({} if holder is None and after in HELD else {"holder": holder}))
         counted = "UPDATE counts SET tasks = tasks + CASE state WHEN :after THEN 1 ELSE -1 END WHERE state IN (:before, :after)"
         cursor.rows(counted, before=state.word, after=after.word)
         cursor.rows(

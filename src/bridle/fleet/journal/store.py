@@ -98,6 +98,7 @@ class SQLiteStore:
             migrations=MIGRATIONS,
             application=_APPLICATION,
             noun="journal",
+            page=1_024,
         )
         self.look(lambda cursor: cursor.rows("SELECT 1"))
 

@@ -11,12 +11,13 @@ if TYPE_CHECKING:
 
 __all__ = ["MIGRATIONS", "TABLES", "VERSION"]
 
-VERSION = 3
+VERSION = 4
 """The version of the tables. A change of `TABLES` after a release raises it, and adds the way from the last one to `MIGRATIONS`."""
 
 _COUNTS = "CREATE TABLE IF NOT EXISTS counts (state TEXT PRIMARY KEY, tasks BIGINT NOT NULL)"
 MIGRATIONS: Mapping[int, Sequence[str]] = {
-    2: (_COUNTS, "INSERT INTO counts SELECT state, count(*) FROM tasks GROUP BY state")
+    2: (_COUNTS, "INSERT INTO counts SELECT state, count(*) FROM tasks GROUP BY state"),
+    3: ("DROP INDEX IF EXISTS due",),
 }
 """For each older version, the statements that lead to the next one. A journal older than all of them is refused."""
 
@@ -50,8 +51,9 @@ TABLES = (
         cause TEXT,
         error TEXT
     )""",
-    "CREATE INDEX IF NOT EXISTS due ON tasks (state, number)",
+    # No index has the state: each step of each attempt would write two pages of it.
     "CREATE INDEX IF NOT EXISTS holding ON tasks (holder) WHERE holder IS NOT NULL",
+    "CREATE INDEX IF NOT EXISTS driven ON tasks (driver) WHERE driver IS NOT NULL",
     # How many tasks are in each state: `counts` is called for each event.
     _COUNTS,
     "INSERT INTO counts VALUES " + ", ".join(f"('{state.word}', 0)" for state in State) + " ON CONFLICT DO NOTHING",

@@ -5,6 +5,7 @@ python bench/growth_rows.py NAME COUNT...
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
 import time
@@ -19,9 +20,12 @@ from bridle.fleet.journal import open_journal
 from bridle.fleet.states import Happening
 from bridle.fleet.task import Spec
 from bridle.storage.holders import holder_name
+from bridle.transcripts import forking
+from bridle.transcripts.places import SessionFiles
+from bridle.transcripts.transcript import Transcript, source_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from bridle.fleet.journal import Journal
 
@@ -64,13 +68,80 @@ def progress(count: int) -> float:
         return median(lambda: (journal.counts(), journal.spent()))
 
 
-ROWS = {function.__name__: function for function in (lease, progress)}
+def _opened(folder: str, entries: Iterable[tuple[str, str | None, str]]) -> Transcript:
+    """Open a conversation of these entries: id, parent, and type."""
+    path = Path(folder, "conversation.jsonl")
+    with path.open("w") as file:
+        for name, parent, kind in entries:
+            message = {"role": kind, "content": "Fix the finding.", **({"id": name} if kind == "assistant" else {})}
+            file.write(json.dumps({"type": kind, "uuid": name, "parentUuid": parent, "message": message}) + "\n")
+    return Transcript(SessionFiles("conversation", path, Path(folder)))
+
+
+def _rewound(folder: str, turns: int) -> Transcript:
+    """Open a conversation that was rewound after every fourth turn."""
+    entries, last = [], None
+    for number in range(turns):
+        entries += [(f"u{number}", last, "user"), (f"a{number}", f"u{number}", "assistant")]
+        if number % 4 or not last:
+            last = f"a{number}"
+    return _opened(folder, entries)
+
+
+def branches(count: int) -> float:
+    """The branches of a conversation of `count` turns with a dead end for every fourth one."""
+    with tempfile.TemporaryDirectory() as folder:
+        conversation = _rewound(folder, count)
+        return median(lambda: type(conversation).branches.func(conversation), 3)
+
+
+def way_of_a_message(count: int) -> float:
+    """Find the oldest dead end among those of `count` turns, as a fork at a message does."""
+    with tempfile.TemporaryDirectory() as folder:
+        conversation = _rewound(folder, count)
+        return median(lambda: forking._up_to(conversation, "a4"), 3)  # noqa: SLF001 - without the copy
+
+
+def leaves(count: int) -> float:
+    """Find the ends of a conversation with `count` notes in a row behind its message, each with a note of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        entries = [("p0", None, "user")]
+        for number in range(count):
+            entries += [(f"p{number + 1}", f"p{number}", "progress"), (f"n{number}", f"p{number}", "progress")]
+        return median(source_of(_opened(folder, entries)).links.leaves, 3)
+
+
+def parallel_calls(count: int) -> float:
+    """Read a conversation of `count` replies with two calls each."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "conversation.jsonl")
+        last = None
+        with path.open("w") as file:
+            for number in range(count):
+                for name, parent, kind, block in (
+                    (f"a{number}", last, "assistant", {"type": "tool_use", "id": f"t{number}"}),
+                    (f"b{number}", f"a{number}", "assistant", {"type": "tool_use", "id": f"s{number}"}),
+                    (f"s{number}", f"b{number}", "user", {"type": "tool_result", "tool_use_id": f"s{number}"}),
+                    (f"t{number}", f"a{number}", "user", {"type": "tool_result", "tool_use_id": f"t{number}"}),
+                ):
+                    message = {"role": kind, "content": [block], "id": f"m{number}"}
+                    file.write(
+                        json.dumps({"type": kind, "uuid": name, "parentUuid": parent, "message": message}) + "\n"
+                    )
+                last = f"t{number}"
+        links = source_of(Transcript(SessionFiles("conversation", path, Path(folder)))).links
+        return median(lambda: links.conversation(links.current_leaf()), 3)
+
+
+ROWS = {
+    function.__name__: function for function in (lease, progress, branches, way_of_a_message, leaves, parallel_calls)
+}
 
 
 def main() -> None:
     """Print a line for each count."""
     for count in sys.argv[2:]:
-        print(f"{sys.argv[1]:12} {count:>7} {ROWS[sys.argv[1]](int(count)) * 1000:10.3f} ms")
+        print(f"{sys.argv[1]:16} {count:>7} {ROWS[sys.argv[1]](int(count)) * 1000:10.3f} ms")
 
 
 if __name__ == "__main__":

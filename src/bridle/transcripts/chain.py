@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 __all__ = ["Links", "Node"]
 
@@ -82,11 +82,9 @@ class Links:
         by_uuid = self.by_uuid
         parents = {node.parent for node in by_uuid.values()}
         found: dict[str, Node] = {}
+        seen: set[str] = set()
         for node in by_uuid.values():
-            if node.uuid in parents:
-                continue
-            seen: set[str] = set()
-            here: Node | None = node
+            here: Node | None = None if node.uuid in parents else node
             while here is not None and here.uuid not in seen:
                 if here.is_message:
                     found[here.uuid] = here
@@ -119,15 +117,22 @@ class Links:
         Returns:
             The entries, oldest first. Entries that are not messages are among them.
         """
-        way: list[Node] = []
-        seen: set[str] = set()
-        here = leaf
-        while here is not None and here.uuid not in seen:
-            seen.add(here.uuid)
-            way.append(here)
-            here = self.by_uuid.get(here.parent) if here.parent else None
-        way.reverse()
-        return self._with_parallel_calls(way, seen)
+        return next((new for _, new in self.paths([] if leaf is None else [leaf])), [])
+
+    def paths(self, leaves: Iterable[Node]) -> Iterator[tuple[Node, list[Node]]]:
+        """Yield leaves with the entries of their conversations that no earlier one had: what paths share is walked once."""
+        ways = _Ways()
+        for leaf in leaves:
+            way: list[Node] = []
+            here: Node | None = leaf
+            while here is not None and here.uuid not in ways.places:
+                ways.places[here.uuid] = (len(ways.forks), -len(way))
+                way.append(here)
+                here = self.by_uuid.get(here.parent) if here.parent else None
+            fork = ways.places[here.uuid] if here is not None else (-1, 0)
+            ways.forks.append(fork if fork[0] < len(ways.forks) else (-1, 0))  # a circle has no beginning
+            way.reverse()
+            yield leaf, self._with_parallel_calls(way, ways)
 
     @cached_property
     def _parts(self) -> _Parts:
@@ -144,28 +149,28 @@ class Links:
                 results.append(node)
         return _Parts(replies, owners, _results_beside(self.by_uuid, results, owners))
 
-    def _with_parallel_calls(self, way: list[Node], seen: set[str]) -> list[Node]:
+    def _with_parallel_calls(self, way: list[Node], ways: _Ways) -> list[Node]:
         last_of = {node.message_id: node for node in way if node.message_id}
         if not last_of:
             return way
         replies, owners, beside = self._parts
-        answered = {call for node in way for call in node.results}
         added: dict[str, list[Node]] = {}
+        seen: set[str] = set()
         for message_id, last in last_of.items():
             parts = replies[message_id]
-            candidates = {
-                node.uuid: node for part in parts for node in beside.get(part.uuid, ()) if node.uuid not in seen
-            }
+            near = {node.uuid: node for part in parts for node in beside.get(part.uuid, ())}
+            passed = {uuid for uuid in near if ways.newest_passes(uuid)}
+            candidates = [node for node in near.values() if node.uuid not in passed and node.uuid not in seen]
             if len(parts) == 1 and not candidates:
                 continue
             own = {part.uuid for part in parts}
-            calls = sorted((part for part in parts if part.uuid not in seen), key=lambda node: node.timestamp)
-            found = [node for node in candidates.values() if node.parent in own]
-            here = answered.union(*(node.results for node in found))
-            # A result whose parent is another entry belongs here if it is the only one of a call of this reply.
-            strays = sorted(
-                (node for node in candidates.values() if node.parent not in own), key=lambda node: node.offset
+            calls = sorted(
+                (part for part in parts if not ways.newest_passes(part.uuid)), key=lambda node: node.timestamp
             )
+            found = [node for node in candidates if node.parent in own]
+            here = {call for node in joined(found, map(near.__getitem__, passed)) for call in node.results}
+            # A result whose parent is another entry belongs here if it is the only one of a call of this reply.
+            strays = sorted((node for node in candidates if node.parent not in own), key=lambda node: node.offset)
             for node in strays:
                 owned = (owners.get(call) for call in node.results if call not in here)
                 if any(owner is not None and owner.uuid in own for owner in owned):
@@ -174,8 +179,29 @@ class Links:
             found.sort(key=lambda node: node.timestamp)
             if calls or found:
                 added[last.uuid] = [*calls, *found]
-                seen.update(node.uuid for node in joined(calls, found))
+                seen.update(node.uuid for node in found)
         return [part for node in way for part in (node, *added.get(node.uuid, ()))]
+
+
+class _Ways:
+    """The ways to some leaves, each kept up to where it meets an earlier one.
+
+    Attributes:
+        places: the way of each entry, and its steps before the end of that way, as a number below zero.
+        forks: the place where each way meets an earlier one.
+    """
+
+    def __init__(self) -> None:
+        self.places: dict[str, tuple[int, int]] = {}
+        self.forks: list[tuple[int, int]] = []
+
+    def newest_passes(self, uuid: str) -> bool:
+        """Return whether the newest way passes this entry, earlier ways up to the forks included."""
+        way, end = len(self.forks) - 1, 0
+        number, step = self.places.get(uuid, (way + 1, 0))
+        while way > number:
+            way, end = self.forks[way]
+        return way == number and step <= end
 
 
 class _Parts(NamedTuple):

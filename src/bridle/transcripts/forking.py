@@ -98,15 +98,15 @@ def _up_to(transcript: Transcript, at: str | TranscriptMessage | None) -> list[N
     current = links.current_leaf()
     if at is None:
         return _kept(_with_preserved(transcript, links.conversation(current)))
-    wanted = at if isinstance(at, str) else at.uuid
+    wanted = at if isinstance(at, str) else at.uuid or ""
     others = (leaf for leaf in reversed(links.leaves()) if not leaf.sidechain)
-    leaves = [current, *others] if wanted in links.by_uuid else []
+    leaves = [current, *others] if current is not None and wanted in links.by_uuid else []
     # A message that a compaction kept belongs to the branch before it, where readers see it.
     for preserved in (False, True):
-        for leaf in leaves:
-            way = links.conversation(leaf)
-            if preserved or any(node.uuid == wanted for node in way):
-                way = _with_preserved(transcript, way)
+        sought = _anchors(transcript, wanted) if preserved and leaves else {wanted}
+        for leaf, new in links.paths(leaves):
+            if any(node.uuid in sought for node in new):
+                way = _with_preserved(transcript, links.conversation(leaf))
                 for number, node in enumerate(way):
                     if node.uuid == wanted:
                         return _kept(way[: number + 1])
@@ -133,22 +133,35 @@ class _Boundary(msgspec.Struct, gc=False, rename="camel"):
 _boundary = msgspec.json.Decoder(_Boundary).decode
 
 
+def _preserved(transcript: Transcript, boundary: Node) -> tuple[str, list[str]]:
+    """Return the entry that the messages follow which a compaction kept, and their ids."""
+    ((_, line),) = source_of(transcript).lines(iter([boundary]))
+    try:
+        preserved = _boundary(line).compact_metadata.preserved_messages
+    except (ValueError, RecursionError):
+        return "", []
+    if preserved is None:
+        return "", []
+    return preserved.anchor_uuid, preserved.uuids if preserved.all_uuids is None else preserved.all_uuids
+
+
+def _anchors(transcript: Transcript, wanted: str) -> set[str]:
+    """Return the entries that this message follows, of the compactions that kept it."""
+    links = source_of(transcript).links
+    boundaries = (node for node in links.nodes if node.kind == "system" and node.parent not in links.by_uuid)
+    return {anchor for anchor, kept in (_preserved(transcript, each) for each in boundaries) if wanted in kept}
+
+
 def _with_preserved(transcript: Transcript, way: list[Node]) -> list[Node]:
     """Put back the messages that a compaction kept as they were. They stand before it in the file, and follow its summary in requests."""
     if not way or way[0].kind != "system":
         return way
-    source = source_of(transcript)
-    ((_, line),) = source.lines(iter(way[:1]))
-    try:
-        preserved = _boundary(line).compact_metadata.preserved_messages
-    except (ValueError, RecursionError):
-        return way
-    anchors = [number for number, node in enumerate(way) if preserved and node.uuid == preserved.anchor_uuid]
-    if preserved is None or not anchors:
+    anchor, wanted = _preserved(transcript, way[0])
+    anchors = [number for number, node in enumerate(way) if node.uuid == anchor]
+    if not anchors:
         return way
     present = {node.uuid for node in way}
-    before = {node.uuid: node for node in source.nodes}
-    wanted = preserved.uuids if preserved.all_uuids is None else preserved.all_uuids
+    before = source_of(transcript).links.by_uuid
     missing = [before[each] for each in wanted if each in before and each not in present]
     return [*way[: anchors[0] + 1], *missing, *way[anchors[0] + 1 :]]
 

@@ -10,8 +10,8 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 
 import msgspec
@@ -419,15 +419,19 @@ class Branch:
 
     Attributes:
         leaf: the id of its last message, for `read(..., leaf=...)`.
-        messages: its messages, from the beginning.
         current: True for the path that the conversation continues.
         compacted: True for the messages that a compaction replaced with a summary.
     """
 
     leaf: str
-    messages: Messages
     current: bool
     compacted: bool
+    _read: Callable[[], Messages] = field(repr=False, compare=False)
+
+    @property
+    def messages(self) -> Messages:
+        """Its messages, from the beginning. They are found when this is asked for; no branch keeps them."""
+        return self._read()
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,6 +464,9 @@ class _Conversation:
 
     def _view(self, nodes: Sequence[Node]) -> Messages:
         return Messages(self._source, nodes, self._parent)
+
+    def _messages_to(self, leaf: Node | None) -> Messages:
+        return self._view(self._visible(self._source.links.conversation(leaf)))
 
     @cached_property
     def _shown(self) -> list[Node]:
@@ -592,13 +599,17 @@ class Transcript(_Conversation):
         current = links.current_leaf()
         found: list[Branch] = []
         covered: set[str] = set()
-        for end in [*([current] if current is not None else []), *reversed(ends)]:
-            if end.uuid in covered:
-                continue
-            way = links.conversation(end)
-            covered.update(node.uuid for node in way)
-            compacted = bool(found) and not replaced.isdisjoint(node.uuid for node in way)
-            found.append(Branch(end.uuid, self._view(self._visible(way)), current=not found, compacted=compacted))
+        behind: set[str | None] = set()
+        asked = (
+            end for end in [*([current] if current is not None else []), *reversed(ends)] if end.uuid not in covered
+        )
+        for end, new in links.paths(asked):
+            compacted = new[0].parent in behind
+            for node in new:
+                covered.add(node.uuid)
+                if compacted := compacted or node.uuid in replaced:
+                    behind.add(node.uuid)
+            found.append(Branch(end.uuid, not found, compacted and bool(found), partial(self._messages_to, end)))
         return found
 
     @property

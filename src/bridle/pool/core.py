@@ -7,8 +7,11 @@ calls come from one place at a time: the thread of the event loop, or under a lo
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import OrderedDict, deque
 from enum import Enum, auto
+from itertools import count, takewhile
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from bridle.errors import ConversationInUseError, PoolClosedError, PoolTimeoutError, StreamWarning
@@ -24,6 +27,7 @@ from bridle.pool.events import (
     SessionReturned,
 )
 from bridle.pool.registry import Record
+from bridle.pool.rows import Row
 from bridle.pool.states import LIVE, SLOT, Happening, State
 from bridle.pool.stats import Meter, PoolStats
 from bridle.session.readers import Flag
@@ -98,6 +102,7 @@ class Conversation:
     """A conversation that this pool runs, wants to run, or has just run.
 
     Attributes:
+        number: its number in this pool.
         record: its session; None while it is new, or unknown.
         stored: the record in the registry.
         slot: its process; None without one.
@@ -110,13 +115,14 @@ class Conversation:
         stored_flag: woken when the record was stored, or could not be.
     """
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, number: int) -> None:
         self.key = key
+        self.number = number
         self.record: Record | None = None
         self.stored: Record | None = None
         self.lease: Lease = Lease.NONE
         self.slot: Slot | None = None
-        self.waiters: deque[Waiter] = deque()
+        self.waiters: OrderedDict[Waiter, None] = OrderedDict()
         self.working: bool = False
         self.wanted: bool = False
         self.holder: str | None = None
@@ -124,6 +130,23 @@ class Conversation:
         self.retry_at: float = 0.0
         self.pause: float = POLL_SECONDS[0]
         self.stored_flag: Flag = Flag()
+
+    @property
+    def first(self) -> Waiter | None:
+        """The caller that gets it next."""
+        return next(iter(self.waiters), None)
+
+    @property
+    def left(self) -> bool:
+        """Whether its lease is to be given back."""
+        return self.slot is None and (self.wanted or not self.waiters)
+
+    @property
+    def pending(self) -> bool:
+        """Whether the registry is to be called for it, now or at `retry_at`."""
+        if self.working or self.lease is not Lease.HELD:
+            return not self.working and self.lease is Lease.NONE and bool(self.waiters)
+        return self.record != self.stored or self.left
 
 
 class Slot:
@@ -184,20 +207,24 @@ class Waiter:
 
     Attributes:
         conv: the conversation; None for any unused session.
+        turn: its place among all callers; less than that of any caller that comes later.
         place: its place in the queue, from 1, as it was last reported; 0 before.
         crowded: the limit because of which there was no place for a process for it; "" if there was one.
+        since: the first round of `PoolCore` after `crowded` was noted; infinity while it needs no place.
         flag: set when `slot` or `error` is.
         slot: the session, once it is the caller's.
         source: where it came from, as in `SessionCheckedOut.source`.
         error: the reason why there is none.
     """
 
-    def __init__(self, conv: Conversation | None, differences: Split, now: float) -> None:
+    def __init__(self, conv: Conversation | None, differences: Split, now: float, turn: int) -> None:
         self.conv = conv
+        self.turn = turn
         self.differences = differences
         self.asked_at = now
         self.place: int = 0
         self.crowded: str = ""
+        self.since: float = math.inf
         self.flag: Flag = Flag()
         self.slot: Slot | None = None
         self.source: str | None = None
@@ -262,12 +289,18 @@ _OBSTACLES = {
 
 _HELD = (State.BUSY, State.LOST)
 
+_LEAVING = (State.HIBERNATING, State.STOPPING)
+
+_ORDER: dict[State, Callable[[Slot], tuple[Any, ...]]] = {
+    State.WARM: lambda slot: (slot.number,),
+    State.IDLE: lambda slot: (slot.waited_for, slot.used_at, slot.number),
+    State.SETTLING: lambda slot: (slot.stop_at, slot.number),
+}
+"""The order of the processes of a state: the one that is used or ended first comes first."""
+
 _NO_DIFFERENCES: Mapping[str, Any] = {}
 
-
-def _will_be_warm(slot: Slot) -> bool:
-    """Return whether a process will be ready for any caller."""
-    return slot.state is State.STARTING and slot.conv is None and slot.caller is None and not slot.cold
+_turn: Callable[[Waiter], int] = attrgetter("turn")
 
 
 class PoolCore:
@@ -296,7 +329,21 @@ class PoolCore:
         self._new_id = new_id
         self._jitter = jitter
         self._queue: OrderedDict[Waiter, None] = OrderedDict()
+        self._turns = count(1)
+        self._turns_before = count(0, -1)
+        self._reordered = False  # since places were last reported
+        # The callers that need a place for a process: those that any new one suits, and the others.
+        self._for_any: Row[Waiter] = Row()
+        self._for_own: Row[Waiter] = Row()
+        self._round = self._crowded_round = 0
+        self._crowded_by = ""
+        self._rows: dict[State, Row[Slot]] = {state: Row() for state in _ORDER}
+        self._coming = 0  # processes that will be warm
+        self._live = self._sized = self._unsized = 0
+        self._bytes = self._leaving_bytes = 0
         self._conversations: dict[str, Conversation] = {}
+        self._changed: set[Conversation] = set()
+        self._retries: Row[Conversation] = Row()
         self._asleep: set[str] = set()
         self._jobs: deque[Job] = deque()
         self._events: deque[PoolEvent] = deque()
@@ -315,16 +362,57 @@ class PoolCore:
         """Let a caller wait for a session; raise `PoolClosedError` if the pool is closed."""
         if self.closing:
             raise PoolClosedError(started=True)
-        conv = None
-        if key is not None:
-            conv = self._conversations.get(key)
-            if conv is None:
-                conv = self._conversations[key] = Conversation(key)
-        waiter = Waiter(conv, differences, now)
-        self._queue[waiter] = None
-        if conv is not None:
-            conv.waiters.append(waiter)
+        waiter = Waiter(self._known(key) if key is not None else None, differences, now, next(self._turns))
+        self._enqueue(waiter)
         return waiter
+
+    def _known(self, key: str) -> Conversation:
+        conv = self._conversations.get(key)
+        if conv is None:
+            conv = self._conversations[key] = Conversation(key, next(self._turns))
+        return conv
+
+    def _enqueue(self, waiter: Waiter) -> None:
+        self._queue[waiter] = None
+        if waiter.conv is None:
+            self._line_up(waiter)
+        else:
+            waiter.conv.waiters[waiter] = None
+            self._touch(waiter.conv)
+
+    def _touch(self, conv: Conversation) -> None:
+        """Bring up to date what depends on a conversation that has changed; the rest follows with the next `take`."""
+        self._changed.add(conv)
+        if conv.slot is not None:
+            self._shelve(conv.slot)
+        if conv.first is not None:
+            self._line_up(conv.first)
+
+    def _shelve(self, slot: Slot) -> None:
+        for state, row in self._rows.items():
+            row.put(slot, _ORDER[state](slot) if slot.state is state else None)
+
+    def _line_up(self, waiter: Waiter) -> None:
+        """Bring a caller to where it waits for a place for a process, if it does."""
+        conv, line = waiter.conv, None
+        if waiter not in self._queue or waiter.started is not None:
+            pass
+        elif conv is None:
+            line = self._for_own if waiter.differences.cold else self._for_any
+        elif conv.first is waiter and conv.lease is Lease.HELD and conv.slot is None and not conv.wanted:
+            line = self._for_own if waiter.differences.cold or conv.record is not None else self._for_any
+        for each in (self._for_any, self._for_own):
+            each.put(waiter, (waiter.turn,) if each is line else None)
+        if line is None:
+            self._note_rounds(waiter, math.inf)
+        elif waiter.since == math.inf:
+            waiter.since = self._round + 1
+
+    def _note_rounds(self, waiter: Waiter, since: float) -> None:
+        """Note whether there was no place for a caller in a round that counts for it; those from `since` on count next."""
+        if waiter.since <= self._crowded_round:
+            waiter.crowded = self._crowded_by
+        waiter.since = since
 
     def leave(self, waiter: Waiter) -> None:
         """Take a caller out of the queue: it was cancelled, or its time is over."""
@@ -369,11 +457,17 @@ class PoolCore:
         if self.closing:
             self._refuse(waiter, PoolClosedError(started=True))
             return
-        self._queue[waiter] = None
+        waiter.turn, self._reordered = next(self._turns_before), True
+        conv, second = waiter.conv, None
+        if conv is not None:
+            waiter.conv = conv = self._conversations.setdefault(conv.key, conv)
+            second = conv.first
+            conv.waiters[waiter] = None
+            conv.waiters.move_to_end(waiter, last=False)
+        self._enqueue(waiter)
         self._queue.move_to_end(waiter, last=False)
-        if waiter.conv is not None:
-            self._conversations.setdefault(waiter.conv.key, waiter.conv)
-            waiter.conv.waiters.appendleft(waiter)
+        if second is not None:
+            self._line_up(second)
 
     def claim(self, key: str) -> Conversation | Flag:
         """Keep a conversation from all callers, until `acquired` or `released` ends that.
@@ -387,7 +481,7 @@ class PoolCore:
         """
         if self.closing:
             raise PoolClosedError(started=True)
-        conv = self._conversations.setdefault(key, Conversation(key))
+        conv = self._known(key)
         if conv.waiters or (conv.slot is not None and conv.slot.state in _HELD):
             raise ConversationInUseError(key)
         if conv.slot is not None and conv.slot.state is State.IDLE:
@@ -408,10 +502,14 @@ class PoolCore:
         }
 
     def _dequeue(self, waiter: Waiter) -> None:
-        self._queue.pop(waiter, None)
+        if waiter in self._queue:
+            del self._queue[waiter]
+            self._reordered = True
+        self._line_up(waiter)
         if waiter.conv is not None and waiter in waiter.conv.waiters:
-            waiter.conv.waiters.remove(waiter)
+            del waiter.conv.waiters[waiter]
             self._release_if_unwanted(waiter.conv)
+            self._touch(waiter.conv)
 
     def _release_if_unwanted(self, conv: Conversation) -> None:
         """End the reservation of a process whose last caller is gone."""
@@ -510,9 +608,9 @@ class PoolCore:
         if conv is None and not slot.cold:
             self._back_off(now)
             # The caller that waited for it, or for one like it.
-            caller = next((waiter for waiter in self._queue if self._takes_any(waiter)), None)
+            caller = self._for_any[0] if self._for_any else None
         elif conv is not None and caller not in conv.waiters:
-            caller = conv.waiters[0] if conv.waiters else None
+            caller = conv.first
         if caller is not None and caller in self._queue:
             caller.started = None
             self._refuse(caller, error)
@@ -548,7 +646,9 @@ class PoolCore:
         """Take the resident memory of processes, by the number of their slots."""
         for number, size in sizes.items():
             if number in self.slots:
+                self._weigh(self.slots[number], -1)
                 self.slots[number].memory = size
+                self._weigh(self.slots[number], 1)
 
     # -- reports of the registry ---------------------------------------------------------------------------------------
 
@@ -564,6 +664,7 @@ class PoolCore:
             conv.lease, conv.holder = Lease.NONE, held.holder
             conv.retry_at = now + conv.pause
             conv.pause = min(POLL_SECONDS[1], conv.pause * 2)
+        self._touch(conv)
 
     def saved(self, conv: Conversation, record: Record, *, kept: bool) -> None:
         """Take the answer to `Save`; `kept` is False if the lease was lost."""
@@ -572,6 +673,7 @@ class PoolCore:
             conv.stored = record
         else:
             self._lose(conv)
+        self._touch(conv)
         conv.stored_flag.wake()
 
     def released(self, conv: Conversation) -> None:
@@ -579,6 +681,7 @@ class PoolCore:
         conv.working = conv.wanted = False
         conv.lease, conv.retry_at = Lease.NONE, 0.0
         conv.record = conv.stored = None
+        self._touch(conv)
         conv.stored_flag.wake()
 
     def registry_failed(self, conv: Conversation, error: Exception, now: float) -> None:
@@ -589,8 +692,9 @@ class PoolCore:
         elif conv.lease in (Lease.ASKING, Lease.RELEASING):
             conv.lease = Lease.NONE
         conv.retry_at = now + POLL_SECONDS[1]
-        if conv.waiters:
-            self._refuse(conv.waiters[0], error)
+        if conv.first is not None:
+            self._refuse(conv.first, error)
+        self._touch(conv)
         conv.stored_flag.wake()
 
     def beaten(self, beat: Beat, now: float, held: Collection[str] = ()) -> None:
@@ -605,10 +709,12 @@ class PoolCore:
             conv = self._conversations.get(key)
             if conv is not None:
                 conv.wanted = True
+                self._touch(conv)
         # One that a cancelled `forget` still took is given back.
         for key in set(held) - self._conversations.keys():
-            self._conversations[key] = conv = Conversation(key)
+            conv = self._known(key)
             conv.lease = Lease.HELD
+            self._touch(conv)
 
     def beat_failed(self, now: float) -> None:
         """Take that a heartbeat failed: without one for `lease` seconds, other programs take the leases."""
@@ -623,12 +729,14 @@ class PoolCore:
         if conv.slot is not None:
             self._stop(conv.slot)
             conv.slot = None
+        self._touch(conv)
 
     # -- what follows --------------------------------------------------------------------------------------------------
 
     def take(self, now: float) -> list[Job]:
         """Decide what follows, and return the jobs to carry out."""
         self._taken_at = now
+        self._changed.update(takewhile(lambda conv: now >= conv.retry_at, self._retries))
         self._rest(now)
         if not self.closing:
             self._serve(now)
@@ -647,7 +755,13 @@ class PoolCore:
 
     def take_events(self, *, places: bool = False) -> list[PoolEvent]:
         """Return what has happened since the last call, with the places of waiting callers if they are wanted."""
-        for place, waiter in enumerate(self._queue if places else (), 1):
+        moved = list(enumerate(self._queue, 1)) if places and self._reordered else []
+        if places and not self._reordered:
+            # Only the last callers have come since.
+            latest = takewhile(lambda waiter: not waiter.place, reversed(self._queue))
+            moved = [(len(self._queue) - back, waiter) for back, waiter in enumerate(latest)][::-1]
+        self._reordered = self._reordered and not places
+        for place, waiter in moved:
             if place != waiter.place:
                 waiter.place = place
                 self._events.append(CallerQueued(waiter.conv.key if waiter.conv else None, None, place))
@@ -656,76 +770,91 @@ class PoolCore:
 
     def next_time(self) -> float | None:
         """Return the time at which `take` is to be called again; None if that depends on nothing but reports."""
-        idle = [slot for slot in self.slots.values() if slot.state is State.IDLE and not slot.waited_for]
-        times = [slot.used_at + self.limits.idle for slot in idle]
-        times += [slot.stop_at for slot in self.slots.values() if slot.state is State.SETTLING]
-        times += [
-            conv.retry_at
-            for conv in self._conversations.values()
-            if not conv.working
-            and (
-                (conv.lease is Lease.NONE and conv.waiters)
-                or (conv.lease is Lease.HELD and (conv.record != conv.stored or self._is_left(conv)))
-            )
-        ]
+        for conv in self._changed:
+            self._plan(conv)
+        idle, times = (
+            self._rows[State.IDLE].keys,
+            [keys[0][0] for keys in (self._rows[State.SETTLING].keys, self._retries.keys) if keys],
+        )
+        times += [used_at + self.limits.idle for waited_for, used_at, _ in idle[:1] if not waited_for]
         if not self.closing and self._missing_warm > 0:
             # What has passed was done by the last `take`, as far as there was room: a keeper that is called for it would never sleep.
-            free = [max(self._start_at, self._spare_at), *(slot.used_at + AFFINITY_SECONDS for slot in idle)]
-            times += [time for time in free if time > self._taken_at]
+            later = bisect_right(idle, (False, self._taken_at), key=lambda key: (key[0], key[1] + AFFINITY_SECONDS))
+            times += [
+                used_at + AFFINITY_SECONDS for waited_for, used_at, _ in idle[later : later + 1] if not waited_for
+            ]
+            times += [time for time in (max(self._start_at, self._spare_at),) if time > self._taken_at]
         return min((time for time in times if time < math.inf), default=None)
+
+    def _plan(self, conv: Conversation) -> None:
+        self._retries.put(conv, (conv.retry_at, conv.number) if conv.pending else None)
 
     def _rest(self, now: float) -> None:
         """Hibernate conversations that have been idle for long, or that another program waits for."""
-        for slot in list(self.slots.values()):
-            if slot.state is State.SETTLING and now >= slot.stop_at:
+        due = {*takewhile(lambda slot: now >= slot.stop_at, self._rows[State.SETTLING])}
+        due |= {
+            *takewhile(
+                lambda slot: not slot.waited_for and now >= slot.used_at + self.limits.idle, self._rows[State.IDLE]
+            )
+        }
+        due |= {conv.slot for conv in self._changed if conv.wanted and conv.slot and conv.slot.state is State.IDLE}
+        for slot in sorted(due, key=attrgetter("number")):
+            if slot.state is State.SETTLING:
                 self._stop(slot)
-            if slot.state is not State.IDLE or slot.conv is None:
-                continue
-            if slot.conv.wanted:
-                self._hibernate(slot, "wanted")
-            elif not slot.waited_for and now >= slot.used_at + self.limits.idle:
-                self._hibernate(slot, "idle")
+            else:
+                self._hibernate(slot, "wanted" if slot.conv is not None and slot.conv.wanted else "idle")
 
     def _serve(self, now: float) -> None:
-        """Give sessions to callers, first in, first out, and start processes for them."""
-        coming = sum(map(_will_be_warm, self.slots.values()))
-        leaving = self._leaving
-        full = all_busy = False
-        for waiter in list(self._queue):
+        """Give sessions to callers, first in, first out, and start processes for them.
+
+        Looked at are the callers of conversations that have changed, and as many others as may get a place or have one made.
+        """
+        self._round += 1
+        held = [conv for conv in self._changed if conv.slot is not None and conv.lease is Lease.HELD]
+        ready = sorted((conv.first for conv in held if conv.first is not None), key=_turn, reverse=True)
+        warm, coming, leaving = self._rows[State.WARM], self._coming, self._leaving
+        reason: Reason | None = None
+        seen = dict.fromkeys((self._for_any, self._for_own), 0)
+        stuck = False  # no place can be had or made for any further caller
+        while True:
+            lines = [self._for_own] if not stuck else []
+            if not stuck or warm or coming:
+                lines.append(self._for_any)
+            next_ones = [line[seen[line]] for line in lines if seen[line] < len(line)]
+            if not (next_ones := [*ready[-1:], *next_ones]):
+                break
+            waiter = min(next_ones, key=_turn)
             conv = waiter.conv
-            if conv is not None:
-                if conv.waiters[0] is not waiter or conv.lease is not Lease.HELD:
-                    continue
-                if conv.slot is not None:
-                    self._serve_from(conv.slot, waiter, conv, now)
-                    continue
-                if conv.wanted:
-                    continue  # the other program comes first
-            elif waiter.started is not None:
+            if conv is not None and conv.slot is not None:
+                ready.pop()
+                self._serve_from(conv.slot, waiter, conv, now)
                 continue
-            generic = self._takes_any(waiter)
-            if generic:
-                warm = self._oldest(State.WARM)
-                if warm is not None:
-                    if conv is None:
-                        self._grant(waiter, warm, now)
-                    else:
-                        self._bind(warm, conv, now)
-                    continue
-                if coming:
-                    coming -= 1
-                    continue
-            if not full and self._has_room():
-                if self._counts[State.STARTING] < self.limits.max_starting:
+            line = self._for_any if waiter in self._for_any else self._for_own
+            if line is self._for_any and warm:
+                if conv is None:
+                    self._grant(waiter, warm[0], now)
+                else:
+                    self._bind(warm[0], conv, now)
+            elif line is self._for_any and coming:
+                coming -= 1
+                self._note_rounds(waiter, self._round + 1)
+            elif reason is None and self._has_room():
+                stuck = self._counts[State.STARTING] >= self.limits.max_starting
+                if not stuck:
                     self._start(waiter)
-                continue
-            full = True  # what becomes free from here on belongs to this caller
-            waiter.crowded = "max_live" if self.live >= self.limits.max_live else "memory_limit"
-            if leaving:
-                leaving -= 1  # its place will be this caller's
-            elif not all_busy:
-                reason: Reason = "limit" if self.live >= self.limits.max_live else "memory"
-                all_busy = not self._evict(reason, waited=True)
+                    if waiter in line:
+                        self._note_rounds(waiter, self._round + 1)
+            else:
+                # What becomes free from here on belongs to this caller.
+                reason = "limit" if self.live >= self.limits.max_live else "memory"
+                if leaving:
+                    leaving -= 1  # its place will be this caller's
+                else:
+                    stuck = not self._evict(reason, waited=True)
+            seen[line] += waiter in line
+        if reason is not None:
+            self._crowded_round = self._round
+            self._crowded_by = "max_live" if reason == "limit" else "memory_limit"
 
     def _serve_from(self, slot: Slot, waiter: Waiter, conv: Conversation, now: float) -> None:
         """Give a conversation that has a process to its caller, if that can be."""
@@ -739,13 +868,6 @@ class PoolCore:
     def _fits(self, slot: Slot, waiter: Waiter) -> bool:
         hot, cold = waiter.differences
         return slot.cold == cold and changes(self.base, slot.applied, hot) is not None
-
-    def _takes_any(self, waiter: Waiter) -> bool:
-        """Return whether any warm process suits a caller."""
-        new = waiter.conv is None or (
-            waiter.conv.lease is Lease.HELD and waiter.conv.record is None and waiter.conv.slot is None
-        )
-        return new and not waiter.differences.cold
 
     def _start(self, waiter: Waiter | None) -> None:
         """Start a process, for a caller or to be warm."""
@@ -761,6 +883,12 @@ class PoolCore:
         elif waiter is not None and cold:
             slot.caller, waiter.started = waiter, slot
         self._counts[slot.state] += 1
+        self._coming += conv is None and not cold
+        self._weigh(slot, 1)
+        if conv is not None:
+            self._touch(conv)
+        elif waiter is not None:
+            self._line_up(waiter)
         known = record if record is not None else Record("", "")
         self._jobs.append(Start(slot, slot.session_id, known.said, known.cwd or None, known.process))
 
@@ -771,6 +899,7 @@ class PoolCore:
         slot.used_at = now
         slot.conv, conv.slot = conv, slot
         self._note(slot, conv)
+        self._touch(conv)
 
     def _put_refill_off(self, now: float) -> None:
         """Leave the processor to the process that is about to be used; further ones do not put it off again."""
@@ -815,12 +944,12 @@ class PoolCore:
 
     def _refill(self, now: float) -> None:
         """Start warm processes; at `max_live` a conversation that is idle makes room for one."""
-        if any(self._needs_place(waiter) for waiter in self._queue):
+        if self._for_own:
             return
         missing = self._missing_warm
         if missing <= 0 or now < self._start_at:
             return
-        if now < self._spare_at and not any(map(self._takes_any, self._queue)):
+        if now < self._spare_at and not self._for_any:
             return
         leaving = self._leaving
         for _ in range(missing):
@@ -835,21 +964,12 @@ class PoolCore:
 
     @property
     def _missing_warm(self) -> int:
-        return self.limits.warm + sum(map(self._takes_any, self._queue)) - self._spares
+        return self.limits.warm + len(self._for_any) - self._spares
 
     @property
     def _spares(self) -> int:
         """The number of processes that are warm or will be."""
-        return self._counts[State.WARM] + sum(map(_will_be_warm, self.slots.values()))
-
-    def _needs_place(self, waiter: Waiter) -> bool:
-        """Return whether a caller waits for a place for a process."""
-        conv = waiter.conv
-        if waiter.started is not None or self._takes_any(waiter):
-            return False
-        return conv is None or (
-            conv.waiters[0] is waiter and conv.lease is Lease.HELD and conv.slot is None and not conv.wanted
-        )
+        return self._counts[State.WARM] + self._coming
 
     def _has_room(self, *, for_caller: bool = True) -> bool:
         """Return whether one more process may be started. For a caller, one always may, regardless of the memory."""
@@ -860,19 +980,25 @@ class PoolCore:
 
     @property
     def _expected_size(self) -> int:
-        known = [slot.memory for slot in self.slots.values() if slot.memory is not None and slot.state in LIVE]
-        return sum(known) // len(known) if known else PROCESS_BYTES
+        return self._bytes // self._sized if self._sized else PROCESS_BYTES
 
     @property
     def memory(self) -> int:
         """The resident memory of all processes in bytes, as measured, or expected where that is to come."""
-        expected = self._expected_size
-        leaving = (State.HIBERNATING, State.STOPPING)
-        return sum(
-            expected if slot.memory is None else slot.memory
-            for slot in self.slots.values()
-            if slot.state in LIVE and slot.state not in leaving
-        )
+        return self._bytes - self._leaving_bytes + self._unsized * self._expected_size
+
+    def _weigh(self, slot: Slot, sign: Literal[-1, 1]) -> None:
+        """Count a process, or take it out of the numbers."""
+        if slot.state not in LIVE:
+            return
+        self._live += sign
+        leaving = slot.state in _LEAVING
+        if slot.memory is None:
+            self._unsized += 0 if leaving else sign
+            return
+        self._sized += sign
+        self._bytes += sign * slot.memory
+        self._leaving_bytes += sign * slot.memory if leaving else 0
 
     def _evict(self, reason: Reason, *, warm: bool = True, waited: bool = False) -> bool:
         """Stop the process that is missed least; return False if there is none.
@@ -883,18 +1009,13 @@ class PoolCore:
             warm: True if it may be a warm process, or a conversation that was returned within `AFFINITY_SECONDS`.
             waited: True if it may be a conversation that a caller waits for.
         """
-        rested = self._taken_at - AFFINITY_SECONDS
-        idle = [
-            (slot.waited_for, slot.used_at > rested, slot.used_at, slot.number)
-            for slot in self.slots.values()
-            if slot.state is State.IDLE and slot.conv is not None and not slot.conv.working
-        ]
-        wanted, recent, _, number = min(idle, default=(True, True, 0.0, -1))
-        unused = self._oldest(State.WARM) if warm and (wanted or recent) else None
-        if unused is not None:
-            self._stop(unused)
-        elif idle and (waited or not wanted) and (warm or not recent):
-            self._hibernate(self.slots[number], reason)
+        idle = next((slot for slot in self._rows[State.IDLE] if slot.conv is not None and not slot.conv.working), None)
+        wanted = idle is None or idle.waited_for
+        recent = idle is None or idle.used_at > self._taken_at - AFFINITY_SECONDS
+        if self._rows[State.WARM] and warm and (wanted or recent):
+            self._stop(self._rows[State.WARM][0])
+        elif idle is not None and (waited or not wanted) and (warm or not recent):
+            self._hibernate(idle, reason)
         else:
             return False
         self.meter.evictions += 1
@@ -927,37 +1048,39 @@ class PoolCore:
         conv = slot.conv
         if conv is not None and conv.slot is slot:
             conv.slot = None
+            self._touch(conv)
         if slot.caller is not None and slot.caller.started is slot:
             slot.caller.started = None
+            self._line_up(slot.caller)
 
     def _keep_registry(self, now: float) -> None:
         """Request, store and release leases; one job for each conversation at a time."""
-        for conv in list(self._conversations.values()):
-            if conv.working:
-                continue
-            if conv.lease is Lease.NONE:
-                if not conv.waiters:
-                    if conv.pause > POLL_SECONDS[0]:  # it was refused: other programs leave it to this one for a while
-                        conv.pause, conv.working = POLL_SECONDS[0], True
-                        self._jobs.append(Release(conv, None))
-                    elif conv.slot is None:
-                        del self._conversations[conv.key]
-                elif conv.slot is None and now >= conv.retry_at:
-                    conv.lease, conv.working = Lease.ASKING, True
-                    self._jobs.append(Acquire(conv))
-            elif conv.lease is Lease.HELD:
-                if self._is_left(conv) and now >= conv.retry_at:
-                    conv.lease, conv.working = Lease.RELEASING, True
-                    if conv.record is not None:
-                        self._asleep.add(conv.key)
-                    self._jobs.append(Release(conv, conv.record))
-                elif conv.record is not None and conv.record != conv.stored and now >= conv.retry_at:
-                    conv.working = True
-                    self._jobs.append(Save(conv, conv.record))
+        changed, self._changed = self._changed, set()
+        for conv in sorted(changed, key=attrgetter("number")):
+            if not conv.working and self._conversations.get(conv.key) is conv:
+                self._call_registry(conv, now)
+            self._plan(conv)
 
-    def _is_left(self, conv: Conversation) -> bool:
-        """Return whether the lease of a conversation is to be given back."""
-        return conv.slot is None and (conv.wanted or not conv.waiters)
+    def _call_registry(self, conv: Conversation, now: float) -> None:
+        if conv.lease is Lease.NONE:
+            if not conv.waiters:
+                if conv.pause > POLL_SECONDS[0]:  # it was refused: other programs leave it to this one for a while
+                    conv.pause, conv.working = POLL_SECONDS[0], True
+                    self._jobs.append(Release(conv, None))
+                elif conv.slot is None:
+                    del self._conversations[conv.key]
+            elif conv.slot is None and now >= conv.retry_at:
+                conv.lease, conv.working = Lease.ASKING, True
+                self._jobs.append(Acquire(conv))
+        elif conv.lease is Lease.HELD and now >= conv.retry_at:
+            if conv.left:
+                conv.lease, conv.working = Lease.RELEASING, True
+                if conv.record is not None:
+                    self._asleep.add(conv.key)
+                self._jobs.append(Release(conv, conv.record))
+            elif conv.record is not None and conv.record != conv.stored:
+                conv.working = True
+                self._jobs.append(Save(conv, conv.record))
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -997,22 +1120,23 @@ class PoolCore:
     @property
     def live(self) -> int:
         """The number of processes."""
-        return sum(self._counts[state] for state in LIVE)
+        return self._live
 
     @property
     def _leaving(self) -> int:
         return self._counts[State.HIBERNATING] + self._counts[State.STOPPING]
 
-    def _oldest(self, state: State) -> Slot | None:
-        if not self._counts[state]:
-            return None
-        return next(slot for slot in self.slots.values() if slot.state is state)
-
     def _move(self, slot: Slot, happening: Happening) -> None:
         then = SLOT[slot.state, happening]
         self._counts[slot.state] -= 1
         self._counts[then] += 1
+        self._coming -= slot.state is State.STARTING and slot.conv is None and not slot.cold
+        self._weigh(slot, -1)
         slot.state = then
+        self._weigh(slot, 1)
+        self._shelve(slot)
+        if slot.conv is not None:
+            self._touch(slot.conv)
 
     def stats(self) -> PoolStats:
         """Return the numbers of this moment."""

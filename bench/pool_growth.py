@@ -54,7 +54,7 @@ def decisions(waiting: int) -> float:
     """Return the seconds that the core decides for each of so many callers, each of a conversation of its own."""
     core = _core(MAX_LIVE)
     began = time.process_time()
-    callers = deque()
+    callers: deque[Any] = deque()
     for number in range(waiting):
         callers.append(core.ask(f"user-{number}", PLAIN, time.monotonic()))
         _carry_out(core)

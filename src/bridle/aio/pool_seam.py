@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextvars
 import time
+from collections import deque
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,6 +28,9 @@ __all__ = ["PoolSeam"]
 
 T = TypeVar("T")
 
+ROUND = 16
+"""How many callers may have the core decide before other tasks of the event loop run."""
+
 
 class PoolSeam:
     """Waits, starts and calls for a pool on an event loop. Created where the pool starts.
@@ -42,6 +46,8 @@ class PoolSeam:
         self._loop = Loop()
         self._context = contextvars.copy_context()
         self._nudged: anyio.Event = anyio.Event()
+        self._turns = ROUND
+        self._line: deque[anyio.Event] = deque()
 
     def check(self) -> None:
         """Raise RuntimeError if the pool belongs to another event loop."""
@@ -88,6 +94,26 @@ class PoolSeam:
     async def give_way(self) -> None:
         """Let other tasks run once, without a cancellation: the caller has something to return."""
         await anyio.lowlevel.cancel_shielded_checkpoint()
+
+    async def turn(self) -> None:
+        """Let `ROUND` callers go on, and further ones after other tasks of the loop have run: first in, first out."""
+        self._turns -= 1
+        if self._turns < 0:
+            self._line.append(anyio.Event())
+            if self._turns == -1:
+                self.spawn(self._call_in)
+            await self._line[-1].wait()
+
+    async def _call_in(self) -> None:
+        """Let callers in line go on until there are none; in that order, because nobody passes before the last ones have run."""
+        try:
+            await self._loop.turn()
+            while self._line:
+                for event in [self._line.popleft() for _ in range(min(ROUND, len(self._line)))]:
+                    event.set()
+                await self._loop.turn()
+        finally:
+            self._turns = ROUND
 
     # -- the keeper ----------------------------------------------------------------------------------------------------
 

@@ -526,9 +526,11 @@ class Works:
             BridleError: it could not be started, or a difference was refused.
         """
         self.seam.check()
-        until = None if timeout is None else time.monotonic() + timeout
+        asked_at = time.monotonic()
+        until = None if timeout is None else asked_at + timeout
+        self.seam.turn()
         with self.seam.lock:
-            waiter = self.core.ask(key, wanted, time.monotonic())
+            waiter = self.core.ask(key, wanted, asked_at)
         waiting = _observed(self._observation.waiting) if self._observation is not None else None
         session: PooledSession | None = None
         try:
@@ -558,7 +560,7 @@ class Works:
                 self._take_back(session)
             elif unused is not None:
                 self._never_used(unused)
-            self.pump()
+            self.seam.nudge()  # one look for all callers that leave at once
             raise
 
     def _wait_for(self, waiter: Waiter, timeout: float | None, until: float | None) -> Slot:

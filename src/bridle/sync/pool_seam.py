@@ -79,6 +79,9 @@ class PoolSeam:
     def give_way(self) -> None:
         """Do nothing: threads share the processor by themselves."""
 
+    def turn(self) -> None:
+        """Do nothing: no caller stands in the way of threads that do something else."""
+
     # -- the keeper ----------------------------------------------------------------------------------------------------
 
     def sleep(self, until: float | None) -> None:

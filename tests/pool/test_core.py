@@ -34,6 +34,7 @@ from bridle.pool.stats import Meter, WaitTimes
 from bridle.protocol.control_table import OPERATIONS
 from bridle.session.readers import Flag
 from tests.contract import shows
+from tests.protocol.test_deadlines import Operations
 from tests.support.examples import examples
 from tests.support.seeds import seeded
 
@@ -434,6 +435,25 @@ def test_a_conversation_that_was_just_returned_is_not_the_first_victim() -> None
 
 
 @shows("pool.limits.fifo")
+@pytest.mark.parametrize("key", ["user-{}", None], ids=["conversations", "sessions"])
+def test_the_work_for_a_caller_does_not_grow_with_the_number_of_those_that_wait(key: str | None) -> None:
+    work = []
+    for waiting in (20, 80):
+        bench = Bench(max_live=1)
+        callers = [bench.ask(key and key.format(number)) for number in range(waiting)]
+        bench.end_all()
+        operations = Operations()
+        with operations:
+            for number in range(3):
+                bench.give_back(callers[number].slot)
+                bench.end_all()
+                bench.core.leave(callers[-1 - number])
+                bench.ask(key and key.format(waiting + number))
+                bench.core.next_time()
+        work.append(operations.count)
+    assert work[1] < work[0] * 1.1
+
+
 def test_callers_queue_first_in_first_out() -> None:
     bench = Bench(max_live=1)
     holder = bench.ask("a")
@@ -965,6 +985,21 @@ def test_a_caller_that_got_a_dead_process_waits_again_before_all_others(key: str
         assert waiter.slot is not slot
         bench.give_back(waiter.slot)
         bench.end_all()
+
+
+def test_a_caller_that_got_a_dead_process_waits_with_those_that_have_come_since() -> None:
+    bench = Bench(max_live=1)
+    first = bench.ask("a")
+    bench.end_all()
+    assert first.slot is not None
+    bench.core.died(first.slot, bench.now)
+    bench.give_back(first.slot)  # nothing is left of the conversation here
+    second = bench.ask("a")
+    bench.core.again(first)
+    for waiter in (first, second):
+        bench.take()
+        bench.end_all()
+        bench.give_back(waiter.slot)
 
 
 def test_a_conversation_is_claimed_when_nobody_has_it() -> None:

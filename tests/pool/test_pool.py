@@ -24,6 +24,7 @@ from bridle import (
     StartError,
 )
 from bridle.pool import CallerQueued, MemoryRegistry, SessionCheckedOut, SQLiteRegistry
+from bridle.testing import Script, SimulatedCLI
 from tests.contract import shows
 from tests.pool.conftest import MakePool, say
 from tests.support.leaks import alive
@@ -413,3 +414,42 @@ def test_cancellation_loses_no_process(backend: str, options: Options) -> None:
             assert (pool.stats().busy, pool.stats().waiting) == (0, 0)
 
     anyio.run(scenario, backend=backend)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_many_callers_at_once_leave_the_event_loop_to_other_tasks(backend: str) -> None:
+    """Counted in callers, and not in seconds. Some leave again, in the queue or before, and the others are served in order."""
+    callers, leaving = 80, {*range(0, 40, 2), *range(70, 80)}
+    served: list[int] = []
+
+    async def scenario(cli: SimulatedCLI) -> None:
+        async with bridle.SessionPool(warm=0, max_live=1, timeout=None, transport=cli) as pool:
+
+            async def call(number: int, scope: anyio.CancelScope) -> None:
+                with scope:
+                    async with pool.conversation(f"user-{number}") as session:
+                        served.append(number)
+                        await say(session, "x")
+
+            async with anyio.create_task_group() as group, pool.session() as session:
+                await say(session, "x")
+                scopes = [anyio.CancelScope() for _ in range(callers)]
+                for number, scope in enumerate(scopes):
+                    group.start_soon(call, number, scope)
+                most = before = rounds = 0
+                with anyio.fail_after(patience(30)):
+                    while before < callers - len(leaving):
+                        await anyio.lowlevel.checkpoint()
+                        waiting, rounds = pool.stats().waiting, rounds + 1
+                        most, before = max(most, waiting - before), waiting
+                        if rounds == 3:
+                            for number in leaving:
+                                scopes[number].cancel()
+                assert most <= callers / 2
+            assert (pool.stats().busy, pool.stats().waiting) == (0, 0)
+
+    with SimulatedCLI(Script(forever=True).user().says("{}"), per_session=True) as simulated:
+        anyio.run(scenario, simulated, backend=backend)
+    assert sorted(served) == sorted(set(range(callers)) - leaving)
+    if backend == "asyncio":  # trio starts tasks in random order
+        assert served == sorted(served)

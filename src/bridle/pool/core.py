@@ -10,7 +10,7 @@ import math
 from bisect import bisect_right
 from collections import OrderedDict, deque
 from enum import Enum, auto
-from itertools import count, takewhile
+from itertools import count, islice, takewhile
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -102,11 +102,8 @@ class Conversation:
     """A conversation that this pool runs, wants to run, or has just run.
 
     Attributes:
-        number: its number in this pool.
         record: its session; None while it is new, or unknown.
         stored: the record in the registry.
-        slot: its process; None without one.
-        waiters: the callers that want it, in order.
         working: True while a job of the registry runs for it: there is one at a time.
         wanted: True if another program waits for it.
         holder: the holder that has it, while this pool waits for it; None if that is not known.
@@ -144,17 +141,15 @@ class Conversation:
     @property
     def pending(self) -> bool:
         """Whether the registry is to be called for it, now or at `retry_at`."""
-        if self.working or self.lease is not Lease.HELD:
-            return not self.working and self.lease is Lease.NONE and bool(self.waiters)
-        return self.record != self.stored or self.left
+        if self.lease is Lease.HELD:
+            return not self.working and (self.record != self.stored or self.left)
+        return not self.working and self.lease is Lease.NONE and bool(self.waiters)
 
 
 class Slot:
     """A process of the pool.
 
     Attributes:
-        number: its number in this pool.
-        conv: its conversation; None without one.
         cold: the differences that it was started with.
         applied: the options that were changed in it since, with their values.
         cwd: the working directory that it was started in; "" until it is ready.
@@ -289,8 +284,6 @@ _OBSTACLES = {
 
 _HELD = (State.BUSY, State.LOST)
 
-_LEAVING = (State.HIBERNATING, State.STOPPING)
-
 _ORDER: dict[State, Callable[[Slot], tuple[Any, ...]]] = {
     State.WARM: lambda slot: (slot.number,),
     State.IDLE: lambda slot: (slot.waited_for, slot.used_at, slot.number),
@@ -299,8 +292,6 @@ _ORDER: dict[State, Callable[[Slot], tuple[Any, ...]]] = {
 """The order of the processes of a state: the one that is used or ended first comes first."""
 
 _NO_DIFFERENCES: Mapping[str, Any] = {}
-
-_turn: Callable[[Waiter], int] = attrgetter("turn")
 
 
 class PoolCore:
@@ -372,21 +363,23 @@ class PoolCore:
             conv = self._conversations[key] = Conversation(key, next(self._turns))
         return conv
 
-    def _enqueue(self, waiter: Waiter) -> None:
-        self._queue[waiter] = None
-        if waiter.conv is None:
+    def _enqueue(self, waiter: Waiter, *, last: bool = True) -> None:
+        conv = waiter.conv
+        for queue in (self._queue,) if conv is None else (self._queue, conv.waiters):
+            queue[waiter] = None
+            queue.move_to_end(waiter, last)
+        if conv is None:
             self._line_up(waiter)
         else:
-            waiter.conv.waiters[waiter] = None
-            self._touch(waiter.conv)
+            self._touch(conv)
 
     def _touch(self, conv: Conversation) -> None:
         """Bring up to date what depends on a conversation that has changed; the rest follows with the next `take`."""
         self._changed.add(conv)
         if conv.slot is not None:
             self._shelve(conv.slot)
-        if conv.first is not None:
-            self._line_up(conv.first)
+        for waiter in islice(conv.waiters, 2):  # one that came back is before one that was the first
+            self._line_up(waiter)
 
     def _shelve(self, slot: Slot) -> None:
         for state, row in self._rows.items():
@@ -394,16 +387,14 @@ class PoolCore:
 
     def _line_up(self, waiter: Waiter) -> None:
         """Bring a caller to where it waits for a place for a process, if it does."""
-        conv, line = waiter.conv, None
-        if waiter not in self._queue or waiter.started is not None:
-            pass
-        elif conv is None:
-            line = self._for_own if waiter.differences.cold else self._for_any
-        elif conv.first is waiter and conv.lease is Lease.HELD and conv.slot is None and not conv.wanted:
-            line = self._for_own if waiter.differences.cold or conv.record is not None else self._for_any
-        for each in (self._for_any, self._for_own):
-            each.put(waiter, (waiter.turn,) if each is line else None)
-        if line is None:
+        conv, own = waiter.conv, bool(waiter.differences.cold)
+        waits = waiter in self._queue and waiter.started is None
+        if conv is not None:
+            own = own or conv.record is not None
+            waits &= conv.first is waiter and conv.lease is Lease.HELD and conv.slot is None and not conv.wanted
+        self._for_own.put(waiter, (waiter.turn,) if waits and own else None)
+        self._for_any.put(waiter, (waiter.turn,) if waits and not own else None)
+        if not waits:
             self._note_rounds(waiter, math.inf)
         elif waiter.since == math.inf:
             waiter.since = self._round + 1
@@ -458,16 +449,9 @@ class PoolCore:
             self._refuse(waiter, PoolClosedError(started=True))
             return
         waiter.turn, self._reordered = next(self._turns_before), True
-        conv, second = waiter.conv, None
-        if conv is not None:
-            waiter.conv = conv = self._conversations.setdefault(conv.key, conv)
-            second = conv.first
-            conv.waiters[waiter] = None
-            conv.waiters.move_to_end(waiter, last=False)
-        self._enqueue(waiter)
-        self._queue.move_to_end(waiter, last=False)
-        if second is not None:
-            self._line_up(second)
+        if waiter.conv is not None:
+            waiter.conv = self._conversations.setdefault(waiter.conv.key, waiter.conv)
+        self._enqueue(waiter, last=False)
 
     def claim(self, key: str) -> Conversation | Flag:
         """Keep a conversation from all callers, until `acquired` or `released` ends that.
@@ -772,10 +756,8 @@ class PoolCore:
         """Return the time at which `take` is to be called again; None if that depends on nothing but reports."""
         for conv in self._changed:
             self._plan(conv)
-        idle, times = (
-            self._rows[State.IDLE].keys,
-            [keys[0][0] for keys in (self._rows[State.SETTLING].keys, self._retries.keys) if keys],
-        )
+        idle = self._rows[State.IDLE].keys
+        times = [keys[0][0] for keys in (self._rows[State.SETTLING].keys, self._retries.keys) if keys]
         times += [used_at + self.limits.idle for waited_for, used_at, _ in idle[:1] if not waited_for]
         if not self.closing and self._missing_warm > 0:
             # What has passed was done by the last `take`, as far as there was room: a keeper that is called for it would never sleep.
@@ -791,14 +773,12 @@ class PoolCore:
 
     def _rest(self, now: float) -> None:
         """Hibernate conversations that have been idle for long, or that another program waits for."""
-        due = {*takewhile(lambda slot: now >= slot.stop_at, self._rows[State.SETTLING])}
-        due |= {
-            *takewhile(
-                lambda slot: not slot.waited_for and now >= slot.used_at + self.limits.idle, self._rows[State.IDLE]
-            )
-        }
-        due |= {conv.slot for conv in self._changed if conv.wanted and conv.slot and conv.slot.state is State.IDLE}
-        for slot in sorted(due, key=attrgetter("number")):
+        loud = takewhile(lambda slot: now >= slot.stop_at, self._rows[State.SETTLING])
+        idle = takewhile(
+            lambda slot: not slot.waited_for and now >= slot.used_at + self.limits.idle, self._rows[State.IDLE]
+        )
+        wanted = (conv.slot for conv in self._changed if conv.wanted and conv.slot and conv.slot.state is State.IDLE)
+        for slot in sorted({*loud, *idle, *wanted}, key=attrgetter("number")):
             if slot.state is State.SETTLING:
                 self._stop(slot)
             else:
@@ -810,20 +790,20 @@ class PoolCore:
         Looked at are the callers of conversations that have changed, and as many others as may get a place or have one made.
         """
         self._round += 1
+        turn: Callable[[Waiter], int] = attrgetter("turn")
         held = [conv for conv in self._changed if conv.slot is not None and conv.lease is Lease.HELD]
-        ready = sorted((conv.first for conv in held if conv.first is not None), key=_turn, reverse=True)
+        ready = sorted((conv.first for conv in held if conv.first is not None), key=turn, reverse=True)
         warm, coming, leaving = self._rows[State.WARM], self._coming, self._leaving
         reason: Reason | None = None
         seen = dict.fromkeys((self._for_any, self._for_own), 0)
         stuck = False  # no place can be had or made for any further caller
         while True:
-            lines = [self._for_own] if not stuck else []
-            if not stuck or warm or coming:
-                lines.append(self._for_any)
-            next_ones = [line[seen[line]] for line in lines if seen[line] < len(line)]
-            if not (next_ones := [*ready[-1:], *next_ones]):
+            lines = [line for line in seen if not stuck or (line is self._for_any and (warm or coming))]
+            waiter = min(
+                [*ready[-1:], *(line[seen[line]] for line in lines if seen[line] < len(line))], key=turn, default=None
+            )
+            if waiter is None:
                 break
-            waiter = min(next_ones, key=_turn)
             conv = waiter.conv
             if conv is not None and conv.slot is not None:
                 ready.pop()
@@ -992,7 +972,7 @@ class PoolCore:
         if slot.state not in LIVE:
             return
         self._live += sign
-        leaving = slot.state in _LEAVING
+        leaving = slot.state in (State.HIBERNATING, State.STOPPING)
         if slot.memory is None:
             self._unsized += 0 if leaving else sign
             return

@@ -98,11 +98,8 @@ def _observed(call: Callable[..., T], *arguments: Any) -> T | None:
         return None
 
 
-class _Unknown:
-    """The value of an option that a holder has changed to the CLI's own default."""
-
-
-_UNKNOWN = _Unknown()
+_UNKNOWN = object()
+"""The value of an option that a holder has changed to the CLI's own default."""
 
 
 class _Returned:
@@ -114,10 +111,6 @@ class _Returned:
 
 class PooledSession(Session):
     """The session that a holder gets: it is dead after its return.
-
-    Args:
-        slot: its process.
-        caller: the value of the check-out.
 
     Attributes:
         conversation: the key of its conversation; None for one of `pool.session()`.
@@ -183,14 +176,7 @@ class _Note:
 
 
 class Works:
-    """All of a running pool but the object of its user.
-
-    Args:
-        options: the options of its processes.
-        limits: its limits.
-        registry: its registry.
-        transport: makes connections to the CLI; local child processes if None.
-    """
+    """All of a running pool but the object of its user."""
 
     def __init__(
         self, options: Options, limits: PoolLimits, registry: Registry, transport: TransportSource | None

@@ -66,6 +66,8 @@ if TYPE_CHECKING:
     from bridle.pool.stats import PoolStats
     from bridle.transcripts.export import ExportFormat
 
+    _Request = tuple[str | None, Split, float | None, Any]  # the arguments of `Works.check_out`
+
 __all__ = ["CheckOut", "PoolEventCursor", "PooledSession", "SessionPool", "Works"]
 
 
@@ -737,22 +739,9 @@ class Works:
 class CheckOut(OtherShell):
     """The return value of `pool.session()` and `pool.conversation()`: enter it with `async with`."""
 
-    def __init__(
-        self,
-        works: Works,
-        key: str | None,
-        wanted: Split,
-        timeout: float | None,
-        *,
-        caller: Any,
-        on_leave: str | None,
-        pool: SessionPool,
-    ) -> None:
+    def __init__(self, works: Works, request: _Request, on_leave: str | None, pool: SessionPool) -> None:
         self._works = works
-        self._key = key
-        self._wanted = wanted
-        self._timeout = timeout
-        self._caller = caller
+        self._request = request
         self._on_leave = on_leave
         self._pool = pool  # not collected while a session is out
         self._session: PooledSession | None = None
@@ -763,7 +752,7 @@ class CheckOut(OtherShell):
                 "This check-out was entered already. Call `pool.session()` or `pool.conversation(key)` again."
             )
         with short_traceback:
-            self._session = await self._works.check_out(self._key, self._wanted, self._timeout, self._caller)
+            self._session = await self._works.check_out(*self._request)
         return self._session
 
     async def __aexit__(
@@ -1089,7 +1078,7 @@ class SessionPool(OtherShell):
             options = checked(self._options, differences, keyed=key is not None)
             wanted = split(self._options, options, differences)
             seconds = self._timeout if timeout is None else checked_timeout(timeout)
-            return CheckOut(works, key, wanted, seconds, caller=caller, on_leave=on_leave, pool=self)
+            return CheckOut(works, (key, wanted, seconds, caller), on_leave, self)
 
     # -- conversations by key ------------------------------------------------------------------------------------------
 

@@ -149,34 +149,13 @@ class Folder(Checked):
         return self
 
     def prepare(self, task_id: str, *, fresh: bool) -> Place:
-        """Return the folder.
-
-        Args:
-            task_id: ignored.
-            fresh: ignored.
-
-        Returns:
-            The place.
-
-        Raises:
-            WorkspaceError: the folder does not exist.
-        """
+        """Return the folder; WorkspaceError if it does not exist."""
         if not os.path.isdir(self.path):
             raise WorkspaceError(f"The folder {self.path} does not exist. Make it, or pass another `path`.")
         return Place(self.path)
 
     def finish(self, task_id: str, place: Place, *, succeeded: bool, message: str) -> Place | None:
-        """Return the folder.
-
-        Args:
-            task_id: ignored.
-            place: the result of `prepare`.
-            succeeded: ignored.
-            message: ignored.
-
-        Returns:
-            The place.
-        """
+        """Return the folder."""
         return Place(self.path)
 
 
@@ -238,18 +217,7 @@ class Copy(_Apart):
         ) -> None: ...
 
     def prepare(self, task_id: str, *, fresh: bool) -> Place:
-        """Return the copy of a task; make it if it does not exist.
-
-        Args:
-            task_id: the task.
-            fresh: True discards the copy of an earlier attempt.
-
-        Returns:
-            The place.
-
-        Raises:
-            WorkspaceError: the copy cannot be made.
-        """
+        """Return the copy of a task; make it if it does not exist, or `fresh` discards that of an earlier attempt."""
         with site_of(task_id, self.to, _LOCK_SECONDS) as site:
             record = site.read()
             if record is None:
@@ -312,20 +280,7 @@ class Copy(_Apart):
         return left_out
 
     def finish(self, task_id: str, place: Place, *, succeeded: bool, message: str) -> Place | None:
-        """Keep or remove the copy of a task.
-
-        Args:
-            task_id: the task.
-            place: the result of `prepare`.
-            succeeded: True if the task succeeded.
-            message: ignored.
-
-        Returns:
-            The place of the copy; None if it was removed.
-
-        Raises:
-            WorkspaceError: the copy cannot be removed.
-        """
+        """Keep or remove the copy of a task; return None if it was removed."""
         with site_of(task_id, self.to, _LOCK_SECONDS) as site:
             if site.read() is None or not os.path.isdir(site.folder):
                 return None
@@ -399,18 +354,7 @@ class Worktree(_Apart):
         ) -> None: ...
 
     def prepare(self, task_id: str, *, fresh: bool) -> Place:
-        """Return the worktree of a task; make or repair it if needed.
-
-        Args:
-            task_id: the task.
-            fresh: True discards the work of earlier attempts.
-
-        Returns:
-            The worktree, its branch, and the commit that the task started from.
-
-        Raises:
-            WorkspaceError: the worktree cannot be made.
-        """
+        """Return the worktree of a task, its branch and the commit that it started from; make or repair it if needed."""
         with site_of(task_id, self.to, self.timeout, unlisted=True) as site:
             branch = self.branch.replace("{task}", safe_name(task_id))
             return Task(site, self.repo, self.timeout).prepare(self.base, branch, fresh=fresh)
@@ -418,17 +362,7 @@ class Worktree(_Apart):
     def finish(self, task_id: str, place: Place, *, succeeded: bool, message: str) -> Place | None:
         """Commit the work of a task that succeeded, and remove its worktree; keep that of a task that failed.
 
-        Args:
-            task_id: the task.
-            place: the result of `prepare`.
-            succeeded: True if the task succeeded.
-            message: the message of the commit.
-
-        Returns:
-            The place of the work. Its branch is None if there were no changes. None if nothing is kept.
-
-        Raises:
-            WorkspaceError: git failed; the work stays in the worktree.
+        The branch of the place is None if there were no changes. If git fails, the work stays in the worktree (WorkspaceError).
         """
         with site_of(task_id, self.to, self.timeout, unlisted=True) as site:
             return Task(site, self.repo, self.timeout).finish(

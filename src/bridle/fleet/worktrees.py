@@ -59,16 +59,7 @@ class Task:
     # -- an attempt ----------------------------------------------------------------------------------------------------
 
     def prepare(self, base: str, branch: str, *, fresh: bool) -> Place:
-        """Return the worktree for an attempt: as it was left, or made.
-
-        Args:
-            base: the commit to start from, as git names it. It is looked up for the first attempt only.
-            branch: the name of the branch, for the first attempt.
-            fresh: True discards the work of earlier attempts.
-
-        Returns:
-            The place.
-        """
+        """Return the worktree for an attempt: as it was left, or made. `base` and `branch` are for the first attempt only."""
         record = self._record or self._begin(base, branch)
         if not fresh and record.holds and os.path.isdir(self._folder):
             self._repair(record)
@@ -135,17 +126,7 @@ class Task:
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def finish(self, message: str, *, succeeded: bool, commit: bool, keep: str) -> Place | None:
-        """Keep the work of a task, and remove what is not needed.
-
-        Args:
-            message: the message of the commit.
-            succeeded: True if the task succeeded.
-            commit: commit everything, if it succeeded.
-            keep: the tasks whose folder stays: `failed`, `all`, `none`.
-
-        Returns:
-            The place of the work; None if nothing is kept.
-        """
+        """Keep the work of a task, and remove what is not needed; return None if nothing is kept."""
         record = self._record
         if record is None:
             return None

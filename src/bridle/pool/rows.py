@@ -14,11 +14,7 @@ T = TypeVar("T")
 
 
 class Row(Generic[T]):
-    """Things in the order of their keys, of which no two are equal.
-
-    Attributes:
-        keys: the keys, in order.
-    """
+    """Things in the order of their `keys`, of which no two are equal."""
 
     def __init__(self) -> None:
         self.keys: list[tuple[Any, ...]] = []

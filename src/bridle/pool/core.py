@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import OrderedDict, deque
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from itertools import count, islice, takewhile
 from operator import attrgetter
@@ -98,35 +99,24 @@ class Lease(Enum):
     RELEASING = auto()
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Conversation:
-    """A conversation that this pool runs, wants to run, or has just run.
+    """A conversation that this pool runs, wants to run, or has just run."""
 
-    Attributes:
-        record: its session; None while it is new, or unknown.
-        stored: the record in the registry.
-        working: True while a job of the registry runs for it: there is one at a time.
-        wanted: True if another program waits for it.
-        holder: the holder that has it, while this pool waits for it; None if that is not known.
-        held_at: the time when the lease was taken.
-        retry_at: the time of the next request for the lease.
-        stored_flag: woken when the record was stored, or could not be.
-    """
-
-    def __init__(self, key: str, number: int) -> None:
-        self.key = key
-        self.number = number
-        self.record: Record | None = None
-        self.stored: Record | None = None
-        self.lease: Lease = Lease.NONE
-        self.slot: Slot | None = None
-        self.waiters: OrderedDict[Waiter, None] = OrderedDict()
-        self.working: bool = False
-        self.wanted: bool = False
-        self.holder: str | None = None
-        self.held_at: float = 0.0
-        self.retry_at: float = 0.0
-        self.pause: float = POLL_SECONDS[0]
-        self.stored_flag: Flag = Flag()
+    key: str
+    number: int
+    record: Record | None = None  # its session; None while it is new, or unknown
+    stored: Record | None = None  # the record in the registry
+    lease: Lease = Lease.NONE
+    slot: Slot | None = None
+    waiters: OrderedDict[Waiter, None] = field(default_factory=OrderedDict)
+    working: bool = False  # a job of the registry runs for it: there is one at a time
+    wanted: bool = False  # another program waits for it
+    holder: str | None = None  # who has it, while this pool waits for it; None if that is not known
+    held_at: float = 0.0
+    retry_at: float = 0.0  # of the next request for the lease
+    pause: float = POLL_SECONDS[0]
+    stored_flag: Flag = field(default_factory=Flag)  # woken when the record was stored, or could not be
 
     @property
     def first(self) -> Waiter | None:
@@ -146,42 +136,29 @@ class Conversation:
         return not self.working and self.lease is Lease.NONE and bool(self.waiters)
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Slot:
-    """A process of the pool.
+    """A process of the pool."""
 
-    Attributes:
-        cold: the differences that it was started with.
-        applied: the options that were changed in it since, with their values.
-        cwd: the working directory that it was started in; "" until it is ready.
-        process: its name, as `bridle.storage.holders` makes it; None if it has none.
-        said: True once a prompt was sent.
-        spoiled: True if no other holder may get it.
-        resumed: True if it continues a session.
-        caller: the caller that it is started for; None for a warm one.
-        ready_at, used_at: the time when it became ready, and of its last return.
-        stop_at: the time at which it is stopped if it is not quiet before.
-        memory: its resident memory in bytes; None before it was measured.
-        life: the object of the shell.
-    """
-
-    def __init__(self, number: int, session_id: str, cold: Mapping[str, Any]) -> None:
-        self.number = number
-        self.state: State = State.STARTING
-        self.session_id = session_id
-        self.conv: Conversation | None = None
-        self.cold = cold
-        self.applied: dict[str, Any] = {}
-        self.cwd: str = ""
-        self.process: str | None = None
-        self.said: bool = False
-        self.spoiled: bool = False
-        self.resumed: bool = False
-        self.caller: Waiter | None = None
-        self.ready_at: float = 0.0
-        self.used_at: float = 0.0
-        self.stop_at: float = math.inf
-        self.memory: int | None = None
-        self.life: Any = None
+    number: int
+    session_id: str
+    cold: Mapping[str, Any]  # the differences that it was started with
+    state: State = State.STARTING
+    conv: Conversation | None = None
+    applied: dict[str, Any] = field(
+        default_factory=dict
+    )  # the options that were changed in it since, with their values
+    cwd: str = ""  # the working directory that it was started in, once it is ready
+    process: str | None = None  # its name, as `bridle.storage.holders` makes it
+    said: bool = False  # a prompt was sent
+    spoiled: bool = False  # no other holder may get it
+    resumed: bool = False  # it continues a session
+    caller: Waiter | None = None  # for whom it is started; None for a warm one
+    ready_at: float = 0.0
+    used_at: float = 0.0  # of its last return
+    stop_at: float = math.inf  # when it is stopped if it is not quiet before
+    memory: int | None = None  # its resident bytes, once they were measured
+    life: Any = None  # the object of the shell
 
     @property
     def key(self) -> str | None:
@@ -197,34 +174,22 @@ class Slot:
         return f"<Slot {self.number} {self.state.name} {self.key!r}>"
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Waiter:
-    """A caller that wants a session.
+    """A caller that wants a session."""
 
-    Attributes:
-        conv: the conversation; None for any unused session.
-        turn: its place among all callers; less than that of any caller that comes later.
-        place: its place in the queue, from 1, as it was last reported; 0 before.
-        crowded: the limit because of which there was no place for a process for it; "" if there was one.
-        since: the first round of `PoolCore` after `crowded` was noted; infinity while it needs no place.
-        flag: set when `slot` or `error` is.
-        slot: the session, once it is the caller's.
-        source: where it came from, as in `SessionCheckedOut.source`.
-        error: the reason why there is none.
-    """
-
-    def __init__(self, conv: Conversation | None, differences: Split, now: float, turn: int) -> None:
-        self.conv = conv
-        self.turn = turn
-        self.differences = differences
-        self.asked_at = now
-        self.place: int = 0
-        self.crowded: str = ""
-        self.since: float = math.inf
-        self.flag: Flag = Flag()
-        self.slot: Slot | None = None
-        self.source: str | None = None
-        self.error: Exception | None = None
-        self.started: Slot | None = None
+    conv: Conversation | None  # None for any unused session
+    differences: Split
+    asked_at: float
+    turn: int  # its place among all callers; less than that of any caller that comes later
+    place: int = 0  # its place in the queue, from 1, as it was last reported
+    crowded: str = ""  # the limit because of which there was no place for a process for it
+    since: float = math.inf  # the first round of `PoolCore` after `crowded` was noted
+    flag: Flag = field(default_factory=Flag)  # set when `slot` or `error` is
+    slot: Slot | None = None  # once it is the caller's
+    source: str | None = None  # as in `SessionCheckedOut.source`
+    error: Exception | None = None
+    started: Slot | None = None
 
 
 class Start(NamedTuple):

@@ -11,14 +11,16 @@ import tempfile
 import time
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from bridle.fleet.journal import open_journal
 from bridle.fleet.states import Happening
 from bridle.fleet.task import Spec
+from bridle.session.readers import Progress, Readers
 from bridle.storage.holders import holder_name
 from bridle.transcripts import forking
 from bridle.transcripts.places import SessionFiles
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from bridle.fleet.journal import Journal
+    from bridle.messages import Message
+    from bridle.session.core import SessionCore
 
 ME = holder_name()
 
@@ -134,8 +138,32 @@ def parallel_calls(count: int) -> float:
         return median(lambda: links.conversation(links.current_leaf()), 3)
 
 
+def unread_turns(count: int) -> float:
+    """The message of a new turn beyond half of the buffer, with `count` unread turns."""
+    limits = SimpleNamespace(buffered_bytes=(count + 100) * 2000 * 3 // 2)
+    connection = SimpleNamespace(in_flight_bytes=0, over=False)
+    readers = Readers(
+        cast(
+            "SessionCore[Any]",
+            SimpleNamespace(options=SimpleNamespace(limits=limits), connection=connection, warn=lambda *_, **__: None),
+        )
+    )
+    message = cast("Message", SimpleNamespace(raw=b"x" * 2000))
+    kept = []
+
+    def one() -> None:
+        kept.append(turn := Progress(str(len(kept))))
+        readers.sent(turn)
+        readers.messages([message], (turn.id,))
+
+    for _ in range(count):
+        one()
+    return median(one)
+
+
 ROWS = {
-    function.__name__: function for function in (lease, progress, branches, way_of_a_message, leaves, parallel_calls)
+    function.__name__: function
+    for function in (lease, progress, branches, way_of_a_message, leaves, parallel_calls, unread_turns)
 }
 
 

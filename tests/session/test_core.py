@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -575,6 +576,39 @@ def test_unread_messages_of_turns_count_as_well() -> None:
     session.take(line, line, line)
     assert [warning.code for warning in session.core.warnings] == ["SLOW_CONSUMER"]
     session.take(line, line)
+    assert isinstance(session.core.connection.terminal_error, SlowConsumerError)
+
+
+def test_what_unread_turns_hold_is_not_counted_again() -> None:
+    session = Clocked(limits=Limits(buffered_bytes=100_000, line_bytes=2_000))
+    message: Any = SimpleNamespace(raw=b"x" * 1_000)
+    turns: list[Progress] = []
+
+    def unread(count: int) -> None:
+        for _ in range(count):
+            turns.append(Progress(f"turn {len(turns)}"))
+            session.core.audience.sent(turns[-1])
+            session.core.audience.messages([message], (turns[-1].id,))
+
+    def calls_for_a_turn() -> int:
+        calls: list[str] = []
+        sys.setprofile(lambda _, event, __: calls.append(event))
+        try:
+            unread(1)
+        finally:
+            sys.setprofile(None)
+        return calls.count("call")
+
+    unread(60)
+    before = calls_for_a_turn()
+    unread(30)
+    assert calls_for_a_turn() < before + 20  # a collection of garbage may call something
+    (warning,) = session.core.warnings
+    assert warning.context["buffered"] == 51_000
+    turns.clear()  # what nobody has any more does not count
+    unread(100)
+    assert not session.core.connection.over
+    unread(1)
     assert isinstance(session.core.connection.terminal_error, SlowConsumerError)
 
 

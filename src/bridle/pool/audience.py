@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bridle.session.readers import Readers
+from bridle.session.readers import Readers, Unread
 
 if TYPE_CHECKING:
     from bridle.errors import BridleError
@@ -39,6 +39,7 @@ class PooledReaders(Readers):
             inbox.end(error)
         for inbox in list(self._events):
             inbox.end()
+        self._unread = Unread()
         self._turns.clear()
         self._messages.clear()
         self._events.clear()

@@ -41,7 +41,6 @@ from bridle.protocol import events as core_events
 from bridle.protocol.connection import SETTLE_SECONDS, Connection, Role
 from bridle.protocol.control import row_for
 from bridle.protocol.deadlines import Deadlines, TurnDeadlines
-from bridle.protocol.exchanges import REQUEST_BYTES
 from bridle.protocol.log import SessionLog, one_line
 from bridle.protocol.states.session import Ending, SessionActivity, SessionState, TurnState
 from bridle.queries.prompts import PRIORITIES
@@ -574,7 +573,7 @@ class SessionCore(Generic[A]):
                 self.deliver(event)
             case core_events.RequestReceived():
                 self.callbacks.begin(event)
-                self.audience.held(len(event.frame.raw) + REQUEST_BYTES)
+                self.audience.held()
             case core_events.RequestCancelled():
                 self.callbacks.cancelled(event.request_id)
             case core_events.RequestResolved():

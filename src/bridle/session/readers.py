@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     BrokenLine = events.BadLine | events.LongLine | events.IncompleteLine
 
-__all__ = ["Answer", "Audience", "Event", "Flag", "Inbox", "Progress", "Readers", "TurnBase", "size_of"]
+__all__ = ["Answer", "Audience", "Event", "Flag", "Inbox", "Progress", "Readers", "TurnBase", "Unread", "size_of"]
 
 
 class Event(Protocol):
@@ -86,11 +86,32 @@ def size_of(item: object) -> int:
     return _EVENT_BYTES * (1 + (len(item.tasks) if isinstance(item, BackgroundTasksChanged) else 0))
 
 
+class Unread:
+    """The bytes that some inboxes hold together.
+
+    Attributes:
+        gone: what inboxes held that nobody has any more. The garbage collector adds to it, in any thread.
+    """
+
+    __slots__ = ("gone", "size")
+
+    def __init__(self) -> None:
+        self.size: int = 0
+        self.gone: deque[int] = deque()
+
+    def count(self) -> int:
+        """Return the bytes of the inboxes that are left."""
+        while self.gone:
+            self.size -= self.gone.popleft()
+        return self.size
+
+
 class Inbox:
     """Items that wait for one reader.
 
     Attributes:
         size: their bytes on the wire.
+        unread: what counts them together with those of other inboxes.
         added: the bytes of all that was ever added.
         more: woken when something was added or it is over.
         error: raised when everything has been read.
@@ -100,6 +121,7 @@ class Inbox:
     def __init__(self) -> None:
         self.items: deque[Any] = deque()
         self.size: int = 0
+        self.unread: Unread = Unread()
         self.added: int = 0
         self.more: Flag = Flag()
         self.over: bool = False
@@ -107,11 +129,16 @@ class Inbox:
         self.keeps: bool = True
         self.turn_began: float = 0.0
 
+    def __del__(self) -> None:
+        if self.size:
+            self.unread.gone.append(self.size)
+
     def add(self, items: Iterable[Any], size: int) -> None:
         """Add items that have `size` bytes together."""
         if not self.over and self.keeps:
             self.items.extend(items)
             self.size += size
+            self.unread.size += size
             self.added += size
             self.more.wake()
 
@@ -120,7 +147,9 @@ class Inbox:
         if not self.items:
             return None
         item = self.items.popleft()
-        self.size -= size_of(item)
+        size = size_of(item)
+        self.size -= size
+        self.unread.size -= size
         return item
 
     def end(self, error: BridleError | None = None) -> None:
@@ -133,6 +162,7 @@ class Inbox:
     def clear(self) -> None:
         """Throw away what is unread."""
         self.items.clear()
+        self.unread.size -= self.size
         self.size = 0
 
     def skip(self, flag: bool) -> None:
@@ -255,7 +285,7 @@ class Audience(Protocol):
     def messages(self, messages: list[Message], turn_ids: tuple[str, ...], *, to_cursors: bool = True) -> None:
         """Messages came; `turn_ids` are the prompts that they answer. Without `to_cursors` only their turns get them."""
 
-    def held(self, size: int) -> None:
+    def held(self) -> None:
         """Something was added that counts in `Limits.buffered_bytes`: messages, events and open requests."""
 
     def warned(self, warning: StreamWarning) -> None:
@@ -301,7 +331,7 @@ class Readers:
         self._lately: list[weakref.ref[Inbox]] = []
         self._besides = besides
         self._limit = core.options.limits.buffered_bytes
-        self._held_at_most = 0
+        self._unread = Unread()
         self._slow = False
 
     def add(self, inbox: Inbox, *, events: bool) -> None:
@@ -310,10 +340,12 @@ class Readers:
         if connection.over:
             inbox.end(None if events else connection.terminal_error)
         else:
+            inbox.unread = self._unread
             (self._events if events else self._messages).add(inbox)
 
     def sent(self, turn: Progress) -> None:
         """Keep a turn, for as long as its user does."""
+        turn.inbox.unread = self._unread
         self._turns[turn.id] = turn
 
     def messages(self, messages: list[Message], turn_ids: tuple[str, ...], *, to_cursors: bool = True) -> None:
@@ -328,7 +360,7 @@ class Readers:
         for inbox in inboxes:
             inbox.add(messages, size)
         self._lately = [weakref.ref(inbox) for inbox in (*inboxes, *(turn.inbox for turn in turns))]
-        self.held(size * (len(inboxes) + len(turns)))
+        self.held()
 
     def progress(self) -> tuple[int, int]:
         """Return how many bytes the readers of the last messages have not taken, and how many they have."""
@@ -336,15 +368,9 @@ class Readers:
         unread = sum(inbox.size for inbox in found)
         return unread, sum(inbox.added for inbox in found) - unread
 
-    def held(self, size: int) -> None:
-        """Check the limit of unread messages and open requests, after `size` bytes more: a warning at half of it, failure beyond it."""
-        self._held_at_most += size
-        if self._held_at_most * 2 <= self._limit and not self._slow:
-            return  # counted only where it may matter: a program may hold all turns of weeks
-        held = sum(inbox.size for cursors in (self._messages, self._events) for inbox in cursors) + sum(
-            turn.inbox.size for turn in self._turns.values()
-        )
-        held = self._held_at_most = held + self._besides() + self._core.connection.in_flight_bytes
+    def held(self) -> None:
+        """Check the limit of unread messages and open requests: a warning at half of it, failure beyond it."""
+        held = self._unread.count() + self._besides() + self._core.connection.in_flight_bytes
         if held > self._limit:
             self._core.connection.fail(SlowConsumerError(held, self._limit))
         elif held * 2 > self._limit:
@@ -394,7 +420,7 @@ class Readers:
             for inbox in inboxes:
                 inbox.add((event,), size)
             if not self._core.connection.over:
-                self.held(size * len(inboxes))
+                self.held()
 
     def pumped(self) -> None:
         """Do nothing: nothing depends on it."""

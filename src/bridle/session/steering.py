@@ -142,13 +142,13 @@ class SteeredQuery:
             self.core.messages(messages, size)
             self._unread += size
             self._added += size
-            self._readers.held(size)
+            self._readers.held()
             self.more.wake()
         self._readers.messages(messages, turn_ids, to_cursors=to_cursors)
 
-    def held(self, size: int) -> None:
-        """Count it with the unread messages."""
-        self._readers.held(size)
+    def held(self) -> None:
+        """Check the limit, with the unread messages."""
+        self._readers.held()
 
     def warned(self, warning: StreamWarning) -> None:
         """Add a warning to the items; `on_warning` gets it when it is taken."""

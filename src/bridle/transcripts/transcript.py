@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 
 import msgspec
@@ -426,12 +426,12 @@ class Branch:
     leaf: str
     current: bool
     compacted: bool
-    _read: Callable[[], Messages] = field(repr=False, compare=False)
+    _read: Callable[[str], Messages] = field(repr=False, compare=False)
 
     @property
     def messages(self) -> Messages:
         """Its messages, from the beginning. They are found when this is asked for; no branch keeps them."""
-        return self._read()
+        return self._read(self.leaf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -465,8 +465,9 @@ class _Conversation:
     def _view(self, nodes: Sequence[Node]) -> Messages:
         return Messages(self._source, nodes, self._parent)
 
-    def _messages_to(self, leaf: Node | None) -> Messages:
-        return self._view(self._visible(self._source.links.conversation(leaf)))
+    def _messages_to(self, leaf: str) -> Messages:
+        links = self._source.links
+        return self._view(self._visible(links.conversation(links.by_uuid[leaf])))
 
     @cached_property
     def _shown(self) -> list[Node]:
@@ -609,7 +610,7 @@ class Transcript(_Conversation):
                 covered.add(node.uuid)
                 if compacted := compacted or node.uuid in replaced:
                     behind.add(node.uuid)
-            found.append(Branch(end.uuid, not found, compacted and bool(found), partial(self._messages_to, end)))
+            found.append(Branch(end.uuid, not found, compacted and bool(found), self._messages_to))
         return found
 
     @property

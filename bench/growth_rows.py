@@ -149,7 +149,7 @@ def unread_turns(count: int) -> float:
         )
     )
     message = cast("Message", SimpleNamespace(raw=b"x" * 2000))
-    kept = []
+    kept: list[Progress] = []
 
     def one() -> None:
         kept.append(turn := Progress(str(len(kept))))

@@ -492,6 +492,7 @@ def test_reading_a_large_conversation_needs_little_memory(tmp_path: Path) -> Non
     tracemalloc.start()
     transcript = transcripts.read(writer.session_id, config_dir=tmp_path)
     assert sum(len(message.text) for message in transcript.messages) > 30_000_000
+    transcripts.fork(writer.session_id, config_dir=tmp_path)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 6_000_000

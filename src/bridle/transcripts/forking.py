@@ -10,6 +10,7 @@ import os
 import re
 import uuid
 from contextlib import suppress
+from itertools import chain as joined
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -87,7 +88,7 @@ def fork(
     copy = SessionFiles(new_id, files.path.with_name(f"{new_id}.jsonl"), files.directory)
     named = title_lines(clean_title(own), copy.session_id)
     lines = _copied(transcript, chosen, copy.session_id)
-    create_file(copy.path, (*lines, *(_encode(entry) for entry in named)))
+    create_file(copy.path, joined(lines, map(_encode, named)))
     write_beside(copy, "custom-title.json", {"customTitle": named[0]["customTitle"]})
     return copy.session_id
 

@@ -8,7 +8,7 @@ the others are queued, and their timeout counts while they are.
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from bridle.checked.functions import AnswerError, callback_failure, place_of
@@ -188,7 +188,7 @@ class _Lane:
 
     def __init__(self) -> None:
         self.running = 0
-        self.queue: deque[Job] = deque()
+        self.queue: OrderedDict[str, Job] = OrderedDict()
         self.said = False
 
 
@@ -235,7 +235,7 @@ class Jobs:
             self._run(job)
             return
         job.queued = True
-        lane.queue.append(job)
+        lane.queue[job.request_id] = job
         if not lane.said:
             lane.said = True
             text = f"{self._limit} callbacks of the kind `{job.kind}` run already; more wait until one ends, or for their timeout."
@@ -363,12 +363,12 @@ class Jobs:
             return  # it was answered before it was opened
         lane = self._lanes[job.kind]
         if job.queued:
-            lane.queue.remove(job)
+            del lane.queue[job.request_id]
             return
         lane.running -= 1
         if lane.queue:
             lane.running += 1
-            following = lane.queue.popleft()
+            _, following = lane.queue.popitem(last=False)
             following.queued = False
             self._run(following)
         else:

@@ -7,6 +7,7 @@ here it is redacted again, because another program may have written or changed i
 from __future__ import annotations
 
 import os
+import re
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -365,7 +366,7 @@ def read_session(files: SessionFiles, title: str) -> Trace:
             main = list(_lines(file))
     except FileNotFoundError:
         raise SessionNotFoundError.on_disk(files.session_id, escape_terminal(str(files.path.parent))) from None
-    parts = [(line, "") for line in main]
+    waiting: dict[bytes, list[tuple[str, list[bytes]]]] = {}
     for subagent in files.subagents():
         try:
             meta = as_object(_loads(subagent.meta_path.read_bytes()))
@@ -378,17 +379,30 @@ def read_session(files: SessionFiles, title: str) -> Trace:
         except OSError as error:
             reader.builder.problem(f"subagent {escape_terminal(subagent.agent_id, 300)}: {error.strerror or error}")
             continue
-        parts = _inserted(parts, own, call)
-    for line, agent in parts:
+        waiting.setdefault(call.encode("utf-8", "surrogateescape"), []).append((call, own))
+    for line, agent in _inserted(main, waiting):
         reader.take(line, agent)
     return Trace(title, reader)
 
 
-def _inserted(parts: list[tuple[bytes, str]], own: list[bytes], call: str) -> list[tuple[bytes, str]]:
-    """Return the lines with those of a subagent behind the line with the call that started it."""
-    sign = f'"id":"{call}"'.encode("utf-8", "surrogateescape")
-    place = next((place for place, (line, _) in enumerate(parts) if sign in line), len(parts) - 1)
-    return [*parts[: place + 1], *((line, call) for line in own), *parts[place + 1 :]]
+def _inserted(main: list[bytes], waiting: dict[bytes, list[tuple[str, list[bytes]]]]) -> Iterator[tuple[bytes, str]]:
+    """Yield the lines, with those of each subagent behind the line with the call that started it, or at the end."""
+    open_parts = [("", iter(main))]
+    while open_parts:
+        agent, lines = open_parts[-1]
+        for line in lines:
+            yield line, agent
+            started = [own for name in _ID.findall(line) for own in waiting.pop(name, ())] if waiting else []
+            if started:
+                open_parts += [(call, iter(own)) for call, own in reversed(started)]
+                break
+        else:
+            open_parts.pop()
+            if not open_parts and waiting:
+                open_parts = [(call, iter(own)) for call, own in reversed(waiting.pop(next(iter(waiting))))]
+
+
+_ID = re.compile(rb'"id":"([^"]*)"')
 
 
 class GrowingTrace:

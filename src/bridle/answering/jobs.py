@@ -101,50 +101,34 @@ class JobParts(Protocol):
 
 
 class Job:
-    """A callback to run, and how its outcome becomes an answer.
+    """A callback to run, and how its outcome becomes an answer."""
 
-    Attributes:
-        request_id: the exchange.
-        kind: `hook`, `permission`, `mcp` or `dialog`; `server` and `prompts` for jobs that answer nothing.
-        function: the function of the user that `call` calls.
-        call: calls it; returns what it returns, an awaitable if `is_async`.
-        is_async: False: it runs in a worker thread.
-        finish: makes the answer of an outcome or an exception; raises if it cannot be sent.
-        fail: makes the answer for a failure; None: the request's row says it.
-        queued: True while other jobs of its kind run first.
-        cancelled: True once the answer is no longer needed.
-        plan: the call of a tool, if it is one.
-        stop: ends the running callback; set by the shell.
-        ended: takes the outcome and the exception of a job that answers nothing.
-        begin: begins it in place of the shell, for calls that a running server takes.
-        rpc: the owner of its JSON-RPC call, and the call's id; None if it is none.
-        tool: the name of the tool that it is about, as the model knows it.
-        request: the argument of the callback.
-        context: the context variables of the callback; None for those of the start.
-        with_meta: adds entries to `_meta` of the JSON-RPC call, for calls that a running server takes.
-    """
-
-    is_async = over = queued = cancelled = False
-    plan: ToolCallPlan | None = None
-    stop: Callable[[], object] | None = None
-    ended: Callable[[object, BaseException | None], None] | None = None
-    begin: Callable[[], None] | None = None
-    rpc: tuple[object, Any] | None = None
+    is_async = over = False  # a plain one runs in a worker thread
+    queued = False  # other jobs of its kind run first
+    cancelled = False  # the answer is no longer needed
+    plan: ToolCallPlan | None = None  # the call of a tool, if it is one
+    stop: Callable[[], object] | None = None  # ends the running callback; set by the shell
+    ended: Callable[[object, BaseException | None], None] | None = None  # takes the end of one that answers nothing
+    begin: Callable[[], None] | None = None  # begins it in place of the shell, for calls that a running server takes
+    rpc: tuple[object, Any] | None = None  # the owner of its JSON-RPC call, and the call's id
     arrived: float | None = None
-    event = tool = on_failure = ""
-    with_meta: Callable[[dict[str, str]], None] | None = None
+    event = on_failure = ""
+    tool = ""  # the tool that it is about, as the model knows it
+    with_meta: Callable[[dict[str, str]], None] | None = None  # adds to `_meta` of a call that a running server takes
     tool_use_id: str | None = None
-    request: Any = None
-    context: contextvars.Context | None = None
+    request: Any = None  # the argument of the callback
+    context: contextvars.Context | None = None  # the context variables of the callback; None for those of the start
 
     def __init__(self, request_id: str, kind: str) -> None:
         self.request_id = request_id
-        self.kind = kind
+        self.kind = kind  # `hook`, `permission`, `mcp` or `dialog`; `server` and `prompts` for jobs that answer nothing
         self.name: str = kind
-        self.function: Any = None
-        self.call: Callable[[], Any] = _none
-        self.finish: Callable[[Any], dict[str, Any]] = _nothing
-        self.fail: Callable[[str], dict[str, Any] | None] = _none
+        self.function: Any = None  # of the user, which `call` calls
+        self.call: Callable[[], Any] = _none  # returns an awaitable if `is_async`
+        self.finish: Callable[[Any], dict[str, Any]] = _nothing  # makes the answer; raises if it cannot be sent
+        self.fail: Callable[[str], dict[str, Any] | None] = (
+            _none  # None: the request's row says the answer of a failure
+        )
 
     def take(self) -> Callable[[], Any]:
         """Return `call`, once: it refers to the job, which must not keep it alive."""

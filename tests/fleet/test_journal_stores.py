@@ -130,7 +130,8 @@ def test_the_counts_of_a_journal_of_version_2(address: str, journal: Journal) ->
     journal.cancel(["b"])
     journal.lease(HOLDERS[0], 2, ["a", "c"], time.time())
     before = journal.counts()
-    journal.store.transaction(lambda cursor: cursor.rows("DROP TABLE counts"))
+    for statement in ("DROP TABLE counts", "CREATE INDEX due ON tasks (state, number)"):
+        journal.store.transaction(lambda cursor, statement=statement: cursor.rows(statement))  # type: ignore[misc]
     mark_version(journal, 2)
     with closing(open_journal(address)) as migrated:
         assert migrated.counts() == before

@@ -207,14 +207,14 @@ class AttemptRun:
             self._note(folder=self._folder)
         text, output = answer
         usd, tokens = self._new_spending()
-        self.finished = accepted = self.order.task.verify is None and self.order.workspace is None
+        self.finished = over = self.order.task.verify is None and self.order.workspace is None
         if not self._insist(
             lambda: self._journal.answer(
-                self._lease, self._holder, text=text, output=output, accepted=accepted, usd=usd, tokens=tokens
+                self._lease, self._holder, text=text, output=output, over=over, usd=usd, tokens=tokens
             )
         ):
             raise _Interrupted(Cause.LOST)
-        if accepted:
+        if over:
             self._follows(Happening.ACCEPTED, written=True)
             return
         self._check(text, output)

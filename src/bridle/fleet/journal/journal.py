@@ -363,14 +363,14 @@ class Journal:
         *,
         text: str,
         output: str | None,
-        accepted: bool = False,
+        over: bool = False,
         usd: int = 0,
         tokens: int = 0,
     ) -> bool:
         """Write down the answer of an attempt, before it is checked.
 
         Args:
-            accepted: True if nothing is left to check or to clean up: it is the end of the attempt as well.
+            over: True if nothing is left to check or to clean up: it is the end of the attempt as well.
             usd: billionths of a dollar since the last call.
             tokens: tokens since the last call.
 
@@ -387,7 +387,7 @@ class Journal:
             self._spend(cursor, lease.task, lease.attempt, usd, tokens)
             attempt = lease.task, lease.attempt
             self._move(cursor, attempt, held.state, Happening.ANSWERED, time.time())
-            if accepted:
+            if over:
                 held = held._replace(state=State.VERIFYING)
                 self._ended(cursor, attempt, held, Happening.ACCEPTED, cause=None, error=None)
             return True
@@ -778,26 +778,16 @@ class Journal:
         return [((row[0], row[1]), _Held.of(row)) for row in found]
 
     def _spend(self, cursor: Cursor, task: str, attempt: int, usd: int, tokens: int) -> None:
-        if usd or tokens:
-            cursor.rows(
-                "INSERT INTO totals (id, usd, tokens) VALUES (1, :usd, :tokens) "
-                "ON CONFLICT (id) DO UPDATE SET usd = totals.usd + :usd, tokens = totals.tokens + :tokens",
-                usd=usd,
-                tokens=tokens,
-            )
-            cursor.rows(
-                "UPDATE tasks SET usd = usd + :usd, tokens = tokens + :tokens, losses = 0 WHERE id = :task",
-                usd=usd,
-                tokens=tokens,
-                task=task,
-            )
-            cursor.rows(
-                "UPDATE attempts SET usd = usd + :usd, tokens = tokens + :tokens WHERE task = :task AND attempt = :attempt",
-                usd=usd,
-                tokens=tokens,
-                task=task,
-                attempt=attempt,
-            )
+        if not usd and not tokens:
+            return
+        more = "usd = usd + :usd, tokens = tokens + :tokens"
+        for statement in (
+            "INSERT INTO totals (id, usd, tokens) VALUES (1, :usd, :tokens) "
+            "ON CONFLICT (id) DO UPDATE SET usd = totals.usd + :usd, tokens = totals.tokens + :tokens",
+            f"UPDATE tasks SET {more}, losses = 0 WHERE id = :task",
+            f"UPDATE attempts SET {more} WHERE task = :task AND attempt = :attempt",
+        ):
+            cursor.rows(statement, usd=usd, tokens=tokens, task=task, attempt=attempt)
 
     def _ended(
         self,
@@ -821,16 +811,11 @@ class Journal:
             happening, cause, error = Happening.CANCELLED, Cause.CANCELLED, None
         word = None if cause is None else cause.word
         self._spend(cursor, task, number, spent[0], spent[1])
-        cursor.rows(
+        ended = (
             "UPDATE attempts SET ended = :now, cause = :cause, error = :error, settled = CASE WHEN :lost = 1 THEN settled ELSE 1 END "
-            "WHERE task = :task AND attempt = :attempt",
-            now=now,
-            lost=int(lost),
-            cause=word,
-            error=error,
-            task=task,
-            attempt=number,
+            "WHERE task = :task AND attempt = :attempt"
         )
+        cursor.rows(ended, now=now, lost=int(lost), cause=word, error=error, task=task, attempt=number)
         cursor.rows(
             "UPDATE tasks SET cause = :cause, error = :error, failures = failures + :counted, not_before = :not_before, "
             "answered = CASE WHEN :keep = 1 THEN answered ELSE 0 END, cancel = 0, seconds = seconds + :seconds, "
@@ -869,16 +854,12 @@ class Journal:
         _set_task(cursor, task, state=after.word, **({} if holder is None and after in HELD else {"holder": holder}))
         counted = "UPDATE counts SET tasks = tasks + CASE state WHEN :after THEN 1 ELSE -1 END WHERE state IN (:before, :after)"
         cursor.rows(counted, before=state.word, after=after.word)
-        cursor.rows(
+        change = (
             "INSERT INTO changes (number, at, task, attempt, state, cause, note) "
-            "SELECT coalesce(max(number), 0) + 1, :now, :task, :attempt, :state, :cause, :note FROM changes",
-            now=now,
-            task=task,
-            attempt=number,
-            state=after.word,
-            cause=None if cause is None else cause.word,
-            note=note,
+            "SELECT coalesce(max(number), 0) + 1, :now, :task, :attempt, :state, :cause, :note FROM changes"
         )
+        word = None if cause is None else cause.word
+        cursor.rows(change, now=now, task=task, attempt=number, state=after.word, cause=word, note=note)
 
 
 def _set_task(cursor: Cursor, task: str, **values: object) -> None:

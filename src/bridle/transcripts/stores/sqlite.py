@@ -144,21 +144,12 @@ class SQLiteStore(Adapter):
                 for uuid, raw in batch.entries
                 if uuid is None or connection.execute(known, (transcript, uuid)).rowcount
             )
-            pieces = [*_cut(lines)]
-            connection.executemany(
-                "INSERT INTO bridle_pieces VALUES (?, ?, ?)",
-                [(transcript, at, piece) for at, piece in enumerate(pieces, number)],
-            )
+            rows = [(transcript, at, piece) for at, piece in enumerate(_cut(lines), number)]
+            connection.executemany("INSERT INTO bridle_pieces VALUES (?, ?, ?)", rows)
             position += batch.talks
             connection.execute(
                 "UPDATE bridle_transcripts SET position = ?, next = ?, mtime = max(mtime, ?), digest = ? WHERE id = ?",
-                (
-                    position,
-                    number + len(pieces),
-                    milliseconds(),
-                    batch.digest if batch.talks else digest,
-                    transcript,
-                ),
+                (position, number + len(rows), milliseconds(), batch.digest if batch.talks else digest, transcript),
             )
             return int(position)
 

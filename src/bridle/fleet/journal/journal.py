@@ -476,27 +476,21 @@ class Journal:
 
     def unsettled(self, task: str, before: int) -> list[tuple[int, str, str | None]]:
         """Return number, session and CLI of the attempts before a certain one that were killed before they could say what they spent."""
-        found = self.store.look(
-            lambda cursor: cursor.rows(
-                "SELECT attempt, session_id, process FROM attempts WHERE task = :task AND attempt < :before "
-                "AND settled = 0 AND begun IS NOT NULL ORDER BY attempt",
-                task=task,
-                before=before,
-            )
+        sql = (
+            "SELECT attempt, session_id, process FROM attempts WHERE task = :task AND attempt < :before "
+            "AND settled = 0 AND begun IS NOT NULL ORDER BY attempt"
         )
+        found = self.store.look(lambda cursor: cursor.rows(sql, task=task, before=before))
         return [(attempt, session_id, process) for attempt, session_id, process in found]
 
     def session_spending(self, task: str, session_id: str, before: int) -> tuple[int, int]:
         """Return billionths of a dollar and tokens of the attempts of one session before a certain one."""
-        [(usd, tokens)] = self.store.look(
-            lambda cursor: cursor.rows(
-                "SELECT coalesce(sum(usd), 0), coalesce(sum(tokens), 0) FROM attempts "
-                "WHERE task = :task AND session_id = :session_id AND attempt < :before",
-                task=task,
-                session_id=session_id,
-                before=before,
-            )
+        sql = (
+            "SELECT coalesce(sum(usd), 0), coalesce(sum(tokens), 0) FROM attempts "
+            "WHERE task = :task AND session_id = :session_id AND attempt < :before"
         )
+        values = {"task": task, "session_id": session_id, "before": before}
+        [(usd, tokens)] = self.store.look(lambda cursor: cursor.rows(sql, **values))
         return int(usd), int(tokens)
 
     # -- drivers and workers -------------------------------------------------------------------------------------------
@@ -718,25 +712,17 @@ class Journal:
 
     def attempts(self, task: str) -> list[Attempt]:
         """Return the attempts of a task, in order."""
-        found = self.store.look(
-            lambda cursor: cursor.rows(
-                "SELECT task, attempt, session_id, resumed, begun, ended, usd, tokens, cause, error, folder, trace FROM attempts "
-                "WHERE task = :task ORDER BY attempt",
-                task=task,
-            )
-        )
+        columns = "task, attempt, session_id, resumed, begun, ended, usd, tokens, cause, error, folder, trace"
+        sql = f"SELECT {columns} FROM attempts WHERE task = :task ORDER BY attempt"
+        found = self.store.look(lambda cursor: cursor.rows(sql, task=task))
         every = [dict(zip(Attempt.__struct_fields__, row, strict=True)) for row in found]
         return [Attempt(**each | {"resumed": bool(each["resumed"]), "cost": each["cost"] / NANO}) for each in every]
 
     def changes(self, after: int = 0, most: int = 1000) -> list[Change]:
         """Return at most `most` changes in order, after the number of the last change that the caller knows."""
-        found = self.store.look(
-            lambda cursor: cursor.rows(
-                "SELECT number, at, task, attempt, state, cause, note FROM changes WHERE number > :after ORDER BY number LIMIT :most",
-                after=after,
-                most=most,
-            )
-        )
+        columns = ", ".join(Change.__struct_fields__)
+        sql = f"SELECT {columns} FROM changes WHERE number > :after ORDER BY number LIMIT :most"
+        found = self.store.look(lambda cursor: cursor.rows(sql, after=after, most=most))
         return [Change(**dict(zip(Change.__struct_fields__, row, strict=True))) for row in found]
 
     def last_change(self) -> int:
@@ -746,13 +732,10 @@ class Journal:
     def fact(self, name: str, value: str | None = None) -> str | None:
         """Return a fact about the journal; with a value, keep it under this name first."""
         if value is not None:
-            self.store.transaction(
-                lambda cursor: cursor.rows(
-                    "INSERT INTO facts (name, value) VALUES (:name, :value) ON CONFLICT (name) DO UPDATE SET value = :value",
-                    name=name,
-                    value=value,
-                )
+            sql = (
+                "INSERT INTO facts (name, value) VALUES (:name, :value) ON CONFLICT (name) DO UPDATE SET value = :value"
             )
+            self.store.transaction(lambda cursor: cursor.rows(sql, name=name, value=value))
             return value
         found = self.store.look(lambda cursor: cursor.rows("SELECT value FROM facts WHERE name = :name", name=name))
         return found[0][0] if found else None

@@ -22,6 +22,7 @@ from bridle.fleet.states import Happening
 from bridle.fleet.task import Spec
 from bridle.session.readers import Progress, Readers
 from bridle.storage.holders import holder_name
+from bridle.traces.reading import read_trace
 from bridle.transcripts import forking
 from bridle.transcripts.places import SessionFiles
 from bridle.transcripts.transcript import Transcript, source_of
@@ -161,9 +162,35 @@ def unread_turns(count: int) -> float:
     return median(one)
 
 
+def traced_subagents(count: int) -> float:
+    """Read the trace of a conversation with `count` subagents."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "conversation.jsonl")
+        inside = Path(folder, "conversation", "subagents")
+        inside.mkdir(parents=True)
+        with path.open("w") as file:
+            for number in range(count):
+                call = {"type": "tool_use", "id": f"t{number}", "name": "Agent", "input": {}}
+                message = {"role": "assistant", "id": f"m{number}", "content": [call]}
+                line = {"type": "assistant", "uuid": f"u{number}", "message": message}
+                file.write(json.dumps(line, separators=(",", ":")) + "\n")
+                (inside / f"agent-{number}.jsonl").write_text('{"type":"assistant","message":{"content":"Done."}}\n')
+                (inside / f"agent-{number}.meta.json").write_text(json.dumps({"toolUseId": f"t{number}"}))
+        return median(lambda: read_trace(path), 3)
+
+
 ROWS = {
     function.__name__: function
-    for function in (lease, progress, branches, way_of_a_message, leaves, parallel_calls, unread_turns)
+    for function in (
+        lease,
+        progress,
+        branches,
+        way_of_a_message,
+        leaves,
+        parallel_calls,
+        unread_turns,
+        traced_subagents,
+    )
 }
 
 

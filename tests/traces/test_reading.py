@@ -483,6 +483,23 @@ def test_a_conversation_on_the_disk(tmp_path: Path) -> None:
     assert CANARY not in str(builder.items)
 
 
+def test_subagents_stand_behind_their_calls_in_whatever_order_their_files_are_listed(tmp_path: Path) -> None:
+    talk = conversation(tmp_path / "talk.jsonl")
+    inside = talk.with_suffix("") / "subagents"
+    for name, started_by, content in (
+        ("a0", "t3", text("The inner one.")),
+        ("a1", "t1", call("Agent", "t3", description="Inner")),
+        ("a2", "nobody", text("Whose?")),
+    ):
+        line = entry("assistant", 3, message={"id": name, "model": "m", "content": [content]}, agentId=name)
+        (inside / f"agent-{name}.jsonl").write_text(json.dumps(line, separators=(",", ":")) + "\n")
+        (inside / f"agent-{name}.meta.json").write_text(json.dumps({"toolUseId": started_by}))
+    items = read_trace(talk).builder.items
+    assert [(item.kind, item.parent) for item in items if item.kind != "prompt"] == [
+        ("model", -1), ("subagent", -1), ("model", 2), ("subagent", 2), ("model", 4), ("model", -1), ("model", -1),
+    ]  # fmt: skip
+
+
 @pytest.mark.skipif(sys.platform == "darwin", reason="the file system takes no such names")
 def test_names_that_are_not_utf_8_do_not_break_the_page(tmp_path: Path) -> None:
     run = everything().write(tmp_path / os.fsdecode(b"run-\xff.jsonl"))

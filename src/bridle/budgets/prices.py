@@ -21,25 +21,15 @@ SYNTHETIC = "<synthetic>"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tokens:
-    """Tokens by kind.
+    """Tokens by kind."""
 
-    Attributes:
-        input: read, apart from the cache.
-        output: written.
-        cache_read: read from the cache.
-        cache_write_5m: written to the cache for five minutes.
-        cache_write_1h: written to the cache for an hour.
-        web_searches: searches at the API.
-        replies: replies of the model.
-    """
-
-    input: int = 0
-    output: int = 0
-    cache_read: int = 0
-    cache_write_5m: int = 0
-    cache_write_1h: int = 0
-    web_searches: int = 0
-    replies: int = 0
+    input: int = 0  # read, apart from the cache
+    output: int = 0  # written
+    cache_read: int = 0  # read from the cache
+    cache_write_5m: int = 0  # written to the cache for five minutes
+    cache_write_1h: int = 0  # written to the cache for an hour
+    web_searches: int = 0  # searches at the API
+    replies: int = 0  # replies of the model
 
     @property
     def cache_write(self) -> int:

@@ -50,25 +50,15 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """The facts about the folder of one task that outlive a process; the fields of git are for worktrees.
+    """The facts about the folder of one task that outlive a process; the fields of git are for worktrees."""
 
-    Attributes:
-        task: the hash of the task's id.
-        repository: the folder of git that all worktrees of the repository share.
-        base: the commit that the task starts from, chosen once.
-        branch: the branch of the task.
-        holds: True from the moment the folder is complete until its work is kept elsewhere, or discarded.
-        reset: True if the next folder starts at `base`, and not at the end of the branch.
-        result: the result of `finish`, if it removed the folder.
-    """
-
-    task: str
-    repository: str = ""
-    base: str = ""
-    branch: str = ""
-    holds: bool = False
-    reset: bool = False
-    result: Place | None = None
+    task: str  # the hash of the task's id
+    repository: str = ""  # the folder of git that all worktrees of the repository share
+    base: str = ""  # the commit that the task starts from, chosen once
+    branch: str = ""  # the branch of the task
+    holds: bool = False  # True from the moment the folder is complete until its work is kept elsewhere, or discarded
+    reset: bool = False  # True if the next folder starts at `base`, and not at the end of the branch
+    result: Place | None = None  # the result of `finish`, if it removed the folder
 
 
 def _digest(task_id: str) -> str:

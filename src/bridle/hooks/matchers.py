@@ -260,25 +260,15 @@ def wire_timeout(timeout: float | None) -> int:
 
 
 class RegisteredHook(NamedTuple):
-    """One callback as it is known to the CLI.
-
-    Attributes:
-        callback_id: its id on the wire.
-        event: the event it is registered for.
-        callback: the function.
-        is_async: True if calling it gives a coroutine; others belong into a thread.
-        timeout: the timeout of Bridle in seconds; None means no timeout.
-        on_failure: `continue` or `block`.
-        path: where it stands in the options, for messages.
-    """
+    """One callback as it is known to the CLI."""
 
     callback_id: str
-    event: str
+    event: str  # the event it is registered for
     callback: Callable[..., Any]
-    is_async: bool
-    timeout: float | None
-    on_failure: OnFailure
-    path: str
+    is_async: bool  # True if calling it gives a coroutine; others belong into a thread
+    timeout: float | None  # the timeout of Bridle in seconds; None means no timeout
+    on_failure: OnFailure  # `continue` or `block`
+    path: str  # where it stands in the options, for messages
 
 
 class Registration(NamedTuple):

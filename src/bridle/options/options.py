@@ -100,21 +100,8 @@ class Row:
     """How one option is sent, and where its value may come from.
 
     Attributes:
-        kind: where the value goes: flags, the `initialize` request, variables of the child, or nowhere (`host`).
-        form: how it is written. The forms `value` to `json` make flags; `special` has a function in `launch.encode`.
-        name: the flag, the field of `initialize`, or the variable.
-        text: the flags, fields or variables for people; "" derives them from the name.
-        shown: the placeholder of the value in this text.
-        constant: the text of the variable; "" means the value itself.
         place: the position among all rows on the command line, which is that of the official package; rows without
             one follow in the order of the class.
-        session: True if any value needs the bidirectional protocol. Fields of `initialize` always do.
-        repeats: flags that the CLI adds up when they are given twice.
-        yields_to: the option that wins over this one, with a warning.
-        deprecated: the replacement, for the warning `DEPRECATED_OPTION`.
-        way_out: the advice for a value that is too long for one argument.
-        since: the lowest CLI version that knows it, if that is known.
-        merge: how `Options.load` combines two sources: the higher one wins, mappings are merged deeply, or both are joined.
         variable: how the text of its `BRIDLE_...` variable is read: as it is (`text`), not at all (`function`); "" derives
             it from the type.
         refused: the reason why an untrusted file must not set it; or a function of the value that returns the reason and
@@ -122,19 +109,21 @@ class Row:
     """
 
     # A plain class, because a named tuple of this size takes a millisecond to make at import.
-    kind: Kind
+    kind: Kind  # where the value goes: flags, the `initialize` request, variables of the child, or nowhere (`host`)
+    # how it is written. The forms `value` to `json` make flags; `special` has a function in `launch.encode`.
     form: Form
-    name: str
-    text: str = ""
-    shown: str = "V"
-    constant: str = ""
+    name: str  # the flag, the field of `initialize`, or the variable
+    text: str = ""  # the flags, fields or variables for people; "" derives them from the name
+    shown: str = "V"  # the placeholder of the value in this text
+    constant: str = ""  # the text of the variable; "" means the value itself
     place: int = 1000
-    session: bool = False
-    repeats: tuple[str, ...] = ()
-    yields_to: str = ""
-    deprecated: str = ""
-    way_out: str = "Make it shorter."
-    since: str = ""
+    session: bool = False  # True if any value needs the bidirectional protocol. Fields of `initialize` always do.
+    repeats: tuple[str, ...] = ()  # flags that the CLI adds up when they are given twice
+    yields_to: str = ""  # the option that wins over this one, with a warning
+    deprecated: str = ""  # the replacement, for the warning `DEPRECATED_OPTION`
+    way_out: str = "Make it shorter."  # the advice for a value that is too long for one argument
+    since: str = ""  # the lowest CLI version that knows it, if that is known
+    # how `Options.load` combines two sources: the higher one wins, mappings are merged deeply, or both are joined
     merge: Literal["replace", "deep", "together"] = "replace"
     variable: Literal["", "text", "function"] = ""
     refused: Refusal = ""

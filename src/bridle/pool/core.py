@@ -264,11 +264,6 @@ class PoolCore:
 
     Args:
         jitter: returns a factor for the next pause after a failed start.
-
-    Attributes:
-        slots: all processes, by number.
-        emptied: set once the pool is closed and nothing of it is left.
-        warmed: woken when the warm processes may be ready.
     """
 
     def __init__(
@@ -276,10 +271,10 @@ class PoolCore:
     ) -> None:
         self.base = base
         self.limits = limits
-        self.slots: dict[int, Slot] = {}
+        self.slots: dict[int, Slot] = {}  # all processes, by number
         self.meter: Meter = Meter()
-        self.emptied: Flag = Flag()
-        self.warmed: Flag = Flag()
+        self.emptied: Flag = Flag()  # set once the pool is closed and nothing of it is left
+        self.warmed: Flag = Flag()  # woken when the warm processes may be ready
         self.closing: bool = False
         self._counts: dict[State, int] = dict.fromkeys(State, 0)
         self._new_id = new_id

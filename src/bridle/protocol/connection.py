@@ -180,13 +180,7 @@ class Connection:
         random_bytes: where ids come from.
 
     Attributes:
-        lifecycle: the state of the session, as its user sees it. That it is being stopped stands here and nowhere else.
-        ending: how it ended, once it has: then nothing more can happen, and the process, if it lives, is to be stopped.
-        server_info: the CLI's description of itself, once it has answered `initialize`.
-        background_tasks: the running background tasks, ambient ones included.
-        session_id: the session, as soon as a message has named it.
         mask: takes secrets out of a line that is not of the protocol, for errors and warnings. The host sets it for its launch.
-        received: True once any byte has come.
     """
 
     def __init__(
@@ -201,21 +195,23 @@ class Connection:
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self.role = role
+        # the state of the session, as its user sees it. That it is being stopped stands here and nowhere else.
         self.lifecycle: SessionState = SessionState.NEW
         self.handshake = Handshake.NONE if one_way else Handshake.UNSENT
+        # how it ended, once it has: then nothing more can happen, and the process, if it lives, is to be stopped
         self.ending: Ending | None = None
         self.terminal_error: BridleError | None = None
-        self.server_info: ServerInfo | None = None
+        self.server_info: ServerInfo | None = None  # the CLI's description of itself, once it has answered `initialize`
         self.turns: TurnTable = TurnTable()
         self.log: SessionLog = SessionLog(self)
         self.activity: SessionActivity = SessionActivity.UNKNOWN
-        self.background_tasks: tuple[BackgroundTask, ...] = ()
+        self.background_tasks: tuple[BackgroundTask, ...] = ()  # the running background tasks, ambient ones included
         self.last_result: ResultMessage | None = None
         self._rate_limit: RateLimitInfo | None = None
         self._api_retry: APIRetryMessage | None = None
         self._key_source: str | None = None
-        self.session_id: str | None = None
-        self.received: bool = False
+        self.session_id: str | None = None  # the session, as soon as a message has named it
+        self.received: bool = False  # True once any byte has come
         self.exit_code: int | None = None
         self.stderr_tail: bytes = b""
         self._limits = limits or Limits()

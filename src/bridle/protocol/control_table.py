@@ -46,61 +46,35 @@ class FailPolicy(Enum):
 
 
 class Field(NamedTuple):
-    """One field of a request.
+    """One field of a request."""
 
-    Attributes:
-        name: name in Python.
-        wire: name on the wire.
-        kind: JSON type; `any` is not checked. A trailing `?` allows null.
-        required: True if the request is invalid without it.
-        declared: Python type and default of the method's parameter; empty if only `Session.request` can send the field.
-        doc: description of the parameter.
-        positional: True if a parameter with a default may be positional.
-        always: True if the default is sent as well.
-    """
-
-    name: str
-    wire: str
-    kind: str
-    required: bool
+    name: str  # name in Python
+    wire: str  # name on the wire
+    kind: str  # JSON type; `any` is not checked. A trailing `?` allows null.
+    required: bool  # True if the request is invalid without it
+    # Python type and default of the method's parameter; empty if only `Session.request` can send the field
     declared: str = ""
-    doc: str = ""
-    positional: bool = False
-    always: bool = False
+    doc: str = ""  # description of the parameter
+    positional: bool = False  # True if a parameter with a default may be positional
+    always: bool = False  # True if the default is sent as well
 
 
 class ControlRow(NamedTuple):
-    """One request of the control protocol.
+    """One request of the control protocol."""
 
-    Attributes:
-        subtype: name on the wire.
-        direction: the sender.
-        summary: purpose, as the first line of a docstring.
-        fields: its fields.
-        result: class of the answer.
-        deadline: its timeout.
-        fail: the answer that Bridle gives if it has no better one.
-        method: name of the method of `Session`; empty without one.
-        note: further description of the method.
-        shows: fields of the answer that the documentation names.
-        by_hand: True if the method is written by hand, because it does more than send one request.
-        needs: name of the option without which Bridle refuses it; empty if it needs none.
-        example: a call, for the docstring of the method; empty without one.
-    """
-
-    subtype: str
-    direction: Direction
-    summary: str
-    fields: tuple[Field, ...] = ()
-    result: type[ControlResult] = results.ControlResult
-    deadline: DeadlineClass = "control"
-    fail: FailPolicy = FailPolicy.ERROR
-    method: str = ""
-    note: str = ""
-    shows: str = ""
-    by_hand: bool = False
-    needs: str = ""
-    example: str = ""
+    subtype: str  # name on the wire
+    direction: Direction  # the sender
+    summary: str  # purpose, as the first line of a docstring
+    fields: tuple[Field, ...] = ()  # its fields
+    result: type[ControlResult] = results.ControlResult  # class of the answer
+    deadline: DeadlineClass = "control"  # its timeout
+    fail: FailPolicy = FailPolicy.ERROR  # the answer that Bridle gives if it has no better one
+    method: str = ""  # name of the method of `Session`; empty without one
+    note: str = ""  # further description of the method
+    shows: str = ""  # fields of the answer that the documentation names
+    by_hand: bool = False  # True if the method is written by hand, because it does more than send one request
+    needs: str = ""  # name of the option without which Bridle refuses it; empty if it needs none
+    example: str = ""  # a call, for the docstring of the method; empty without one
 
 
 def _fields(text: str) -> tuple[Field, ...]:

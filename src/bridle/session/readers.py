@@ -87,16 +87,13 @@ def size_of(item: object) -> int:
 
 
 class Unread:
-    """The bytes that some inboxes hold together.
-
-    Attributes:
-        gone: what inboxes held that nobody has any more. The garbage collector adds to it, in any thread.
-    """
+    """The bytes that some inboxes hold together."""
 
     __slots__ = ("gone", "size")
 
     def __init__(self) -> None:
         self.size: int = 0
+        # what inboxes held that nobody has any more. The garbage collector adds to it, in any thread.
         self.gone: deque[int] = deque()
 
     def count(self) -> int:
@@ -107,27 +104,18 @@ class Unread:
 
 
 class Inbox:
-    """Items that wait for one reader.
-
-    Attributes:
-        size: their bytes on the wire.
-        unread: what counts them together with those of other inboxes.
-        added: the bytes of all that was ever added.
-        more: woken when something was added or it is over.
-        error: raised when everything has been read.
-        turn_began: when its reader last let other tasks run, where there is an event loop.
-    """
+    """Items that wait for one reader."""
 
     def __init__(self) -> None:
         self.items: deque[Any] = deque()
-        self.size: int = 0
-        self.unread: Unread = Unread()
-        self.added: int = 0
-        self.more: Flag = Flag()
+        self.size: int = 0  # their bytes on the wire
+        self.unread: Unread = Unread()  # what counts them together with those of other inboxes
+        self.added: int = 0  # the bytes of all that was ever added
+        self.more: Flag = Flag()  # woken when something was added or it is over
         self.over: bool = False
-        self.error: BridleError | None = None
+        self.error: BridleError | None = None  # raised when everything has been read
         self.keeps: bool = True
-        self.turn_began: float = 0.0
+        self.turn_began: float = 0.0  # when its reader last let other tasks run, where there is an event loop
 
     def __del__(self) -> None:
         if self.size:

@@ -20,44 +20,26 @@ __all__ = ["Links", "Node"]
 
 
 class Node(msgspec.Struct, gc=False):
-    """An entry with an id: its links, without its content.
-
-    Attributes:
-        parent: the entry that it follows.
-        logical_parent: the entry before a compaction, of the entry after it.
-        kind: `user`, `assistant`, or another type.
-        offset: the place of its line in the file, in bytes.
-        length: the bytes of its line.
-        timestamp: when it was written; empty if it is unknown.
-        message_id: the id of the reply that it is a part of.
-        calls: the ids of the tool calls in it.
-        results: the ids of the tool calls whose results are in it.
-        source: the entry with the call whose result it is.
-        sidechain: True in the conversation of a subagent.
-        meta: True for input that no user typed.
-        team: True for messages of a team.
-        prompt: True if it starts a turn.
-        renamed: True if fields of the line have other names than in live messages.
-    """
+    """An entry with an id: its links, without its content."""
 
     uuid: str
-    parent: str | None
-    logical_parent: str | None
-    kind: str
-    offset: int
-    length: int
-    timestamp: str
-    message_id: str | None
-    calls: tuple[str, ...]
-    results: tuple[str, ...]
-    source: str | None
+    parent: str | None  # the entry that it follows
+    logical_parent: str | None  # the entry before a compaction, of the entry after it
+    kind: str  # `user`, `assistant`, or another type
+    offset: int  # the place of its line in the file, in bytes
+    length: int  # the bytes of its line
+    timestamp: str  # when it was written; empty if it is unknown
+    message_id: str | None  # the id of the reply that it is a part of
+    calls: tuple[str, ...]  # the ids of the tool calls in it
+    results: tuple[str, ...]  # the ids of the tool calls whose results are in it
+    source: str | None  # the entry with the call whose result it is
     agent_id: str | None
     session_id: str | None
-    sidechain: bool
-    meta: bool
-    team: bool
-    prompt: bool
-    renamed: bool
+    sidechain: bool  # True in the conversation of a subagent
+    meta: bool  # True for input that no user typed
+    team: bool  # True for messages of a team
+    prompt: bool  # True if it starts a turn
+    renamed: bool  # True if fields of the line have other names than in live messages
 
     @property
     def hidden(self) -> bool:

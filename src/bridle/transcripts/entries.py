@@ -24,45 +24,26 @@ CHUNK_BYTES = 1 << 20
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, dict=True, rename="camel"):
-    """An entry of a session's file: a message, an attachment, a title, or something that this version of Bridle does not know.
+    """An entry of a session's file: a message, an attachment, a title, or something that this version of Bridle does not know."""
 
-    Attributes:
-        type: its type (`user`, `assistant`, `attachment`, `custom-title`, ...); empty if it has none.
-        uuid: its id; None for entries outside the conversation.
-        parent_uuid: the entry that it follows.
-        session_id: the session.
-        timestamp: when it was written, in ISO 8601.
-        is_sidechain: True in the conversation of a subagent.
-        is_meta: True for input that no user typed.
-        is_compact_summary: True for the summary that replaces earlier messages.
-        team_name: the team that the writer belongs to.
-        agent_id: the subagent that wrote it.
-        cwd: the working directory.
-        git_branch: the branch.
-        version: the version of the CLI.
-        subtype: the kind of a `system` entry.
-        raw: the exact bytes of the line, without the line end.
-        offset: the place of the line in the file, in bytes.
-    """
-
-    type: str = ""
-    uuid: str | None = None
-    parent_uuid: str | None = None
+    type: str = ""  # its type (`user`, `assistant`, `attachment`, `custom-title`, ...); empty if it has none
+    uuid: str | None = None  # its id; None for entries outside the conversation
+    parent_uuid: str | None = None  # the entry that it follows
     session_id: str | None = None
-    timestamp: str | None = None
-    is_sidechain: bool | None = None
-    is_meta: bool | None = None
-    is_compact_summary: bool | None = None
-    team_name: str | None = None
-    agent_id: str | None = None
-    cwd: str | None = None
-    git_branch: str | None = None
-    version: str | None = None
-    subtype: str | None = None
+    timestamp: str | None = None  # when it was written, in ISO 8601
+    is_sidechain: bool | None = None  # True in the conversation of a subagent
+    is_meta: bool | None = None  # True for input that no user typed
+    is_compact_summary: bool | None = None  # True for the summary that replaces earlier messages
+    team_name: str | None = None  # the team that the writer belongs to
+    agent_id: str | None = None  # the subagent that wrote it
+    cwd: str | None = None  # the working directory
+    git_branch: str | None = None  # the branch
+    version: str | None = None  # the version of the CLI
+    subtype: str | None = None  # the kind of a `system` entry
     message_raw: Raw = msgspec.field(default=NO_RAW, name="message")
     # Decoding overwrites both; the odd names keep fields of the file out of them.
-    raw: bytes = msgspec.field(default=b"", name="(raw)")
-    offset: int = msgspec.field(default=0, name="(offset)")
+    raw: bytes = msgspec.field(default=b"", name="(raw)")  # the exact bytes of the line, without the line end
+    offset: int = msgspec.field(default=0, name="(offset)")  # the place of the line in the file, in bytes
 
     @property
     def data(self) -> dict[str, Any]:

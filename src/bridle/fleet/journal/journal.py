@@ -56,31 +56,20 @@ _REQUESTS: dict[int, Cause | None] = {0: None, _CANCEL: Cause.CANCELLED, _HALT: 
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt that may be made.
-
-    Attributes:
-        holder: the worker that has it.
-        session_id: the session, chosen before anything is started.
-        resumed: True if an earlier attempt used this session.
-        prompt: the prompt; None for that of the task.
-        before: the prompt of the earlier attempt; None for that of the task.
-        answered: True if an earlier attempt has the answer already: it only has to be checked.
-        output: that answer's structured output, as JSON; None without one.
-        failures: the attempts that counted so far.
-        process: the CLI of the earlier attempt, as `bridle.storage.holders` names it; None if none was started.
-    """
+    """An attempt that may be made."""
 
     task: str
     attempt: int
-    holder: str
-    session_id: str
-    resumed: bool
-    prompt: str | None
-    before: str | None
-    answered: bool
+    holder: str  # the worker that has it
+    session_id: str  # the session, chosen before anything is started
+    resumed: bool  # True if an earlier attempt used this session
+    prompt: str | None  # the prompt; None for that of the task
+    before: str | None  # the prompt of the earlier attempt; None for that of the task
+    answered: bool  # True if an earlier attempt has the answer already: it only has to be checked
     text: str | None
-    output: str | None
-    failures: int
+    output: str | None  # that answer's structured output, as JSON; None without one
+    failures: int  # the attempts that counted so far
+    # the CLI of the earlier attempt, as `bridle.storage.holders` names it; None if none was started
     process: str | None
 
 
@@ -103,35 +92,20 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt, as the journal has it.
-
-    Attributes:
-        task: the id of the task.
-        attempt: its number.
-        session_id: the session.
-        resumed: True if it continued the session of an earlier attempt.
-        begun: when its worker took it, in seconds since 1970; None if none did.
-        ended: when it ended; None if it has not.
-        cost: US dollars.
-        tokens: read, written and cached.
-        cause: why it failed; None if it did not.
-        error: the text of the error.
-        folder: the folder that the agent worked in.
-        trace: the file with everything that was sent and received.
-    """
+    """An attempt, as the journal has it."""
 
     task: str
     attempt: int
     session_id: str
-    resumed: bool
-    begun: float | None
-    ended: float | None
-    cost: float
-    tokens: int
-    cause: str | None
-    error: str | None
-    folder: str | None
-    trace: str | None
+    resumed: bool  # True if it continued the session of an earlier attempt
+    begun: float | None  # when its worker took it, in seconds since 1970; None if none did
+    ended: float | None  # when it ended; None if it has not
+    cost: float  # US dollars
+    tokens: int  # read, written and cached
+    cause: str | None  # why it failed; None if it did not
+    error: str | None  # the text of the error
+    folder: str | None  # the folder that the agent worked in
+    trace: str | None  # the file with everything that was sent and received
 
 
 class _Held(NamedTuple):

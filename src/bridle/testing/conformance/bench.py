@@ -59,27 +59,17 @@ class _Tap:
 
 @dataclass
 class Bench:
-    """Where checks run a CLI: isolated, and with everything that it writes looked at.
-
-    Attributes:
-        folder: the folder that it sees as its machine.
-        bad_lines: lines so far that are not frames.
-        dropped: warnings about fields of another shape than the class says.
-        hooks: the hook events that fired so far.
-        facts: facts that one check leaves for a later one.
-        seconds: how long an answer may take.
-        see: called with each line of the CLI.
-    """
+    """Where checks run a CLI: isolated, and with everything that it writes looked at."""
 
     cli_path: str
-    folder: Path
-    seconds: float = 60.0
-    see: Callable[[bytes], None] | None = None
-    bad_lines: list[str] = field(default_factory=list)
-    dropped: Counter[str] = field(default_factory=Counter)
+    folder: Path  # the folder that it sees as its machine
+    seconds: float = 60.0  # how long an answer may take
+    see: Callable[[bytes], None] | None = None  # called with each line of the CLI
+    bad_lines: list[str] = field(default_factory=list)  # lines so far that are not frames
+    dropped: Counter[str] = field(default_factory=Counter)  # warnings about fields of another shape than the class says
     unknown_requests: Counter[str] = field(default_factory=Counter)
-    hooks: set[str] = field(default_factory=set)
-    facts: dict[str, Any] = field(default_factory=dict)
+    hooks: set[str] = field(default_factory=set)  # the hook events that fired so far
+    facts: dict[str, Any] = field(default_factory=dict)  # facts that one check leaves for a later one
 
     @property
     def project(self) -> Path:

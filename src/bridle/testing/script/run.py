@@ -103,30 +103,20 @@ class ScriptRun:
 
     Args:
         before: a run of the same script that this one continues.
-
-    Attributes:
-        problems: the parts that did not fit.
-        missed: steps that were passed over, by their place.
-        unmet: expectations that did not hold, by their place.
-        waiting: the place of the step that only an interrupt ends, while it waits for it.
-        sessions: every session that there was.
-        served: those that this run has served.
-        numbers: how many numbers were given to ids.
-        log: the last events, for the report.
     """
 
     def __init__(self, script: Script, before: ScriptRun | None = None) -> None:
         self.script = script
         self.position: int = 0
-        self.numbers: int = 0
-        self.problems: list[str] = []
-        self.missed: list[int] = []
-        self.unmet: list[int] = []
-        self.waiting: int | None = None
+        self.numbers: int = 0  # how many numbers were given to ids
+        self.problems: list[str] = []  # the parts that did not fit
+        self.missed: list[int] = []  # steps that were passed over, by their place
+        self.unmet: list[int] = []  # expectations that did not hold, by their place
+        self.waiting: int | None = None  # the place of the step that only an interrupt ends, while it waits for it
         self.in_turn: bool = False
-        self.sessions: dict[str, SessionRecord] = {}
-        self.served: dict[str, SessionRecord] = {}
-        self.log: deque[str] = deque(maxlen=_LOG_LINES)
+        self.sessions: dict[str, SessionRecord] = {}  # every session that there was
+        self.served: dict[str, SessionRecord] = {}  # those that this run has served
+        self.log: deque[str] = deque(maxlen=_LOG_LINES)  # the last events, for the report
         self._noted = 0
         if before is not None:
             self.restore(before.save())

@@ -59,30 +59,22 @@ class Prompt(NamedTuple):
 
 
 class Host:
-    """The host at the other end: frames for it, requests to it, its prompts, and the exit of the process.
-
-    Attributes:
-        exit_code: the exit status; negative for a signal, None while the process runs.
-        hanging: the process sends and answers nothing, and does not exit.
-        failed: the last message is the result of a failed turn, which decides about the exit status.
-        cut: the next line is cut: the bytes that remain (None for half of them), and the exit status.
-        input_ended: stdin has ended, so that each further request counts as answered with an error.
-        prompts: prompts that no turn has taken.
-        busy: the CLI reports that it runs.
-    """
+    """The host at the other end: frames for it, requests to it, its prompts, and the exit of the process."""
 
     def __init__(self, connection: Connection, state: SessionState, script: ScriptRun) -> None:
         self.connection = connection
         self.state = state
         self.script = script
-        self.exit_code: int | None = None
+        self.exit_code: int | None = None  # the exit status; negative for a signal, None while the process runs
         self.stderr: bytearray = bytearray()
-        self.hanging: bool = False
+        self.hanging: bool = False  # the process sends and answers nothing, and does not exit
+        # the last message is the result of a failed turn, which decides about the exit status
         self.failed: bool = False
-        self.input_ended: bool = False
-        self.busy: bool = False
+        self.input_ended: bool = False  # stdin has ended, so that each further request counts as answered with an error
+        self.busy: bool = False  # the CLI reports that it runs
+        # the next line is cut: the bytes that remain (None for half of them), and the exit status
         self.cut: tuple[int | None, int] | None = None
-        self.prompts: deque[Prompt] = deque()
+        self.prompts: deque[Prompt] = deque()  # prompts that no turn has taken
         self._lines: list[bytes] = []
         self._answers: dict[str, Any] = {}
         self._errors: dict[str, str] = {}

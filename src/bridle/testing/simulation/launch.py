@@ -68,22 +68,13 @@ _SAME = {"allowed-tools": "allowedTools", "disallowed-tools": "disallowedTools"}
 
 
 class Launch(msgspec.Struct, kw_only=True):
-    """The way in which the simulated CLI was started.
+    """The way in which the simulated CLI was started."""
 
-    Attributes:
-        one_shot: `--print` without `--input-format stream-json`.
-        sdk_servers: the servers of `--mcp-config` that are in the host's process.
-        warnings: texts for stderr.
-        refusal: the text for stderr before it exits with 1, if its arguments are invalid.
-        gateway: the host of `ANTHROPIC_BASE_URL`.
-        other: every further flag, by name.
-    """
-
-    one_shot: bool = False
+    one_shot: bool = False  # `--print` without `--input-format stream-json`
     output_format: str = "stream-json"
     verbose: bool = False
-    sdk_servers: list[str] = []
-    warnings: list[str] = []
+    sdk_servers: list[str] = []  # the servers of `--mcp-config` that are in the host's process
+    warnings: list[str] = []  # texts for stderr
     prompt: str | None = None
     model: str | None = None
     permission_mode: str = "default"
@@ -103,11 +94,11 @@ class Launch(msgspec.Struct, kw_only=True):
     asks_host: bool = False
     json_schema: dict[str, Any] | None = None
     cwd: str = "/"
-    gateway: str | None = None
+    gateway: str | None = None  # the host of `ANTHROPIC_BASE_URL`
     reports_state: bool = False
     checkpoints: bool = False
-    refusal: str | None = None
-    other: dict[str, list[str]] = {}
+    refusal: str | None = None  # the text for stderr before it exits with 1, if its arguments are invalid
+    other: dict[str, list[str]] = {}  # every further flag, by name
 
 
 def resolve_model(name: str | None) -> str:

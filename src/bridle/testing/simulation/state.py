@@ -127,21 +127,7 @@ class Turn:
 
 
 class SessionState:
-    """The state that lives as long as the process.
-
-    Attributes:
-        allowed: rules that allow, including those added by the host.
-        servers: in-process MCP servers by name: their tools, once they are listed.
-        hooks: by event: matchers with the ids of their callbacks.
-        checkpoints: prompts that files can be restored to.
-        prompt_id: the id of the newest prompt in hooks; None before the first one.
-        used: the names of tools that were called in this conversation.
-        replies: replies of the model in this conversation.
-        results: results in this process.
-        denials: tools denied since the last result.
-        record: the counts over all processes of the session.
-        resumes: the process continues an earlier session.
-    """
+    """The state that lives as long as the process."""
 
     def __init__(self, launch: Launch, run: ScriptRun) -> None:
         self.launch = launch
@@ -149,31 +135,32 @@ class SessionState:
         self.session_id: str = self._first_session_id()
         self.model: str = resolve_model(launch.model)
         self.mode: str = launch.permission_mode
-        self.allowed: list[str] = list(launch.allowed)
+        self.allowed: list[str] = list(launch.allowed)  # rules that allow, including those added by the host
         self.denied: list[str] = list(launch.disallowed)
         self.folders: list[str] = [
             launch.cwd,
             *(os.path.normpath(os.path.join(launch.cwd, folder)) for folder in launch.other.get("add-dir", [])),
         ]
+        # in-process MCP servers by name: their tools, once they are listed
         self.servers: dict[str, list[dict[str, Any]]] = {}
         self.disabled_servers: set[str] = set()
         self.dynamic_servers: list[str] = []
-        self.hooks: dict[str, list[dict[str, Any]]] = {}
+        self.hooks: dict[str, list[dict[str, Any]]] = {}  # by event: matchers with the ids of their callbacks
         self.agents: dict[str, Any] = {}
         self.background: dict[str, Task] = {}
-        self.checkpoints: set[str] = set()
-        self.prompt_id: str | None = None
+        self.checkpoints: set[str] = set()  # prompts that files can be restored to
+        self.prompt_id: str | None = None  # the id of the newest prompt in hooks; None before the first one
         self.title: str | None = None
-        self.used: set[str] = set()
+        self.used: set[str] = set()  # the names of tools that were called in this conversation
         self.settings: dict[str, Any] = {}
-        self.replies: int = 0
+        self.replies: int = 0  # replies of the model in this conversation
         self.by_model: dict[str, Tokens] = {}
         self._by_model_before: dict[str, Tokens] = {}
-        self.results: int = 0
-        self.denials: list[dict[str, Any]] = []
+        self.results: int = 0  # results in this process
+        self.denials: list[dict[str, Any]] = []  # tools denied since the last result
         self.agent_stats: dict[str, Any] = deepcopy(NO_SUBAGENTS)
-        self.record: SessionRecord = SessionRecord()
-        self.resumes: bool = False
+        self.record: SessionRecord = SessionRecord()  # the counts over all processes of the session
+        self.resumes: bool = False  # the process continues an earlier session
 
     # -- conversations ------------------------------------------------------------------------------------------------
 

@@ -23,24 +23,15 @@ _check_frame = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 class Entry(msgspec.Struct):
-    """One happening.
+    """One happening."""
 
-    Attributes:
-        kind: `start`, `prompt`, `out`, `in`, `end_input`, `eof`, `exit`, `stop`, `abandon`, `start_error`,
-            `stderr` or `end`.
-        seconds: when, since the start of its session.
-        line: its line in the file, counted from 1.
-        data: the bytes of a frame or of another line, without a line end.
-        is_json: True if they are a frame.
-        fields: everything else that was noted.
-    """
-
+    # `start`, `prompt`, `out`, `in`, `end_input`, `eof`, `exit`, `stop`, `abandon`, `start_error`, `stderr` or `end`
     kind: str
-    seconds: float
-    line: int
-    data: bytes = b""
-    is_json: bool = False
-    fields: dict[str, Any] = {}
+    seconds: float  # when, since the start of its session
+    line: int  # its line in the file, counted from 1
+    data: bytes = b""  # the bytes of a frame or of another line, without a line end
+    is_json: bool = False  # True if they are a frame
+    fields: dict[str, Any] = {}  # everything else that was noted
 
 
 class RecordedSession(msgspec.Struct):
@@ -69,23 +60,14 @@ class RecordedSession(msgspec.Struct):
 
 
 class Recording(msgspec.Struct):
-    """A file that was read.
+    """A file that was read."""
 
-    Attributes:
-        path: where it is.
-        header: its first line; empty if it has none.
-        sessions: in order of their starts.
-        problems: the unreadable parts, with line numbers.
-        newer: True if it was written by a later version, which may mean other things.
-        cut: True if the last of the problems is that the file ends in the middle of a line.
-    """
-
-    path: str
-    header: dict[str, Any]
-    sessions: list[RecordedSession]
-    problems: list[str]
-    newer: bool = False
-    cut: bool = False
+    path: str  # where it is
+    header: dict[str, Any]  # its first line; empty if it has none
+    sessions: list[RecordedSession]  # in order of their starts
+    problems: list[str]  # the unreadable parts, with line numbers
+    newer: bool = False  # True if it was written by a later version, which may mean other things
+    cut: bool = False  # True if the last of the problems is that the file ends in the middle of a line
 
 
 def read_recording(path: str | os.PathLike[str]) -> Recording:

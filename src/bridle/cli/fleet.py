@@ -329,6 +329,7 @@ def status_(given: Mapping[str, Any], terminal: Terminal) -> int:
     usd, tokens = journal.spent()
     lost = journal.lost()
     rows = list(journal.rows({"leased", "running", "verifying", "waiting"}))
+    starts = [row.not_before.timestamp() for row in rows if row.not_before is not None]
     file = None if (text := journal.fact(_FACT)) is None else msgspec.json.decode(text, type=_Kept).file
     if given.get("as_json"):
         terminal.json(
@@ -338,7 +339,7 @@ def status_(given: Mapping[str, Any], terminal: Terminal) -> int:
                 "cost": usd,
                 "tokens": tokens,
                 "lost": lost,
-                "next_start": None if (due := journal.next_due()) is None else due,
+                "next_start": min(starts, default=None),
                 "tasks_file": file,
                 "active": [{"task": row.task, "state": row.state, "attempt": row.attempt} for row in rows],
             }

@@ -22,7 +22,7 @@ from bridle.fleet.states import Happening
 from bridle.fleet.task import Spec
 from bridle.session.readers import Progress, Readers
 from bridle.storage.holders import holder_name
-from bridle.traces.reading import read_trace
+from bridle.traces.reading import read_session
 from bridle.transcripts import forking
 from bridle.transcripts.places import SessionFiles
 from bridle.transcripts.transcript import Transcript, source_of
@@ -176,7 +176,7 @@ def traced_subagents(count: int) -> float:
                 file.write(json.dumps(line, separators=(",", ":")) + "\n")
                 (inside / f"agent-{number}.jsonl").write_text('{"type":"assistant","message":{"content":"Done."}}\n')
                 (inside / f"agent-{number}.meta.json").write_text(json.dumps({"toolUseId": f"t{number}"}))
-        return median(lambda: read_trace(path), 3)
+        return median(lambda: read_session(SessionFiles("conversation", path), "Many subagents"), 3)
 
 
 ROWS = {

@@ -76,14 +76,7 @@ class Links:
         return sorted(found.values(), key=lambda node: node.offset)
 
     def current_leaf(self, *, subagent: bool = False) -> Node | None:
-        """Return the end of the conversation: the last leaf of the file that neither a subagent nor a team wrote.
-
-        Args:
-            subagent: whether this is the conversation of a subagent: then the last message counts.
-
-        Returns:
-            The entry; None if there is no message.
-        """
+        """Return the end of the conversation: the last leaf that neither a subagent nor a team wrote; of a subagent's the last message."""
         if subagent:
             return next((node for node in reversed(self.nodes) if node.is_message), None)
         found = self.leaves()
@@ -91,14 +84,7 @@ class Links:
         return next(reversed(main or found), None)
 
     def conversation(self, leaf: Node | None) -> list[Node]:
-        """Return the entries from the beginning to `leaf`, with the parallel tool calls and results beside the way.
-
-        Args:
-            leaf: the last entry; None gives an empty conversation.
-
-        Returns:
-            The entries, oldest first. Entries that are not messages are among them.
-        """
+        """Return the entries of all types from the beginning to `leaf`, with the parallel tool calls and results beside the way."""
         return next((new for _, new in self.paths([] if leaf is None else [leaf])), [])
 
     def paths(self, leaves: Iterable[Node]) -> Iterator[tuple[Node, list[Node]]]:

@@ -26,25 +26,25 @@ class OversizedLine(NamedTuple):
 class LineFramer:
     """Splits a byte stream into lines of at most `limit` bytes, the line end not counted."""
 
-    __slots__ = ("_limit", "_parts", "_size", "_skipping")
+    __slots__ = ("_limit", "_parts", "_skipping", "size")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._parts: list[bytes] = []
-        self._size = 0
+        self.size = 0
         self._skipping = False
 
     def receive_data(self, data: bytes) -> list[bytes | OversizedLine]:
         """Return the lines that `data` completes, without their line ends; blank ones are left out."""
         end = data.find(b"\n")
-        if 0 < end == len(data) - 1 <= self._limit and data[end - 1] != _RETURN and not (self._size or self._skipping):
+        if 0 < end == len(data) - 1 <= self._limit and data[end - 1] != _RETURN and not (self.size or self._skipping):
             return [data[:end]]  # one whole line, as nearly always where each read has one message
         lines: list[bytes | OversizedLine]
         lines = _split(data)  # type: ignore[assignment]
         tail: bytes = lines.pop()  # type: ignore[assignment]
         carriage_returns = b"\r" in data
         longest = len(data)
-        if lines and (self._size or self._skipping):
+        if lines and (self.size or self._skipping):
             if self._skipping:
                 self._skipping = False
                 del lines[0]
@@ -55,7 +55,7 @@ class LineFramer:
                 carriage_returns = carriage_returns or first.endswith(b"\r")
                 longest = max(longest, len(first))
             self._parts.clear()
-            self._size = 0
+            self.size = 0
         if carriage_returns:
             lines = [line[:-1] if line.endswith(b"\r") else line for line in lines if type(line) is bytes]
         if b"" in lines:
@@ -75,7 +75,7 @@ class LineFramer:
         """Return what is left without a line end, if anything is."""
         tail = b"".join(self._parts)
         self._parts.clear()
-        self._size = 0
+        self.size = 0
         self._skipping = False
         if tail.endswith(b"\r"):
             tail = tail[:-1]
@@ -85,12 +85,12 @@ class LineFramer:
         if self._skipping or not tail:
             return
         self._parts.append(tail)
-        self._size += len(tail)
+        self.size += len(tail)
         # One byte more may still turn out to be the carriage return of the line end.
-        if self._size > self._limit + 1 or (self._size == self._limit + 1 and not tail.endswith(b"\r")):
-            done.append(OversizedLine(self._size, b"".join(self._parts)[:_HEAD_BYTES]))
+        if self.size > self._limit + 1 or (self.size == self._limit + 1 and not tail.endswith(b"\r")):
+            done.append(OversizedLine(self.size, b"".join(self._parts)[:_HEAD_BYTES]))
             self._parts.clear()
-            self._size = 0
+            self.size = 0
             self._skipping = True
 
 

@@ -147,3 +147,14 @@ def test_the_time_grows_with_the_length(name: str) -> None:
             taken = min(seconds(function, large) for _ in range(3))
             assert taken < 100 * max(min(seconds(function, small) for _ in range(3)), 0.001), (unit, taken)
             assert taken < 5, (unit, taken)
+
+
+def test_a_message_costs_the_same_with_few_and_with_many_secret_variables() -> None:
+    line = json.dumps({"type": "x", "text": "The author sets a token: nothing else. " * 50}).encode()
+    taken = []
+    for count in (4, 400):
+        made = Redactor(Vault())
+        secrets = {f"SHOP_{number}_KEY": f"s3cr3T-{number * 7919:x}-Q{number}" for number in range(count)}
+        made.prepare(LaunchPlan(argv=("claude",), environment=secrets, cwd="/srv"))
+        taken.append(min(seconds(lambda _, made=made: made.line(line * 1, inbound=True), "") for _ in range(20)))  # type: ignore[misc]
+    assert taken[1] < 5 * taken[0], taken

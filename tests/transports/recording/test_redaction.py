@@ -97,6 +97,31 @@ def test_planted_secrets_are_gone_wherever_they_stand(secret: str) -> None:
         assert secret not in redactor().text(text)
 
 
+@pytest.mark.parametrize("secret", KEYS)
+def test_secrets_in_long_texts_are_found_wherever_the_windows_of_the_search_end(secret: str) -> None:
+    text = ""
+    cuts = range(1, min(len(secret), 20))
+    for window, cut in enumerate(cuts, 1):
+        text = f"{text} ".ljust(window * (1 << 16) - cut - 1, "x") + f" {secret} "
+    kept = redactor().text(f"{text}end")
+    assert secret not in kept
+    assert len(PLACEHOLDER.findall(kept)) == len(cuts)
+    assert kept.endswith(" end")
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("the token token=abcdefgh12", "the token token=<bridle-key-1>"),
+        ("mytoken token=abcdefgh12", "mytoken token=<bridle-key-1>"),
+        ("--token\n  abcdefgh12", "--token\n  <bridle-key-1>"),
+        ("a secret secret: abcdefgh12", "a secret secret: <bridle-key-1>"),
+    ],
+)
+def test_a_word_before_a_name_does_not_hide_its_value(text: str, kept: str) -> None:
+    assert redactor().text(text) == kept
+
+
 @pytest.mark.parametrize("escape", ["\\u0040", "\\/"])
 def test_nothing_hides_behind_an_escape(escape: str) -> None:
     text = {"\\u0040": "ann\\u0040example.com", "\\/": "\\/home\\/ann\\/x"}[escape]

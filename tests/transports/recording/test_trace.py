@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -10,23 +11,27 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 import bridle
 from bridle import Options
 from bridle.errors import OptionsError
+from bridle.launch.plan import LaunchPlan
 from bridle.testing import CassetteError, cassette
 from bridle.transports.opening import open_async, open_sync
 from bridle.transports.process.prepare import Preparation
 from bridle.transports.recording.reading import read_recording
-from bridle.transports.recording.recorder import header_line
+from bridle.transports.recording.recorder import RecordedAsync, header_line, traced
 from tests.contract import shows
 from tests.support import stand_in, stand_in_session
-from tests.support.memory import Memory
+from tests.support.memory import AsyncMemory, Memory
 from tests.support.patience import patience
 from tests.support.programs import program
 from tests.support.query_fixtures import leaves_nothing, shell
@@ -228,6 +233,81 @@ def test_a_host_that_is_killed_leaves_what_there_was(cli: Callable[..., Options]
         pass
     with cassette(path, allow_incomplete=True), bridle.sync.Session(Options()) as session:
         assert session.send("remember this").result() is not None
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_the_event_loop_runs_while_a_long_line_is_redacted(backend: str, tmp_path: Path) -> None:
+    """The line comes in one read, so without a thread the loop would run twice."""
+    text = "The author has a key, auth: a token, task-1 to pass.\n" * 60_000
+    line = json.dumps({"type": "user", "text": f"{text}password=hunter2hunter2 {text[:99]}"}).encode() + b"\n"
+    path, turns = tmp_path / "run.jsonl", 0
+    entries: list[tuple[str, int]] = []
+    plan = LaunchPlan(argv=("claude",), environment={}, cwd="/srv", owners=("",))
+
+    async def turn() -> None:
+        nonlocal turns
+        while True:
+            await anyio.sleep(0)
+            turns += 1
+
+    async def scenario(trace: Any) -> list[bytes]:
+        found = []
+        transport = traced(AtOnce([line, b'{"type":"x"}\n']), trace, 1 << 26, local=False, blocking=False)
+        assert isinstance(transport, RecordedAsync)
+        async with anyio.create_task_group() as tasks:
+            await transport.start(plan)
+            tasks.start_soon(turn)
+            while data := await transport.receive():
+                found.append(data)
+                written = [kind for kind, _ in entries] if callable(trace) else path.read_text().split('"k":"')
+                assert len([kind for kind in written if kind.startswith("in")]) == len(found)
+            await transport.stop(turn_open=False)
+            tasks.cancel_scope.cancel()
+        return found
+
+    assert len(anyio.run(scenario, path, backend=backend)) == 2
+    assert turns > 6
+    assert b"hunter2" not in path.read_bytes()
+    anyio.run(scenario, lambda entry: entries.append((entry.get("k", ""), threading.get_ident())), backend=backend)
+    assert {thread for _, thread in entries} == {threading.get_ident()}
+
+
+def test_a_read_that_is_cancelled_is_recorded_once_and_not_lost(tmp_path: Path) -> None:
+    lines = [
+        json.dumps({"type": "user", "n": number, "text": "a key " * 20_000}).encode() + b"\n" for number in range(5)
+    ]
+
+    async def scenario() -> None:
+        transport = traced(AtOnce(lines), tmp_path / "run.jsonl", 1 << 26, local=False, blocking=False)
+        assert isinstance(transport, RecordedAsync)
+        await transport.start(LaunchPlan(argv=("claude",), environment={}, cwd="/srv", owners=("",)))
+        found = []
+        for most in (*range(40), 10**9):
+            task = asyncio.ensure_future(transport.receive())
+            for _ in range(most):
+                await asyncio.sleep(0)
+                if task.done():
+                    break
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                found.append(await task)
+        assert [data for data in found if data] == lines
+        await transport.stop(turn_open=False)
+
+    asyncio.run(scenario())
+    (session,) = read_recording(tmp_path / "run.jsonl").sessions
+    assert [entry.data + b"\n" for entry in session.entries if entry.kind == "in"] == lines
+
+
+class AtOnce(AsyncMemory):
+    """A peer in memory that gives each line in one read."""
+
+    def __init__(self, lines: list[bytes]) -> None:
+        super().__init__(Memory())
+        self.lines = lines[::-1]
+
+    def take(self) -> bytes:
+        return self.lines.pop() if self.lines else b""
 
 
 def test_a_full_disk_ends_the_trace_and_nothing_else(

@@ -6,7 +6,8 @@ before it is written, and written immediately, so a crash loses nothing; a sessi
 
 Replies that arrive in pieces wait until no secret can continue in a later piece (`Pieces`).
 
-Rules. A trace costs nothing where it is off, and never ends a session: what cannot be written is said once in the log.
+Rules. A trace costs nothing where it is off, and never ends a session: what cannot be written is said once in the log. What takes
+long is done in a thread, and waited for before the session goes on: the order stays, memory is bounded, and the event loop runs.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ import secrets
 import stat
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 import anyio
+from anyio import to_thread
 
 from bridle._version import __version__
 from bridle.errors import BridleError, OptionsError, escape_terminal
@@ -124,20 +128,32 @@ def _check_is_trace(descriptor: int) -> None:
 
 
 class FunctionSink:
-    """Calls a function with each line as an object."""
+    """Calls a function with each line as an object.
 
-    def __init__(self, function: Callable[..., object]) -> None:
+    Args:
+        function: the function.
+        here: True if only this thread calls it; lines of others wait for the next write.
+    """
+
+    def __init__(self, function: Callable[..., object], *, here: bool = False) -> None:
         self._function = function
+        self._thread = threading.get_ident() if here else None
+        self._waiting: deque[bytes] = deque()
 
     def write(self, line: bytes) -> None:
         """Call it; what it raises is logged."""
-        try:
-            self._function(json.loads(line))
-        except Exception:
-            logger.exception("`trace` raised; the session continues")
+        if line:
+            self._waiting.append(line)
+        while self._waiting and self._thread in (None, threading.get_ident()):
+            try:
+                self._function(json.loads(self._waiting.popleft()))
+            except Exception:
+                logger.exception("`trace` raised; the session continues")
 
     def close(self) -> None:
-        """Nothing is to be closed."""
+        """Pass on what waits."""
+        self._thread = None
+        self.write(b"")
 
 
 def _line(fields: dict[str, Any], frame: bytes | None = None) -> bytes:
@@ -209,7 +225,7 @@ class SessionRecord:
         self, sink: Sink, redactor: Redactor, session: int | str, line_bytes: int, name: str | None = None
     ) -> None:
         self.ended: bool = False
-        self._sink = sink
+        self.sink = sink
         self._redactor = redactor
         self._session = session
         self._name = name
@@ -220,7 +236,7 @@ class SessionRecord:
         self._began = time.monotonic()
         self._said: set[str] = set()
         self._exit_known = False
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
 
     @classmethod
     def none(cls) -> SessionRecord:
@@ -228,6 +244,11 @@ class SessionRecord:
         record = cls(FunctionSink(print), Redactor(Vault()), 0, 1)
         record.ended = True
         return record
+
+    def takes_long(self, data: bytes | None) -> bool:
+        """Return whether to take these bytes, or any happening, keeps an event loop waiting."""
+        waiting = self._framer.size + len(self._unsent) + self._pieces.size
+        return (data is None or b"\n" in data) and waiting + len(data or b"") > _LONG
 
     def _seconds(self) -> float:
         return round(time.monotonic() - self._began, 4)
@@ -240,10 +261,10 @@ class SessionRecord:
             return
         if kind not in ("in", "out") or not self._pieces.follow(line):
             self._pieces.flush()
-            self._sink.write(line)
+            self.sink.write(line)
 
     def _once(self, kind: str, **fields: Any) -> bool:
-        with self._lock:
+        with self.lock:
             if self.ended or kind in self._said:
                 return False
             self._said.add(kind)
@@ -271,7 +292,7 @@ class SessionRecord:
 
     def sent(self, data: bytes) -> None:
         """Take bytes for the CLI."""
-        with self._lock:
+        with self.lock:
             if self.ended:
                 return
             self._unsent += data
@@ -287,7 +308,7 @@ class SessionRecord:
         if not data:
             self.output_ended()
             return
-        with self._lock:
+        with self.lock:
             if self.ended:
                 return
             for line in self._framer.receive_data(data):
@@ -308,11 +329,11 @@ class SessionRecord:
 
     def _keep_piece(self, line: bytes, seconds: float) -> None:
         kept, _ = self._redactor.line(line, inbound=True)
-        self._sink.write(_line({"s": self._session, "t": seconds, "k": "in"}, kept))
+        self.sink.write(_line({"s": self._session, "t": seconds, "k": "in"}, kept))
 
     def input_ended(self) -> None:
         """Take that nothing more will be sent."""
-        with self._lock:
+        with self.lock:
             if self._one_shot and self._unsent:
                 text = self._redactor.text(self._unsent.decode("utf-8", "surrogateescape"))
                 self._once("prompt", text=text.encode("utf-8", "surrogateescape").decode("utf-8", "replace"))
@@ -321,7 +342,7 @@ class SessionRecord:
 
     def output_ended(self) -> None:
         """Take that the CLI will send nothing more."""
-        with self._lock:
+        with self.lock:
             tail = self._framer.receive_eof()
             if isinstance(tail, bytes) and not self.ended:
                 self._keep("in", tail, cut=True)
@@ -349,13 +370,13 @@ class SessionRecord:
 
     def end(self, stderr_tail: bytes = b"") -> None:
         """Take that nothing more will be recorded, and what was on stderr. Idempotent."""
-        with self._lock:
+        with self.lock:
             if not self.ended:
                 if stderr_tail:
                     self._once("stderr", text=self._redactor.text(stderr_tail.decode("utf-8", "replace")))
                 self._once("end", redactions=self._redactor.vault.counts())
                 self.ended = True
-                self._sink.close()
+                self.sink.close()
 
 
 _SIGN = b'"content_block_delta"'
@@ -365,6 +386,8 @@ _ENOUGH = 256
 """Characters that are waited for before anything is looked at, and again between two looks."""
 _MOST = 4_096
 """Characters that are waited for at most."""
+_LONG = 1 << 16
+"""Bytes that are not looked at in the thread of an event loop."""
 _MOST_BYTES = 1 << 22
 """Bytes of lines that wait at most, with those that came between two pieces."""
 _WORDS = 5
@@ -396,7 +419,7 @@ class Pieces:
         self._write_line = write
         self._waiting: list[_Piece] = []
         self._open: dict[tuple[Any, ...], tuple[Any, ...]] = {}  # a conversation -> its block, which may go on
-        self._length = self._bytes = 0
+        self._length = self.size = 0
         self._next_look = _ENOUGH
 
     def take(self, line: bytes, seconds: float) -> bool:
@@ -430,15 +453,15 @@ class Pieces:
     def flush(self) -> None:
         """Write everything: nothing more comes."""
         waiting, self._waiting = self._waiting, []
-        self._length, self._bytes, self._next_look = 0, 0, _ENOUGH
+        self._length, self.size, self._next_look = 0, 0, _ENOUGH
         self._open.clear()
         self._write(waiting)
 
     def _add(self, piece: _Piece) -> None:
-        if self._bytes + len(piece.line) > _MOST_BYTES:
+        if self.size + len(piece.line) > _MOST_BYTES:
             self.flush()
         self._waiting.append(piece)
-        self._bytes += len(piece.line)
+        self.size += len(piece.line)
 
     def _write_what_is_over(self) -> None:
         whole = "".join(piece.text for piece in self._waiting)
@@ -458,7 +481,7 @@ class Pieces:
             return
         done, self._waiting = self._waiting[:count], self._waiting[count:]
         self._length -= length
-        self._bytes -= sum(len(piece.line) for piece in done)
+        self.size -= sum(len(piece.line) for piece in done)
         self._write(done)
 
     def _write(self, pieces: list[_Piece]) -> None:
@@ -572,6 +595,31 @@ class _Recorded(Generic[T]):
 class RecordedAsync(_Recorded[AsyncTransport]):
     """An async transport that is recorded."""
 
+    _threads = 0
+    _received: bytes | None = None
+
+    async def _tell(self, take: Callable[[], None], data: bytes | None = None) -> None:
+        """Have something recorded, also if this is cancelled: in a thread if it takes long, or if another is at it."""
+        if not self._threads and not self._record.takes_long(data):
+            take()
+            return
+        done: list[bool] = []
+
+        def turn() -> None:
+            with self._record.lock:
+                if not done:
+                    done.append(True)
+                    take()
+
+        self._threads += 1
+        try:
+            with anyio.CancelScope(shield=True):
+                await to_thread.run_sync(turn)
+        finally:
+            self._threads -= 1
+            turn()  # asyncio's own cancellation is not held off
+            self._record.sink.write(b"")  # passes on what was written in the thread
+
     async def start(self, plan: LaunchPlan) -> None:
         """Start the peer."""
         with self._starting(plan):
@@ -579,36 +627,38 @@ class RecordedAsync(_Recorded[AsyncTransport]):
 
     async def send(self, data: bytes) -> None:
         """Record and write."""
-        self._record.sent(data)
+        await self._tell(partial(self._record.sent, data), data)
         await self._inner.send(data)
 
     async def end_input(self) -> None:
         """Close the peer's input."""
-        self._record.input_ended()
+        await self._tell(self._record.input_ended)
         await self._inner.end_input()
 
     async def receive(self) -> bytes:
         """Read and record."""
-        data = await self._inner.receive()
-        self._record.received(data)
+        if self._received is None:
+            self._received = await self._inner.receive()
+            await self._tell(partial(self._record.received, self._received), self._received or None)
+        data, self._received = self._received, None  # of a call that was cancelled, say
         return data
 
     async def wait_exit(self) -> int | None:
         """Wait until the peer has exited."""
         code = await self._inner.wait_exit()
-        self._record.exited(code)
+        await self._tell(partial(self._record.exited, code))
         return code
 
     async def stop(self, *, turn_open: bool) -> None:
         """Stop the peer, and end the record."""
-        self._record.stopped(turn_open=turn_open)
+        await self._tell(partial(self._record.stopped, turn_open=turn_open))
         try:
             await self._inner.stop(turn_open=turn_open)
         finally:
             if self._lacks_exit:
                 with anyio.CancelScope(shield=True), anyio.move_on_after(_EXIT_SECONDS):
                     self._record.exited(await self._inner.wait_exit())
-            self._record.end(self._inner.stderr_tail)  # by now all of it was read
+            await self._tell(partial(self._record.end, self._inner.stderr_tail))  # by now all of it was read
 
 
 class RecordedSync(_Recorded[SyncTransport]):
@@ -671,11 +721,11 @@ def traced(
         blocking: True for the blocking form.
     """
     return (RecordedSync if blocking else RecordedAsync)(
-        transport, lambda plan: _begin_trace(plan, trace, line_bytes, local)
+        transport, lambda plan: _begin_trace(plan, trace, line_bytes, local, here=not blocking)
     )
 
 
-def _begin_trace(plan: LaunchPlan, trace: Trace, line_bytes: int, local: bool) -> SessionRecord:
+def _begin_trace(plan: LaunchPlan, trace: Trace, line_bytes: int, local: bool, *, here: bool) -> SessionRecord:
     """Begin the trace of one session; several sessions may append to one file at the same time.
 
     Raises:
@@ -683,7 +733,7 @@ def _begin_trace(plan: LaunchPlan, trace: Trace, line_bytes: int, local: bool) -
     """
     sink: Sink
     if callable(trace):
-        sink = FunctionSink(trace)
+        sink = FunctionSink(trace, here=here)
     else:
         path = os.fspath(trace)
         try:

@@ -13,9 +13,9 @@ import base64
 import json
 import os
 import re
-import sys
 import tempfile
 import threading
+import time
 from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,18 +36,12 @@ _NOT_PERSONAL = frozenset(
 )
 
 
-# How the patterns below stay linear. Each begins with a literal, which `re` finds by a scan. What may repeat without a limit is possessive
-# (`*+`), and holds no further beginning of its pattern, or is consumed by the match. Texts are searched as UTF-8: `lower` moves nothing.
-Span = tuple[int, int, str | bytes]
-"""Where a finding begins and ends, and its kind, or what is written there."""
-
-
-Place = tuple[bytes, re.Pattern[bytes], bytes]
-"""A folder or a name, the pattern that begins with it, and what is written there."""
-
-
 def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
+
+
+def _quote(text: str) -> str:
+    return msgspec.json.encode(text).decode() if text.isascii() else json.dumps(text)  # the first is faster
 
 
 def _decoded(data: bytes) -> str:
@@ -59,10 +53,88 @@ def _word(literal: str, letter: str = "[A-Za-z0-9]") -> str:
     return rf"(?:(?<!{letter}{literal})|(?<=\\[nrtbf]{literal})|(?<=\\u[0-9a-fA-F]{{4}}{literal}))"
 
 
-def _after(literal: str, rest: str, letter: str = "[A-Za-z0-9]") -> re.Pattern[bytes]:
-    """Return the pattern of a word that begins with a literal."""
-    known = re.escape(literal)
-    return re.compile(_encoded(known + _word(known, letter) + rest), re.DOTALL)
+# How the patterns below stay linear. Each begins with a literal, which `re` finds by a scan. What may repeat without a limit is possessive
+# (`*+`), and holds no further beginning of its pattern, or is consumed by the match. Texts are searched as UTF-8: `lower` moves nothing.
+Span = tuple[int, int, str | bytes]
+"""Where a finding begins and ends, and its kind, or what is written there."""
+
+
+class _Rule(NamedTuple):
+    """A pattern, and the beginning of it, which is searched in windows: `re` lets no other thread run, and no finding is cut."""
+
+    sign: bytes  # the literal that both begin with
+    head: re.Pattern[bytes]  # matches where `pattern` may, and looks at `_AHEAD` bytes at most
+    pattern: re.Pattern[bytes]
+    what: Any  # the group that is secret, or what else is to be known
+    low: bool  # True for a rule about a text in lower case
+    also: bytes  # a literal that is in each text with a finding, in lower case
+    rare: bytes  # a part of the sign, in lower case, by which it is found in long texts, in one search with others
+
+
+_WINDOW = 1 << 16
+_AHEAD = 64
+
+
+_RARE = (b"headers", b"curl", b"cret", b"-amz", b"xport", b"=", b"j", b"q", b"k", b"v", b"u", b"p")
+
+
+def _rule(sign: str, head: str, rest: str, what: Any = 1, *, also: str = "", low: bool = False) -> _Rule:
+    """Return a rule; `head` and `rest` stand behind its sign."""
+    short, whole = (re.compile(_encoded(re.escape(sign) + f"(?:{behind})"), re.DOTALL) for behind in (head, rest))
+    rare = next((rare for rare in _RARE if rare in _encoded(sign).lower()), b"")
+    return _Rule(_encoded(sign), short, whole, what, low, _encoded(also), rare)
+
+
+_Group = tuple[re.Pattern[bytes], bool, list[tuple[_Rule, int]]]
+"""A pattern, whether it is for lower case, and the rules that may match so many bytes before it does."""
+
+
+def _alone(rules: Iterable[_Rule]) -> list[_Group]:
+    return [(rule.head, rule.low, [(rule, 0)]) for rule in rules]
+
+
+def _together(rules: list[_Rule]) -> list[_Group]:
+    """Return the groups of rules that are found by the same part of their signs."""
+    groups = _alone(rule for rule in rules if not rule.rare)
+    for rare in dict.fromkeys(rule.rare for rule in rules if rule.rare):
+        members = [(rule, rule.sign.lower().index(rare)) for rule in rules if rule.rare == rare]
+        ways = []
+        for rule, at in members:
+            behind, sign = re.escape(rule.sign[at + len(rare) :]), re.escape(rule.sign)
+            head = rule.head.pattern.removeprefix(sign)  # without escapes in capitals
+            ways.append((behind + b"(?<=" + sign + b")" + head).lower())
+        groups.append((re.compile(re.escape(rare) + b"(?=" + b"|".join(ways) + b")"), True, members))
+    return groups
+
+
+def _found(data: bytes, groups: list[_Group]) -> Iterator[tuple[_Rule, re.Match[bytes]]]:
+    """Return where rules match. Between two windows other threads may run."""
+    lowered = data.lower() if any(small or rules[0][0].also for _, small, rules in groups) else data
+    done: dict[int, int] = {}
+    held = {b"": True}
+    for begin in range(0, len(data), _WINDOW):
+        if begin:
+            time.sleep(0)
+        for head, small, rules in groups:
+            for candidate in head.finditer(lowered if small else data, begin, begin + _WINDOW + _AHEAD):
+                if candidate.start() >= begin + _WINDOW:
+                    break
+                for rule, before in rules:
+                    at = candidate.start() - before
+                    text = lowered if rule.low else data
+                    if rule.also not in held:
+                        held[rule.also] = rule.also in lowered
+                    if not held[rule.also] or at < done.get(id(rule), 0) or not (found := rule.pattern.match(text, at)):
+                        continue
+                    if found.lastgroup != "flag" or _FLAG.search(text, max(0, at - _LONGEST_FLAG), at):
+                        done[id(rule)] = found.end()
+                        yield rule, found
+
+
+def _place(sign: str, place: str, letters: str = "[A-Za-z0-9]", behind: str = "[A-Za-z0-9]", more: str = "") -> _Rule:
+    """Return the rule of a folder or a name, which is a word."""
+    head = f"{_word(re.escape(sign), letters)}(?!{behind})"
+    return _rule(sign, head, f"{head}({more})", _encoded(place))
 
 
 class Vault:
@@ -125,9 +197,8 @@ class Places:
         if "<bridle-home>" in self.live:
             self.live.setdefault("<bridle-config>", self.live["<bridle-home>"] + "/.claude")
         # A whole folder only: `/home/ann` does not stand in `/home/anna`, nor in `/mnt/home/ann`.
-        self.patterns: list[tuple[bytes, re.Pattern[bytes], bytes]] = [
-            (_encoded(folder), _after(folder, rf"(?![A-Za-z0-9_])({_TEMPORARY})?", "[A-Za-z0-9_.-]"), _encoded(place))
-            for folder, place in found.items()
+        self.patterns: list[_Rule] = [
+            _place(folder, place, "[A-Za-z0-9_.-]", "[A-Za-z0-9_]", f"{_TEMPORARY}?") for folder, place in found.items()
         ]
         name = (
             os.path.basename(environment.get("HOME", ""))
@@ -138,7 +209,13 @@ class Places:
         personal = sorted({known for known in names if len(known) > 2 and known.lower() not in _NOT_PERSONAL})
         if personal:
             self.live["<bridle-user>"] = environment.get("USER") or personal[0]
-        self.patterns += [(_encoded(one), _after(one, "(?![A-Za-z0-9])()"), b"<bridle-user>") for one in personal]
+        self.patterns += [_place(one, "<bridle-user>") for one in personal]
+        signs = sorted(
+            (rule.sign for rule in self.patterns), key=len
+        )  # a folder stands only where the one above it does
+        self.patterns = [
+            one._replace(rare=next(sign for sign in signs if sign in one.sign).lower()) for one in self.patterns
+        ]
 
     def add(self, found: dict[str, str], kind: str, folders: Iterable[str]) -> None:
         """Take folders of one kind: as they are, with links resolved, and as the CLI spells them in names of its own files."""
@@ -154,16 +231,14 @@ class Places:
                     found.setdefault(slug, f"<bridle-{kind}-slug>")
                     self.live.setdefault(f"<bridle-{kind}-slug>", slug)
 
-    def spans(self, data: bytes, among: Iterable[Place]) -> Iterator[Span]:
+    def spans(self, data: bytes, among: list[_Group]) -> Iterator[Span]:
         """Return where places and the user's name stand in a text, and what to write there."""
-        for sign, pattern, place in among:
-            if sign in data:
-                for found in pattern.finditer(data):
-                    if found[1] and place == b"<bridle-temp>":
-                        # The name of a temporary folder is another one each time: a replay learns it from what is sent.
-                        yield (*found.span(), "folder")
-                    else:
-                        yield found.start(), found.start() + len(sign), place
+        for rule, found in _found(data, among):
+            if found[1] and rule.what == b"<bridle-temp>":
+                # The name of a temporary folder is another one each time: a replay learns it from what is sent.
+                yield (*found.span(), "folder")
+            else:
+                yield found.start(), found.start() + len(rule.sign), rule.what
 
 
 CATEGORIES = (
@@ -188,7 +263,7 @@ MASKED_VALUES = frozenset(
 """Settings whose value is a command that prints credentials."""
 
 _PREFIXES = {
-    **dict.fromkeys(("sk-",), 8),
+    **dict.fromkeys(("sk-", "sk-ant-"), 8),
     **dict.fromkeys(
         ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "npm_", "pypi-", "hf_", "dckr_pat_"), 12
     ),
@@ -201,54 +276,50 @@ _PREFIXES = {
 """How keys of many programs begin, and how many letters, digits, `_` and `-` follow at least."""
 
 
-def _prefixed(end: str) -> re.Pattern[bytes]:
-    """Return a pattern for the keys whose prefix ends in a character. It begins there: to look for each prefix would take longer."""
+_RUN, _PREFIXED, _COOKIES = -1, -2, -3
+"""Instead of a group: all of it if its group took part; all of it with its prefix; the values of cookies in its group."""
+
+
+def _prefixed(end: str) -> _Rule:
+    """Return the rule of the keys whose prefix ends in a character. It begins there: to look for each prefix would take longer."""
     known = [
-        _word(re.escape(prefix)) + rf"(?=[A-Za-z0-9_-]{{{least}}})(?<={re.escape(prefix)})"
+        rf"(?<={re.escape(prefix)})(?=[A-Za-z0-9_-]{{{least}}})"
+        + ("" if prefix == "sk-ant-" else _word(re.escape(prefix)))
         for prefix, least in _PREFIXES.items()
         if prefix.endswith(end)
     ]
     before = "".join({prefix[-2] for prefix in _PREFIXES if prefix.endswith(end)})
-    begin = rf"{re.escape(end)}(?<=[{before}]{re.escape(end)})(?=[A-Za-z0-9_-]{{8}})"
-    return re.compile(rf"{begin}(?:{'|'.join(known)})[A-Za-z0-9_-]+".encode())
+    head = rf"(?<=[{before}]{re.escape(end)})(?=[A-Za-z0-9_-]{{8}})(?:{'|'.join(known)})"
+    return _rule(end, head, head + "[A-Za-z0-9_-]+", _PREFIXED)
 
 
-_SHAPES: list[tuple[bytes, re.Pattern[bytes], int]] = [
-    *((end.encode(), _prefixed(end), -2) for end in "_-."),
-    (b"sk-ant-", re.compile(rb"sk-ant-[A-Za-z0-9_-]{8,}"), 0),
-    (b"SG.", _after("SG.", r"[A-Za-z0-9_-]{16,}+\.[A-Za-z0-9_-]{16,}"), 0),
-    (b"AKIA", _after("AKIA", "[A-Z0-9]{16}(?![A-Z0-9])"), 0),
-    (b"ASIA", _after("ASIA", "[A-Z0-9]{16}(?![A-Z0-9])"), 0),
-    (b"AIza", _after("AIza", "[A-Za-z0-9_-]{30,}"), 0),
-    (b"AGE-SECRET-KEY-1", _after("AGE-SECRET-KEY-1", "[A-Z0-9]{16,}"), 0),
-    (b"hooks.slack.com/services/", re.compile(rb"hooks\.slack\.com/services/([A-Za-z0-9/]{16,})"), 1),
-    (b"/api/webhooks/", re.compile(rb"/api/webhooks/([0-9]{8,}+/[A-Za-z0-9_-]{16,})"), 1),
-    (b"sig=", re.compile(rb"sig=(?<=[?&]sig=)([A-Za-z0-9%+/=_-]{16,})"), 1),
+_PRIVATE_KEY = "[A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
+_NOT_ITS_END = rf"(?:[^-]++|-(?!----END {_PRIVATE_KEY}))*+"
+_A_KEY = r"(?:[KS]IA[A-Z0-9]{16}(?![A-Z0-9])|Iza[A-Za-z0-9_-]{30,}|GE-SECRET-KEY-1[A-Z0-9]{16,})"
+_OF_P = r"\b[^\n|;&\\]{0,200}?\s-p\s?\\*+[\"']?+([^\s\"'\\<>]{8,})"
+_OF_U = r"\b[^\n|;&]{0,200}?\s(?:-u|--user)[\s=]*+\\*+[\"']?+[^\s:\"'\\<>]{1,64}+:([^\s\"'\\<>]{8,})"
+_OF_COOKIE = r"\\*+[\"']?+([^\r\n\"'`\\<>|]{8,})"
+_COOKIE_IS = rf"(?:\\*+[\"']?+\s*+[:=]\s*+|(?<=\s--cookie)[\s=]++){_OF_COOKIE}"
+_SHAPES = [
+    *map(_prefixed, "_-."),
+    _rule("SG.", "", _word(r"SG\.") + r"[A-Za-z0-9_-]{16,}+\.[A-Za-z0-9_-]{16,}", 0),
+    _rule("A", "[KS]IA|Iza|GE-", _word("A") + _A_KEY, 0),
+    _rule("hooks.slack.com/services/", "", "([A-Za-z0-9/]{16,})"),
+    _rule("/api/webhooks/", "", "([0-9]{8,}+/[A-Za-z0-9_-]{16,})"),
+    _rule("sig=", "(?<=[?&]sig=)", "(?<=[?&]sig=)([A-Za-z0-9%+/=_-]{16,})"),
     # A run without dots is consumed as well: its inner `eyJ` are not looked at again.
-    (b"eyJ", _after("eyJ", r"[A-Za-z0-9_-]{8,}+(?:(\.[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]*))?"), -1),
-    (
-        b"-----BEGIN ",
-        re.compile(
-            rb"-----BEGIN [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----.*?"
-            rb"(?:-----END [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----|\Z)",
-            re.DOTALL,
-        ),
-        0,
-    ),
-    *(
-        (sign, re.compile(sign + rest + rb"\b[^\n|;&\\]{0,200}?\s-p\s?\\*+[\"']?+([^\s\"'\\<>]{8,})"), 1)
-        for sign, rest in ((b"sshpass", b""), (b"docker", rb"\s++login"), (b"mysql", rb"\w{0,8}+"))
-    ),
-    (b"login", re.compile(rb"login\s++\S{1,128}+\s++password\s++([^\s\"'\\<>]{8,})"), 1),
-    (
-        b"curl",
-        re.compile(rb"curl\b[^\n|;&]{0,200}?\s(?:-u|--user)[\s=]*+\\*+[\"']?+[^\s:\"'\\<>]{1,64}+:([^\s\"'\\<>]{8,})"),
-        1,
-    ),
+    _rule("eyJ", "", _word("eyJ") + r"[A-Za-z0-9_-]{8,}+(?:(\.[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]*))?", _RUN),
+    _rule("-----BEGIN ", "", f"{_PRIVATE_KEY}{_NOT_ITS_END}(?:-----END {_PRIVATE_KEY})?", 0),
+    _rule("sshpass", "", _OF_P),
+    _rule("docker", r"(?=\s)", r"\s++login" + _OF_P, also="login"),
+    _rule("mysql", "", r"\w{0,8}+" + _OF_P),
+    _rule("login", r"(?=\s)", r"\s++\S{1,128}+\s++password\s++([^\s\"'\\<>]{8,})", also="password"),
+    _rule("curl", "", _OF_U, also="-u"),
     # A URL ends at its next `/`. The last `@` before it ends the password, which may contain one.
-    (b"://", re.compile(rb"://([^\s/@:\"'<>]*+:(?:[^\s/?#\"'<>]{1,256}|[^\s/@\"'<>]{1,256}))(?=@)"), 1),
+    _rule("://", "", r"([^\s/@:\"'<>]*+:(?:[^\s/?#\"'<>]{1,256}|[^\s/@\"'<>]{1,256}))(?=@)", also="@"),
+    _rule("cookie", r"[\\\"':=]|\s(?:[\s:=]|(?<=--cookie\s))", _COOKIE_IS, _COOKIES, low=True),
+    _rule("-b", r"(?<=\s-b)(?=[\s=])", rf"(?<=\s-b)[\s=]++{_OF_COOKIE}", _COOKIES, also="curl", low=True),
 ]
-"""A literal, the pattern that begins with it, and the group that is secret; -1: all of it, if its group took part; -2: with its prefix."""
 
 _VALUE = r"([^\s\"'`,;<>(){}\[\]\\]{8,})"
 _BEHIND = (
@@ -262,52 +333,45 @@ _BEHIND = (
     rf"|\s++[\"']?+(?!-)(?={_VALUE.replace('(', '(?P<flag>', 1)}))"
 )
 _KINDS_OF_KEYS = ("api", "access", "private", "secret", "account", "signing", "encryption")
-_NAMED: list[tuple[bytes, re.Pattern[bytes]]] = [
-    (sign.encode(), re.compile((sign + rest + _BEHIND).encode()))
-    for sign, rest in (
-        (
-            "key",
-            "(?:"
-            + "|".join(rf"(?<={kind}key)|(?<={kind}[_-]key)" for kind in _KINDS_OF_KEYS)
-            + r"|(?<=[?&]key))(?:[_-]?+base)?+",
-        ),
-        ("token", ""),
-        ("secret", ""),
-        # Short words, which begin other words: a name of its own or behind an underscore, and no folder as its value.
-        ("pass", r"(?:word|wd|phrase|(?<![a-z]pass)(?=\\*+[\"']|=(?![/~$])))"),
-        ("pwd", r"(?<![a-z]pwd)(?=\\*+[\"']|=(?![/~$]))"),
-        ("auth", r"(?:orization|(?<=[\"']auth)(?=\\*+[\"'])|(?<=_auth)(?=\\*+[\"']|=))"),
-        ("_pat", r"(?=\\*+[\"']|=)"),
-        ("x-amz-signature", ""),
-    )
-] + [
-    (b"bearer", re.compile(rb"bearer\s++([a-z0-9._~+/=-]{16,})")),
-    (
-        b"authorization",
-        re.compile(
-            (
-                r"authorization\\*+[\"']?+\s*+[:=]\s*+\\*+[\"']?+"
-                rf"(?:digest\s[^\r\n]{{0,400}}?response=\\*+[\"']?+|[a-z][\w-]{{0,30}}+\s++){_VALUE}"
-            ).encode()
-        ),
-    ),
+_KEY = rf"(?:{'|'.join(f'(?<={kind}key)|(?<={kind}[_-]key)' for kind in _KINDS_OF_KEYS)}|(?<=[?&]key))(?:[_-]?+base)?+"
+_AFTER = r"(?:[\\=:>]|\s[\s=:]|[\"'](?:[\s=:]|,\s?(?:[\s\\]|[\"']v)))"
+_SHORT = r"(?=\\*+[\"']|=(?![/~$]))"
+_AUTH = r"(?:orization|(?<=[\"']auth)(?=\\*+[\"'])|(?<=_auth)(?=\\*+[\"']|=))"
+_SCHEMES = r"(?:digest\s[^\r\n]{0,400}?response=\\*+[\"']?+|[a-z][\w-]{0,30}+\s++)"
+
+
+def _named(sign: str, more: str = "", rest: str = "", head: str = "(?!)") -> _Rule:
+    """Return the rule of a name, of its sign and `more`, and the value behind it; behind a mere space only if it may be a flag."""
+    head = rf"{more}{_AFTER}|(?<=[a-z0-9_-]{sign}){more}\s|{head}"
+    return _rule(sign, head, (rest or more) + _BEHIND, "name", low=True)
+
+
+_NAMED = [
+    _rule("key", rf"(?<=[isetgn_?&-]key){_KEY}(?:{_AFTER}|\s)", _KEY + _BEHIND, "name", low=True),
+    *map(_named, ("token", "secret", "x-amz-signature")),
+    # Short words, which begin other words: a name of its own or behind an underscore, and no folder as its value.
+    _named("pass", "(?:word|wd|phrase)", f"(?:word|wd|phrase|(?<![a-z]pass){_SHORT})", "(?<![a-z]pass)" + _AFTER),
+    _named("pwd", "(?!)", "(?<![a-z]pwd)" + _SHORT, "(?<![a-z]pwd)" + _AFTER),
+    _named("auth", "orization", _AUTH, r"(?<=[\"'_]auth)" + _AFTER),
+    _named("_pat", "(?!)", r"(?=\\*+[\"']|=)", _AFTER),
+    _rule("bearer", r"\s", r"\s++([a-z0-9._~+/=-]{16,})", "name", low=True),
+    _rule("authorization", _AFTER, rf"\\*+[\"']?+\s*+[:=]\s*+\\*+[\"']?+{_SCHEMES}{_VALUE}", "name", low=True),
 ]
-"""A word in lower case, and the pattern that begins with it: a name, and the value behind it."""
+"""Names in lower case, and the values behind them."""
 _FLAG = re.compile(rb"(?<![a-z0-9_-])--?[a-z0-9_-]*\Z")
 _LONGEST_FLAG = 64
-_COOKIES = re.compile(rb"cookie(?:\\*+[\"']?+\s*+[:=]\s*+|(?<=\s--cookie)[\s=]++)\\*+[\"']?+([^\r\n\"'`\\<>|]{8,})")
-_COOKIES_OF_CURL = re.compile(rb"-b(?<=\s-b)[\s=]++\\*+[\"']?+([^\r\n\"'`\\<>|]{8,})")
 _COOKIE = re.compile(rb"([^\s=;,]++)(?:=([^\s;,]+))?")
 _NOT_A_COOKIE = frozenset({b"expires", b"path", b"domain", b"max-age", b"samesite"})
-_DOMAIN = re.compile(rb"@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}")
+_DOMAIN = _rule("@", "(?=[A-Za-z0-9-])", r"(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}")
 _LOCAL_PART = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._%+-"
 
 _MASKED = [
-    (name.encode(), re.compile((name + rf"(?<=[\"']{name})(\\*+)([\"'])\s*+:\s*+{value}").encode()), depth)
-    for names, value, depth in ((MASKED_OBJECTS, r"[{\[]", 1), (MASKED_VALUES, r"(?=\\*+[\"'])", 0))
+    _rule(name, rf"(?<=[\"']{name})[\\\"']", rf"(?<=[\"']{name})(\\*+)([\"'])\s*+:\s*+{value}", what)
+    for names, value, what in ((MASKED_OBJECTS, r"[{\[]", "object"), (MASKED_VALUES, r"(?=\\*+[\"'])", "value"))
     for name in sorted(names)
 ]
-"""A name, the pattern that begins with it, and how many brackets are open behind it."""
+_RULES = [*_SHAPES, *_NAMED, *_MASKED]
+_GROUPS = _together(_RULES)
 _PART = re.compile(rb"""(?<!\\)(\\*+)(["'])|[{}\[\]]|(?<=[\s:,\[])-?[0-9][0-9.eE+-]*+(?![^\s,\]}])""")
 _A_NAME = re.compile(rb"\s*+:")
 
@@ -324,7 +388,9 @@ _MAYBE = [
     )
 ]
 """How the names above end, and how they may continue in a line of JSON, whose escapes are not resolved."""
-_TOKEN = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"(\s*+:)?|[{}\[\]]|[-0-9][0-9.eE+-]*+', re.DOTALL)
+_TOKEN = re.compile(r'["{}\[\]]|[-0-9][0-9.eE+-]*+')
+_COLON = re.compile(r"\s*+:")
+_STRING = json.JSONDecoder(strict=False)
 
 _SECRET_NAME = re.compile(
     r"(?:api[_-]?key|access[_-]?key|private[_-]?key|[_-]key|token|secret|password|passwd|passphrase|credentials?"
@@ -348,6 +414,8 @@ _LONG_FRAMES = frozenset({"control_response", "system"})
 _LONG = 100
 _LONG_SKILL = 1_000
 _LONG_TEXT = 1 << 16
+_MANY = 100
+"""From so many strings on, a long line is searched for the rules that may find something in it."""
 _SHORTEST_SECRET = 8
 _DEEPEST = 5
 
@@ -363,10 +431,8 @@ _head = msgspec.json.Decoder(_Head).decode
 class _Search(NamedTuple):
     """The part of all rules whose signs stand in a line: the others cannot find anything in its texts."""
 
-    shapes: list[tuple[bytes, re.Pattern[bytes], int]]
-    named: list[tuple[bytes, re.Pattern[bytes]]]
-    masked: list[tuple[bytes, re.Pattern[bytes], int]]
-    places: list[Place]
+    keys: list[_Group]
+    places: list[_Group]
     names: bool
     known: bool
     addresses: bool
@@ -374,48 +440,55 @@ class _Search(NamedTuple):
 
 
 class Known:
-    """Finds known texts in others, at a cost that does not grow with their number.
+    """Finds known texts, of seven bytes and more, in others, at a cost that does not grow with their number.
 
-    Of each text, four groups of four bytes are in a table, one for each remainder of their place: wherever the text stands, one of them
-    is there at a place that four divides. So each fourth place of what is searched is looked up, and the text compared where its group
-    is found.
-
-    Args:
-        texts: the texts, of seven bytes and more.
+    Four bytes of each text are in a table, and four others that begin at an odd place of it: wherever the text stands, one of them
+    begins at an even place. `re` looks for these in pairs of bytes, as the characters of UTF-16; the text is compared where both are.
     """
 
-    _CHUNK = 1 << 13
     _LONGEST_BEGINNING = 1 << 10
+    _KINDS = bytes(97 if 97 <= one <= 122 or one == 32 else 48 if 48 <= one <= 57 else one for one in range(256))
+    _NO_SURROGATES = bytes.maketrans(bytes(range(0xD8, 0xE0)), bytes(8))
 
     def __init__(self, texts: Iterable[bytes]) -> None:
-        self._places: dict[int, list[tuple[int, bytes]]] = {}
+        self._places: dict[bytes, list[tuple[int, bytes]]] = {}
         for text in texts:
-            for remainder in range(4):
-                groups = [
-                    (int.from_bytes(text[at : at + 4], sys.byteorder), at)
-                    for at in range(remainder, min(len(text) - 3, self._LONGEST_BEGINNING), 4)
-                ]
-                # The one that fewest others have: many URLs begin in the same way.
-                group, at = min(groups, key=lambda one: len(self._places.get(one[0], ())))
-                self._places.setdefault(group, []).append((at, text))
-        self._groups = frozenset(self._places)
+            kinds = text.translate(self._KINDS)
+            for odd in range(2):
+                # Those that few others have: many URLs begin in the same way. Then pairs that are not of small letters or digits.
+                _, at = min(
+                    (
+                        len(self._places.get(text[at : at + 4], ())) // 8
+                        + (kinds[at : at + 2] in (b"aa", b"00"))
+                        + (kinds[at + 2 : at + 4] in (b"aa", b"00")),
+                        at,
+                    )
+                    for at in range(odd, min(len(text) - 3, self._LONGEST_BEGINNING), 2)
+                )
+                self._places.setdefault(text[at : at + 4], []).append((at, text))
+        pairs = [{f"\\u{ord(self._pairs(one)[at]):04x}" for one in self._places} for at in range(2)]
+        self._search = re.compile("[{}](?=[{}])".format(*map("".join, pairs)) if self._places else "(?!)")
+
+    def _pairs(self, data: bytes) -> str:
+        whole = data[: len(data) & ~1]
+        return (whole if whole.isascii() else whole.translate(self._NO_SURROGATES)).decode("utf-16-le")
 
     def may_hold(self, data: bytes) -> bool:
         """Return False if no text is in the data."""
-        return bool(self._groups) and not self._groups.isdisjoint(memoryview(data)[: len(data) & ~3].cast("I"))
+        return any(True for _ in self._candidates(data))
+
+    def _candidates(self, data: bytes) -> Iterator[int]:
+        for begin in range(0, len(data), _WINDOW):
+            for found in self._search.finditer(self._pairs(data[begin : begin + _WINDOW + 2])):
+                yield begin + 2 * found.start()
 
     def spans(self, data: bytes) -> Iterator[Span]:
         """Return where the texts stand; they may overlap."""
-        words = memoryview(data)[: len(data) & ~3].cast("I")
-        for begin in range(0, len(words), self._CHUNK):
-            part = words[begin : begin + self._CHUNK]
-            if self._groups.isdisjoint(part):
-                continue
-            for place, word in enumerate(part, begin):
-                for before, text in self._places.get(word, ()):
-                    at = 4 * place - before
-                    if at >= 0 and data.startswith(text, at):
-                        yield at, at + len(text), "key"
+        for place in self._candidates(data):
+            for before, text in self._places.get(data[place : place + 4], ()):
+                at = place - before
+                if at >= 0 and data.startswith(text, at):
+                    yield at, at + len(text), "key"
 
 
 class Redactor:
@@ -453,7 +526,7 @@ class Redactor:
             text: the text, its escapes resolved.
             name: the key it stands under, if it does.
         """
-        search = self._search(_encoded(text))
+        search = self._every() if len(text) > _LONG_TEXT else self._search(_encoded(text))
         return self._text(text, name, search._replace(names=True, accounts=True) if name else search)
 
     def _text(self, text: str, name: str, search: _Search) -> str:
@@ -463,8 +536,9 @@ class Redactor:
             if search.accounts and name in _ACCOUNT_NAMES:
                 return self.vault.placeholder("account", text)
         data = old = _encoded(text)
-        if search.masked or search.shapes or search.names or search.known:
-            keys = [*self._masked(data, search.masked), *_secret_spans(data, search.shapes, search.named)]
+        if search.keys or search.known:
+            found = [*_found(data, search.keys)]
+            keys = [*self._masked(data, found), *_secret_spans(data, found)]
             if search.known:
                 keys += self._known.spans(data)
             data = self._replaced(data, keys)
@@ -487,9 +561,8 @@ class Redactor:
             data: the text or the line.
             escaped: True for a line. Signs are letters, digits and punctuation that JSON writes as they are, but for `\\u` and `\\/`.
         """
-        places = self.places.patterns
         if escaped and (b"\\u" in data or b"\\/" in data):
-            return _Search(_SHAPES, _NAMED, _MASKED, places, True, True, True, True)
+            return self._every()
         lowered = data.lower()
         names = len(data) > _LONG_TEXT  # nearly every one holds names
         for sign, pattern in () if names else _MAYBE:
@@ -497,15 +570,20 @@ class Redactor:
                 names = True
                 break
         return _Search(
-            [shape for shape in _SHAPES if shape[0] in data and (shape[2] > -2 or shape[1].search(data))],
-            [named for named in _NAMED if named[0] in lowered] if names else [],
-            [masked for masked in _MASKED if masked[0] in data] if names else [],
-            [place for place in places if place[0] in data],
+            _alone(
+                one
+                for one in (_RULES if names else _SHAPES)
+                if one.sign in (lowered if one.low else data) and (one.what != _PREFIXED or one.head.search(data))
+            ),
+            _alone(one for one in self.places.patterns if one.sign in data),
             names,
             self._known.may_hold(data),
             b"@" in data,
             b"organization" in data or b"ccount" in data,
         )
+
+    def _every(self) -> _Search:
+        return _Search(_GROUPS, _together(self.places.patterns), True, True, True, True)
 
     def _replaced(self, data: bytes, spans: list[Span]) -> bytes:
         """Put placeholders in. Keys that overlap become one; of other findings the first and longest counts."""
@@ -526,16 +604,16 @@ class Redactor:
             done = end
         return b"".join((*parts, data[done:]))
 
-    def _masked(self, data: bytes, among: Iterable[tuple[bytes, re.Pattern[bytes], int]]) -> Iterator[Span]:
+    def _masked(self, data: bytes, among: list[tuple[_Rule, re.Match[bytes]]]) -> Iterator[Span]:
         """Find the values under the names `MASKED_OBJECTS` and `MASKED_VALUES`, in JSON, JSON that is quoted in JSON, or a repr."""
-        names = [(found, depth) for name, pattern, depth in among if name in data for found in pattern.finditer(data)]
-        begins = {found.start() for found, _ in names}
+        names = [(rule, found) for rule, found in among if rule.what in ("object", "value")]
+        begins = {found.start() for _, found in names}
         looked_at = 0
-        for found, depth in sorted(names, key=lambda one: one[0].start()):
+        for rule, found in sorted(names, key=lambda one: one[1].start()):
             if found.start() < looked_at:
                 continue  # part of a value that was masked
             slashes = len(found[1])
-            values, looked_at = _values(data, found.end(), slashes, depth, begins)
+            values, looked_at = _values(data, found.end(), slashes, rule.what == "object", begins)
             for begin, end, is_text in values:
                 value = _decoded(data[begin:end])
                 if value and not PLACEHOLDER.fullmatch(value):
@@ -545,7 +623,7 @@ class Redactor:
 
     def _addresses(self, data: bytes) -> Iterator[Span]:
         done = 0
-        for domain in _DOMAIN.finditer(data):
+        for _, domain in _found(data, _alone((_DOMAIN,))):
             at = domain.start()
             before = data[max(done, at - 64) : at]
             begin = at - len(before) + len(before.rstrip(_LOCAL_PART))
@@ -576,7 +654,7 @@ class Redactor:
                 return self.text(line.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape"), False
         long = inbound and head.type in _LONG_FRAMES
         synthetic = inbound and head.type == "user" and head.isSynthetic
-        search = self._search(line, escaped=True)
+        search = self._every() if len(line) > _LONG_TEXT else self._search(line, escaped=True)
         if not (long or synthetic or self._more is not None or any(search)):
             return line, True
         return self._frame(text, search, long=long, synthetic=synthetic).encode(), True
@@ -584,12 +662,12 @@ class Redactor:
     def _frame(self, text: str, search: _Search, *, long: bool, synthetic: bool) -> str:
         """Redact the strings of a frame, each for itself. Everything between them stays."""
         parts: list[str] = []
-        done = depth = 0
+        done = depth = end = strings = 0
         masked = 0  # the depth from which on everything is masked; 0 for nothing
         follows = 0  # 1 if an object or a list that comes next is masked, 2 if any value is
         name = flag = label = ""
-        for found in _TOKEN.finditer(text):
-            sign, colon = found[0][0], found[2]
+        while found := _TOKEN.search(text, end):
+            sign, end = found[0][0], found.end()
             if sign in "{[":
                 depth += 1
                 masked = masked or (depth if follows else 0)
@@ -602,10 +680,13 @@ class Redactor:
                 new = json.dumps(self.vault.placeholder("key", found[0])) if masked or follows == 2 else ""
                 follows = 0
             else:
-                value = json.loads(found[0][: len(found[1]) + 2]) if "\\" in found[1] else found[1]
-                if colon:
+                strings += 1
+                if strings == _MANY and len(text) > _LONG_TEXT:
+                    search = self._search(_encoded(text), escaped=True)
+                value, end = _STRING.raw_decode(text, found.start())
+                if colon := _COLON.match(text, end):
                     kept = self._text(value, "", search)
-                    name, follows = value, 2 if value in MASKED_VALUES else value in MASKED_OBJECTS
+                    name, follows, end = value, 2 if value in MASKED_VALUES else value in MASKED_OBJECTS, colon.end()
                 elif masked or follows == 2:
                     kept = self.vault.placeholder("key", value) if value and not PLACEHOLDER.fullmatch(value) else value
                 elif (long and name in _LONG_NAMES and len(value) > _LONG) or (
@@ -618,43 +699,30 @@ class Redactor:
                     # In a list of arguments the flag is the name of the next one; {"name": ..., "value": ...} is a variable.
                     flag, follows = value if value.startswith("-") else "", 0
                     label = value if name == "name" else label
-                new = "" if kept == value else json.dumps(kept) + (colon or "")
+                new = "" if kept == value else _quote(kept) + (colon[0] if colon else "")
             if new:
                 parts += [text[done : found.start()], new]
-                done = found.end()
+                done = end
         return "".join((*parts, text[done:])) if parts else text
 
 
-def _secret_spans(
-    data: bytes,
-    shapes: Iterable[tuple[bytes, re.Pattern[bytes], int]] = _SHAPES,
-    named: Iterable[tuple[bytes, re.Pattern[bytes]]] = _NAMED,
-) -> Iterator[Span]:
+def _secret_spans(data: bytes, among: Iterable[tuple[_Rule, re.Match[bytes]]]) -> Iterator[Span]:
     """Return where secrets of a known shape stand, or behind a name that tells; they may overlap."""
-    for sign, pattern, group in shapes:
-        if sign in data:
-            for found in pattern.finditer(data):
-                if group == -2:
-                    at = found.start() + 1
-                    length = max(len(prefix) for prefix in _PREFIXES if data.endswith(prefix.encode(), 0, at))
-                    yield at - length, found.end(), "key"
-                elif group >= 0 or found[1]:
-                    yield (*found.span(max(group, 0)), "key")
-    lowered = data.lower()
-    for sign, pattern in named:
-        if sign in lowered:
-            for found in pattern.finditer(lowered):
-                at = found.start()
-                if found.lastgroup != "flag" or _FLAG.search(lowered, max(0, at - _LONGEST_FLAG), at):
-                    yield (*found.span(found.lastindex or 0), "key")
-    for sign, pattern in ((b"cookie", _COOKIES), (b"curl", _COOKIES_OF_CURL)):
-        if sign in lowered:
-            for found in pattern.finditer(lowered):
-                for one in _COOKIE.finditer(lowered, *found.span(1)):
-                    # Without a name it is the value of a variable.
-                    group = 2 if one[2] else 1 if sign == b"cookie" and one.start() == found.start(1) else 0
-                    if group and len(one[group]) >= _SHORTEST_SECRET and (group == 1 or one[1] not in _NOT_A_COOKIE):
-                        yield (*one.span(group), "key")
+    for rule, found in among:
+        if rule.what == _PREFIXED:
+            at = found.start() + 1
+            length = max(len(prefix) for prefix in _PREFIXES if data.endswith(prefix.encode(), 0, at))
+            yield at - length, found.end(), "key"
+        elif rule.what == _COOKIES:
+            for one in _COOKIE.finditer(found.string, *found.span(1)):
+                # Without a name it is the value of a variable.
+                group = 2 if one[2] else 1 if rule.sign == b"cookie" and one.start() == found.start(1) else 0
+                if group and len(one[group]) >= _SHORTEST_SECRET and (group == 1 or one[1] not in _NOT_A_COOKIE):
+                    yield (*one.span(group), "key")
+        elif rule.what == "name":
+            yield (*found.span(found.lastindex or 0), "key")
+        elif rule.what in (0, 1) or (rule.what == _RUN and found[1]):
+            yield (*found.span(max(rule.what, 0)), "key")
 
 
 def _values(data: bytes, at: int, slashes: int, depth: int, names: set[int]) -> tuple[list[tuple[int, int, bool]], int]:
@@ -748,7 +816,11 @@ def _values_of_plan(plan: LaunchPlan) -> Iterator[str]:
         if (scheme := _SCHEME.fullmatch(value)) and (_looks_secret(scheme[1]) or "bearer" in value.lower()):
             yield scheme[1]
     for value in (*plan.environment.values(), *_arguments(configurations)):
-        for begin, end, _ in _secret_spans(_encoded(value)) if "://" in value or "-" in value else ():
+        for begin, end, _ in (
+            _secret_spans(_encoded(value), _found(_encoded(value), _alone(_SHAPES + _NAMED)))
+            if "://" in value or "-" in value
+            else ()
+        ):
             secret = _decoded(_encoded(value)[begin:end])
             password = secret.partition(":")[2]
             yield from (secret, password, unquote(password), secret.partition("&")[0])

@@ -28,7 +28,8 @@ from bridle.testing import CassetteError, cassette
 from bridle.transports.opening import open_async, open_sync
 from bridle.transports.process.prepare import Preparation
 from bridle.transports.recording.reading import read_recording
-from bridle.transports.recording.recorder import RecordedAsync, header_line, traced
+from bridle.transports.recording.recorder import RecordedAsync, SessionRecord, TapeFile, header_line, traced
+from bridle.transports.recording.redaction import Redactor, Vault
 from tests.contract import shows
 from tests.support import stand_in, stand_in_session
 from tests.support.memory import AsyncMemory, Memory
@@ -297,6 +298,38 @@ def test_a_read_that_is_cancelled_is_recorded_once_and_not_lost(tmp_path: Path) 
     asyncio.run(scenario())
     (session,) = read_recording(tmp_path / "run.jsonl").sessions
     assert [entry.data + b"\n" for entry in session.entries if entry.kind == "in"] == lines
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_to_abandon_a_session_does_not_wait_for_a_line_that_is_redacted(backend: str, tmp_path: Path) -> None:
+    line = json.dumps({"type": "user", "text": "a key " * 20_000}).encode() + b"\n"
+    busy, go_on = threading.Event(), threading.Event()
+
+    def more(text: str) -> str:
+        if len(text) > 1_000:
+            busy.set()
+            assert go_on.wait(patience(10))
+        return text
+
+    def begin(plan: LaunchPlan) -> SessionRecord:
+        sink = TapeFile(str(tmp_path / "run.jsonl"), fresh=True)
+        sink.write(header_line(plan, local=False))
+        return SessionRecord(sink, Redactor(Vault(), more), 0, 1 << 26)
+
+    async def scenario() -> None:
+        transport = RecordedAsync(AtOnce([line]), begin)
+        await transport.start(LaunchPlan(argv=("claude",), environment={}, cwd="/srv", owners=("",)))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(transport.receive)
+            while not busy.is_set():
+                await anyio.sleep(0)
+            transport.abandon()
+            assert b'"abandon"' not in (tmp_path / "run.jsonl").read_bytes()
+            go_on.set()
+
+    anyio.run(scenario, backend=backend)
+    (session,) = read_recording(tmp_path / "run.jsonl").sessions
+    assert [entry.kind for entry in session.entries] == ["start", "in", "abandon", "end"]
 
 
 class AtOnce(AsyncMemory):

@@ -61,7 +61,7 @@ class Cassette:
         mode: `once` records if the file is absent and replays otherwise; `none` only replays; `all` records again; `new` replays the
             recorded sessions and records further ones.
         redact: called with each text that is recorded (of frames, arguments, stderr), after everything that is redacted anyway;
-            returns what is written instead. Called in a replay too, so it may also remove what changes from run to run.
+            returns what is written instead, also in a replay. Called in a thread for long lines of async sessions.
         speed: how fast to replay: None for as fast as possible, 1.0 for the original timing.
         patience: seconds for which a replay waits for what is expected of a host that waits itself.
         allow_incomplete: also replay a recording that was interrupted (a trace of a crash, say), up to its end.

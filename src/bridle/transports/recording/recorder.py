@@ -597,6 +597,7 @@ class RecordedAsync(_Recorded[AsyncTransport]):
 
     _threads = 0
     _received: bytes | None = None
+    _abandoned = False
 
     async def _tell(self, take: Callable[[], None], data: bytes | None = None) -> None:
         """Have something recorded, also if this is cancelled: in a thread if it takes long, or if another is at it."""
@@ -610,6 +611,8 @@ class RecordedAsync(_Recorded[AsyncTransport]):
                 if not done:
                     done.append(True)
                     take()
+            if self._abandoned:
+                self._record.abandoned()
 
         self._threads += 1
         try:
@@ -619,6 +622,16 @@ class RecordedAsync(_Recorded[AsyncTransport]):
             self._threads -= 1
             turn()  # asyncio's own cancellation is not held off
             self._record.sink.write(b"")  # passes on what was written in the thread
+
+    def abandon(self) -> None:
+        """Stop the peer without waiting: a thread that is at a long line ends the record."""
+        self._inner.abandon()
+        self._abandoned = True
+        if self._record.lock.acquire(blocking=False):
+            try:
+                self._record.abandoned()
+            finally:
+                self._record.lock.release()
 
     async def start(self, plan: LaunchPlan) -> None:
         """Start the peer."""

@@ -110,6 +110,25 @@ def test_secrets_in_long_texts_are_found_wherever_the_windows_of_the_search_end(
 
 
 @pytest.mark.parametrize(
+    "told",
+    [
+        "password=qwerty-uiop-77",
+        "--api-key qwerty-uiop-77",
+        'X-Shop-Token: "qwerty-uiop-77"',
+        "Authorization: Bearer qwerty-uiop-77",
+        "https://ann:qwerty-uiop-77@shop.example",
+        'curl -u "ann:qwerty-uiop-77"',
+    ],
+)
+def test_values_under_names_are_found_wherever_the_windows_of_the_search_end(told: str) -> None:
+    cuts = range(1, len(told))
+    text = ""
+    for window, cut in enumerate(cuts, 1):
+        text = f"{text}\n".ljust(window * (1 << 16) - cut - 1, "x") + f"\n{told.replace('77', str(100 + cut))}\n"
+    assert "qwerty" not in redactor().text(f"{text}end")
+
+
+@pytest.mark.parametrize(
     ("text", "kept"),
     [
         ("the token token=abcdefgh12", "the token token=<bridle-key-1>"),

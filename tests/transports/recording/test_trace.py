@@ -12,6 +12,7 @@ import sys
 import tempfile
 import textwrap
 import threading
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -330,6 +331,49 @@ def test_to_abandon_a_session_does_not_wait_for_a_line_that_is_redacted(backend:
     anyio.run(scenario, backend=backend)
     (session,) = read_recording(tmp_path / "run.jsonl").sessions
     assert [entry.kind for entry in session.entries] == ["start", "in", "abandon", "end"]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_forked_copy_can_stop_while_a_line_is_redacted(backend: str, tmp_path: Path) -> None:
+    """The thread that is at the line, with the lock, is not in the copy; the record goes on in the parent alone."""
+    busy, go_on = threading.Event(), threading.Event()
+
+    def more(text: str) -> str:
+        if len(text) > 1_000:
+            busy.set()
+            assert go_on.wait(patience(30))
+        return text
+
+    def begin(plan: LaunchPlan) -> SessionRecord:
+        return SessionRecord(TapeFile(str(tmp_path / "run.jsonl"), fresh=True), Redactor(Vault(), more), 0, 1 << 26)
+
+    async def scenario() -> int:
+        line = json.dumps({"type": "user", "text": "a key " * 20_000}).encode() + b"\n"
+        transport = RecordedAsync(AtOnce([line]), begin)
+        await transport.start(LaunchPlan(argv=("claude",), environment={}, cwd="/srv", owners=("",)))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(transport.receive)
+            while not busy.is_set():
+                await anyio.sleep(0)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # from Python 3.12 on: that there are threads
+                copy = os.fork()
+            if not copy:
+                code = 1
+                try:
+                    signal.alarm(int(patience(10)) + 1)
+                    await transport.stop(turn_open=False)
+                    code = 0
+                finally:
+                    os._exit(code)
+            status = os.waitpid(copy, 0)[1]
+            go_on.set()
+        await transport.stop(turn_open=False)
+        return os.waitstatus_to_exitcode(status)
+
+    assert anyio.run(scenario, backend=backend) == 0
+    kinds = [json.loads(line)["k"] for line in (tmp_path / "run.jsonl").read_text().splitlines()]
+    assert kinds == ["start", "in", "stop", "exit", "end"]
 
 
 class AtOnce(AsyncMemory):

@@ -20,6 +20,7 @@ import secrets
 import stat
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import contextmanager, suppress
@@ -237,6 +238,7 @@ class SessionRecord:
         self._said: set[str] = set()
         self._exit_known = False
         self.lock = threading.RLock()
+        _records.add(self)
 
     @classmethod
     def none(cls) -> SessionRecord:
@@ -378,6 +380,17 @@ class SessionRecord:
                 self.ended = True
                 self.sink.close()
 
+
+_records: weakref.WeakSet[SessionRecord] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """End the copies of records in a forked child: the session is its parent's, and a thread there may hold the lock for ever here."""
+    for record in list(_records):
+        record.lock, record.ended = threading.RLock(), True
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 _SIGN = b'"content_block_delta"'
 _ENDS = (b'"stream_event"', b'"assistant"', b'"result"')
@@ -601,7 +614,7 @@ class RecordedAsync(_Recorded[AsyncTransport]):
 
     async def _tell(self, take: Callable[[], None], data: bytes | None = None) -> None:
         """Have something recorded, also if this is cancelled: in a thread if it takes long, or if another is at it."""
-        if not self._threads and not self._record.takes_long(data):
+        if self._record.ended or not (self._threads or self._record.takes_long(data)):
             take()
             return
         done: list[bool] = []

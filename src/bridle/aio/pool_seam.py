@@ -96,7 +96,7 @@ class PoolSeam:
         await anyio.lowlevel.cancel_shielded_checkpoint()
 
     async def turn(self) -> None:
-        """Let `ROUND` callers go on, and further ones after other tasks of the loop have run: first in, first out."""
+        """Let `ROUND` callers continue, and further ones after other tasks of the loop have run: first in, first out."""
         self._turns -= 1
         if self._turns < 0:
             self._line.append(anyio.Event())
@@ -105,7 +105,7 @@ class PoolSeam:
             await self._line[-1].wait()
 
     async def _call_in(self) -> None:
-        """Let callers in line go on until there are none; in that order, because nobody passes before the last ones have run."""
+        """Let callers in line continue until there are none; in that order, because no caller passes before the last ones have run."""
         try:
             await self._loop.turn()
             while self._line:

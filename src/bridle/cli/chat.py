@@ -372,7 +372,7 @@ async def run_command(word: str, argument: str, session: Session, terminal: Term
                 "A line that ends with a backslash continues in the next line. After lines that you paste, press Enter."
             )
             terminal.line(
-                "Ctrl-C stops the turn; a second one quits. What you type while a turn runs is the next prompt."
+                "Ctrl-C stops the turn; a second one quits. Text that you type while a turn runs is the next prompt."
             )
         case "/model":
             await _model(argument, session, terminal)

@@ -31,7 +31,7 @@ class LineFramer:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._parts: list[bytes] = []
-        self.size = 0
+        self.size: int = 0
         self._skipping = False
 
     def receive_data(self, data: bytes) -> list[bytes | OversizedLine]:

@@ -430,7 +430,7 @@ class Branch:
 
     @property
     def messages(self) -> Messages:
-        """Its messages, from the beginning. They are found when this is asked for; no branch keeps them."""
+        """Its messages, from the beginning. Each call finds them; no branch keeps them."""
         return self._read(self.leaf)
 
 

@@ -6,8 +6,8 @@ before it is written, and written immediately, so a crash loses nothing; a sessi
 
 Replies that arrive in pieces wait until no secret can continue in a later piece (`Pieces`).
 
-Rules. A trace costs nothing where it is off, and never ends a session: what cannot be written is said once in the log. What takes
-long is done in a thread, and waited for before the session goes on: the order stays, memory is bounded, and the event loop runs.
+Rules. A trace costs nothing where it is off, and never ends a session: what cannot be written is said once in the log. Long
+work is done in a thread, and waited for before the session continues: the order stays, memory is bounded, and the event loop runs.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ class SessionRecord:
         self._began = time.monotonic()
         self._said: set[str] = set()
         self._exit_known = False
-        self.lock = threading.RLock()
+        self.lock: threading.RLock = threading.RLock()
         _records.add(self)
 
     @classmethod
@@ -432,7 +432,8 @@ class Pieces:
         self._write_line = write
         self._waiting: list[_Piece] = []
         self._open: dict[tuple[Any, ...], tuple[Any, ...]] = {}  # a conversation -> its block, which may go on
-        self._length = self.size = 0
+        self._length = 0
+        self.size: int = 0
         self._next_look = _ENOUGH
 
     def take(self, line: bytes, seconds: float) -> bool:

@@ -9,6 +9,7 @@ import json
 import sys
 import tempfile
 import time
+import uuid
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,15 +18,25 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
 from typing import TYPE_CHECKING, Any, cast
 
+import anyio
+
+import bridle
+from bridle import traces, transcripts
+from bridle.budgets.ledger import Bounds, Ledger
 from bridle.fleet.journal import open_journal
 from bridle.fleet.states import Happening
 from bridle.fleet.task import Spec
+from bridle.launch.plan import LaunchPlan
+from bridle.pool.registry import MemoryRegistry
 from bridle.session.readers import Progress, Readers
 from bridle.storage.holders import holder_name
+from bridle.testing import Script, SimulatedCLI
 from bridle.traces.reading import read_session
 from bridle.transcripts import forking
 from bridle.transcripts.places import SessionFiles
+from bridle.transcripts.stores import SQLiteStore
 from bridle.transcripts.transcript import Transcript, source_of
+from bridle.transports.recording.redaction import Redactor, Vault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -35,6 +46,7 @@ if TYPE_CHECKING:
     from bridle.session.core import SessionCore
 
 ME = holder_name()
+FREE = Bounds(None, None)
 
 
 def median(call: Callable[[], object], times: int = 21) -> float:
@@ -179,17 +191,150 @@ def traced_subagents(count: int) -> float:
         return median(lambda: read_session(SessionFiles("conversation", path), "Many subagents"), 3)
 
 
-ROWS = {
+def reserve(count: int) -> float:
+    """Reserve a model call, charge it and release it, with `count` open turns."""
+    limits = [("", FREE), ("tenant=a", FREE)]
+    with closing(Ledger(None)) as ledger:
+        for number in range(count):
+            ledger.reserve(str(number), limits, 10, (100, 100))
+
+        def one() -> None:
+            ledger.reserve("one", limits, 10, (100, 100))
+            ledger.charge(["one"], limits, 3, 4)
+            ledger.release("one")
+
+        return median(one)
+
+
+def accounts(count: int) -> float:
+    """Read the accounts of `count` tenants, each with an open turn."""
+    with closing(Ledger(None)) as ledger:
+        for number in range(count):
+            ledger.reserve(str(number), [(f"tenant={number}", FREE)], 10, (100, 100))
+        return median(ledger.rows, 3)
+
+
+def registered(count: int) -> float:
+    """Take and release a conversation of a pool, with `count` others in the registry."""
+    registry = MemoryRegistry()
+    for number in range(count):
+        registry.acquire(f"user-{number}", ME)
+
+    def one() -> None:
+        registry.acquire("one", ME)
+        registry.release("one", ME)
+
+    return median(one)
+
+
+def redaction(count: int) -> float:
+    """Redact a tool result of `count` bytes that holds words such as key, auth and task-1."""
+    redactor = Redactor(Vault())
+    redactor.prepare(LaunchPlan(argv=("claude",), environment={}, cwd="/srv"))
+    text = "The author of task-1 has a key to pass, auth and token.\n" * (count // 57 + 1)
+    return median(lambda: redactor.text(text[:count]), 3)
+
+
+def secret_variables(count: int) -> float:
+    """Redact a message of a session with `count` secret variables."""
+    redactor = Redactor(Vault())
+    secrets = {f"SHOP_{number}_KEY": f"s3cr3T-{number}-{number * 7919:x}Q" for number in range(count)}
+    redactor.prepare(LaunchPlan(argv=("claude",), environment=secrets, cwd="/srv"))
+    line = json.dumps({"type": "user", "text": "The author sets a token: nothing else. " * 20}).encode()
+    return median(lambda: redactor.line(line, inbound=True), 101)
+
+
+def usage_by_session(count: int) -> float:
+    """The usage of `count` conversations, one by one."""
+    with tempfile.TemporaryDirectory() as folder:
+        project = Path(folder, "projects", "-srv-project")
+        project.mkdir(parents=True)
+        for number in range(count):
+            usage = {"input_tokens": 10, "output_tokens": 5}
+            message = {"role": "assistant", "model": "claude-x", "id": f"m{number}", "content": "Done.", "usage": usage}
+            line = {"type": "assistant", "uuid": f"u{number}", "timestamp": "2026-11-01T12:00:00Z", "message": message}
+            Path(project, f"{uuid.UUID(int=number)}.jsonl").write_text(json.dumps(line) + "\n")
+        return median(lambda: transcripts.usage(by="session", config_dir=folder), 3)
+
+
+def stored(count: int) -> float:
+    """Append an entry of 1 kB to a session in a SQLite file that has `count` of them."""
+    key: Any = {"project_key": "-srv", "session_id": str(uuid.UUID(int=1))}
+
+    async def scenario(path: Path) -> float:
+        with SQLiteStore(path) as store:
+            for start in range(0, count, 100):
+                await store.append(key, [_entry(number) for number in range(start, min(start + 100, count))])
+            took = []
+            for number in range(21):
+                began = time.process_time()
+                await store.append(key, [_entry(count + number)])
+                took.append(time.process_time() - began)
+            return sorted(took)[10]
+
+    with tempfile.TemporaryDirectory() as folder:
+        return anyio.run(scenario, Path(folder, "sessions.db"))
+
+
+def _entry(number: int) -> Any:
+    return {"type": "user", "uuid": str(uuid.UUID(int=number)), "text": "x" * 1000}
+
+
+def turns(count: int) -> float:
+    """`count` turns of one session with a simulated CLI."""
+    script = Script()
+    for _ in range(count):
+        script.user().says("Done.")
+
+    async def scenario() -> float:
+        async with bridle.Session(bridle.Options(), transport=SimulatedCLI(script)) as session:
+            began = time.process_time()
+            for _ in range(count):
+                await (await session.send("Hello.")).result()
+            return time.process_time() - began
+
+    return anyio.run(scenario)
+
+
+def page(count: int) -> float:
+    """The page of a conversation with `count` tool calls."""
+    with tempfile.TemporaryDirectory() as folder:
+        entries: list[dict[str, Any]] = []
+        for number in range(count):
+            call = {"type": "tool_use", "id": f"t{number}", "name": "Bash", "input": {"command": "ls"}}
+            result = {"type": "tool_result", "tool_use_id": f"t{number}", "content": "a file\n" * 50}
+            entries += [
+                {"type": "assistant", "message": {"role": "assistant", "id": f"m{number}", "content": [call]}},
+                {"type": "user", "message": {"role": "user", "content": [result]}},
+            ]
+        path, last = Path(folder, f"{uuid.UUID(int=1)}.jsonl"), None
+        with path.open("w") as file:
+            for number, entry in enumerate(entries):
+                file.write(json.dumps({**entry, "uuid": f"u{number}", "parentUuid": last}) + "\n")
+                last = f"u{number}"
+        return median(lambda: traces.html(path), 3)
+
+
+ROWS: dict[str, Callable[[int], float]] = {
     function.__name__: function
     for function in (
-        lease,
-        progress,
+        accounts,
         branches,
-        way_of_a_message,
         leaves,
+        lease,
+        page,
         parallel_calls,
-        unread_turns,
+        progress,
+        redaction,
+        registered,
+        reserve,
+        secret_variables,
+        stored,
         traced_subagents,
+        turns,
+        unread_turns,
+        usage_by_session,
+        way_of_a_message,
     )
 }
 

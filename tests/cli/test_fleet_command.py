@@ -10,14 +10,20 @@ import shlex
 import signal
 import stat
 import subprocess
+import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bridle.fleet import Fleet, Task
+from bridle.fleet.journal import open_journal
+from bridle.fleet.states import Cause, Happening
+from bridle.fleet.task import Spec
+from bridle.storage.holders import holder_name
 from bridle.testing import Script, SimulatedCLI
 from tests.cli.command import Command, Ran, children_of, left_of
 from tests.contract import shows
@@ -132,6 +138,16 @@ def test_failures_retries_and_cancellations(playing: Fleets, tmp_path: Path) -> 
     assert (as_json["states"]["succeeded"], as_json["total"], as_json["lost"]) == (2, 2, [])
     unknown = bridle("fleet", "cancel", "nobody", "-j", journal)
     assert (unknown.code, "no task 'nobody'" in unknown.errors) == (1, True)
+
+
+def test_the_next_start_of_a_task_that_waits(playing: Fleets, tmp_path: Path) -> None:
+    path, me, at = str(tmp_path / "j.db"), holder_name(), time.time() + 3600
+    with closing(open_journal(path)) as journal:
+        journal.add([(name, Spec(prompt="x")) for name in ("a", "b")])
+        for late, lease in enumerate(journal.lease(me, 2, ["a", "b"], time.time())):
+            journal.finish(lease, me, Happening.POSTPONED, cause=Cause.CRASH, not_before=at + 60 * late)
+    status = json.loads(playing()("fleet", "status", "-j", path, "--json").text)
+    assert (status["states"]["waiting"], status["next_start"]) == (2, pytest.approx(at, abs=1))
 
 
 def test_results_in_files(playing: Fleets, tmp_path: Path) -> None:

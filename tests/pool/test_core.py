@@ -560,6 +560,8 @@ def test_start_failures(jitter: float) -> None:
     assert str(keyed[0].error) == "hers"
     bench.end_all()
     assert keyed[1].slot is not None
+    stats = bench.core.stats()
+    assert (stats.start_failures, stats.live, stats.memory) == (12, 1, 0), "without a limit no memory is counted"
 
 
 @shows("pool.limits.memory")

@@ -53,6 +53,7 @@ ROWS = {
     "registered": Row("pool", "lease of a conversation, beside others in the registry", 2_000, 250),
     "turns": Row("sessions", "turn of a session, simulated CLI", 250, 50, whole=True),
     "unread_turns": Row("sessions", "message beyond half of the buffer, beside unread turns", 1_000, 250),
+    "open_calls": Row("sessions", "find a call of an MCP server, beside open ones", 1_000, 250),
     "secret_variables": Row("sessions", "message in a trace, beside secret variables", 250, 50),
     "redaction": Row("sessions", "byte of a tool result in a trace", 500_000, 100_000, whole=True),
     "reserve": Row("budgets", "model call, beside open turns", 1_000, 250),

@@ -22,6 +22,7 @@ import anyio
 
 import bridle
 from bridle import traces, transcripts
+from bridle.answering.jobs import Job, Jobs
 from bridle.budgets.ledger import Bounds, Ledger
 from bridle.fleet.journal import open_journal
 from bridle.fleet.states import Happening
@@ -41,6 +42,7 @@ from bridle.transports.recording.redaction import Redactor, Vault
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from bridle.answering.jobs import JobParts
     from bridle.fleet.journal import Journal
     from bridle.messages import Message
     from bridle.session.core import SessionCore
@@ -315,6 +317,17 @@ def page(count: int) -> float:
         return median(lambda: traces.html(path), 3)
 
 
+def open_calls(count: int) -> float:
+    """Find a call of an MCP object by its id, with `count` open ones."""
+    parts = SimpleNamespace(deadlines=SimpleNamespace(now=0.0, arm=lambda *_: None), warn=lambda *_, **__: None)
+    jobs, owner = Jobs(count + 1, cast("JobParts", parts)), object()
+    for number in range(count):
+        job = Job(str(number), "mcp")
+        job.rpc = (owner, number)
+        jobs.open(job, None)
+    return median(lambda: jobs.of_call(owner, count - 1))
+
+
 ROWS: dict[str, Callable[[int], float]] = {
     function.__name__: function
     for function in (
@@ -335,6 +348,7 @@ ROWS: dict[str, Callable[[int], float]] = {
         unread_turns,
         usage_by_session,
         way_of_a_message,
+        open_calls,
     )
 }
 

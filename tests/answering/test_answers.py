@@ -187,6 +187,29 @@ def test_jobs_of_calls_are_found_by_owner_and_id() -> None:
     assert jobs.of_call(owner, 2) is None
     assert jobs.of_call(owner, None) is None
     assert jobs.of_owner(owner) == [first]
+    jobs.cancelled("a")
+    assert jobs.of_call(owner, 1) is None
+    assert jobs.of_owner(owner) == []
+
+
+def test_a_call_is_found_without_a_look_at_the_others() -> None:
+    looks = []
+
+    class Call(tuple[object, Any]):
+        def __eq__(self, other: object) -> bool:
+            looks.append(other)
+            return super().__eq__(other)
+
+        __hash__ = tuple.__hash__
+
+    jobs, owner = Asked().jobs(), object()
+    opened = [Job(str(number), "mcp") for number in range(50)]
+    for number, job in enumerate(opened):
+        job.rpc = Call((owner, number))
+        jobs.open(job, None)
+    assert jobs.of_call(owner, 49) is opened[49]
+    assert jobs.of_call(owner, [49]) is None  # the peer may send any JSON as an id
+    assert looks == []
 
 
 @pytest.mark.parametrize(

@@ -165,6 +165,15 @@ def _decision(kind: str, answer: dict[str, Any]) -> str:
     return decision if isinstance(decision, str) else "answered"
 
 
+def _call(owner: object, message_id: Any) -> tuple[object, object]:
+    # The peer may send any JSON as an id.
+    return owner, message_id if isinstance(message_id, (str, int, float)) else (repr(message_id),)
+
+
+def _keys(job: Job) -> tuple[object, ...]:
+    return () if job.rpc is None else (job.rpc[0], _call(*job.rpc))
+
+
 class _Lane:
     """The jobs of one kind: how many run, and those that wait."""
 
@@ -190,6 +199,7 @@ class Jobs:
         self._limit = limit
         self._parts = parts
         self._open: dict[str, Job] = {}
+        self._calls: dict[object, dict[Job, None]] = {}  # open JSON-RPC calls, by owner, and by owner and id
         self._lanes = {kind: _Lane() for kind in ("hook", "permission", "mcp", "dialog")}
 
     @property
@@ -211,6 +221,8 @@ class Jobs:
     def open(self, job: Job, timeout: float | None) -> None:
         """Run a job as soon as its kind has room."""
         self._open[job.request_id] = job
+        for key in _keys(job):
+            self._calls.setdefault(key, {})[job] = None
         job.arrived = self._parts.deadlines.now
         self._parts.deadlines.arm("callback", job.request_id, timeout)
         lane = self._lanes[job.kind]
@@ -279,11 +291,11 @@ class Jobs:
         """Return the open job of a JSON-RPC call; None if there is none, or for no id."""
         if message_id is None:
             return None
-        return next((job for job in self._open.values() if job.rpc == (owner, message_id)), None)
+        return next(iter(self._calls.get(_call(owner, message_id), ())), None)
 
     def of_owner(self, owner: object) -> list[Job]:
         """Return the open jobs of all JSON-RPC calls with that owner."""
-        return [job for job in self._open.values() if job.rpc is not None and job.rpc[0] is owner]
+        return [*self._calls.get(owner, ())]
 
     def cancel(self, job: Job, answer: dict[str, Any]) -> None:
         """Answer a job and stop its callback."""
@@ -343,6 +355,11 @@ class Jobs:
         job.forget()
         self._parts.deadlines.disarm("callback", job.request_id)
         self._parts.silence.answered()
+        for key in _keys(job):
+            jobs = self._calls.get(key, {})
+            jobs.pop(job, None)
+            if not jobs:
+                self._calls.pop(key, None)
         if self._open.pop(job.request_id, None) is None:
             return  # it was answered before it was opened
         lane = self._lanes[job.kind]

@@ -136,6 +136,7 @@ def test_replies_count_once_and_those_of_subagents_as_well(tmp_path: Path) -> No
     writer.user(PROMPT)
     writer.assistant("I", id="m1", usage={"input_tokens": 10, "output_tokens": 1})
     writer.assistant(tool_use("t1"), id="m1")
+    writer.assistant("am", id="m1", usage={"input_tokens": 10, "output_tokens": 2})
     writer.assistant("Unpriced", id="m2", model="new")
     agent = writer.save(tmp_path).with_suffix("") / "subagents" / "agent-x.jsonl"
     agent.parent.mkdir(parents=True)

@@ -97,6 +97,7 @@ def test_the_list_of_conversations_has_those_with_a_session(opened: Opened) -> N
     assert two.conversations() == rows
     assert [two.conversations(key) for key in "abc"] == [[row] for row in rows]
     assert two.conversations("empty") == two.conversations("none") == []
+    assert two.conversations("_") == two.conversations("%") == []
     for key, record in records.items():
         one.release(key, f"holder of {key}")
         assert two.acquire(key, "two") == Held(taken=True, record=record)
